@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, on Debian 12; does nothing when all of it is there: tools/install.sh [--launchers] [--checks]
+# Installs what building and testing need, on Debian 12; does nothing when all of it is there: tools/install.sh [--launchers] [--checks] [--browser]
 #   --launchers   also Open MPI, Slurm, munge and PMIx, without which the tests of these launchers are skipped
 #   --checks      also clang-format and clang-tidy, for tools/check-format.sh and tools/check-tidy.sh
+#   --browser     also a browser, without which the test of pages is skipped
 set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache git pkg-config
@@ -15,7 +16,8 @@ for word in "$@"; do
   case "$word" in
     --launchers) packages+=(openmpi-bin slurm-wlm munge libpmix-dev iproute2) ;;
     --checks) packages+=(clang-format-22 clang-tidy-22) ;;
-    *) echo "usage: tools/install.sh [--launchers] [--checks]"; exit 2 ;;
+    --browser) packages+=(chromium-headless-shell) ;;
+    *) echo "usage: tools/install.sh [--launchers] [--checks] [--browser]"; exit 2 ;;
   esac
 done
 missing=()

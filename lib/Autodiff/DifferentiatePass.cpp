@@ -52,10 +52,14 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
     FailureOr<Differentiated> pair = differentiate(forward, save);
     if (succeeded(pair) && split && pair->backward)
       (void)splitBackward(pair->backward);
+    if (succeeded(pair) && recompute)
+      (void)sliceSaved(pair->forward);
     return pair;
   }
 
   Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
+  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, of every forward that saves, what makes the saved values"),
+                         llvm::cl::init(false)};
   Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
                           savePolicies()};
 };
@@ -110,10 +114,14 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
     Differentiated pair = sliceJoint(joint);
     if (split && pair.backward)
       (void)splitBackward(pair.backward);
+    if (recompute)
+      (void)sliceSaved(pair.forward);
     return success();
   }
 
   Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
+  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, of every forward that saves, what makes the saved values"),
+                         llvm::cl::init(false)};
 };
 
 } // namespace

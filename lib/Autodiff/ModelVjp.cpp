@@ -114,6 +114,23 @@ LogicalResult dropoutRule(DropoutOp op, VjpBuilder &b) {
   return success();
 }
 
+// What is added up for the running statistic is no gradient of the loss: it does not depend on dy.
+LogicalResult trackRule(TrackOp op, VjpBuilder &b) {
+  if (b.needs(0))
+    b.set(0, b.gradient());
+  if (!b.needs(1))
+    return success();
+  Value observed = op.getObserved();
+  auto type = cast<RankedTensorType>(observed.getType());
+  SmallVector<int64_t> dims;
+  for (int64_t dim = 1; dim < type.getRank(); ++dim)
+    dims.push_back(dim);
+  Value running = b.create<BroadcastOp>(type, op.getRunning(), dims);
+  Value step = b.sub(running, b.mul(observed, op.getCorrection().convertToDouble()));
+  b.set(1, b.create<ReduceOp>(b.mul(step, op.getWeight().convertToDouble()), ReduceKind::Sum, ArrayRef<int64_t>{0}));
+  return success();
+}
+
 } // namespace
 
 void autodiff::registerModelModels(MLIRContext *context) {
@@ -127,6 +144,7 @@ void autodiff::registerModelModels(MLIRContext *context) {
   RopeOp::attachInterface<RuleModel<RopeOp, ropeRule>>(*context);
   CrossEntropyOp::attachInterface<RuleModel<CrossEntropyOp, crossEntropyRule>>(*context);
   RoundOp::attachInterface<RuleModel<RoundOp, roundRule>>(*context);
+  TrackOp::attachInterface<RuleModel<TrackOp, trackRule>>(*context);
   DetachOp::attachInterface<ZeroModel<DetachOp>>(*context);
   DropoutOp::attachInterface<RuleModel<DropoutOp, dropoutRule>>(*context);
 }

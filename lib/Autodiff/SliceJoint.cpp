@@ -62,6 +62,23 @@ Differentiated autodiff::sliceJoint(func::FuncOp joint) {
   return result;
 }
 
+func::FuncOp autodiff::sliceSaved(func::FuncOp forward) {
+  auto isSaved = [](StringRef slot) { return slot == "saved"; };
+  if (resultsOf(forward, isSaved).empty())
+    return nullptr;
+  StringRef name = forward.getName();
+  name.consume_back(kForwardSuffix);
+  IRMapping copies;
+  func::FuncOp slice = cloneAs(forward, (name + ".recompute").str(), copies);
+  dropResults(slice, [&](StringRef slot) { return !isSaved(slot); });
+  eraseDeadOps(slice.getBody().front());
+  dropUnusedArguments(slice);
+  dropUnusedStatistics(slice.getBody().front());
+  for (BlockArgument argument : slice.getArguments())
+    slice.removeArgAttr(argument.getArgNumber(), kGradientAttr);
+  return slice;
+}
+
 FailureOr<Differentiated> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
   FailureOr<func::FuncOp> joint = joinBackward(forward);
   if (failed(joint))

@@ -69,8 +69,7 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     std::optional<step::Plan> read = step::readPlanFile(plan, model->summary, error);
     if (!read)
       return module.emitError(error);
-    if (!read->schedule.splitBackward)
-      dropSplitBodies(*model, *bodies, others);
+    dropUnusedParts(*model, *read, /*split=*/false, *bodies, others);
     if (!dumpDir.empty() && failed(codegen::compileKernels(*bodies, module.getLoc())))
       return failure();
     step::ExpandOptions expand;

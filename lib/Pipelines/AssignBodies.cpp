@@ -1,6 +1,7 @@
 #include "AssignBodies.h"
 
 #include "zorse/Bundle/Manifest.h"
+#include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -72,10 +73,20 @@ void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std:
   nameBodies(model, bodies);
 }
 
-void dropSplitBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
+void dropUnusedParts(units::UnitModel &model, const step::Plan &plan, bool split, codegen::CompiledBodies &bodies,
+                     std::vector<codegen::CompiledBodies> &others) {
   llvm::StringSet<> parts;
-  for (const units::UnitClass &unitClass : model.classes)
-    parts.insert_range(std::initializer_list<llvm::StringRef>{unitClass.backwardInputs, unitClass.backwardWeights});
+  std::vector<bool> repeated(model.classes.size(), false);
+  for (const step::Cell &cell : plan.cells)
+    if (step::recomputes(model.summary, cell, plan.schedule.splitBackward) &&
+        step::repeatedTask(model.summary, cell, cell.unitEnd - 1) == step::UnitTask::Recompute)
+      repeated[model.summary.units(cell.unitEnd - 1).class_id()] = true;
+  for (auto [unitClass, isRepeated] : llvm::zip(model.classes, repeated)) {
+    if (!split && !plan.schedule.splitBackward)
+      parts.insert_range(std::initializer_list<llvm::StringRef>{unitClass.backwardInputs, unitClass.backwardWeights});
+    if (!isRepeated)
+      parts.insert(unitClass.recompute);
+  }
   dropParts(bodies, parts);
   for (codegen::CompiledBodies &other : others)
     dropParts(other, parts);

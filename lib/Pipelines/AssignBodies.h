@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zorse/Codegen/Codegen.h"
+#include "zorse/Step/Plan.h"
 #include "zorse/Units/Units.h"
 
 namespace zorse::pipelines {
@@ -10,8 +11,10 @@ namespace zorse::pipelines {
 /// \param sumTerms  as appendBuiltinBodies takes it
 void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others, uint32_t sumTerms = 0);
 
-/// Removes the parts of split backwards, for a plan that does not split: their kernels need not be compiled. The summary still says what they would
-/// cost.
-void dropSplitBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others);
+/// Removes the parts of backwards and forwards that no task of the plan calls: their kernels need not be compiled. The summary still says what they
+/// would cost.
+/// \param split  keep the parts of split backwards, whatever the plan says
+void dropUnusedParts(units::UnitModel &model, const step::Plan &plan, bool split, codegen::CompiledBodies &bodies,
+                     std::vector<codegen::CompiledBodies> &others);
 
 } // namespace zorse::pipelines

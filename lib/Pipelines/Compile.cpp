@@ -50,11 +50,11 @@ std::string textOf(Operation *op, bool names = true) {
   return text + "\n";
 }
 
-/// The functions without their backwards and their parts: what there is before differentiation, for --compile-to=units.
+/// The functions without their backwards and what else differentiation makes: what there is before differentiation, for --compile-to=units.
 std::string forwardsOf(ModuleOp functions) {
   OwningOpRef<ModuleOp> copy = functions.clone();
   for (Operation &op : llvm::make_early_inc_range(*copy->getBody()))
-    if (auto name = SymbolTable::getSymbolName(&op); name && name.getValue().contains(".backward"))
+    if (auto name = SymbolTable::getSymbolName(&op); name && (name.getValue().contains(".backward") || name.getValue().ends_with(".recompute")))
       op.erase();
   return textOf(*copy);
 }

@@ -22,7 +22,9 @@ struct Compiler {
   mlir::MLIRContext &context;
 
   ImportedModel imported = {};
-  std::string contentHash = {}; ///< of the recognised model, before roundings
+  bundle::TrainingOptions training = {}; ///< the options', with what the file brings of its own
+  std::string decay = {};                ///< likewise
+  std::string contentHash = {};          ///< of the recognised model, before roundings
   units::UnitModel model = {};
   codegen::CompiledBodies bodies = {}; ///< of the first target: the others have the same slots.
   std::vector<codegen::CompiledBodies> otherTargets = {};

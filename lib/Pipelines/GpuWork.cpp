@@ -88,6 +88,8 @@ void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
     bundle::TargetWork::OfClass &ofClass = *target.add_classes();
     fill(*ofClass.mutable_forward(), unitClass.forward);
     fill(*ofClass.mutable_backward(), unitClass.backward);
+    if (!unitClass.recompute.empty())
+      fill(*ofClass.mutable_recompute(), unitClass.recompute);
     if (unitClass.backwardInputs.empty())
       continue;
     fill(*ofClass.mutable_input_gradients(), unitClass.backwardInputs);

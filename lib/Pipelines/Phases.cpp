@@ -4,6 +4,7 @@
 #include "AssignBodies.h"
 #include "Diagnostics.h"
 #include "GpuWork.h"
+#include "OwnTraining.h"
 #include "Programs.h"
 #include "Rebuild.h"
 #include "WeightTable.h"
@@ -66,7 +67,13 @@ bool Compiler::import(std::string &remark) {
   ImportOptions import;
   import.dims = options.dims;
   import.sequence = options.sequence;
-  import.batch = options.batch;
+  import.batchNormRows = options.batchNormRows;
+  if (options.batchNormRows > 0 && options.batch % options.batchNormRows != 0) {
+    printError("--batch: expects a multiple of --batch-norm-rows, " + std::to_string(options.batchNormRows) + ", got " +
+               std::to_string(options.batch));
+    return false;
+  }
+  import.batch = options.batch / std::max<int64_t>(options.batchNormRows, 1);
   import.loss = options.loss;
   import.lossOutput = options.lossOutput;
   import.logits = options.logits;
@@ -91,6 +98,11 @@ bool Compiler::import(std::string &remark) {
   if (failed(result))
     return false;
   imported = std::move(*result);
+  training = options.training;
+  decay = options.decay;
+  if (imported.training)
+    if (std::string note = adoptOptimizer(*imported.training, options, training, decay); !note.empty())
+      imported.notes.push_back(note);
   // Also with --quiet: what the exporter did to the parameters changes what is trained.
   for (const std::string &warning : imported.warnings)
     emitWarning(UnknownLoc::get(&context), warning);
@@ -107,22 +119,24 @@ bool Compiler::import(std::string &remark) {
 
 bool Compiler::buildUnits(std::string &remark) {
   units::UnitOptions unit;
-  unit.training = options.training;
-  unit.decay = decayRule(options.decay);
+  unit.training = training;
+  unit.decay = decayRule(decay);
   unit.saved = options.saved == "keep"   ? autodiff::SavePolicy::Keep
                : options.saved == "full" ? autodiff::SavePolicy::Full
                                          : autodiff::SavePolicy::MinimumCut;
   unit.contentHash = contentHash;
+  unit.logits = options.sampling;
   FailureOr<units::UnitModel> result = units::buildUnits(*imported.module, unit);
   if (failed(result))
     return false;
   model = std::move(*result);
+  model.summary.set_samples_per_row(options.batchNormRows);
   model.summary.set_rounded_to(options.precision.rounded);
   model.summary.set_wide_residual(options.precision.wideResidual);
   if (options.precision.needsScaling()) {
     bundle::TrainingOptions &training = *model.summary.mutable_training();
     if (training.loss_scale() == 0)
-      training.set_loss_scale(firstLossScale(model.summary, options.batch));
+      training.set_loss_scale(firstLossScale(model.summary, options.batch / samplesPerRow(model.summary)));
     if (training.loss_scale_interval() == 0)
       training.set_loss_scale_interval(kLossScaleInterval);
   }
@@ -199,8 +213,7 @@ bool Compiler::compileBodies(std::string &remark) {
 }
 
 bool Compiler::compileKernels(std::string &remark) {
-  if (!planned.plan.schedule.splitBackward && !options.splitBodies)
-    dropSplitBodies(model, bodies, otherTargets);
+  dropUnusedParts(model, planned.plan, options.splitBodies, bodies, otherTargets);
   if (failed(codegen::compileKernels(bodies, imported.module->getLoc())))
     return false;
   for (codegen::CompiledBodies &target : otherTargets)
@@ -272,11 +285,17 @@ void Compiler::assignTargets() {
     else if (&target == &all.front())
       hostLeftOut = true;
   }
-  // The host counts the denominators of the loss: where all devices are GPUs, it has a library of its own with that body's code alone.
-  if (hostLeftOut && !codegen::isCudaArch(first) && model.summary.denominator_body() >= 0 &&
+  // The host counts the denominators of the loss, and updates what a plan gives it: where all devices are GPUs, it has a library of its own with the
+  // code of these bodies alone.
+  std::set<int> ofHost;
+  if (model.summary.denominator_body() >= 0)
+    ofHost.insert(model.summary.denominator_body());
+  if (llvm::any_of(planned.plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
+    ofHost.insert({int(model.summary.update_body_decay()), int(model.summary.update_body_plain())});
+  if (hostLeftOut && !codegen::isCudaArch(first) && !ofHost.empty() &&
       llvm::all_of(used, [](const codegen::CompiledBodies &target) { return codegen::isCudaArch(target.library.arch()); })) {
     for (int b = 0; b < all.front().library.bodies_size(); ++b)
-      if (b != model.summary.denominator_body())
+      if (!ofHost.count(b))
         all.front().library.mutable_bodies(b)->clear_launches();
     used.push_back(std::move(all.front()));
   }

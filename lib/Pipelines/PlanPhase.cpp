@@ -73,6 +73,7 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
   if (!cluster)
     return std::nullopt;
+  batch /= samplesPerRow(summary); // from here on in rows
   std::optional<planning::Profile> profile;
   if (!profiles.empty() && !(profile = planning::readProfileFiles(profiles, error)))
     return std::nullopt;
@@ -107,8 +108,8 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     if (!plan)
       return std::nullopt;
     if (plan->batch != batch) {
-      error = planFile + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(batch) +
-              ". Change one of them";
+      error = planFile + ": is for a batch of " + std::to_string(plan->batch * plan->samplesPerRow) + " samples, and --batch says " +
+              std::to_string(batch * plan->samplesPerRow) + ". Change one of them";
       return std::nullopt;
     }
     if (!planning::applyCluster(*plan, *cluster, zorse::productType(summary), error) || !step::validatePlan(*plan, summary, error)) {

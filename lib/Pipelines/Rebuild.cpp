@@ -16,9 +16,11 @@ bool adoptBundle(CompileOptions &options, std::string &error) {
   options.plan = options.rebuild + "/plan.json";
   options.cluster = options.rebuild + "/cluster.yaml";
   options.batch = view->batch;
+  options.batchNormRows = view->summary.samples_per_row();
   options.sequence = view->sequence;
   options.precision = precisionOf(view->summary);
   options.training = view->summary.training();
+  options.optimizerGiven = options.learningRateGiven = options.clipGiven = options.decayGiven = true;
   options.arch = view->bodies.arch();
   options.weights = Weights::Copy;
   return true;

@@ -21,7 +21,8 @@ uint64_t aligned(const bundle::Extent &e, int64_t rows) { return alignRegion(sta
 } // namespace
 
 const CellShape &CellShapes::of(const Cell &cell) {
-  const Key key{cell.unitBegin, cell.unitEnd, cell.rows(), recomputes(tables.summary, cell, split)};
+  const bool keeps = cell.activations == Activations::Recompute && !recomputes(tables.summary, cell, split);
+  const Key key{cell.unitBegin, cell.unitEnd, cell.rows(), keeps ? Activations::Keep : cell.activations};
   if (key == lastKey)
     return *last;
   const CellShape *&shape = known[key];
@@ -35,8 +36,10 @@ const CellShape &CellShapes::of(const Cell &cell) {
 }
 
 CellShape CellShapes::make(const Key &key) const {
-  const auto [unitBegin, unitEnd, rowsOfKey, again] = key;
-  const int64_t rows = rowsOfKey;
+  const int32_t unitBegin = key.unitBegin, unitEnd = key.unitEnd;
+  const int64_t rows = key.rows;
+  const bool again = key.activations == Activations::Recompute, offload = key.activations == Activations::Offload;
+  const Cell cell{unitBegin, unitEnd, 0, rows};
   const ExpansionTables &x = tables;
   CellShape shape;
   std::map<uint32_t, TaskSet> values, gradients, inputs;                                       // touched by a call
@@ -48,13 +51,20 @@ CellShape CellShapes::make(const Key &key) const {
     if (tasks && bytes)
       shape.inside[firstOf(tasks)][lastOf(tasks)] += bytes;
   };
-  // B of a cell that recomputes begins with what F does.
-  auto inBoth = [&, again = again](TaskSet tasks) { return static_cast<TaskSet>(again && tasks & kInF ? tasks | kInB : tasks); };
-  // What F makes there, and B makes again, has a buffer for each.
-  auto addMade = [&, again = again](uint64_t bytes, TaskSet tasks) {
+  // What F of a cell that recomputes makes there, and B makes again, has a buffer for each.
+  auto addMade = [&](uint64_t bytes, TaskSet tasks) {
     if (again)
       addInside(bytes, tasks & kInF);
-    addInside(bytes, again ? inBoth(tasks) & ~kInF : tasks);
+    addInside(bytes, again ? tasks & ~kInF : tasks);
+  };
+  /// Whether something that F leaves for later tasks leaves the device. Its buffer is then for those up to F.
+  auto leaves = [&](bool block, uint32_t id, uint64_t bytes, TaskSet &tasks, int32_t port = -1) {
+    const TaskSet later = tasks & (kInB | kInW);
+    if (!offload || !later || !bytes)
+      return false;
+    tasks &= kInF;
+    shape.leaving.push_back({block, id, bytes, later, port});
+    return true;
   };
   uint64_t scratch = 0; // F's saved blocks, where B does not read them
   for (int32_t u = unitBegin; u < unitEnd; ++u) {
@@ -64,14 +74,15 @@ CellShape CellShapes::make(const Key &key) const {
       takes[v] = touches[v] = 1;
     for (uint32_t v : unit.values_out())
       touches[v] = 1;
-    shape.lossBytes +=
+    const uint64_t lossBytes =
         static_cast<uint64_t>(unit.loss_terms_size()) * alignRegion(static_cast<uint64_t>(rows) * elementBytes(wideType(x.summary.compute_type())));
-    for (int kind = 0; kind < 3; ++kind) {
-      std::optional<UnitTask> task = unitTask(x.summary, u, static_cast<TaskKind>(kind), split);
+    shape.lossBytes += lossBytes;
+    auto add = [&](std::optional<UnitTask> task, int kind) {
       if (!task)
-        continue;
+        return;
       uint32_t body = unitFunction(unit, *task).body;
       TaskSet bit = static_cast<TaskSet>(1 << kind);
+      const bool forward = *task == UnitTask::Forward || *task == UnitTask::Recompute;
       auto touch = [&](TaskSet &tasks, bundle::SlotKind slot, int index) {
         if (x.bodyHas(body, slot, static_cast<uint32_t>(index)))
           tasks |= bit;
@@ -86,13 +97,13 @@ CellShape CellShapes::make(const Key &key) const {
         const auto &parameter = x.summary.parameters(static_cast<int>(unit.parameters(i)));
         CellShape::GroupUse &use = groups.emplace(parameter.group(), CellShape::GroupUse{parameter.group(), 0, 0}).first->second;
         touch(use.parameters, bundle::PARAMETER, i);
-        if (kind != 0 && *task != UnitTask::InputGradients && parameter.trainable())
+        if (!forward && *task != UnitTask::InputGradients && parameter.trainable())
           touch(use.gradients, bundle::PARAMETER_GRADIENT, i);
       }
-      if (kind == 0) {
-        for (int i = 0; i < unit.values_out_size(); ++i)
+      if (forward) {
+        for (int i = 0; i < unit.values_out_size() && *task == UnitTask::Forward; ++i)
           touch(values[unit.values_out(i)], bundle::BOUNDARY_OUT, i);
-        continue;
+        return;
       }
       for (int i = 0; i < unit.values_in_size() && *task != UnitTask::WeightGradients; ++i)
         if (hasGradient(unit.values_in(i)))
@@ -102,24 +113,27 @@ CellShape CellShapes::make(const Key &key) const {
           touch(gradients[unit.values_out(i)], bundle::BOUNDARY_OUT_GRADIENT, i);
       if (*task == UnitTask::InputGradients || *task == UnitTask::WeightGradients)
         touch(deferred, bundle::DEFERRED, 0);
+    };
+    for (int kind = 0; kind < 3; ++kind)
+      add(unitTask(x.summary, u, static_cast<TaskKind>(kind), split), kind);
+    if (again) {
+      const std::optional<UnitTask> repeated = repeatedTask(x.summary, cell, u);
+      add(repeated, 1);
+      if (repeated == UnitTask::Forward)
+        addInside(lossBytes, kInB);
     }
     const uint64_t savedBytes = aligned(unit.saved_bytes(), rows);
     if (again && saved & kInF)
       scratch = std::max(scratch, savedBytes);
-    addInside(savedBytes, again ? inBoth(saved) & ~kInF : saved);
+    if (saved & kInF && leaves(true, static_cast<uint32_t>(u), extentOf(unit.saved_bytes()), saved))
+      saved = 0; // in buffers of the expansion, as its copies touch them
+    addInside(savedBytes, again ? saved & ~kInF : saved);
     if (split)
       addInside(aligned(unit.deferred_bytes(), rows), deferred);
   }
 
-  if (again) {
+  if (again)
     addInside(scratch, kInF);
-    addInside(shape.lossBytes, kInB);
-    for (auto *map : {&values, &inputs})
-      for (auto &[item, tasks] : *map)
-        tasks = inBoth(tasks);
-    for (auto &[group, use] : groups)
-      use.parameters = inBoth(use.parameters);
-  }
 
   auto bytesOf = [&](uint32_t v) { return alignRegion(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.values(v).bytes_per_row())); };
   auto tasksOf = [](const std::map<uint32_t, TaskSet> &map, uint32_t key) {
@@ -128,20 +142,26 @@ CellShape CellShapes::make(const Key &key) const {
   };
   auto isIn = [](const std::vector<uint32_t> &list, uint32_t v) { return std::find(list.begin(), list.end(), v) != list.end(); };
 
+  auto rowsOf = [&](uint32_t v) { return static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.values(v).bytes_per_row()); };
   for (uint32_t v : x.liveAt[unitBegin]) {
-    shape.in.push_back(tasksOf(values, v));
+    TaskSet tasks = tasksOf(values, v);
+    const bool gone = leaves(false, v, rowsOf(v), tasks, static_cast<int32_t>(shape.in.size()));
+    shape.in.push_back(tasks);
     shape.usesIn.push_back(takes[v]);
-    shape.hold += bytesOf(v);
+    (gone ? shape.passing : shape.hold) += bytesOf(v);
   }
   for (int32_t u = unitBegin; u < unitEnd; ++u)
     for (uint32_t v : x.summary.units(u).values_out()) {
       TaskSet tasks = tasksOf(values, v);
-      if (!isIn(x.liveAt[unitEnd], v)) {
+      const bool goesOn = isIn(x.liveAt[unitEnd], v);
+      if (leaves(false, v, rowsOf(v), tasks, goesOn ? static_cast<int32_t>(shape.in.size() + shape.produced.size()) : -1) && !goesOn)
+        continue;
+      if (!goesOn) {
         addMade(bytesOf(v), tasks);
         continue;
       }
       if (again) {
-        addInside(bytesOf(v), inBoth(tasks) & ~kInF);
+        addInside(bytesOf(v), tasks & ~kInF);
         tasks &= kInF;
       }
       shape.produced.push_back({v, tasks});
@@ -189,6 +209,8 @@ CellShape CellShapes::make(const Key &key) const {
   shape.hold += shape.inside[0][1] + shape.inside[0][2] + shape.inside[1][2];
   shape.deferred = shape.inside[1][2];
   shape.passing += shape.inside[0][0] + shape.inside[1][1] + shape.inside[2][2];
+  for (const CellShape::Leaving &item : shape.leaving) // of one cell that makes it, one whose leaves, one that reads it, one whose comes
+    shape.passing += 4 * alignRegion(item.bytes);
   return shape;
 }
 

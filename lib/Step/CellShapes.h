@@ -38,6 +38,15 @@ struct CellShape {
     int32_t from; ///< index in `gradOut`, or -1 - index in `gradIn`
     bool touched; ///< the cell adds to it; otherwise it passes through
   };
+  /// Of a cell that offloads: what leaves after F and is back for later tasks. Arrays above count only F among those that touch its buffer.
+  struct Leaving {
+    bool block; ///< a saved block, of unit `id`; otherwise the cell's rows of value `id`
+    uint32_t id;
+    uint64_t bytes;
+    TaskSet later;     ///< what touches the image: of B and W
+    int32_t port = -1; ///< where the value comes in, index in `in`, or is made, `in.size()` + index in `produced`; -1: inside the cell
+  };
+  std::vector<Leaving> leaving;
   std::vector<GradOut> gradsOut; ///< per value of gradsAt at the first cut
   uint64_t workspace = 0;
   uint64_t lossBytes = 0; ///< loss rows, one buffer's worth per term: from F to their sum
@@ -57,13 +66,13 @@ private:
   struct Key {
     int32_t unitBegin, unitEnd;
     int64_t rows;
-    bool again; ///< B begins with the forward
-    bool operator==(const Key &o) const { return unitBegin == o.unitBegin && unitEnd == o.unitEnd && rows == o.rows && again == o.again; }
+    Activations activations; ///< Recompute only where there is a B that recomputes
+    bool operator==(const Key &o) const { return unitBegin == o.unitBegin && unitEnd == o.unitEnd && rows == o.rows && activations == o.activations; }
   };
   struct Hash {
     size_t operator()(const Key &key) const {
       return (static_cast<uint64_t>(key.unitBegin) << 40 ^ static_cast<uint64_t>(key.unitEnd) << 20 ^ static_cast<uint64_t>(key.rows) ^
-              static_cast<uint64_t>(key.again) << 60) *
+              static_cast<uint64_t>(key.activations) << 60) *
                  0x9e3779b97f4a7c15ull >>
              16;
     }
@@ -74,7 +83,7 @@ private:
   const bool split;
   std::deque<CellShape> shapes;
   std::unordered_map<Key, const CellShape *, Hash> known;
-  Key lastKey{-1, -1, -1, false};
+  Key lastKey{-1, -1, -1, Activations::Keep};
   const CellShape *last = nullptr;
 };
 

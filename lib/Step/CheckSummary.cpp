@@ -41,7 +41,7 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
         !inRange(unit.loss_terms(), summary.loss_size()))
       return name + "names a parameter, value, input or loss term that does not exist";
     for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
-                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace()})
+                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace(), &unit.recompute_workspace()})
       if (!sound(*size))
         return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
                " per row, expected 0 to 2^48";
@@ -90,6 +90,8 @@ std::string checkParameters(const bundle::ModelSummary &summary) {
       return "parameter '" + parameter.name() + "' is not in the state group it names";
     if (parameter.trainable() != summary.groups(parameter.group()).trainable())
       return "parameter '" + parameter.name() + "' and its state group differ in being trainable";
+    if (parameter.statistic() != summary.groups(parameter.group()).statistic() || (parameter.statistic() && !parameter.trainable()))
+      return "parameter '" + parameter.name() + "' and its state group differ in being a running statistic, or it is one that does not change";
   }
   return "";
 }
@@ -174,7 +176,7 @@ bool zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &pl
   };
   for (const auto &unit : summary.units())
     for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
-                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace()})
+                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace(), &unit.recompute_workspace()})
       if (!check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row())))
         return false;
   for (const auto &value : summary.values())

@@ -37,6 +37,7 @@ public:
       for (uint32_t c : x.cellsByEnd[cut])
         backward(c);
     }
+    limitOffloads(x);
     return true;
   }
 
@@ -315,7 +316,7 @@ private:
     const CellInfo &info = x.cells[&cell - x.plan.cells.data()];
     uint32_t place = static_cast<uint32_t>(u - cell.unitBegin);
     if (uint64_t saved = extent(unit.saved_bytes(), cell.rows()))
-      x.addSlot(bundle::SAVED, 0, task == UnitTask::Forward ? bundle::WRITE : bundle::READ,
+      x.addSlot(bundle::SAVED, 0, task == UnitTask::Forward || task == UnitTask::Recompute ? bundle::WRITE : bundle::READ,
                 region(scratch != kNone ? scratch : info.firstSaved + place, 0, saved),
                 {bundle::Value::SAVED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
     if (uint64_t scratch = extent(unitFunction(unit, task).workspace, cell.rows()))
@@ -390,6 +391,7 @@ private:
       out.push_back(it != produced.end() ? *it : *has(in));
     }
     info.out = addPorts(out);
+    sendToHost(x, c, [&](const CellShape::Leaving &item) { return rowsOf(item.id, cell); });
     sumLosses(c, losses);
   }
 
@@ -416,17 +418,27 @@ private:
   /// \param losses    takes buffers of loss rows
   void forwardCalls(uint32_t c, uint32_t scratch, std::vector<Port> &produced, std::vector<uint32_t> &losses) {
     const Cell &cell = x.plan.cells[c];
+    const bool again = x.cells[c].backward != kNone;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
       const auto &unit = x.summary.units(u);
+      const std::optional<UnitTask> task = again ? repeatedTask(x.summary, cell, u) : UnitTask::Forward;
+      if (!task)
+        continue;
       for (uint32_t v : unit.values_out()) {
+        if (task == UnitTask::Recompute)
+          break;
         uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
         produced.push_back(producedBy(v, buffer, cell, x.cells[c].forward));
         bind(produced.back());
       }
-      x.addCall(unit.forward_body(), u, cell.rows(), cell.sampleBegin);
-      addParameters(cell, unit, /*gradients=*/false, /*backward=*/x.cells[c].backward != kNone);
+      x.addCall(unitFunction(unit, *task).body, u, cell.rows(), cell.sampleBegin);
+      addParameters(cell, unit, /*gradients=*/false, again);
       addInputs(cell, unit);
       addBoundaryIn(cell, unit);
+      if (task == UnitTask::Recompute) {
+        addBlocks(cell, u, *task);
+        continue;
+      }
       for (int i = 0; i < unit.values_out_size(); ++i)
         x.addSlot(bundle::BOUNDARY_OUT, i, bundle::WRITE, rowsOf(unit.values_out(i), cell),
                   {bundle::Value::ACTIVATION, unit.values_out(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
@@ -436,6 +448,34 @@ private:
         losses.push_back(x.addBuffer(cell.device, bytes, Purpose::Activations));
         x.addSlot(bundle::LOSS, k, bundle::WRITE, region(losses.back(), 0, bytes), lossValue(cell, u, unit.loss_terms(k)));
       }
+    }
+  }
+
+  /// Images of what a cell's F has left on the host, if anything, in place of what it left here.
+  void bindImages(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    const CellInfo &info = x.cells[c];
+    if (info.offloads.size() == 0)
+      return;
+    if (x.offloads[info.offloads.begin].out != kNone)
+      addSaved(c);
+    bringBack(x, c);
+    for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
+      const Offloaded &item = x.offloads[i];
+      if (item.out == kNone || item.block)
+        continue;
+      bufferOf[item.id] = item.image;
+      rowBaseOf[item.id] = cell.sampleBegin;
+    }
+  }
+
+  /// Tasks that read images wait for them.
+  void afterImages(const CellInfo &info) {
+    for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
+      const Offloaded &item = x.offloads[i];
+      if (item.back != kNone)
+        x.addEdge(item.back, item.later & kInB ? info.backward : info.weights);
+      touchBy(info, item.later, item.image);
     }
   }
 
@@ -471,6 +511,16 @@ private:
     for (int32_t from : shape.out)
       x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)] : inPorts[static_cast<size_t>(-1 - from)]);
     info.out.end = static_cast<uint32_t>(x.ports.size());
+    if (!shape.leaving.empty())
+      addSaved(c);
+    sendToHost(x, c, [&](const CellShape::Leaving &item) {
+      const auto port = static_cast<uint32_t>(item.port), received = info.in.size();
+      if (item.port >= 0)
+        return region(x.ports[port < received ? info.in.begin + port : info.produced.begin + port - received].buffer, 0, item.bytes);
+      const uint32_t buffer = x.addBuffer(cell.device, item.bytes, Purpose::Activations);
+      x.touch(info.forward, buffer);
+      return region(buffer, 0, item.bytes);
+    });
     if (!shape.lossBytes)
       return;
     uint32_t losses = x.addBuffer(cell.device, shape.lossBytes, Purpose::Activations);
@@ -503,6 +553,7 @@ private:
       touchBy(info, shape.produced[i].second & later, x.ports[info.produced.begin + i].buffer);
     for (auto [input, tasks] : shape.inputs)
       touchBy(info, tasks, findInput(cell, input).buffer);
+    afterImages(info);
     uint32_t first = static_cast<uint32_t>(x.buffers.size()); // of gradients that begin here
     for (auto [v, tasks] : shape.gradOut) {
       uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
@@ -582,6 +633,7 @@ private:
     }
     info.gradIn = addPorts(in);
 
+    bindImages(c);
     info.backward = addBackwardTask(c, TaskKind::Backward);
     x.addEdge(info.forward, info.backward);
     if (x.lean)
@@ -643,6 +695,7 @@ private:
     info.gradOut = addPorts(out);
     if (x.plan.schedule.splitBackward)
       weights(c, local);
+    afterImages(info);
   }
 
   /// W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.

@@ -123,9 +123,10 @@ bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint6
   return lacks;
 }
 
-/// Of a plan that gathers by phase: what a list that knows no limits says. None where there is no list: the expansion then says why.
+/// Of a plan that gathers by phase or offloads: what a list that knows no limits says. None where there is no list: the expansion then says why.
 std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &given) {
-  if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }))
+  if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }) &&
+      std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   ExpandOptions options(given);
   options.timeOnly = true;
@@ -140,7 +141,9 @@ std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary,
   stageTransfers(x);
   if (!listStep(x, {}, error))
     return std::nullopt;
-  return hintWindows(x);
+  WindowHints hints = hintWindows(x);
+  hints.offload = hintOffloads(x);
+  return hints;
 }
 
 /// Times and peaks alone.

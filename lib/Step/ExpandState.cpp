@@ -5,7 +5,8 @@
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
 //   SCALE_SEEDS -> B of the loss                            (where the loss is scaled; its devices decide, too)
 //
-// DECIDE follows every task of its device, so no update overtakes a reader of the old version.
+// DECIDE follows every task of its device, so no update overtakes a reader of the old version. Where groups commit one by one, DECIDE heads the step
+// and every update follows its norm and all that reads the old version at its home.
 
 #include "Expansion.h"
 
@@ -19,7 +20,7 @@ namespace bundle = zorse::bundle;
 
 class StateExpander {
 public:
-  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.windows.size()), left(x.plan.devices.size()) {}
+  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.windows.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -75,17 +76,16 @@ public:
   }
 
   void reductionsAndUpdates() {
-    std::vector<std::vector<uint32_t>> norms(x.plan.devices.size());
+    norms.resize(x.plan.devices.size());
     for (uint32_t g : byCompletion()) {
       bool sole = x.ownersOf[g].size() == 1 && x.readersOf[g].size() == 1 && x.ownersOf[g][0] == x.readersOf[g][0];
       if (!sole)
         addReduction(g);
       for (uint32_t d : x.ownersOf[g]) {
         uint32_t norm = addNorm(g, d);
-        leave(*x.findHolding(d, g), d, norm);
         if (!norms[d].empty())
-          x.addEdge(norms[d].back(), norm);
-        norms[d].push_back(norm);
+          x.addEdge(norms[d].back().op, norm);
+        norms[d].push_back({g, norm, leave(*x.findHolding(d, g), d, norm)});
         if (sole)
           reduction[g] = norm;
         else
@@ -101,13 +101,13 @@ public:
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (reduction[g] != kNone)
           x.addEdge(all, reduction[g]);
-      done[chunk.device].push_back(all);
+      done[chunk.device].push_back({&chunk, all});
     }
     for (auto [like, twin] : x.twins()) {
       done[twin] = done[like];
       x.sumLoss[twin] = x.sumLoss[like];
     }
-    decide(norms);
+    decide();
   }
 
 private:
@@ -285,15 +285,15 @@ private:
     return op;
   }
 
-  /// Reduced gradients to the host, where they wait for the update.
-  void leave(const Holding &h, uint32_t d, uint32_t norm) {
+  /// Reduced gradients to the host, where they wait for the update. \returns the op, kNone where they stay
+  uint32_t leave(const Holding &h, uint32_t d, uint32_t norm) {
     if (h.at.gradients == Tier::Device)
-      return;
+      return kNone;
     const Region there = elementRegion(h.left, h.begin, h.begin, h.end, size(h.group));
     const uint32_t op = x.addTierCopy(d, kReport, bundle::COMMIT, reduced(h, h.begin, h.end), there,
                                       {bundle::Value::REDUCED_GRADIENTS, h.group, 0, h.begin, h.end, 0}, x.ops[norm].priority);
     x.addEdge(norm, op);
-    left[d].push_back(op);
+    return op;
   }
 
   /// What a step's first gradients are multiplied by follows from the decision of the step before, which the host has not seen when it submits the
@@ -344,8 +344,8 @@ private:
   /// Gradients of late units are complete first; of a group of several units, when the backward has come to the first.
   int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
 
-  Entry &addTask(uint32_t d, bundle::Compute::Task task, bundle::Phase phase, int32_t g) {
-    Entry &entry = x.addHalf(d, kCompute, EntryKind::Compute, phase);
+  Entry &addTask(uint32_t d, bundle::Compute::Task task, bundle::Phase phase, int32_t g, QueueIndex queue = kCompute) {
+    Entry &entry = x.addHalf(d, queue, EntryKind::Compute, phase);
     entry.task = task;
     entry.group = g;
     return entry;
@@ -358,7 +358,7 @@ private:
     uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, completionRank(g));
     addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
     x.touch(op, h.reduced);
-    if (x.lean)
+    if (x.lean || x.summary.groups(g).statistic()) // no gradients: nothing to add to their norm
       return op;
     for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
@@ -368,7 +368,7 @@ private:
     return op;
   }
 
-  void decide(const std::vector<std::vector<uint32_t>> &norms) {
+  void decide() {
     std::vector<uint32_t> members;
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d)
       if (x.optimizerStep[d] != kNone || !x.sumLoss[d].empty())
@@ -376,90 +376,159 @@ private:
     if (members.empty())
       return;
 
-    // The sums of all devices, known to all members.
-    uint32_t total = kNone;
-    if (members.size() > 1) {
-      total = x.addOp(0, kShortRank, 0, 0);
-      x.ops[total].work = Work::Sum;
-      x.ops[total].from = static_cast<uint32_t>(x.graph.collectives.size());
-      x.ops[total].bytes = static_cast<double>(kSumsBytes);
-      Collective collective;
-      collective.type = bundle::F64;
-      collective.members = members;
-      x.graph.collectives.push_back(std::move(collective));
-      for (uint32_t d : members) {
-        Entry &half = x.addHalf(d, kCollective, EntryKind::AllReduce, bundle::REPORT);
-        half.collective = static_cast<uint32_t>(x.graph.collectives.size() - 1);
-        half.region = sums(d);
-        half.value.kind = bundle::Value::SUMS;
-        half.toValue.kind = bundle::Value::GLOBAL_SUM;
-      }
-    }
-    auto afterSums = [&](uint32_t d, uint32_t op) {
-      if (total != kNone)
-        return x.addEdge(total, op);
-      for (uint32_t norm : norms[d])
-        x.addEdge(norm, op);
-      for (uint32_t sum : x.sumLoss[d])
-        x.addEdge(sum, op);
-    };
-    if (total != kNone)
-      for (uint32_t d : members) {
-        x.addEdge(x.loadScalars[d], total);
-        for (uint32_t norm : norms[d])
-          x.addEdge(norm, total);
-        for (uint32_t sum : x.sumLoss[d])
-          x.addEdge(sum, total);
-      }
-
-    uint32_t reporter = kNone, reportAfter = total;
+    const uint32_t total = members.size() > 1 ? addSum(members) : kNone;
+    uint32_t reporter = kNone, decision = kNone;
     for (uint32_t d : members) {
       if (x.optimizerStep[d] == kNone)
         continue;
-      uint32_t op = x.addOp(0, kShortRank, 0, 0);
-      addTask(d, bundle::Compute::DECIDE, bundle::COMMIT, -1);
-      x.addCall(x.summary.decide_body(), -1, 1, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, sums(d), {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
-                {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
-      afterSums(d, op);
-      for (const auto *list : {&done[d], &left[d]})
-        for (uint32_t before : *list)
-          x.addEdge(before, op);
-      for (const Holding &h : x.holdings[d])
-        for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1] && h.owns(); ++w)
-          if (x.windows[w].gather != kNone)
-            x.addEdge(x.windows[w].gather, op);
+      const uint32_t op = byGroup() ? decideFirst(d) : decideLast(d, total);
       if (reporter == kNone) {
         reporter = d;
-        reportAfter = op;
+        decision = op;
       }
-      expandUpdates(x, d, op);
+      expandUpdates(x, d, op, updatesOf(d));
     }
 
-    bool decided = reporter != kNone;
+    const bool decided = reporter != kNone;
     if (!decided)
       reporter = members.front();
     uint32_t report = x.addOp(0, kShortRank, 0, 0);
     Entry &entry = x.addHalf(reporter, kReport, EntryKind::Report, bundle::REPORT);
     entry.region = region(x.scalars[reporter], 0, kScalarsBlock);
     entry.value = {bundle::Value::STEP_SCALARS, decided ? 1u : 0u, 0, 0, 0, 0};
-    if (reportAfter != kNone)
-      x.addEdge(reportAfter, report);
-    else
-      afterSums(reporter, report);
+    if (decided)
+      x.addEdge(decision, report);
+    if (!decided || byGroup())
+      afterSums(reporter, total, report);
   }
 
+  bool byGroup() const { return x.plan.commit == Commit::Group; }
+
+  /// The sums of all devices, known to all members.
+  uint32_t addSum(const std::vector<uint32_t> &members) {
+    const uint32_t total = x.addOp(0, kShortRank, 0, 0);
+    x.ops[total].work = Work::Sum;
+    x.ops[total].from = static_cast<uint32_t>(x.graph.collectives.size());
+    x.ops[total].bytes = static_cast<double>(kSumsBytes);
+    Collective collective;
+    collective.type = bundle::F64;
+    collective.members = members;
+    x.graph.collectives.push_back(std::move(collective));
+    for (uint32_t d : members) {
+      Entry &half = x.addHalf(d, kCollective, EntryKind::AllReduce, bundle::REPORT);
+      half.collective = static_cast<uint32_t>(x.graph.collectives.size() - 1);
+      half.region = sums(d);
+      half.value.kind = bundle::Value::SUMS;
+      half.toValue.kind = bundle::Value::GLOBAL_SUM;
+    }
+    for (uint32_t d : members) {
+      x.addEdge(x.loadScalars[d], total);
+      afterSums(d, kNone, total);
+    }
+    return total;
+  }
+
+  /// \param total  of all devices; kNone: those of the device alone
+  void afterSums(uint32_t d, uint32_t total, uint32_t op) {
+    if (total != kNone)
+      return x.addEdge(total, op);
+    for (const Norm &norm : norms[d])
+      x.addEdge(norm.op, op);
+    for (uint32_t sum : x.sumLoss[d])
+      x.addEdge(sum, op);
+  }
+
+  uint32_t addDecision(uint32_t d, QueueIndex queue, Region sums) {
+    const uint32_t op = x.addOp(0, kShortRank, 0, 0);
+    addTask(d, bundle::Compute::DECIDE, bundle::COMMIT, -1, queue);
+    x.addCall(x.summary.decide_body(), -1, 1, 0);
+    x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+    x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, sums, {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
+    x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
+              {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+    return op;
+  }
+
+  uint32_t decideLast(uint32_t d, uint32_t total) {
+    const uint32_t op = addDecision(d, kCompute, sums(d));
+    afterSums(d, total, op);
+    for (const Done &before : done[d])
+      x.addEdge(before.op, op);
+    for (const Holding &h : x.holdings[d])
+      for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1] && h.owns(); ++w)
+        if (x.windows[w].gather != kNone)
+          x.addEdge(x.windows[w].gather, op);
+    return op;
+  }
+
+  /// Before there are sums: it reads bytes that the load of the scalars clears and nothing adds to. On the updates' queue, so that what a snapshot
+  /// holds back holds nothing else.
+  uint32_t decideFirst(uint32_t d) {
+    const uint32_t op = addDecision(d, kUpdate, region(x.scalars[d], kScalarsBytes + kSumsBytes, kSumsBytes));
+    x.addEdge(x.loadScalars[d], op);
+    return op;
+  }
+
+  /// What a device updates, in order. By step, early units first: the next step gathers and forwards them first. By group, as gradients are complete.
+  std::vector<GroupUpdate> updatesOf(uint32_t d) {
+    std::vector<GroupUpdate> updates;
+    for (const Norm &norm : norms[d]) {
+      const Holding &h = *x.findHolding(d, norm.group);
+      updates.push_back({&h, norm.left, {}});
+      if (byGroup())
+        updates.back().after = beforeVersionOne(h, d, norm.op);
+    }
+    if (!byGroup())
+      std::sort(updates.begin(), updates.end(), [&](const GroupUpdate &a, const GroupUpdate &b) {
+        const uint32_t g = a.holding->group, k = b.holding->group;
+        return std::pair(x.firstUnit(g), g) < std::pair(x.firstUnit(k), k);
+      });
+    return updates;
+  }
+
+  /// What makes a group's next version follows its gradients, and every entry of the device that reads the version before at its home.
+  std::vector<uint32_t> beforeVersionOne(const Holding &h, uint32_t d, uint32_t norm) {
+    std::vector<uint32_t> before{norm};
+    for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1]; ++w) {
+      for (const Made &made : imagesMade[w])
+        if (made.device == d)
+          before.push_back(made.last);
+      if (x.windows[w].gather != kNone && h.readsHome)
+        before.push_back(x.windows[w].gather);
+    }
+    const bool inPlace = h.readsHome || (x.hasMaster(h.group) && !x.casts(h.group));
+    for (const Done &task : done[d])
+      if (inPlace && h.reads && uses(*task.chunk, h.group))
+        before.push_back(task.op);
+    return before;
+  }
+
+  bool uses(const Chunk &chunk, uint32_t group) const {
+    const auto &units = x.summary.groups(static_cast<int>(group)).units();
+    auto unit = std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(chunk.unitBegin));
+    return unit != units.end() && *unit < static_cast<uint32_t>(chunk.unitEnd);
+  }
+
+  /// The norm of what a device owns of a group.
+  struct Norm {
+    uint32_t group, op;
+    uint32_t left; ///< op that takes its gradients to the host, or kNone
+  };
+  /// The end of a chunk's tasks.
+  struct Done {
+    const Chunk *chunk;
+    uint32_t op;
+  };
+
   Expansion &x;
-  std::vector<std::vector<uint32_t>> done; ///< per device: ops after all of a chunk's tasks
-  std::vector<uint32_t> reduction;         ///< per group: what its backward tasks precede
+  std::vector<std::vector<Norm>> norms; ///< per device, as gradients are complete
+  std::vector<std::vector<Done>> done;  ///< per device
+  std::vector<uint32_t> reduction;      ///< per group: what its backward tasks precede
   /// A device's part of a window's image: the first and the last op that make it.
   struct Made {
     uint32_t device, first, last;
   };
   std::vector<std::vector<Made>> imagesMade; ///< per window
-  std::vector<std::vector<uint32_t>> left;   ///< per device: ops that take reduced gradients to the host
 };
 
 } // namespace

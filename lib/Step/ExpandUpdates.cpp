@@ -3,7 +3,13 @@
 //   DECIDE -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of part i to the host -> Copy of part i + 2
 //
 // Parts of two updates at most are on the device: one comes or goes while the other is updated. An update works element by element, so parts change
-// no bit.
+// no bit. What the host's processor updates stays where it is, and the decision comes to it:
+//
+//   DECIDE -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the host's memory
+//   NORM g -> Copy of the reduced gradients to the host ---------------^
+//
+// Where anything waits for copies, and where groups commit inside the backward, updates have a queue of their own, so that nothing waits for them
+// that does not read what they leave.
 
 #include "Expansion.h"
 
@@ -21,22 +27,27 @@ class Updater {
 public:
   Updater(Expansion &x, uint32_t device, uint32_t decision) : x(x), device(device), decision(decision) {}
 
-  /// Early units first: the next step gathers and forwards them first.
-  void run() {
-    std::vector<const Holding *> owned;
-    for (const Holding &h : x.holdings[device])
-      if (h.owns())
-        owned.push_back(&h);
-    std::stable_sort(owned.begin(), owned.end(), [&](auto *a, auto *b) { return x.firstUnit(a->group) < x.firstUnit(b->group); });
-    for (const Holding *h : owned) {
+  void run(const std::vector<GroupUpdate> &updates) {
+    const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.holding->at.onDevice(); });
+    queue = comes || x.plan.commit == Commit::Group ? kUpdate : kCompute;
+    late = comes && x.plan.commit == Commit::Step;
+    known = {x.scalars[device], x.optimizerStep[device]};
+    if (late)
+      keepScalars();
+    for (const GroupUpdate &one : updates) {
+      const Holding &h = *one.holding;
       // Of large groups larger parts: a program's length should not grow with the model.
       constexpr uint64_t kMostParts = 32;
-      const uint64_t bytes = static_cast<uint64_t>(h->end - h->begin) * size(h->group);
+      const uint64_t bytes = static_cast<uint64_t>(h.end - h.begin) * size(h.group);
       const uint64_t least = (bytes / kMostParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
-      const auto part = static_cast<int64_t>(std::max(x.options.updatePart, least) / size(h->group));
-      for (int64_t begin = h->begin, end = 0; begin < h->end; begin = end) {
-        end = h->at.onDevice() ? h->end : std::min(begin + part, h->end);
-        update(*h, begin, end);
+      const auto part = static_cast<int64_t>(std::max(x.options.updatePart, least) / size(h.group));
+      if (h.at.update == Tier::Host) {
+        updateOnHost(one);
+        continue;
+      }
+      for (int64_t begin = h.begin, end = 0; begin < h.end; begin = end) {
+        end = h.at.onDevice() ? h.end : std::min(begin + part, h.end);
+        update(one, begin, end);
       }
     }
   }
@@ -50,34 +61,95 @@ private:
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
-  void update(const Holding &h, int64_t begin, int64_t end) {
+  void update(const GroupUpdate &one, int64_t begin, int64_t end) {
+    const Holding &h = *one.holding;
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue{bundle::Value::REDUCED_GRADIENTS, g, 0, begin, end, 0};
     Where arrays[4] = {bring({bundle::Value::PARAMETERS, g, 0, begin, end, 0}, {h.home, h.readsHome ? h.base() : h.begin}, h.at.parameters, true),
                        h.at.gradients == Tier::Host ? bring(gradientsValue, {h.left, h.begin}, Tier::Host, false)
                                                     : Where{h.reduced, h.reducedBase()}};
+    if (one.left != kNone)
+      x.addEdge(one.left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
       arrays[2 + m] = bring({bundle::Value::MOMENTS, g, m, begin, end, 0}, {h.moments[m], h.begin}, h.at.moments, true);
 
     const uint32_t op = x.addOp(x.costs->update(device, end - begin), kShortRank, 0, x.firstUnit(g));
-    x.addEdge(decision, op);
-    Entry &entry = x.addHalf(device, kCompute, EntryKind::Compute, bundle::UPDATE_STATE);
+    compute(op, one, arrays, begin, end, queue, known);
+    x.addEdge(kept == kNone ? decision : kept, op);
+    sendBack(op);
+  }
+
+  /// The whole extent at its home.
+  void updateOnHost(const GroupUpdate &one) {
+    const Holding &h = *one.holding;
+    Where arrays[4] = {{h.home, h.begin}, {h.left, h.begin}, {h.moments[0], h.begin}, {h.moments[1], h.begin}};
+    if (decided.copies.empty())
+      copyDecision();
+    const uint32_t op = x.addOp(x.costs->hostUpdate(device, h.end - h.begin), kShortRank, 0, x.firstUnit(h.group));
+    compute(op, one, arrays, h.begin, h.end, kHostUpdate, decided.here);
+    x.addEdge(one.left, op);
+    for (uint32_t copy : decided.copies)
+      x.addEdge(copy, op);
+  }
+
+  /// The buffers of the scalars and of the optimizer step that an update reads.
+  struct Decision {
+    uint32_t scalars, step;
+  };
+
+  /// The next step's scalars come while updates still need this step's.
+  void keepScalars() {
+    known.scalars = x.addBuffer(device, kScalarsBytes, Purpose::Images);
+    x.buffers[known.scalars].late = true;
+    kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortRank, 0, 0);
+    Entry &copy = x.addHalf(device, queue, EntryKind::Copy, bundle::UPDATE_STATE);
+    copy.region = region(x.scalars[device], 0, kScalarsBytes);
+    copy.to = region(known.scalars, 0, kScalarsBytes);
+    copy.value = {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0};
+    x.touch(kept, x.scalars[device]);
+    x.touch(kept, known.scalars);
+    x.addEdge(decision, kept);
+  }
+
+  /// To the host, once.
+  void copyDecision() {
+    auto copy = [&](uint32_t from, uint64_t bytes, Value value) {
+      const uint32_t to = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
+      decided.copies.push_back(
+          x.addTierCopy(device, kReport, bundle::UPDATE_STATE, region(from, 0, bytes), region(to, 0, bytes), value, x.ops[decision].priority));
+      x.addEdge(decision, decided.copies.back());
+      return to;
+    };
+    decided.here.scalars = copy(x.scalars[device], kScalarsBytes, {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
+    decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
+  }
+
+  /// The entry of the op added last.
+  void compute(uint32_t op, const GroupUpdate &one, const Where *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
+    const uint32_t g = one.holding->group;
+    for (uint32_t before : one.after)
+      x.addEdge(before, op);
+    Entry &entry = x.addHalf(device, on, EntryKind::Compute, bundle::UPDATE_STATE);
     entry.task = bundle::Compute::UPDATE_GROUP;
     entry.group = static_cast<int32_t>(g);
     for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
       x.touch(op, arrays[i].buffer);
+    x.touch(op, by.scalars);
+    x.touch(op, by.step);
     for (const Expansion::Run &run : x.lean ? std::vector<Expansion::Run>() : x.runsOf(g, begin, end)) {
       auto at = [&](const Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
-      x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
+      x.addCall(x.summary.groups(g).statistic() ? x.summary.update_body_statistics()
+                : run.decays                    ? x.summary.update_body_decay()
+                                                : x.summary.update_body_plain(),
+                -1, run.end - run.begin, 0);
+      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(by.scalars, 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
       x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(arrays[0]), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
       x.addSlot(bundle::STATE, 1, bundle::READ, at(arrays[1]), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
         x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(arrays[2 + m]), {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(x.optimizerStep[device], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(by.step, 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
     }
-    sendBack(op);
   }
 
   struct Brought {
@@ -93,8 +165,9 @@ private:
       return home;
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
     const Where here{x.addBuffer(device, bytes, Purpose::Images), value.begin};
-    const uint32_t fetch =
-        x.addTierCopy(device, kLoad, bundle::UPDATE_STATE, at(home, value), at(here, value), value, priorityOf(kShortRank, 0, x.firstUnit(value.id)));
+    x.buffers[here.buffer].late = late;
+    const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
+                                         priorityOf(kShortRank, 0, x.firstUnit(value.id)));
     x.addEdge(decision, fetch);
     if (parts.size() >= kPartsAtOnce)
       for (uint32_t op : parts[parts.size() - kPartsAtOnce])
@@ -114,7 +187,7 @@ private:
       if (!b.changes)
         continue;
       b.value.version = 1;
-      leave.push_back(x.addTierCopy(device, kReport, bundle::UPDATE_STATE, at(b.here, b.value), at(b.home, b.value), b.value, x.ops[op].priority));
+      leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.home, b.value), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }
     parts.push_back(std::move(leave));
@@ -122,10 +195,20 @@ private:
 
   Expansion &x;
   const uint32_t device, decision;
+  QueueIndex queue = kCompute;
+  bool late = false;            ///< updates go on while the next step has begun
+  Decision known{kNone, kNone}; ///< on the device
+  uint32_t kept = kNone;        ///< op that keeps the scalars for them
+  struct {
+    std::vector<uint32_t> copies; ///< ops; none: nothing on the host has asked for it
+    Decision here;
+  } decided;                                ///< on the host
   std::vector<Brought> brought;             ///< for the update being added
   std::vector<std::vector<uint32_t>> parts; ///< of updates before: ops after which nothing of them is on the device
 };
 
 } // namespace
 
-void zorse::step::expandUpdates(Expansion &x, uint32_t device, uint32_t decision) { Updater(x, device, decision).run(); }
+void zorse::step::expandUpdates(Expansion &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates) {
+  Updater(x, device, decision).run(updates);
+}

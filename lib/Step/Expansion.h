@@ -3,6 +3,7 @@
 //   layoutState     who reads, contributes to and owns every group; their buffers
 //   findWindows     which tasks read one image of a group's parameters
 //   expandCells     F and B of every cell, values between them, inputs, transfers
+//   sendToHost, bringBack   what a cell that offloads leaves for its backward
 //   expandState     gathers, reductions, norms, the decision, the report
 //   expandUpdates   updates, and what comes from the host and goes back for them
 //   routeTransfers  what goes directly from GPU to GPU
@@ -22,6 +23,7 @@
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,6 +51,7 @@ struct Buffer {
   bundle::MemoryKind memory = bundle::DEVICE;
   Purpose purpose = Purpose::Activations;
   bool persistent = false; ///< never shares bytes
+  bool late = false;       ///< of updates: in use while the next step has begun, and shares bytes with its like alone where there is room
 };
 
 /// Where packArenas puts a buffer, and when the last entry that touches it ends.
@@ -59,10 +62,17 @@ struct Place {
 };
 
 /// The queues that a device can have; Entry.queue holds an index of this table until placeEntries numbers those that are used.
-enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kQueues };
-inline constexpr Queue kQueueTable[kQueues] = {
-    {bundle::COMPUTE, 0},        {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0}, {bundle::COLLECTIVE_QUEUE, 0},
-    {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0}, {bundle::DIRECT, 0}};
+enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
+inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
+                                               {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
+                                               {bundle::DIRECT, 0},           {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
+                                               {bundle::HOST_TO_DEVICE, 1},   {bundle::DEVICE_TO_HOST, 1}};
+
+/// What a queue needs besides itself: a device computes one thing at a time, and brings one thing at a time from its host and there, on whichever of
+/// its queues. Updates have queues of their own so that what comes next does not stand behind them.
+inline constexpr QueueIndex besides(size_t queue) {
+  return queue == kUpdate ? kCompute : queue == kFetch ? kLoad : queue == kStore ? kReport : kQueues;
+}
 
 /// What an op asks of the simulation.
 enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
@@ -99,6 +109,13 @@ struct Holding {
   int64_t base() const { return reads ? 0 : begin; }                            ///< first element of images and of `gradients`
 };
 
+/// The update of what a device owns of a group.
+struct GroupUpdate {
+  const Holding *holding = nullptr;
+  uint32_t left = kNone;       ///< op that has taken its reduced gradients to the host; kNone: they are on the device
+  std::vector<uint32_t> after; ///< ops
+};
+
 /// Tasks of a group's readers that read one image of its parameters.
 struct Window {
   uint32_t group = 0;
@@ -115,7 +132,19 @@ struct WindowUse {
   uint32_t window = 0;
 };
 
-/// What a first list says of windows. Numbers of windows count those of their group.
+/// What a first list says of cells that offload.
+struct OffloadHints {
+  /// By cell: its F comes when so few cells before it still have activations on the device that they stay there.
+  std::vector<uint8_t> stays;
+  struct Limit {
+    uint32_t cell; ///< whose activations come back after a task
+    TaskName after;
+  };
+  std::vector<Limit> back;
+  std::vector<std::pair<uint32_t, uint32_t>> out; ///< (cell, later cell): the activations of the one have left before the F of the other
+};
+
+/// What a first list says of windows, and of cells that offload. Numbers of windows count those of their group.
 struct WindowHints {
   struct Limit {
     uint32_t group = 0, window = 0, device = 0;
@@ -123,6 +152,7 @@ struct WindowHints {
   };
   std::vector<std::vector<uint32_t>> same; ///< by group and use: the window
   std::vector<Limit> limits;
+  OffloadHints offload;
 };
 
 /// A value at a cut of a cell, in forward or backward direction.
@@ -165,6 +195,16 @@ struct CellInfo {
   Span loads;                     ///< of Expansion::loads: ops that bring its inputs
   uint32_t firstSaved = kNone;    ///< buffer of the first unit's saved block; consecutive
   uint32_t firstDeferred = kNone; ///< likewise of what B leaves for W
+  Span offloads;                  ///< of Expansion::offloads, in the order of CellShape::leaving
+};
+
+/// One of a cell's CellShape::leaving.
+struct Offloaded {
+  bool block;
+  uint32_t id;
+  TaskSet later;
+  uint32_t image = kNone, host = kNone; ///< buffers; the image is the original where it stays
+  uint32_t out = kNone, back = kNone;   ///< ops; none where it stays
 };
 
 /// Costs from FLOPs over the plan's speeds and its links. Refers to both.
@@ -221,6 +261,7 @@ struct Expansion {
   std::vector<Port> ports;
   std::vector<Source> sources;
   std::vector<uint32_t> loads;                ///< lists of ops by cell
+  std::vector<Offloaded> offloads;            ///< lists by cell
   std::vector<uint32_t> scalars;              ///< per device: buffer of the scalars block, kNone for idle devices
   std::vector<uint32_t> loadScalars;          ///< per device: op
   std::vector<uint32_t> workspace;            ///< per device: buffer
@@ -327,10 +368,18 @@ void layoutState(Expansion &x);
 void findWindows(Expansion &x);
 /// What the list of an expansion says of its windows: which are one, and which tasks the next image of a device waits for.
 WindowHints hintWindows(Expansion &x);
+/// Likewise of cells that offload.
+OffloadHints hintOffloads(const Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
+/// Of a cell that offloads, after its F: what leaves for the host. \param rowsOf  where F has a value
+void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellShape::Leaving &)> &rowsOf);
+/// Before its B: it comes back; blocks into the cell's saved blocks.
+void bringBack(Expansion &x, uint32_t cell);
+/// After all cells are expanded: as hints say.
+void limitOffloads(Expansion &x);
 void expandState(Expansion &x);
-/// The updates of what a device owns, after the op that decides.
-void expandUpdates(Expansion &x, uint32_t device, uint32_t decision);
+/// The updates of what a device owns, in the order given, after the op that decides.
+void expandUpdates(Expansion &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates);
 /// After all entries and edges are there but those of the schedule: moves transfers and collectives to the queue for what is direct, where all their
 /// devices are of one group of PlanDevice::direct.
 void routeTransfers(Expansion &x);

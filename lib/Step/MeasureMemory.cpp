@@ -24,44 +24,51 @@ public:
       touch(buffer, x.positions[op], x.positions[op]);
     for (const Chunk &chunk : x.chunks)
       addChunk(chunk);
-    std::vector<uint64_t> alive(x.plan.devices.size(), 0), most;
+    std::vector<uint64_t> alive(x.plan.devices.size(), 0), most, host(alive), mostOnHost;
+    std::vector<uint64_t> takenOnHost, givenOnHost; // as `taken` and `given`; empty: all that is there stays there
     for (const Buffer &buffer : x.buffers) {
-      if (buffer.memory != bundle::DEVICE)
-        continue;
+      const bool onDevice = buffer.memory == bundle::DEVICE;
       if (buffer.persistent)
-        alive[buffer.device] += alignRegion(buffer.bytes);
+        (onDevice ? alive : host)[buffer.device] += alignRegion(buffer.bytes);
       if (buffer.persistent || buffer.first == kNone || buffer.bytes == 0)
         continue;
-      taken[halfOf(buffer.first, buffer.device)] += alignRegion(buffer.bytes);
-      given[halfOf(buffer.last, buffer.device)] += alignRegion(buffer.bytes);
+      if (!onDevice && takenOnHost.empty()) {
+        takenOnHost.assign(taken.size(), 0);
+        givenOnHost.assign(taken.size(), 0);
+      }
+      (onDevice ? taken : takenOnHost)[halfOf(buffer.first, buffer.device)] += alignRegion(buffer.bytes);
+      (onDevice ? given : givenOnHost)[halfOf(buffer.last, buffer.device)] += alignRegion(buffer.bytes);
     }
     most = alive;
+    mostOnHost = host;
     std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
     for (const Span &halves : x.listHalves)
       for (uint32_t h = halves.begin; h < halves.end; ++h) {
         uint32_t d = x.halfQueues[h] / kQueues;
         most[d] = std::max(most[d], alive[d] += taken[h]);
         alive[d] -= given[h];
+        if (!takenOnHost.empty()) {
+          mostOnHost[d] = std::max(mostOnHost[d], host[d] += takenOnHost[h]);
+          host[d] -= givenOnHost[h];
+        }
         cellsAlive[d] += static_cast<uint32_t>(cells[h]);
         mostCells[d] = std::max(mostCells[d], cellsAlive[d]);
       }
-    std::vector<uint64_t> persistent(alive.size(), 0);
+    // Of what lives across steps, which a twin has as its own.
+    std::vector<uint64_t> persistent(alive.size(), 0), persistentOnHost(persistent);
     for (const Buffer &buffer : x.buffers)
-      if (buffer.persistent && buffer.memory == bundle::DEVICE)
-        persistent[buffer.device] += alignRegion(buffer.bytes);
+      if (buffer.persistent)
+        (buffer.memory == bundle::DEVICE ? persistent : persistentOnHost)[buffer.device] += alignRegion(buffer.bytes);
     for (auto [like, twin] : x.twins()) {
       most[twin] = most[like] - persistent[like] + persistent[twin];
+      mostOnHost[twin] = mostOnHost[like] - persistentOnHost[like] + persistentOnHost[twin];
       mostCells[twin] = mostCells[like];
     }
-    std::vector<uint64_t> host(alive.size(), 0);
-    for (const Buffer &buffer : x.buffers)
-      if (buffer.persistent && buffer.memory != bundle::DEVICE)
-        host[buffer.device] += alignRegion(buffer.bytes);
     const std::vector<uint64_t> fixed = fixedBytes(x);
     for (uint32_t d = 0; d < alive.size(); ++d) {
       MemoryUse &memory = x.graph.devices[d].memory;
       memory.least = most[d];
-      memory.host = host[d];
+      memory.host = mostOnHost[d];
       memory.activations = most[d] > fixed[d] ? most[d] - fixed[d] : 0;
       memory.cellsAlive = mostCells[d];
     }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 
 using namespace zorse::step;
@@ -225,16 +226,26 @@ struct Residents {
 uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &least) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
   // Larger buffers first where several begin at one entry: they leave tighter gaps.
-  std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) {
+  auto begins = [&](uint32_t a, uint32_t b) {
     const Buffer &p = x.buffers[a], &q = x.buffers[b];
     return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
-  });
-  std::sort(byLast.begin(), byLast.end(), [&](uint32_t a, uint32_t b) {
+  };
+  auto ends = [&](uint32_t a, uint32_t b) {
     const Buffer &p = x.buffers[a], &q = x.buffers[b];
     return p.last != q.last ? p.last < q.last : a < b;
-  });
-  uint64_t total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/true);
+  };
+  std::sort(byFirst.begin(), byFirst.end(), begins);
+  std::sort(byLast.begin(), byLast.end(), ends);
   least = leastBytes(x, buffers.fixed, byFirst, byLast);
+  // What updates use while the next step has begun lies behind the rest: in its bytes, the next step would wait for them.
+  std::vector<uint32_t> lateFirst, lateLast;
+  auto isLate = [&](uint32_t b) { return x.buffers[b].late; };
+  for (auto [from, to] : {std::pair(&byFirst, &lateFirst), {&byLast, &lateLast}}) {
+    std::copy_if(from->begin(), from->end(), std::back_inserter(*to), isLate);
+    from->erase(std::remove_if(from->begin(), from->end(), isLate), from->end());
+  }
+  uint64_t behind = packInListOrder(x, {}, lateFirst, lateLast, /*patient=*/false);
+  uint64_t total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/true);
   auto tighten = [&](bool patient) {
     constexpr uint64_t kPairs = 100000000; // of buffers, over all devices
     uint64_t n = byFirst.size();
@@ -251,11 +262,25 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &l
       x.places[byIndex[i]].offset = offsets[i];
   };
   tighten(/*patient=*/true);
+  if (limit && behind && total + behind > limit) { // there is no room for them
+    byFirst.insert(byFirst.end(), lateFirst.begin(), lateFirst.end());
+    byLast.insert(byLast.end(), lateLast.begin(), lateLast.end());
+    std::sort(byFirst.begin(), byFirst.end(), begins);
+    std::sort(byLast.begin(), byLast.end(), ends);
+    lateFirst.clear();
+    behind = 0;
+    total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/true);
+    tighten(/*patient=*/true);
+  }
   if (limit && total > limit) {
     total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/false);
     tighten(/*patient=*/false);
   }
-  return total;
+  for (uint32_t b : lateFirst) {
+    x.places[b].offset += total;
+    byFirst.push_back(b);
+  }
+  return total + behind;
 }
 
 /// Peak of the bytes alive at once of buffers for which `counts` holds.
@@ -319,7 +344,7 @@ void zorse::step::packArenas(Expansion &x) {
     const Buffer &buffer = x.buffers[b];
     if (buffer.bytes == 0)
       continue;
-    if (buffer.persistent)
+    if (buffer.persistent || !x.options.shareBytes)
       residents[buffer.device][buffer.memory].fixed.push_back(b);
     else if (buffer.first != kNone)
       residents[buffer.device][buffer.memory].byFirst.push_back(b);

@@ -24,7 +24,10 @@ Residence Plan::residenceOf(uint32_t device, uint32_t group) const {
       at.parameters = rule.parameters.value_or(at.parameters);
       at.moments = rule.moments.value_or(at.moments);
       at.gradients = rule.gradients.value_or(at.gradients);
+      at.update = rule.update.value_or(at.update);
     }
+  if (at.update == Tier::Host)
+    at.gradients = Tier::Host;
   return at;
 }
 
@@ -48,5 +51,6 @@ std::string zorse::step::describeCell(const Plan &plan, uint32_t index) {
   const Cell &cell = plan.cells[index];
   std::string device = cell.device < plan.devices.size() ? plan.devices[cell.device].name : "#" + std::to_string(cell.device);
   return "cell " + std::to_string(index) + " (units " + std::to_string(cell.unitBegin) + "-" + std::to_string(cell.unitEnd) + ", samples " +
-         std::to_string(cell.sampleBegin) + "-" + std::to_string(cell.sampleEnd) + ", device " + device + ")";
+         std::to_string(cell.sampleBegin * plan.samplesPerRow) + "-" + std::to_string(cell.sampleEnd * plan.samplesPerRow) + ", device " + device +
+         ")";
 }

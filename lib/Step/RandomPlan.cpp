@@ -1,5 +1,7 @@
 #include "zorse/Step/RandomPlan.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include "bundle.pb.h"
 
 #include <algorithm>
@@ -136,6 +138,17 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
     if (rule.parameters || rule.moments || rule.gradients || rule.gather || rule.images)
       plan.residency.push_back(std::move(rule));
   }
+  if (Random update(seed ^ 0x757064617465ull); !plan.residency.empty() && update.chance(40)) { // by the hosts of some devices, of some groups
+    ResidencyRule rule;
+    for (uint32_t d = 0; d < plan.devices.size(); ++d)
+      if (update.chance(60))
+        rule.devices.push_back(d);
+    for (int g = 0; g < summary.groups_size(); ++g)
+      if (update.chance(60))
+        rule.groups.push_back(static_cast<uint32_t>(g));
+    rule.parameters = rule.moments = rule.update = Tier::Host;
+    plan.residency.push_back(std::move(rule));
+  }
   if (!plan.residency.empty() && plan.schedule.kind != ScheduleKind::Explicit && random.chance(40)) {
     const bool split = plan.schedule.splitBackward;
     plan.schedule = Schedule();
@@ -156,6 +169,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   Plan plan;
   plan.model = summary.content_hash();
   plan.batch = batch;
+  plan.samplesPerRow = zorse::samplesPerRow(summary);
   for (uint32_t d = 0; d < devices; ++d) {
     PlanDevice device;
     device.name = "d" + std::to_string(d);
@@ -215,9 +229,22 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   if (random.chance(20))
     drawOrder(random, plan);
   drawResidency(seed, plan, summary);
+  const auto &training = summary.training();
+  if (training.clip_norm() == 0 && !training.skip_nonfinite() && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
+    plan.commit = Commit::Group;
   plan.blocking = Random(seed ^ 0x626C6F636Bull).chance(15);
+  randomActivations(plan, seed);
+  return plan;
+}
+
+void zorse::step::randomActivations(Plan &plan, uint64_t seed) {
+  for (Cell &cell : plan.cells)
+    cell.activations = Activations::Keep;
   if (Random recompute(seed ^ 0x616761696Eull); recompute.chance(25))
     for (Cell &cell : plan.cells)
-      cell.recompute = recompute.chance(75);
-  return plan;
+      cell.activations = recompute.chance(75) ? Activations::Recompute : Activations::Keep;
+  if (Random offload(seed ^ 0x6F66666C64ull); offload.chance(30))
+    for (Cell &cell : plan.cells)
+      if (cell.activations == Activations::Keep && offload.chance(75))
+        cell.activations = Activations::Offload;
 }

@@ -3,6 +3,7 @@
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Schedules.h"
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/Support/JsonFields.h"
 
 #include "bundle.pb.h"
@@ -45,29 +46,34 @@ int32_t toInt32(int64_t value, const std::string &path) {
 
 class Reader {
 public:
-  Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {}
+  Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {
+    plan.samplesPerRow = zorse::samplesPerRow(summary);
+  }
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations",
-               "communication", "state", "residency", "schedule", "durations", "comment"});
+              {"format", "model", "batch", "batch_norm_rows", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward",
+               "activations", "communication", "state", "residency", "schedule", "durations", "comment"});
     if (root.contains("format") && toInteger(root["format"], "format") != 1)
       fail("format", "expected 1, got " + show(root["format"]));
     if (root.contains("model"))
       plan.model = toText(root["model"], "model");
+    if (root.contains("batch_norm_rows") && toInteger(root["batch_norm_rows"], "batch_norm_rows") != plan.samplesPerRow)
+      fail("batch_norm_rows", "the model takes the statistics of " + std::to_string(plan.samplesPerRow) +
+                                  " samples together (--batch-norm-rows), the plan is for " + show(root["batch_norm_rows"]));
     if (!root.contains("batch"))
       fail("", "lacks \"batch\"");
-    plan.batch = toInteger(root["batch"], "batch");
+    plan.batch = toRows(toInteger(root["batch"], "batch"), "batch");
     if (plan.batch < 1)
       fail("batch", "expected at least 1, got " + show(root["batch"]));
     if (plan.batch > kMostSamples)
       fail("batch", "expected at most " + std::to_string(kMostSamples) + ", got " + show(root["batch"]));
     readDevices();
     readLinks();
-    recompute = readActivations(root, "", false);
+    activations = readActivations(root, "", Activations::Keep);
     readTiling();
     for (size_t c = root.contains("cells") ? plan.cells.size() : 0; c < plan.cells.size(); ++c)
-      plan.cells[c].recompute = recompute;
+      plan.cells[c].activations = activations;
     refuseUnsupported();
     if (root.contains("state"))
       readState(root["state"]);
@@ -80,13 +86,25 @@ public:
         fail("split_backward", "expected true or false, got " + show(root["split_backward"]));
       plan.schedule.splitBackward = root["split_backward"].get<bool>();
     }
-    plan.blocking = readChoice(root, "", "communication", "overlapped", "blocking", false);
+    plan.blocking = readChoice(root, "", "communication", {"overlapped", "blocking"}, 0) == 1;
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);
   }
 
 private:
+  /// Samples of the file are rows of the plan, each of which may hold several.
+  int64_t toRows(int64_t samples, const std::string &path) {
+    if (samples % plan.samplesPerRow != 0)
+      fail(path, "expected a multiple of " + std::to_string(plan.samplesPerRow) +
+                     ", as batch norm takes the statistics of so many samples together (--batch-norm-rows), got " + std::to_string(samples));
+    return samples / plan.samplesPerRow;
+  }
+  std::pair<int64_t, int64_t> toRows(std::pair<int64_t, int64_t> samples, const std::string &path) {
+    return {toRows(samples.first, path + "[0]"), toRows(samples.second, path + "[1]")};
+  }
+  int64_t toMicroBatch(const json &value, const std::string &path) { return toRows(::toMicroBatch(value, path), path); }
+
   void readDevices() {
     if (!root.contains("devices"))
       fail("", "lacks \"devices\"");
@@ -160,9 +178,9 @@ private:
       checkKeys(list[i], path, {"samples", "stages"});
       if (!list[i].contains("samples") || !list[i].contains("stages"))
         fail(path, "expected \"samples\": [begin, end] and \"stages\"");
-      auto [begin, end] = toRange(list[i]["samples"], path + ".samples");
+      auto [begin, end] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
       if (begin < 0 || begin >= end || end > plan.batch)
-        fail(path + ".samples", "expected a range inside 0-" + std::to_string(plan.batch) + ", got " + show(list[i]["samples"]));
+        fail(path + ".samples", "expected a range inside 0-" + std::to_string(plan.batch * plan.samplesPerRow) + ", got " + show(list[i]["samples"]));
       readStages(list[i]["stages"], path + ".stages", begin, end);
     }
   }
@@ -179,9 +197,9 @@ private:
         if (!list[i].contains(key))
           fail(path, std::string("lacks \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
-      auto [s0, s1] = toRange(list[i]["samples"], path + ".samples");
+      auto [s0, s1] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
       plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, toDevice(list[i]["device"], path + ".device"),
-                            readActivations(list[i], path, recompute)});
+                            readActivations(list[i], path, activations)});
     }
   }
 
@@ -223,9 +241,10 @@ private:
           weight = toNumber(list[i]["share"], path + ".share");
         if (list[i].contains("samples")) {
           counted = true;
-          device.samples = toCount(list[i]["samples"], path + ".samples");
+          device.samples = toRows(toCount(list[i]["samples"], path + ".samples"), path + ".samples");
           if (device.samples > plan.batch)
-            fail(path + ".samples", "expected at most the batch, " + std::to_string(plan.batch) + ", got " + show(list[i]["samples"]));
+            fail(path + ".samples",
+                 "expected at most the batch, " + std::to_string(plan.batch * plan.samplesPerRow) + ", got " + show(list[i]["samples"]));
         }
       }
       devices.push_back(device);
@@ -238,8 +257,9 @@ private:
       total += devices[i].samples;
     }
     if (counted && total != end - begin)
-      fail(where, "the devices' samples add up to " + std::to_string(total) + ", expected " + std::to_string(end - begin) + " (samples " +
-                      std::to_string(begin) + "-" + std::to_string(end) + ")");
+      fail(where, "the devices' samples add up to " + std::to_string(total * plan.samplesPerRow) + ", expected " +
+                      std::to_string((end - begin) * plan.samplesPerRow) + " (samples " + std::to_string(begin * plan.samplesPerRow) + "-" +
+                      std::to_string(end * plan.samplesPerRow) + ")");
     if (!counted) {
       if (std::all_of(weights.begin(), weights.end(), [](double w) { return w <= 0; }))
         fail(where, "expected at least one device with a positive share");
@@ -258,20 +278,23 @@ private:
     dealStage(u0, u1, begin, devices, plan.cells);
   }
 
-  /// Whether cells recompute. \param otherwise  without the key
-  static bool readActivations(const json &object, const std::string &path, bool otherwise) {
-    return readChoice(object, path, "activations", "keep", "recompute", otherwise, "; what is to leave for the host is not supported yet");
+  /// \param otherwise  without the key
+  static Activations readActivations(const json &object, const std::string &path, Activations otherwise) {
+    return static_cast<Activations>(readChoice(object, path, "activations", {"keep", "recompute", "offload"}, static_cast<size_t>(otherwise)));
   }
 
-  /// Whether a key says `second` rather than `first`. \param otherwise  without the key
-  static bool readChoice(const json &object, const std::string &path, const char *key, const std::string &first, const std::string &second,
-                         bool otherwise, const char *remark = "") {
+  /// Which of some names a key says. \param otherwise  without the key
+  static size_t readChoice(const json &object, const std::string &path, const char *key, const std::vector<std::string> &names, size_t otherwise) {
     if (!object.contains(key))
       return otherwise;
     const std::string where = (path.empty() ? "" : path + ".") + key, name = toText(object[key], where);
-    if (name != first && name != second)
-      fail(where, "expected \"" + first + "\" or \"" + second + "\", got " + show(object[key]) + remark);
-    return name == second;
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found != names.end())
+      return static_cast<size_t>(found - names.begin());
+    std::string expected;
+    for (size_t i = 0; i < names.size(); ++i)
+      expected += (i == 0 ? "\"" : i + 1 == names.size() ? " or \"" : ", \"") + names[i] + "\"";
+    fail(where, "expected " + expected + ", got " + show(object[key]));
   }
 
   void refuseUnsupported() {
@@ -280,7 +303,8 @@ private:
   }
 
   void readState(const json &state) {
-    checkKeys(state, "state", {"default", "groups"});
+    checkKeys(state, "state", {"default", "commit", "groups"});
+    plan.commit = readChoice(state, "state", "commit", {"step", "group"}, 0) == 1 ? Commit::Group : Commit::Step;
     if (state.contains("default")) {
       std::string name = toText(state["default"], "state.default");
       if (name == "proportional")
@@ -373,11 +397,12 @@ private:
     toArray(list, "residency", kMostRules);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string path = at("residency", i);
-      checkKeys(list[i], path, {"devices", "groups", "parameters", "moments", "gradients", "gather", "images"});
+      checkKeys(list[i], path, {"devices", "groups", "parameters", "moments", "gradients", "update", "gather", "images"});
       ResidencyRule rule;
       rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
       rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
-      for (auto [key, tier] : {std::pair{"parameters", &rule.parameters}, {"moments", &rule.moments}, {"gradients", &rule.gradients}})
+      for (auto [key, tier] :
+           {std::pair{"parameters", &rule.parameters}, {"moments", &rule.moments}, {"gradients", &rule.gradients}, {"update", &rule.update}})
         if (list[i].contains(key))
           *tier = toTier(list[i][key], path + "." + key);
       if (list[i].contains("gather")) {
@@ -396,8 +421,8 @@ private:
           fail(path, "has \"images\" and \"groups\": images are counted in chunks, with all their groups; leave one of the keys out");
         rule.images = static_cast<uint32_t>(images);
       }
-      if (!rule.parameters && !rule.moments && !rule.gradients && !rule.gather && !rule.images)
-        fail(path, "expected at least one of \"parameters\", \"moments\", \"gradients\", \"gather\" and \"images\"");
+      if (!rule.parameters && !rule.moments && !rule.gradients && !rule.update && !rule.gather && !rule.images)
+        fail(path, "expected at least one of \"parameters\", \"moments\", \"gradients\", \"update\", \"gather\" and \"images\"");
       plan.residency.push_back(std::move(rule));
     }
   }
@@ -515,7 +540,7 @@ private:
   const json &root;
   const zorse::bundle::ModelSummary &summary;
   Plan plan;
-  bool recompute = false; ///< cells that do not say otherwise
+  Activations activations = Activations::Keep; ///< of cells that do not say otherwise
   std::map<std::string, uint32_t> deviceIndex;
 };
 

@@ -99,12 +99,17 @@ private:
   bool blocks(const Op &op) const { return x.plan.blocking && op.work != Work::Fixed; }
   size_t computing(uint32_t half) const { return queueOf(half) / kQueues * kQueues + kCompute; }
 
-  /// The queues that an op needs: those of its halves, and where what goes between devices blocks, those that compute.
+  bool shares(uint32_t half) const { return besides(queueOf(half) % kQueues) != kQueues; }
+  size_t shared(uint32_t half) const { return queueOf(half) / kQueues * kQueues + besides(queueOf(half) % kQueues); }
+
+  /// The queues that an op needs: those of its halves, what they share, and where what goes between devices blocks, those that compute.
   template <typename Visit> void eachQueue(const Op &op, Visit visit) const {
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       visit(queueOf(h));
       if (blocks(op))
         visit(computing(h));
+      if (shares(h))
+        visit(shared(h));
     }
   }
 
@@ -113,6 +118,8 @@ private:
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       if (busy[queueOf(h)])
         return queueOf(h);
+      if (shares(h) && busy[shared(h)])
+        return shared(h);
       if (blocks(op) && busy[computing(h)] && heldBy[queueOf(h) / kQueues] != queueOf(h))
         return computing(h);
     }
@@ -151,6 +158,8 @@ private:
     const Op &op = x.ops[index];
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       busy[queueOf(h)] = 1;
+      if (shares(h))
+        busy[shared(h)] = 1;
       if (blocks(op)) {
         busy[computing(h)] = 1;
         heldBy[queueOf(h) / kQueues] = queueOf(h);
@@ -200,10 +209,16 @@ private:
 
   void freeQueues(uint32_t index) {
     const Op &op = x.ops[index];
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       busy[queueOf(h)] = 0;
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      if (shares(h))
+        busy[shared(h)] = 0;
+    }
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       offer(queueOf(h));
+      if (shares(h))
+        offer(shared(h));
+    }
   }
 
   /// Devices compute again, and move on other queues, once the last of what blocked them has arrived.

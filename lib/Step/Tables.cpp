@@ -61,6 +61,7 @@ const TaskSeconds &ExpansionTables::seconds(const Cell &cell, const CellShape &s
       }
   if (recomputes(summary, cell, splitBackward))
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      found->seconds[1] += costs->unit(cell.device, u, UnitTask::Recompute, cell.rows());
+      if (std::optional<UnitTask> task = repeatedTask(summary, cell, u))
+        found->seconds[1] += costs->unit(cell.device, u, *task, cell.rows());
   return *found;
 }

@@ -31,7 +31,14 @@ bool zorse::step::hasWork(const bundle::ModelSummary &summary, const Cell &cell,
 }
 
 bool zorse::step::recomputes(const bundle::ModelSummary &summary, const Cell &cell, bool splitBackward) {
-  return cell.recompute && hasWork(summary, cell, TaskKind::Backward, splitBackward);
+  return cell.activations == Activations::Recompute && hasWork(summary, cell, TaskKind::Backward, splitBackward);
+}
+
+std::optional<UnitTask> zorse::step::repeatedTask(const bundle::ModelSummary &summary, const Cell &cell, int32_t unit) {
+  if (unit + 1 < cell.unitEnd)
+    return UnitTask::Forward;
+  const bundle::Extent &saved = summary.units(unit).saved_bytes();
+  return saved.fixed() > 0 || saved.per_row() > 0 ? std::optional(UnitTask::Recompute) : std::nullopt;
 }
 
 UnitFunction zorse::step::unitFunction(const bundle::UnitInfo &unit, UnitTask task) {
@@ -43,8 +50,9 @@ UnitFunction zorse::step::unitFunction(const bundle::UnitInfo &unit, UnitTask ta
   case UnitTask::WeightGradients:
     return {unit.weight_gradient_body(), unit.weight_gradient_workspace(), unit.weight_gradient_flops_per_row(),
             unit.weight_gradient_bytes_per_row()};
-  case UnitTask::Forward:
   case UnitTask::Recompute:
+    return {unit.recompute_body(), unit.recompute_workspace(), unit.recompute_flops_per_row(), unit.recompute_bytes_per_row()};
+  case UnitTask::Forward:
     break;
   }
   return {unit.forward_body(), unit.forward_workspace(), unit.forward_flops_per_row(), unit.forward_bytes_per_row()};

@@ -57,7 +57,8 @@ void checkTiling(const Plan &plan, int32_t units, Messages &messages) {
         overlaps = true;
         messages.add(describeCell(plan, i) + " overlaps " + describeCell(plan, other) + " in " +
                      range("units", std::max(o.unitBegin, cell.unitBegin), std::min(o.unitEnd, cell.unitEnd)) + ", " +
-                     range("samples", std::max(o.sampleBegin, cell.sampleBegin), std::min(o.sampleEnd, cell.sampleEnd)) +
+                     range("samples", std::max(o.sampleBegin, cell.sampleBegin) * plan.samplesPerRow,
+                           std::min(o.sampleEnd, cell.sampleEnd) * plan.samplesPerRow) +
                      ": every unit of every sample belongs to exactly one cell");
         continue;
       }
@@ -69,8 +70,9 @@ void checkTiling(const Plan &plan, int32_t units, Messages &messages) {
     int32_t until = std::next(boundary) == boundaries.end() ? units : std::min(units, *std::next(boundary));
     int64_t expected = 0;
     auto report = [&](int64_t begin, int64_t end) {
-      messages.add("gap: " + range("units", *boundary, until) + " of " + range("samples", begin, end) +
-                   " belong to no cell (the plan must cover units 0-" + std::to_string(units) + " of samples 0-" + std::to_string(plan.batch) + ")");
+      messages.add("gap: " + range("units", *boundary, until) + " of " + range("samples", begin * plan.samplesPerRow, end * plan.samplesPerRow) +
+                   " belong to no cell (the plan must cover units 0-" + std::to_string(units) + " of samples 0-" +
+                   std::to_string(plan.batch * plan.samplesPerRow) + ")");
     };
     for (auto &[begin, i] : active) {
       if (begin > expected)
@@ -168,6 +170,48 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
     check(rule.devices, "device", plan.devices.size());
     check(rule.groups, "group", static_cast<size_t>(summary.groups_size()));
   }
+  if (!messages.empty())
+    return;
+  // Of what a rule gives to the host's processor, everything that is updated must be there in the end.
+  for (const ResidencyRule &rule : plan.residency) {
+    if (rule.update != Tier::Host)
+      continue;
+    auto all = [](const std::vector<uint32_t> &named, size_t count) {
+      std::vector<uint32_t> list(named);
+      for (uint32_t i = 0; list.size() < count && named.empty(); ++i)
+        list.push_back(i);
+      return list;
+    };
+    for (uint32_t d : all(rule.devices, plan.devices.size()))
+      for (uint32_t g : all(rule.groups, static_cast<size_t>(summary.groups_size()))) {
+        const Residence at = plan.residenceOf(d, g);
+        const bool moments = summary.moments() > 0 && at.moments == Tier::Device;
+        if (!summary.groups(static_cast<int>(g)).trainable() || at.update == Tier::Device || (at.parameters == Tier::Host && !moments))
+          continue;
+        return messages.add(
+            "residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
+            plan.devices[d].name + " is updated on the host, and its " + (at.parameters == Tier::Host ? "moments" : "parameters") +
+            " are kept on the device: a host's processor updates what is in the host's memory. Keep parameters and moments \"host\"," +
+            " or say \"update\": \"device\"");
+      }
+  }
+}
+
+/// What decides about all gradients together cannot be where each is used at once.
+void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+  if (plan.commit == Commit::Step)
+    return;
+  const auto &training = summary.training();
+  auto refuse = [&](const char *what, const char *remedy) {
+    messages.add(std::string("state.commit is \"group\", which updates a group as soon as its gradients are reduced, and ") + what +
+                 ", which needs the gradients of all groups first: " + remedy + ", or say \"commit\": \"step\"");
+  };
+  if (training.clip_norm() > 0)
+    refuse("gradients are clipped by their norm", "compile with --clip=0");
+  if (training.skip_nonfinite())
+    refuse("steps that are not finite are to be skipped", "compile without --skip-nonfinite");
+  if (training.loss_scale() > 0)
+    refuse("the loss is scaled, with steps that overflow skipped", "compile for bf16 or f32");
 }
 
 } // namespace
@@ -204,7 +248,7 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
     if (cell.unitBegin < 0 || cell.unitEnd > units)
       messages.add(describeCell(plan, i) + " leaves the model: it has units 0-" + std::to_string(units));
     if (cell.sampleBegin < 0 || cell.sampleEnd > plan.batch)
-      messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" + std::to_string(plan.batch));
+      messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" + std::to_string(plan.batch * plan.samplesPerRow));
   }
   const Schedule &schedule = plan.schedule;
   for (const ScheduleParameter &parameter : scheduleRule(schedule.kind).parameters) {
@@ -235,6 +279,7 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
   checkTiling(plan, units, messages);
   checkOwners(plan, summary, messages);
   checkResidency(plan, summary, messages);
+  checkCommit(plan, summary, messages);
   if (messages.empty())
     if (std::string why = scheduleRule(schedule.kind).refuses(plan, summary); !why.empty())
       messages.add(why);

@@ -18,6 +18,8 @@ void writeRows(std::string &out, const char *key, const std::vector<ordered_json
   out += rows.empty() ? "]" : "\n  ]";
 }
 
+constexpr const char *kActivationNames[] = {"keep", "recompute", "offload"}; ///< by Activations
+
 ordered_json toJson(const LinkSpeed &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
 
 ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
@@ -33,6 +35,7 @@ ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
   write("parameters", rule.parameters);
   write("moments", rule.moments);
   write("gradients", rule.gradients);
+  write("update", rule.update);
   if (rule.gather)
     row["gather"] = *rule.gather == Gather::Phase ? "phase" : "step";
   if (rule.images)
@@ -68,7 +71,9 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   std::string out = "{\n  \"format\": 1,\n";
   if (!plan.model.empty())
     out += "  \"model\": " + ordered_json(plan.model).dump() + ",\n";
-  out += "  \"batch\": " + std::to_string(plan.batch) + ",\n";
+  out += "  \"batch\": " + std::to_string(plan.batch * plan.samplesPerRow) + ",\n";
+  if (plan.samplesPerRow > 1)
+    out += "  \"batch_norm_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
 
   std::vector<ordered_json> rows;
   for (const PlanDevice &device : plan.devices) {
@@ -87,19 +92,20 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)}, {"inter_node", toJson(plan.interNode)}}.dump();
 
   rows.clear();
-  auto recomputes = [](const Cell &cell) { return cell.recompute; };
-  const bool all = !plan.cells.empty() && std::all_of(plan.cells.begin(), plan.cells.end(), recomputes);
+  const Activations common = plan.cells.empty() ? Activations::Keep : plan.cells.front().activations;
+  const bool all = std::all_of(plan.cells.begin(), plan.cells.end(), [&](const Cell &cell) { return cell.activations == common; });
   for (const Cell &cell : plan.cells) {
-    rows.push_back(
-        {{"units", {cell.unitBegin, cell.unitEnd}}, {"samples", {cell.sampleBegin, cell.sampleEnd}}, {"device", plan.devices[cell.device].name}});
-    if (cell.recompute && !all)
-      rows.back()["activations"] = "recompute";
+    rows.push_back({{"units", {cell.unitBegin, cell.unitEnd}},
+                    {"samples", {cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow}},
+                    {"device", plan.devices[cell.device].name}});
+    if (cell.activations != Activations::Keep && !all)
+      rows.back()["activations"] = kActivationNames[static_cast<size_t>(cell.activations)];
   }
   out += ",\n";
   writeRows(out, "cells", rows);
 
-  if (all)
-    out += ",\n  \"activations\": \"recompute\"";
+  if (all && common != Activations::Keep)
+    out += std::string(",\n  \"activations\": \"") + kActivationNames[static_cast<size_t>(common)] + "\"";
   out += ",\n  \"backward\": \"same\"";
   if (plan.schedule.splitBackward)
     out += ",\n  \"split_backward\": true";
@@ -107,6 +113,8 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\""
          : plan.defaultOwners == DefaultOwners::Equal      ? "\"equal\""
                                                            : "\"first\"";
+  if (plan.commit == Commit::Group)
+    out += ", \"commit\": \"group\"";
   if (!plan.owners.empty()) {
     out += ", \"groups\": [";
     for (size_t i = 0; i < plan.owners.size(); ++i) {

@@ -24,7 +24,8 @@ public:
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
               SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
               RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
-              CrossEntropyGradOp, DropoutOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>([&](auto known) { return visit(known); })
+              CrossEntropyGradOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
+            [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -445,6 +446,13 @@ private:
     results.push_back(in[0]);
     for (double &value : results.back().values)
       value = rounded(value, cast<FloatType>(op.getTo()).getFloatSemantics());
+    return success();
+  }
+
+  LogicalResult visit(TrackOp) {
+    results.push_back(in[0]);
+    for (int64_t i = 0; !options.training && i < in[0].size(); ++i)
+      results.back().values[i] = in[1].values[i % in[1].size()];
     return success();
   }
 

@@ -4,6 +4,7 @@
 #include "Cuts.h"
 #include "Groups.h"
 #include "InputRoles.h"
+#include "LogitsFunction.h"
 #include "OtherFunctions.h"
 
 #include "zorse/Summary/Summary.h"
@@ -104,9 +105,11 @@ public:
     if (failed(buildUpdates(builder, model.getLoc(), computeType == bundle::F64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type()),
                             summary())))
       return failure();
-    // Last, so that bodies of plans that do not split can be left out without moving others.
-    for (autodiff::SplitBackward &split : splits)
-      for (func::FuncOp part : {split.inputs, split.weights})
+    if (options.logits && failed(describeLogits()))
+      return failure();
+    // Last, so that bodies that a plan does not call can be left out without moving others.
+    for (size_t c = 0; c < splits.size(); ++c)
+      for (func::FuncOp part : {splits[c].inputs, splits[c].weights, recomputes[c]})
         if (part)
           part->moveBefore(result.functions->getBody(), result.functions->getBody()->end());
     return std::move(result);
@@ -150,10 +153,11 @@ private:
         info.set_name(graph.nameOf(argument).str());
         info.set_type(*element);
         info.set_trainable(graph.isTrained(argument));
+        info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kStatistic));
         Type copy = graph.narrow.lookup(argument);
         copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.isBF16() ? bundle::BF16 : bundle::F16);
         setShape(info, type);
-        if (info.trainable())
+        if (info.trainable() && !info.statistic())
           summary().set_compute_type(*element);
       } else {
         inputIndex[argument] = summary().inputs_size();
@@ -203,6 +207,9 @@ private:
         unitClass.backwardInputs = splits.back().inputs.getName().str();
         unitClass.backwardWeights = splits.back().weights.getName().str();
       }
+      recomputes.push_back(autodiff::sliceSaved(pair.forward));
+      if (recomputes.back())
+        unitClass.recompute = recomputes.back().getName().str();
       result.classes.push_back(unitClass);
     }
     return success();
@@ -252,6 +259,11 @@ private:
       unit.set_backward_flops_per_row(backward.flops);
       unit.set_backward_bytes_per_row(backward.bytes);
       unit.mutable_saved_bytes()->set_per_row(packedBytesPerRow(pair.forward, "saved"));
+      if (func::FuncOp slice = recomputes[classOf[u]]) {
+        Cost recompute = costOf(slice);
+        unit.set_recompute_flops_per_row(recompute.flops);
+        unit.set_recompute_bytes_per_row(recompute.bytes);
+      }
       if (const autodiff::SplitBackward &split = splits[classOf[u]]; split.inputs) {
         Cost inputs = costOf(split.inputs), weights = costOf(split.weights);
         unit.set_splits(true);
@@ -262,6 +274,27 @@ private:
         unit.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(split.inputs, "deferred"));
       }
     }
+    return success();
+  }
+
+  LogicalResult describeLogits() {
+    auto head = llvm::find_if(outlines, [](const Outline &outline) { return !outline.losses.empty(); });
+    assert(head != outlines.end() && "a model has a loss");
+    auto unit = uint32_t(head - outlines.begin());
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(result.functions->getBody());
+    result.logits = result.classes[classOf[unit]].name + ".logits";
+    FailureOr<func::FuncOp> function = buildLogits(builder, functions[classOf[unit]].forward, result.logits, int64_t(head->inputs.size()));
+    if (failed(function))
+      return failure();
+    auto type = cast<RankedTensorType>(function->getResultTypes()[0]);
+    FailureOr<bundle::ElementType> element = elementTypeOf(function->getLoc(), type);
+    if (failed(element))
+      return failure();
+    bundle::Logits &logits = *summary().mutable_logits();
+    logits.set_unit(unit);
+    logits.set_vocabulary(type.getDimSize(1));
+    logits.set_type(*element);
     return success();
   }
 
@@ -312,6 +345,7 @@ private:
   std::vector<std::string> kinds;
   std::vector<autodiff::Differentiated> functions; ///< by class
   std::vector<autodiff::SplitBackward> splits;     ///< by class
+  std::vector<func::FuncOp> recomputes;            ///< by class; null where nothing is saved
   std::vector<bundle::ElementType> copies;         ///< by parameter: the type it is read in; unspecified: its own
   DenseMap<Value, unsigned> parameterIndex, inputIndex;
 };
@@ -330,11 +364,13 @@ FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &option
 void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringRef)> &facts) {
   bundle::ModelSummary &summary = model.summary;
   struct OfClass {
-    BodyFacts forward, backward, inputs, weights;
+    BodyFacts forward, backward, inputs, weights, recompute;
   };
   std::vector<OfClass> ofClass;
   for (const UnitClass &unitClass : model.classes) {
-    ofClass.push_back({facts(unitClass.forward), facts(unitClass.backward), {}, {}});
+    ofClass.push_back({facts(unitClass.forward), facts(unitClass.backward), {}, {}, {UINT32_MAX, {}}});
+    if (!unitClass.recompute.empty())
+      ofClass.back().recompute = facts(unitClass.recompute);
     if (!unitClass.backwardInputs.empty()) {
       ofClass.back().inputs = facts(unitClass.backwardInputs);
       ofClass.back().weights = facts(unitClass.backwardWeights);
@@ -346,6 +382,9 @@ void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringR
     *unit.mutable_forward_workspace() = of.forward.workspace;
     unit.set_backward_body(of.backward.body);
     *unit.mutable_backward_workspace() = of.backward.workspace;
+    unit.set_recompute_body(of.recompute.body);
+    if (of.recompute.body != UINT32_MAX)
+      *unit.mutable_recompute_workspace() = of.recompute.workspace;
     if (!unit.splits())
       continue;
     unit.set_input_gradient_body(of.inputs.body);
@@ -357,8 +396,12 @@ void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringR
   }
   if (model.functions->lookupSymbol("denominators"))
     summary.set_denominator_body(facts("denominators").body);
+  if (!model.logits.empty())
+    summary.mutable_logits()->set_body(facts(model.logits).body);
   summary.set_update_body_decay(facts("update.decay").body);
   summary.set_update_body_plain(facts("update.plain").body);
+  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.statistic(); }))
+    summary.set_update_body_statistics(facts("update.statistics").body);
   summary.set_norm_body(facts("norm").body);
   summary.set_sum_loss_body(facts("sum_loss").body);
   summary.set_decide_body(facts("decide").body);

@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::units;
 
 bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule) {
-  if (!parameter.trainable())
+  if (!parameter.trainable() || parameter.statistic())
     return false;
   if (!rule.byName)
     return parameter.shape_size() >= 2;
@@ -25,17 +25,17 @@ void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule, l
     for (uint32_t parameter : summary.units(u).parameters())
       using_[parameter].push_back(u);
 
-  // Ordered by first use, trained before frozen.
-  std::map<std::tuple<std::vector<uint32_t>, bool, int, int>, std::vector<uint32_t>> members;
+  // Ordered by first use, trained before frozen; statistics apart from what gradients train.
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool>, std::vector<uint32_t>> members;
   for (int p = 0; p < summary.parameters_size(); ++p) {
     auto &parameter = *summary.mutable_parameters(p);
     parameter.set_decays(decays(parameter, rule));
-    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p])}].push_back(p);
+    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p]), parameter.statistic()}].push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
-    auto &[units, frozen, type, copy] = key;
+    auto &[units, frozen, type, copy, statistic] = key;
     std::stable_partition(parameters.begin(), parameters.end(), [&](uint32_t p) { return summary.parameters(p).decays(); });
     bundle::GroupInfo &group = *summary.add_groups();
     uint32_t id = summary.groups_size() - 1;
@@ -44,8 +44,12 @@ void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule, l
       name += (name.empty() ? "" : " + ") + summary.units(unit).name();
     if (units.size() > 3)
       name = summary.units(units.front()).name() + " + ... + " + summary.units(units.back()).name();
-    group.set_name(frozen ? name + " (frozen)" : copy ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")" : name);
+    group.set_name(frozen      ? name + " (frozen)"
+                   : statistic ? name + " (statistics)"
+                   : copy      ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")"
+                               : name);
     group.set_trainable(!frozen);
+    group.set_statistic(statistic);
     group.set_type(bundle::ElementType(type));
     group.set_copy_type(bundle::ElementType(copy));
     group.mutable_units()->Add(units.begin(), units.end());

@@ -119,6 +119,45 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
   return success();
 }
 
+/// p - mean over rows of what was added up; moments, which every group has, stay what they are. No clipping and no learning rate: nothing is learned.
+static void buildStatisticsUpdate(OpBuilder &builder, Location loc, RankedTensorType shard, int moments) {
+  auto f64 = RankedTensorType::get({}, builder.getF64Type()), i64 = RankedTensorType::get({}, builder.getI64Type());
+  SmallVector<Type> argumentTypes(2 + moments, shard), resultTypes(1 + moments, shard);
+  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
+  for (int i = 0; i < 2 + moments; ++i) {
+    argumentAttributes.push_back(slot(builder, "state", i));
+    if (i != 1)
+      resultAttributes.push_back(slot(builder, "state", i));
+  }
+  argumentTypes.append({f64, i64, f64});
+  argumentAttributes.append({slot(builder, "scalars", 0, "per_row"), slot(builder, "scalars", 0, "skip"), slot(builder, "optimizer_step_slot", 0)});
+  auto function = func::FuncOp::create(builder, loc, "update.statistics", builder.getFunctionType(argumentTypes, resultTypes));
+  function.setAllArgAttrs(argumentAttributes);
+  function.setAllResultAttrs(resultAttributes);
+
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = function.addEntryBlock();
+  builder.setInsertionPointToEnd(block);
+  auto constant = [&](RankedTensorType type, double value) -> Value {
+    Attribute number = builder.getFloatAttr(type.getElementType(), value);
+    return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(RankedTensorType::get({}, type.getElementType()), number));
+  };
+  Value one = constant(f64, 1.0);
+  OperationState update(loc, SgdUpdateOp::getOperationName());
+  update.addOperands({block->getArgument(0), block->getArgument(1), block->getArgument(2 + moments), one, block->getArgument(3 + moments),
+                      block->getArgument(4 + moments)});
+  update.addAttribute("weight_decay", builder.getF64FloatAttr(0));
+  update.addAttribute("momentum", builder.getF64FloatAttr(0));
+  update.addAttribute("operandSegmentSizes", builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, 0}));
+  update.addTypes(shard);
+  SmallVector<Value> results{builder.create(update)->getResult(0)};
+  for (int m = 0; m < moments; ++m) {
+    Value zero = BroadcastOp::create(builder, loc, shard, constant(shard, 0.0), ArrayRef<int64_t>{});
+    results.push_back(arith::AddFOp::create(builder, loc, block->getArgument(2 + m), zero));
+  }
+  func::ReturnOp::create(builder, loc, results);
+}
+
 LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType type, bundle::ModelSummary &summary) {
   const bundle::TrainingOptions &options = summary.training();
   bool sgd = options.optimizer() == bundle::TrainingOptions::SGD || options.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
@@ -127,6 +166,8 @@ LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType ty
 
   auto shard = RankedTensorType::get({ShapedType::kDynamic}, type);
   auto f64 = RankedTensorType::get({}, builder.getF64Type()), i64 = RankedTensorType::get({}, builder.getI64Type());
+  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.statistic(); }))
+    buildStatisticsUpdate(builder, loc, shard, moments);
   for (bool decay : {true, false}) {
     SmallVector<Type> argumentTypes(2 + moments, shard), resultTypes(1 + moments, shard);
     SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
@@ -167,6 +208,8 @@ LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType ty
       attributes.set("epsilon", real(options.epsilon()));
       if (options.optimizer() == bundle::TrainingOptions::ADAMW)
         attributes.set("decoupled", builder.getUnitAttr());
+      if (options.plain_epsilon())
+        attributes.set("plain_epsilon", builder.getUnitAttr());
     }
     if (sgd)
       attributes.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, moments}));

@@ -12,7 +12,8 @@ namespace zorse::units {
 mlir::LogicalResult buildDenominators(mlir::OpBuilder &builder, const ModelGraph &graph, const llvm::DenseMap<mlir::Value, unsigned> &inputIndex,
                                       bundle::ModelSummary &summary);
 
-/// `@update.decay` and `@update.plain` for the options of the summary, over elements of `type`; sets `moments`.
+/// `@update.decay`, `@update.plain` and, where the model has running statistics, `@update.statistics` for the options of the summary, over elements
+/// of `type`; sets `moments`.
 mlir::LogicalResult buildUpdates(mlir::OpBuilder &builder, mlir::Location loc, mlir::FloatType type, bundle::ModelSummary &summary);
 
 } // namespace zorse::units

@@ -46,6 +46,8 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     if (unit.splits())
       os << " = " << llvm::format("%.4g", unit.input_gradient_flops_per_row()) << " B + "
          << llvm::format("%.4g", unit.weight_gradient_flops_per_row()) << " W, deferred " << unit.deferred_bytes().per_row() << " bytes";
+    if (unit.recompute_flops_per_row() > 0)
+      os << ", again " << llvm::format("%.4g", unit.recompute_flops_per_row());
     os << " a row\n";
   }
   for (int v = 0; v < summary.values_size(); ++v) {

@@ -53,9 +53,11 @@ void Replay::writeScalars(const Place &block) {
   writeBytes(norm, content);
   content.list = newList(loss.intervals, {});
   writeBytes(loss, content);
-  Content rest;
-  rest.writer = current;
-  writeBytes(part(block, Block::sumsEnd, Block::bytes), rest);
+  const Place rest = part(block, Block::sumsEnd, Block::bytes);
+  content.id = kNoSums;
+  content.delta = -rest.begin;
+  content.list = 0;
+  writeBytes(rest, content);
 }
 
 /// Every byte holds the expected value; accumulators besides hold exactly the contributions their reader needs.
@@ -172,7 +174,7 @@ bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
       };
       if (found.kind == bundle::Value::NONE)
         good = fail(Code::Undefined, what() + ", which nothing has written");
-      else if ((found.kind != bundle::Value::SUMS && found.kind != bundle::Value::GLOBAL_SUM) || found.delta != -sums.begin)
+      else if ((found.kind != bundle::Value::SUMS && found.kind != bundle::Value::GLOBAL_SUM) || found.id == kNoSums || found.delta != -sums.begin)
         good = fail(Code::WrongValue, what() + ", which hold " + held(found));
       else if (found.kind == bundle::Value::GLOBAL_SUM && !global)
         good = fail(Code::WrongValue, what() + ", which hold those of all devices already: " + held(found));
@@ -187,6 +189,17 @@ bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
     check(0, Block::normBytes, true);
   if (loss && good)
     check(Block::normBytes, Block::sumsBytes, false);
+  return good;
+}
+
+/// Sums to which nothing is ever added: what a decision reads that comes before all gradients.
+bool Replay::requireNoSums(const Place &sums) {
+  bool good = true;
+  memory.forEach(sums.intervals, [&](Intervals, const Content &found) {
+    if (good && (found.kind != bundle::Value::SUMS || found.id != kNoSums || found.delta != -sums.begin))
+      good = fail(found.kind == bundle::Value::NONE ? Code::Undefined : Code::WrongValue,
+                  "decides by bytes that hold " + held(found) + ", expects sums without anything added: the plan commits by group");
+  });
   return good;
 }
 

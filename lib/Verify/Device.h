@@ -83,7 +83,8 @@ private:
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkEntry(int index);
-  bool checkCall(const bundle::Entry &entry, const Call &call);
+  bool isByHost(int index) const;
+  bool checkCall(const bundle::Entry &entry, const Call &call, bool byHost);
   bool checkRegion(const Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false) {
     return (mayBeAbsent && !region.bytes) || isInside(region) || reportOutside(region, entry, what);
   }

@@ -51,7 +51,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     if (parameter.group() >= uint32_t(summary.groups_size()) || elements < 0 || parameter.offset() < 0 || parameter.offset() > kMaxSize)
       return fail("parameter '" + parameter.name() + "' has an impossible group, shape or offset");
     const auto &group = summary.groups(parameter.group());
-    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() || parameter.offset() + elements > group.elements())
+    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() || parameter.statistic() != group.statistic() ||
+        (group.statistic() && !group.trainable()) || parameter.offset() + elements > group.elements())
       return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() + "'");
   }
   for (const auto &group : summary.groups())
@@ -65,6 +66,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
       return fail("group '" + group.name() + "' has copies of an impossible type");
     copies = true;
   }
+  for (const auto &group : summary.groups())
+    hasStatistics |= group.statistic();
   if (copies && summary.cast_body() >= uint32_t(bodies.bodies_size()))
     return fail("body " + std::to_string(summary.cast_body()) + " of " + std::to_string(bodies.bodies_size()) + ", which casts, does not exist");
   if (scales()) {
@@ -94,8 +97,19 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
         extentBytes(unit.deferred_bytes(), 1) < 0 ||
         (plan.splitBackward && unit.splits() && std::max(unit.input_gradient_body(), unit.weight_gradient_body()) >= uint32_t(bodies.bodies_size())))
       return fail("unit '" + unit.name() + "' names something that does not exist");
-  for (uint32_t body :
-       {summary.update_body_decay(), summary.update_body_plain(), summary.norm_body(), summary.sum_loss_body(), summary.decide_body()})
+  repeated.assign(size_t(summary.units_size()), false);
+  for (const auto &cell : plan.cells) {
+    if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > summary.units_size() || !recomputes(cell))
+      continue;
+    const auto last = uint32_t(cell.endUnit - 1);
+    if (extentBytes(summary.units(int(last)).saved_bytes(), 1) <= 0)
+      continue;
+    if (repeatedBody(cell, last) >= uint32_t(bodies.bodies_size()))
+      return fail("no body makes the saved block of unit '" + summary.units(int(last)).name() + "' again, as the plan asks for");
+    repeated[last] = true;
+  }
+  for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.update_body_statistics(), summary.norm_body(),
+                        summary.sum_loss_body(), summary.decide_body()})
     if (body >= uint32_t(bodies.bodies_size()))
       return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.bodies_size()) + " does not exist");
 
@@ -179,10 +193,10 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
       return slot.kind() == bundle::WORKSPACE;
     }
   };
-  for (const auto &unit : summary.units())
-    for (uint32_t body : bodiesOf(unit))
+  for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u)
+    for (uint32_t body : bodiesOf(u))
       for (const auto &slot : bodies.bodies(int(body)).slots())
-        if (!allowed(slot)) {
+        if (const auto &unit = summary.units(int(u)); !allowed(slot)) {
           findings.push_back({Code::Malformed, -1, -1,
                               "body '" + bodies.bodies(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() +
                                   "' has a kind or mode that unit functions do not have"});
@@ -194,11 +208,16 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
     return std::any_of(slots.begin(), slots.end(),
                        [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
   };
-  for (const auto &unit : summary.units()) {
+  for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u) {
+    const auto &unit = summary.units(int(u));
     auto fail = [&](const std::string &message) {
       findings.push_back({Code::Malformed, -1, -1, "unit '" + unit.name() + "': " + message});
       return false;
     };
+    if (repeated[u])
+      for (const auto &slot : bodies.bodies(int(unit.recompute_body())).slots())
+        if (slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE && (slot.kind() != bundle::SAVED || slot.mode() != bundle::WRITE))
+          return fail("what makes its saved block again changes slot '" + slot.name() + "', too");
     if (has(unit.forward_body(), bundle::DEFERRED, -1) || has(unit.backward_body(), bundle::DEFERRED, -1))
       return fail("only the parts of a split backward have a deferred block");
     if (!plan.splitBackward || !unit.splits())
@@ -220,7 +239,10 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
   };
   bool good = true;
   const auto read = {bundle::READ}, change = {bundle::UPDATE}, add = {bundle::ACCUMULATE, bundle::UPDATE};
-  for (uint32_t update : {summary.update_body_decay(), summary.update_body_plain()}) {
+  std::vector<uint32_t> updates{summary.update_body_decay(), summary.update_body_plain()};
+  if (std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.statistic(); }))
+    updates.push_back(summary.update_body_statistics());
+  for (uint32_t update : updates) {
     good = good && needs(update, bundle::STATE, 0, change, "the parameters") && needs(update, bundle::STATE, 1, read, "the gradients");
     good = good && needs(update, bundle::SCALARS, 0, read, "the decision");
     for (uint32_t m = 0; m < summary.moments(); ++m)
@@ -245,7 +267,14 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
     findings.push_back({Code::Plan, -1, -1, "plan: " + message});
     return false;
   };
+  const auto &training = summary.training();
+  if (plan.commitsByGroup && (training.clip_norm() > 0 || training.skip_nonfinite() || scales()))
+    return fail("commits by group, where gradients are clipped, steps skipped or the loss scaled by what all groups say");
   int64_t units = summary.units_size();
+  if (summary.samples_per_row() < 0 || summary.samples_per_row() > kMaxSize)
+    return fail("the model has rows of an impossible number of samples");
+  if (plan.samplesPerRow != std::max<int64_t>(summary.samples_per_row(), 1))
+    return fail("takes " + std::to_string(plan.samplesPerRow) + " samples for a row, the model " + std::to_string(summary.samples_per_row()));
   if (plan.batch < 1 || plan.batch > kMaxSize)
     return fail("expects a positive batch, found " + std::to_string(plan.batch));
   __int128 area = 0;
@@ -286,11 +315,21 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   return true;
 }
 
-std::vector<uint32_t> Model::bodiesOf(const bundle::UnitInfo &unit) const {
+std::vector<uint32_t> Model::bodiesOf(uint32_t index) const {
+  const auto &unit = summary.units(int(index));
   std::vector<uint32_t> list{unit.forward_body(), unit.backward_body()};
   if (plan.splitBackward && unit.splits())
     list.insert(list.end(), {unit.input_gradient_body(), unit.weight_gradient_body()});
+  if (repeated[index])
+    list.push_back(unit.recompute_body());
   return list;
+}
+
+uint32_t Model::repeatedBody(const PlanView::Cell &cell, uint32_t index) const {
+  const auto &unit = summary.units(int(index));
+  if (int64_t(index) + 1 < cell.endUnit)
+    return unit.forward_body();
+  return extentBytes(unit.saved_bytes(), 1) > 0 ? unit.recompute_body() : kNoBody;
 }
 
 uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {

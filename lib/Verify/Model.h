@@ -77,6 +77,11 @@ public:
   /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
   /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
   uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
+  /// The body with which B of a cell that recomputes begins for one of its units: that of F or, for the last, that which makes the saved block alone;
+  /// kNoBody: it has no such call, as nothing is saved.
+  uint32_t repeatedBody(const PlanView::Cell &cell, uint32_t unit) const;
+  /// Whether B of a cell begins with calls that make again what its F made.
+  bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
   /// Whether a cell's task has any call.
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
 
@@ -89,7 +94,9 @@ public:
   bool scales() const { return summary.training().loss_scale() != 0; }
   int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
   bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_seeds_body(); }
-  bool isUpdate(uint32_t body) const { return body == summary.update_body_decay() || body == summary.update_body_plain(); }
+  bool isUpdate(uint32_t body) const {
+    return body == summary.update_body_decay() || body == summary.update_body_plain() || (hasStatistics && body == summary.update_body_statistics());
+  }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Some state is updated: there is a decision, and the host sees it.
   bool decides() const {
@@ -112,10 +119,11 @@ public:
   }
 
 private:
-  bool copies = false; ///< some group has a copy_type
+  bool copies = false, hasStatistics = false; ///< some group has a copy_type
+  std::vector<bool> repeated;                 ///< per unit: some B makes its saved block again, without its other results
 
   /// Those of its bodies that the plan's tasks may call.
-  std::vector<uint32_t> bodiesOf(const bundle::UnitInfo &unit) const;
+  std::vector<uint32_t> bodiesOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkBodies(std::vector<Finding> &findings);
   bool checkSums(std::vector<Finding> &findings);

@@ -79,8 +79,8 @@ bool readDevices(const Json &list, PlanView &plan, Reader &reader) {
 }
 
 template <typename What> bool readActivations(const Json &value, const What &what, Reader &reader, bool &recompute) {
-  if (value != "keep" && value != "recompute")
-    return reader.fail(what() + ": expects keep or recompute");
+  if (value != "keep" && value != "recompute" && value != "offload") // what leaves and comes back is what it was: the programs say how
+    return reader.fail(what() + ": expects keep, recompute or offload");
   recompute = value == "recompute";
   return true;
 }
@@ -125,10 +125,15 @@ bool takeCells(const std::vector<PlanParser::Cell> &cells, bool recompute, PlanV
   return true;
 }
 
-/// state.groups: the owners a plan names; extents where they are explicit, -1 where a share decides.
+/// state: when updates come, and the owners a plan names; extents where they are explicit, -1 where a share decides.
 bool readOwners(const Json &state, PlanView &plan, Reader &reader) {
   if (!state.is_object())
     return reader.fail("state: expects an object");
+  if (auto commit = state.find("commit"); commit != state.end()) {
+    if (*commit != "step" && *commit != "group")
+      return reader.fail("state.commit: expects step or group");
+    plan.commitsByGroup = *commit == "group";
+  }
   auto groups = state.find("groups");
   if (groups == state.end())
     return true;
@@ -165,7 +170,7 @@ bool readResidency(const Json &list, PlanView &plan, Reader &reader) {
     if (!row.is_object())
       return reader.fail("residency: expects objects");
     for (const auto &[key, value] : row.items()) {
-      static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "moments", "gradients"};
+      static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "moments", "gradients", "update"};
       const auto *kind = std::find(std::begin(kKindKeys), std::end(kKindKeys), key);
       if (kind != std::end(kKindKeys)) {
         if (value != "device" && value != "host")
@@ -190,6 +195,22 @@ bool readResidency(const Json &list, PlanView &plan, Reader &reader) {
     plan.residency.push_back(std::move(rule));
   }
   return true;
+}
+
+/// The file counts samples, programs count rows of several.
+bool toRows(const Json &count, PlanView &plan, Reader &reader) {
+  if (!reader.integer(count, [] { return std::string("batch_norm_rows"); }, plan.samplesPerRow))
+    return false;
+  if (plan.samplesPerRow < 1)
+    return reader.fail("batch_norm_rows: expects at least 1");
+  bool whole = plan.batch % plan.samplesPerRow == 0;
+  plan.batch /= plan.samplesPerRow;
+  for (PlanView::Cell &cell : plan.cells)
+    for (int64_t *sample : {&cell.firstSample, &cell.endSample}) {
+      whole &= *sample % plan.samplesPerRow == 0;
+      *sample /= plan.samplesPerRow;
+    }
+  return whole || reader.fail("batch and cells: expects multiples of batch_norm_rows, " + std::to_string(plan.samplesPerRow));
 }
 
 } // namespace
@@ -244,5 +265,7 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
     }
     plan.splitBackward = split->get<bool>();
   }
+  if (json.contains("batch_norm_rows") && !toRows(json["batch_norm_rows"], plan, reader))
+    return std::nullopt;
   return plan;
 }

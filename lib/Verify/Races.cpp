@@ -220,6 +220,10 @@ private:
         } else if (copy.value().kind() == bundle::Value::SUMS) {
           others.add(copy.to(), true, 0, Block::normBytes);
           others.add(copy.to(), true, Block::normBytes, Block::sumsBytes);
+        } else if (copy.value().kind() == bundle::Value::STEP_SCALARS) {
+          others.add(copy.to(), true, 0, Block::decidedBegin);
+          others.add(copy.to(), true, Block::decidedBegin, Block::decidedEnd);
+          others.add(copy.to(), true, Block::seedsBegin, Block::scalarsEnd);
         }
       }
     for (const auto &state : program.state())

@@ -20,7 +20,7 @@ void Replay::call(const Call &call) {
       requireScalars(place, call.unit < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body), seedsFor(call));
     else if (slot.kind() == bundle::SUMS_SLOT) {
       if (slot.mode() == bundle::READ)
-        requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
+        model.plan.commitsByGroup ? requireNoSums(place) : requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
       requireSlot(place, values[s]);
   }
@@ -86,8 +86,9 @@ void Replay::call(const Call &call) {
 Replay::Seeds Replay::seedsFor(const Call &call) const {
   if (!model.scales() || model.isScaling(call.unit, call.body))
     return Seeds::Loaded;
-  const bool begins =
-      call.unit >= 0 && model.summary.units(call.unit).loss_terms_size() && call.body != model.summary.units(call.unit).forward_body();
+  const bundle::UnitInfo *unit = call.unit >= 0 ? &model.summary.units(call.unit) : nullptr;
+  const bool begins = unit && unit->loss_terms_size() && call.body != unit->forward_body() &&
+                      !(extentBytes(unit->saved_bytes(), 1) > 0 && call.body == unit->recompute_body());
   return begins ? Seeds::Scaled : Seeds::Either;
 }
 
@@ -162,6 +163,8 @@ void Replay::transfer() {
 
 /// Accumulators are copied when they are complete, and stay accumulators.
 void Replay::copy(const Place &from, const Place &to, const Logical &value) {
+  if (value.kind == bundle::Value::STEP_SCALARS)
+    return copyScalars(from, to);
   if (value.kind == bundle::Value::SUMS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
     return;
   auto list = [&](const Place &place) {
@@ -185,6 +188,23 @@ void Replay::copy(const Place &from, const Place &to, const Logical &value) {
   } else {
     write(to, value);
   }
+}
+
+/// With the decision: its parts stay what they are.
+void Replay::copyScalars(const Place &from, const Place &to) {
+  if (!requireScalars(from, /*decided=*/true, model.scales() ? Seeds::Either : Seeds::Loaded))
+    return;
+  Logical value;
+  value.kind = bundle::Value::STEP_SCALARS;
+  value.id = 2;
+  const bool scaled = holds(lastScalars[2].intervals, contentOf(value, from.begin));
+  auto leave = [&](int64_t begin, int64_t end, uint32_t id) {
+    value.id = id;
+    writeBytes(part(to, begin, end), contentOf(value, to.begin));
+  };
+  leave(0, Block::decidedBegin, 0);
+  leave(Block::decidedBegin, Block::decidedEnd, 1);
+  leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
 /// This device's extent of a group.
@@ -298,11 +318,11 @@ bool Replay::prepare() {
     // back.
     const bundle::Value::Kind kind = transfers.empty() ? bundle::Value::NONE : transfers.back().kind;
     const bool ofDevice = kind == bundle::Value::GRADIENTS || kind == bundle::Value::SUMS || kind == bundle::Value::GLOBAL_SUM ||
-                          kind == bundle::Value::REDUCED_GRADIENTS;
+                          kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::STEP_SCALARS || kind == bundle::Value::OPTIMIZER_STEP;
     if ((e.has_send() || e.has_receive()) && ofDevice)
       good = fail(Code::Unsupported, "such a value is not moved by transfers");
-    if ((e.has_send() || e.has_receive() || e.has_copy()) && kind == bundle::Value::STEP_SCALARS)
-      good = fail(Code::Unsupported, "such a value is not moved by transfers or copies");
+    if (e.has_copy() && kind == bundle::Value::STEP_SCALARS && (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
+      good = fail(Code::Declared, "expects the scalars with the decision, " + std::to_string(Block::scalarsEnd) + " bytes");
   }
   return good;
 }

@@ -44,6 +44,9 @@ struct Content {
   static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; nothing has been written
 };
 
+/// Content::id of the bytes behind a block's sums, which its load clears as it does them.
+inline constexpr uint32_t kNoSums = 1;
+
 class Replay {
 public:
   explicit Replay(Device &device)
@@ -159,6 +162,7 @@ private:
   Seeds seedsFor(const Call &call) const;
   bool requireScalars(const Place &block, bool decided, Seeds seeds);
   bool requireSums(const Place &sums, bool global, bool norm, bool loss);
+  bool requireNoSums(const Place &sums);
   /// \param slot  what is added to, for messages; null: this device's sums.
   bool accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
@@ -172,6 +176,7 @@ private:
   void call(const Call &call);
   void transfer();
   void copy(const Place &from, const Place &to, const Logical &value);
+  void copyScalars(const Place &from, const Place &to);
   Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
   void checkState(uint32_t version);
 };

@@ -42,7 +42,18 @@ bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_
   return true;
 }
 
-bool Device::checkCall(const bundle::Entry &entry, const Call &call) {
+/// Updates are done by the processor in whose memory they find what they change; all else is the device's.
+bool Device::isByHost(int index) const {
+  if (program.entries(index).compute().task() != bundle::Compute::UPDATE_GROUP)
+    return false;
+  for (const Call &call : calls.of(index))
+    for (uint32_t s = 0; s < call.slots; ++s)
+      if (const Region &region = calls.slotsOf(call)[s].region; region.bytes)
+        return region.arena < uint32_t(program.arenas_size()) && program.arenas(int(region.arena)).kind() != bundle::DEVICE;
+  return false;
+}
+
+bool Device::checkCall(const bundle::Entry &entry, const Call &call, bool byHost) {
   int64_t id = entry.id();
   if (call.body >= uint32_t(model.bodies.bodies_size()))
     return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.body) + " does not exist");
@@ -77,8 +88,10 @@ bool Device::checkCall(const bundle::Entry &entry, const Call &call) {
     if (binding.overwrite && slot.mode() != bundle::ACCUMULATE)
       return report(Code::Call, id, what() + " is not accumulated to, but bound with overwrite");
     const int64_t begin = addressOf(region.arena, region.offset);
-    if (region.bytes && program.arenas(int(region.arena)).kind() != bundle::DEVICE)
-      return report(Code::Reach, id, what() + " is bound to memory of the host, expects the device's");
+    if (region.bytes && (program.arenas(int(region.arena)).kind() == bundle::DEVICE) == byHost)
+      return report(Code::Reach, id,
+                    what() + " is bound to memory of the " +
+                        (byHost ? "device, expects the host's, where its first slot is" : "host, expects the device's"));
     if (region.bytes)
       bound[first + size_t(s)] = places.number(begin, begin + int64_t(region.bytes));
   }
@@ -113,7 +126,7 @@ bool Device::checkEntry(int index) {
   switch (entry.what_case()) {
   case bundle::Entry::kCompute:
     for (const Call &call : calls.of(index))
-      if (!checkCall(entry, call))
+      if (!checkCall(entry, call, isByHost(index)))
         return false;
     return true;
   case bundle::Entry::kCopy:

@@ -54,8 +54,10 @@ void Device::checkTasks() {
         if (part != bundle::Compute::F)
           std::reverse(expected.begin() + std::ptrdiff_t(first), expected.end());
       };
-      if (cell.recompute && compute.task() == bundle::Compute::B && model.hasWork(cell, bundle::Compute::B))
-        expect(bundle::Compute::F);
+      if (compute.task() == bundle::Compute::B && model.recomputes(cell))
+        for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+          if (const uint32_t body = model.repeatedBody(cell, uint32_t(u)); body != Model::kNoBody)
+            expected.push_back({u, body});
       expect(compute.task());
       size_t unitCalls = 0;
       for (const Call &call : itsCalls) {
@@ -110,9 +112,15 @@ void Device::checkTasks() {
         fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is frozen");
         break;
       }
+      const bool byHost = isByHost(e);
+      if (byHost != model.plan.keepsOnHost(program.device(), uint32_t(compute.group()), PlanView::Update))
+        fail(Code::Residence, std::string("is done by the ") + (byHost ? "host's processor" : "device") + ", the plan gives it to the " +
+                                  (byHost ? "device" : "host's processor"));
       int64_t decaying = model.summary.groups(compute.group()).decaying_elements();
       uint32_t decay = model.summary.update_body_decay(), plain = model.summary.update_body_plain();
-      only([&](uint32_t body) { return body == decay || body == plain; }, "an update");
+      const bool statistic = model.summary.groups(compute.group()).statistic();
+      const uint32_t moving = model.summary.update_body_statistics();
+      only([&](uint32_t body) { return statistic ? body == moving : body == decay || body == plain; }, "an update");
       for (const Call &call : itsCalls) {
         const Binding *parameters = nullptr;
         for (int s = 0; s < int(call.slots); ++s)
@@ -125,7 +133,7 @@ void Device::checkTasks() {
           }
         if (!parameters)
           fail(Code::Call, "an update without state");
-        else if (decay != plain && (call.body == decay ? parameters->end > decaying : parameters->begin < decaying))
+        else if (!statistic && decay != plain && (call.body == decay ? parameters->end > decaying : parameters->begin < decaying))
           fail(Code::Call, "elements " + rangeText(parameters->begin, parameters->end) + " are updated " + (call.body == decay ? "with" : "without") +
                                " weight decay; it applies to the first " + std::to_string(decaying));
       }

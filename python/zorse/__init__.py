@@ -7,12 +7,13 @@ Every function calls the tool of its name and adds nothing to what it computes: 
 Only zorse.export and training a module need PyTorch; everything else needs numpy alone. docs/python.md tells more.
 """
 from ._compile import Bundle, compile
+from ._evaluate import Evaluation, evaluate
 from ._plan import Report, plan
 from ._tools import ZorseError, tool
-from ._train import Run, Step, train
+from ._train import Run, Sample, Step, train
 from ._weights import Weights, load_into
 
-__all__ = ["Bundle", "Report", "Run", "Step", "Weights", "ZorseError", "compile", "export", "load_into", "plan", "tool", "train"]
+__all__ = ["Bundle", "Evaluation", "Report", "Run", "Sample", "Step", "Weights", "ZorseError", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
 
 
 def export(module, path, **arguments):

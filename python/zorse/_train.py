@@ -7,7 +7,7 @@ import signal
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,15 @@ class Step:
     figures: Mapping[str, Any] = field(repr=False)  #: the whole line: grad_norm, lr, tokens_per_second, seconds, memory_bytes, ...
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Text that the model made on the way (`sample_every`)."""
+    step: int  #: after which
+    prompt: Sequence[int]  #: token ids
+    ids: Sequence[int]  #: that were drawn behind it
+    text: str | None = None  #: both, by the tokenizer that train was given
+
+
 @dataclass
 class Run:
     """What a run of training left."""
@@ -34,6 +43,7 @@ class Run:
     weights: Weights  #: the trained parameters by their names in the ONNX file
     steps: list[Step]
     evaluations: list[Step]
+    samples: list[Sample]
     stopped: bool  #: by the callback, before its last step
     _folder: Any = field(default=None, repr=False)  # the temporary folder lives as long as what lies in it
 
@@ -49,10 +59,12 @@ class Run:
 class _Metrics(threading.Thread):
     """Reads the lines of metrics as zorse-run writes them, and calls back for each."""
 
-    def __init__(self, path: str, copy: Path | None, on_step: Callable[[Step], Any] | None, stop: Callable[[], None]):
+    def __init__(self, path: str, copy: Path | None, on_step: Callable[[Step], Any] | None, stop: Callable[[], None], tokenizer: Any = None):
         super().__init__(daemon=True)
         self.steps: list[Step] = []
         self.evaluations: list[Step] = []
+        self.samples: list[Sample] = []
+        self._tokenizer = tokenizer
         self.error: BaseException | None = None
         self.stopped = False
         self._on_step, self._stop, self._copy = on_step, stop, copy
@@ -79,6 +91,10 @@ class _Metrics(threading.Thread):
                 copy.close()
 
     def _take(self, line: dict[str, Any]) -> None:
+        if "sample" in line:
+            ids = [*line["prompt"], *line["sample"]]
+            self.samples.append(Sample(line["step"], line["prompt"], line["sample"], self._tokenizer.decode(ids) if self._tokenizer is not None else None))
+            return
         evaluation = "eval_loss" in line
         step = Step(line["step"], line.get("eval_loss" if evaluation else "loss"), evaluation, line)
         (self.evaluations if evaluation else self.steps).append(step)
@@ -100,7 +116,7 @@ class _Metrics(threading.Thread):
 
 def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluster: Path | Mapping[str, Any] | None = None,
           evaluate: Any = None, on_step: Callable[[Step], Any] | None = None, output: Path | None = None, metrics: Path | None = None,
-          export: Mapping[str, Any] | None = None, quiet: bool = True, **options: Any) -> Run:
+          export: Mapping[str, Any] | None = None, tokenizer: Any = None, quiet: bool = True, **options: Any) -> Run:
     """Trains a model on the devices of a cluster: `zorse-compile`, then `zorse-run`, bit for bit.
 
     model: a PyTorch module, which is exported (`export`: the arguments of zorse.export) and gets its trained weights at the end; an ONNX file; or a
@@ -108,7 +124,8 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
     (docs/running.md). steps: the number of the last step. batch: samples per step, of all devices together. cluster: as for zorse.compile.
     evaluate: held-back data of the same kinds. on_step: called after every step and evaluation with a Step; if it returns False, training ends
     after the steps that have begun, and the weights are those of that moment. output: a folder that keeps model, bundle and checkpoint; else they
-    live as long as the result. metrics: a file for the lines of metrics, besides. options: CompileOptions and RunOptions; those of both are
+    live as long as the result. metrics: a file for the lines of metrics, besides. tokenizer: with `sample_every`, something whose decode(ids) makes
+    the text of samples, and whose encode(text) the ids of `sample_prompt`, where that is text. options: CompileOptions and RunOptions; those of both are
     compiled in. Raises ZorseError with what the tools say.
     """
     ready = isinstance(model, Bundle)
@@ -117,6 +134,14 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
         raise TypeError("a bundle has its batch, cluster and model already; give them to zorse.compile")
     if not ready and batch is None:
         raise TypeError("expected batch, the samples per step of all devices together")
+    if options.get("sample_every"):
+        if not ready:
+            options.setdefault("sampling", True)
+        prompt = options.get("sample_prompt")
+        if isinstance(prompt, str) and tokenizer is not None:
+            prompt = tokenizer.encode(prompt)
+        if prompt is not None and not isinstance(prompt, str):
+            options["sample_prompt"] = ",".join(str(int(i)) for i in prompt)
     temporary = tempfile.TemporaryDirectory(prefix="zorse-")
     folder = temporary.name if output is None else os.fspath(output)
     os.makedirs(folder, exist_ok=True)
@@ -151,7 +176,7 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
         begun.wait()
         process.send_signal(signal.SIGINT)
 
-    lines = _Metrics(pipe, metrics, on_step, stop)
+    lines = _Metrics(pipe, metrics, on_step, stop, tokenizer)
     try:
         process = _tools.start("zorse-run", line, quiet)
         begun.set()
@@ -166,4 +191,4 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
     weights = Weights(checkpoint)
     if module is not None:
         load_into(module, weights, stored)
-    return Run(bundle, weights, lines.steps, lines.evaluations, lines.stopped, temporary)
+    return Run(bundle, weights, lines.steps, lines.evaluations, lines.samples, lines.stopped, temporary)

@@ -118,6 +118,17 @@ def of_gradients(module, inputs, name_of):
             "padding": {table: rows.copy().pop() for table, rows in padding.items() if table and len(rows) == 1 and rows != {None}}}
 
 
+def trains_statistics(m):
+    """Whether a batch norm's running statistics follow its batches while it trains: exporters write it as in evaluation whatever its mode."""
+    if not isinstance(m, torch.nn.modules.batchnorm._BatchNorm) or m.running_mean is None or m.momentum is None:
+        return False
+    mode = m.training
+    m.train(True)  # a frozen one does not follow
+    trains = m.training
+    m.train(mode)
+    return trains
+
+
 def of_module(module, inputs=None, hub=None):
     """The facts as a dictionary. Without inputs nothing is said about what only a run shows: unused parameters, stops of gradients."""
     named = list(module.named_parameters(remove_duplicate=False))
@@ -129,7 +140,7 @@ def of_module(module, inputs=None, hub=None):
              "parameters": {name: {"shape": list(p.shape), "trained": bool(p.requires_grad)} for name, p in named},
              "buffers": {name: {"shape": list(b.shape)} for name, b in module.named_buffers(remove_duplicate=False)},
              "ties": [group for group in names.values() if len(group) > 1],
-             "padding": {}, "unsaid": []}
+             "padding": {}, "unsaid": [], "statistics": [f"{path}.running_mean" if path else "running_mean" for path, m in module.named_modules() if trains_statistics(m)]}
     for path, m in module.named_modules():
         if isinstance(m, torch.nn.Embedding):
             if m.padding_idx is not None:

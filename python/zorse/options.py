@@ -47,6 +47,7 @@ class CompileOptions(ModelOptions, StateOptions, total=False):
     threads: int
     arch: str
     split_bodies: bool
+    sampling: bool
     simulate_only: bool
     lr: float
     betas: tuple[float, float]
@@ -78,8 +79,14 @@ class RunOptions(TypedDict, total=False):
     seed: int
     nonfinite: Literal["skip", "stop"]
     expect: str
+    tensorboard: Path
+    page: Path
     trace: Path
     trace_steps: int
+    sample_every: int  #: steps
+    sample_tokens: int
+    sample_prompt: str | Sequence[int]
+    sample_temperature: float
     snapshots: Path
     snapshot_every: int  #: steps
     keep_snapshots: int

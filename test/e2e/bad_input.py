@@ -35,8 +35,32 @@ class Cases:
             f.write(data)
         return path
 
-    def compile(self, model=GPT, cluster=None, batch=8, plan=None, sequence=32, extra=()):
-        return z.compile(model, os.path.join(self.folder, "bad.zorse"), cluster or self.one, batch, sequence, plan, ok=False, extra=extra)
+    def compile(self, model=GPT, cluster=None, batch=8, plan=None, sequence=32, training=z.ADAMW, precision="f32", extra=()):
+        return z.compile(model, os.path.join(self.folder, "bad.zorse"), cluster or self.one, batch, sequence, plan, training, precision, ok=False, extra=extra)
+
+
+def memory(c):
+    """Plans of memory that cannot be."""
+    def plan(**more):
+        return z.plan(c.folder, "memory", 8, ["a"], [(0, 8, 0, 8, "a")], **more)
+
+    c.expect("a tier that does not exist", c.compile(plan=plan(residency=[{"moments": "disk"}])), "residency[0].moments", "device", "host", "disk")
+    c.expect("an update by nobody", c.compile(plan=plan(residency=[{"update": "disk"}])), "residency[0].update", "device", "host", "disk")
+    c.expect("an update on the host of what is on the device", c.compile(plan=plan(residency=[{"update": "host", "moments": "host"}])), "device a", "updated on the host", "parameters", "keep")
+    c.expect("a commit that does not exist", c.compile(plan=plan(state={"commit": "chunk"})), "state.commit", "step", "group", "chunk")
+    c.expect("clipping where groups commit", c.compile(plan=plan(state={"commit": "group"})), "state.commit", "clipped", "--clip=0", "step")
+    c.expect("skipping where groups commit", c.compile(plan=plan(state={"commit": "group"}), training={**z.ADAMW, "clip": "0"}, extra=("--skip-nonfinite",)), "state.commit", "not finite", "--skip-nonfinite")
+    c.expect("loss scaling where groups commit", c.compile(plan=plan(state={"commit": "group"}), training={**z.ADAMW, "clip": "0"}, precision="f16"), "state.commit", "scaled", "bf16")
+    small = os.path.join(c.folder, "small-host.yaml")
+    with open(small, "w") as f:
+        f.write("name: test\nnodes:\n  - name: here\n    host_memory: 1 MiB\n    devices:\n      - { name: a, kind: cpu, threads: 1, speed: 1e10 }\n")
+    c.expect("too little memory of the host", c.compile(cluster=small, plan=plan(residency=[{"moments": "host"}])), "node here", "host memory", "1.0 MiB", "fewer")
+    bundle = os.path.join(c.folder, "group.zorse")
+    z.compile(GPT, bundle, c.one, 8, 32, plan(state={"commit": "group"}), {**z.ADAMW, "clip": "0"})
+    run = lambda *words, steps=2: z.call("zorse-run", bundle, "--data", DATA, "--steps", steps, *words, ok=False)
+    c.expect("clipping turned on for a run", run("--clip=1"), "--clip=1", "commit", "step")
+    c.expect("skipping asked of a run", run("--nonfinite=skip"), "--nonfinite=skip", "commit", "step")
+    c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "snapshot")
 
 
 def models(c):
@@ -256,7 +280,7 @@ def rebuilt(c):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         c = Cases(folder)
-        for part in (models, plans, bundles, rebuilt):
+        for part in (models, plans, memory, bundles, rebuilt):
             part(c)
         z.finish(c.results)
 

@@ -71,6 +71,19 @@ class Fixtures:
             self.hub_directory(self.path(name))
         elif name.endswith(".onnx"):
             shutil.copy(os.path.join(z.SMALL, "gpt-bytes.onnx"), self.path(name))
+        elif name.endswith(".jsonl"):
+            with open(self.path(name), "w") as f:
+                f.writelines(json.dumps({"text": f"text {i}, and more of it", "prompt": f"Who wrote book {i}? ", "completion": "Somebody, long ago."}) + "\n" for i in range(60))
+        elif name == "base.safetensors":
+            self.need(["model.onnx"])
+            bundle = self.path("base.zorse")
+            z.compile(self.path("model.onnx"), bundle, z.cluster(self.folder, ["a"]), 8, 32, training={})
+            z.run(bundle, os.path.join(z.SMALL, "gpt.tokens.bin"), 1, checkpoint=self.path(name))
+        elif name == "tune.yaml":  # the page has it
+            with open(os.path.join(z.ROOT, "docs", "fine-tuning.md")) as f:
+                text = re.search(r"`tune.yaml`:\n\n```yaml\n(.*?)```", f.read(), re.S)[1]
+            with open(self.path(name), "w") as f:
+                f.write(text)
         elif name.endswith(".bin"):
             shutil.copy(os.path.join(z.SMALL, "gpt.tokens.bin"), self.path(name))
         elif name == "cluster.yaml":
@@ -261,7 +274,8 @@ class Check:
         outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--checkpoint", "--metrics", "--snapshots", "--svg")}
         fixtures.need(w for w in words if w not in outputs)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
-        environment["PATH"] = ":".join([z.BIN, os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is beside Python
+        environment["PATH"] = ":".join([z.BIN, os.path.dirname(sys.executable), os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is beside Python
+        environment["PYTHONPATH"] = os.path.join(z.ROOT, "python")
         # A pipeline fails with any of its programs.
         limit = 120 * z.PATIENCE
         try:

@@ -4,6 +4,7 @@
 """
 import ctypes
 import glob
+import json
 import os
 import re
 import shutil
@@ -46,6 +47,14 @@ class Bench:
         z.compile(MODEL, self.bundle, clusters, BATCH, LENGTH, pipeline, adamw)
         z.compile(MODEL, self.other_plan, clusters, BATCH, LENGTH, shares, adamw)
         z.compile(MODEL, self.sgd, clusters, BATCH, LENGTH, pipeline, {"optimizer": "sgd", "lr": "0.1", "clip": "0"})
+        self.by_step, self.by_group = (os.path.join(folder, name + ".zorse") for name in ("by-step", "by-group"))
+        with open(pipeline) as f:
+            plan = json.load(f)
+        grouped = os.path.join(folder, "by-group.plan.json")
+        with open(grouped, "w") as f:
+            json.dump({**plan, "state": {"commit": "group"}, "residency": [{"devices": ["b"], "parameters": "host", "moments": "host", "update": "host"}]}, f)
+        z.compile(MODEL, self.by_step, clusters, BATCH, LENGTH, pipeline, {**adamw, "clip": "0"})
+        z.compile(MODEL, self.by_group, clusters, BATCH, LENGTH, grouped, {**adamw, "clip": "0"})
         self.data = self.tokens("train.bin", 1, 40 * BATCH * LENGTH)
         self.other_data = self.tokens("other.bin", 2, 40 * BATCH * LENGTH)
 
@@ -456,6 +465,10 @@ def no_labels(case):
     case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
     _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
     case.says("stops and says why", err, "step 3", "denominator")
+    # Groups that commit on their own know before the step that it has nothing to learn from: no state changes, the optimizer's step does not advance.
+    by_step, by_group = (case.outcome(case.bench.words(6, bundle=b, data=data), "--processes") for b in (case.bench.by_step, case.bench.by_group))
+    case.check("groups on their own skip them, too", [m["step"] for m in by_group[0] if m["skipped"]] == [3, 4], by_group[0])
+    case.check("and end with the same parameters", by_group[1] == by_step[1])
 
 
 # --- processes -----------------------------------------------------------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Kills at random moments of random ranks under random plans: the others end in time and name the dead, nobody is left, and the resumed run is the unbroken one to the bit.
 
     kills.py [COUNT] [--seed N] [--workers N]     default 200 kills
+    kills.py COUNT --tiers     under plans that keep state on the hosts, also while it is stored there; most runs resume under a plan with other memories
 
 Of the jobs, most are started by zorse-run --processes, some by this script rank by rank, so that the coordinator dies with rank 0; sometimes the launcher itself is killed, sometimes it
 restarts the job. Moments: before a rank has joined, while it joins, in the first step, in a later one, in an evaluation, while a snapshot is copied, written, acknowledged, between the
@@ -24,6 +25,9 @@ import many_plans
 STEPS, EVERY, LIMIT, JOIN = 16, 2, 2.0 * z.PATIENCE, 5.0 * max(1, z.PATIENCE / 4)
 NAMES = ("before joining", "while joining", "in the first step", "in a later step", "in an evaluation", "while a snapshot is copied", "while a snapshot is written",
          "at the first acknowledgement", "before the index", "at the index", "while ranks leave")
+TIERS = "--tiers" in sys.argv
+if TIERS:
+    NAMES = ("while state is stored",) * 6 + NAMES[3:]
 HOW = ("launcher",) * 9 + ("ranks",) * 6 + ("the launcher itself",) * 2 + ("restart",) * 3
 
 
@@ -32,8 +36,8 @@ def option(name, default):
 
 
 class Plan:
-    def __init__(self, folder, name, bundle, data, extra):
-        self.name, self.bundle = name, bundle
+    def __init__(self, folder, name, bundle, data, extra, others=()):
+        self.name, self.bundle, self.others = name, bundle, list(others)
         shuffle = [] if "--shuffle" in extra else ["--shuffle", 3]
         self.words = [bundle, "--data", data, "--steps", STEPS, "--eval", data, "--eval-every", 4, "--eval-batches", 1, *extra, *shuffle]
         metrics, checkpoint = os.path.join(folder, "reference.jsonl"), os.path.join(folder, "reference.safetensors")
@@ -68,6 +72,7 @@ def await_moment(job, name, randoms):
         "while joining": (lambda: len(job.processes) == job.world, 0.3),
         "in the first step": (lambda: out(r".* samples an epoch"), 0.03),
         "in a later step": (lambda: job.steps() >= step, 0.02),
+        "while state is stored": (lambda: job.steps() >= step, getattr(job, "seconds", 0) / STEPS),  # at any moment of a step: state comes and goes through much of it
         "in an evaluation": (lambda: job.steps() >= step // 4 * 4 + 4, 0.003),
         "while a snapshot is copied": (lambda: job.steps() >= max(EVERY, step // EVERY * EVERY), 0.002),
         "while a snapshot is written": (lambda: event(lambda what, path: number in path and path.endswith(".writing")), 0.004),
@@ -101,6 +106,7 @@ class Case:
         more = ["--restarts", 1] if self.how == "restart" else ["--join-seconds", JOIN] if self.how == "ranks" else []
         delays = {"ZORSE_TEST_DELAYS": f"{self.seed % 1000},{self.randoms.choice((1, 4))}"} if self.randoms.random() < 0.3 else {}
         self.job = job = jobs.Job(self.folder, self.words(*more), len(self.plan.devices), self.how != "ranks", watch=self.snapshots, environment=delays)
+        job.seconds = self.plan.seconds
         try:
             if not await_moment(job, self.moment, self.randoms) or not self.kill():
                 return False
@@ -183,7 +189,10 @@ class Case:
     def resume(self):
         newest = max([int(re.match(r"step-(\d+)", folder).group(1)) for folder, state in self.found if state == "complete"], default=0)
         way = self.randoms.choice((["--threads"], ["--processes"], ["--processes"]))
-        code, out, err = z.call("zorse-run", *self.words("--resume"), *way, ok=False, timeout=120 * z.PATIENCE)
+        words = self.words("--resume")
+        if self.plan.others and self.randoms.random() < 0.75:
+            words[0] = self.randoms.choice(self.plan.others)
+        code, out, err = z.call("zorse-run", *words, *way, ok=False, timeout=120 * z.PATIENCE)
         said = re.search(r"resumed after step (\d+) ", out)
         self.resumed = int(said.group(1)) if said else 0
         self.expect(code == 0, f"resuming ended with {code}: {err[-500:]}")
@@ -207,7 +216,8 @@ def main():
     print(f"seed {first}", flush=True)
     results, landed, lock, begin = [], {}, threading.Lock(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zorse-kills-") as folder:
-        plans = [Plan(folder, *plan) for plan in many_plans.bundles(folder, max(4, min(24, count // 4)))]
+        bundles = many_plans.tiers(folder, max(3, min(12, count // 8))) if TIERS else many_plans.bundles(folder, max(4, min(24, count // 4)))
+        plans = [Plan(folder, *plan) for plan in bundles]
         plans = [plan for plan in plans if len(plan.devices) > 1]
         print(f"{len(plans)} plans of {min(len(p.devices) for p in plans)} to {max(len(p.devices) for p in plans)} devices, after {time.monotonic() - begin:.0f} s", flush=True)
         numbers = iter(range(10**9))
@@ -250,12 +260,13 @@ def main():
             thread.start()
         for thread in threads:
             thread.join()
-    print("moments: " + ", ".join(f"{name} {landed.get(name, 0)}" for name in NAMES))
+    print("moments: " + ", ".join(f"{name} {landed.get(name, 0)}" for name in dict.fromkeys(NAMES)))
     print("jobs: " + ", ".join(f"{how} {sum(case.how == how for case in results)}" for how in dict.fromkeys(HOW)))
     delays = [case.delay for case in results if case.joined]
     good = sum(not case.problems for case in results)
     print(f"had not joined yet, without a launcher: {sum(not case.joined for case in results)}; metrics of every step there: {sum(getattr(case, 'whole', False) for case in results)}")
-    print(f"{good} of {len(results)} kills: others ended within {max(delays):.2f} s (median {statistics.median(delays):.2f}), resumed bit-equal; {time.monotonic() - begin:.0f} s")
+    where = " under plans with state on hosts, most resumed under other memories" if TIERS else ""
+    print(f"{good} of {len(results)} kills{where}: others ended within {max(delays):.2f} s (median {statistics.median(delays):.2f}), resumed bit-equal; {time.monotonic() - begin:.0f} s")
     sys.exit(0 if good == len(results) == count else 1)
 
 

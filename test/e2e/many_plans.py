@@ -38,6 +38,40 @@ def random(folder, count, most_devices=5):
         yield f"random plan {seed}, {len(devices)} devices, batch {batch}", bundle, make_data(folder, batch), ["--seed", "5"]
 
 
+TABLES = (  # everything on the hosts, updated there or on devices; parts of it
+    [{"parameters": "host", "moments": "host", "gradients": "host", "gather": "phase"}],
+    [{"parameters": "host", "moments": "host", "update": "host"}],
+    [{"moments": "host"}],
+    [{"devices": ["d0"], "parameters": "host", "moments": "host", "update": "host"}, {"devices": ["d1"], "moments": "host", "gradients": "host"}],
+    [],
+)
+
+
+def tiers(folder, count, most_devices=4):
+    """Random tilings whose state is on hosts, and the same tilings with other memories: (name, bundle, data, extra words, other bundles)"""
+    for seed in range(count):
+        batch, training = BATCHES[1 + seed % (len(BATCHES) - 1)], {**TRAININGS[seed % 4], "clip": "0"}
+        devices = [f"d{i}" for i in range(2 + seed % (most_devices - 1))]
+        one, drawn = os.path.join(folder, "one.zorse"), os.path.join(folder, "random.plan.json")
+        z.compile(MODEL, one, z.cluster(folder, ["d0"]), batch, LENGTH, None, training, "f32")
+        z.call("zorse-plan", "--random", 2000 + seed, "--summary", os.path.join(one, "summary.pb"), "--devices", len(devices), "--batch", batch, "-o", drawn)
+        with open(drawn) as f:
+            plan = json.load(f)
+        paths = []
+        for k, table in enumerate(TABLES[seed % 4:seed % 4 + 1] + TABLES[:seed % 4] + TABLES[seed % 4 + 1:]):
+            plan.pop("residency", None)
+            plan["state"].pop("commit", None)
+            plan.update({"residency": table} if table else {})
+            if k % 2 == seed % 2:  # without clipping, when groups commit changes no bit
+                plan["state"]["commit"] = "group"
+            changed = os.path.join(folder, "tiers.plan.json")
+            with open(changed, "w") as f:
+                json.dump(plan, f)
+            paths.append(os.path.join(folder, f"tiers-{seed}-{k}.zorse"))
+            z.compile(MODEL, paths[-1], z.cluster(folder, devices), batch, LENGTH, changed, training, "f32")
+        yield f"random plan {seed}, {len(devices)} devices, batch {batch}", paths[0], make_data(folder, batch), ["--seed", "5"], paths[1:]
+
+
 def bundles(folder, count):
     """`count` of them: a third by hand (at most six), the others random."""
     hand = min(6, count // 3)

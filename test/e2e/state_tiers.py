@@ -1,7 +1,8 @@
-"""Where state is kept, and when it comes, changes no bit: plans that keep parameters, moments and gradients in either memory, and gather parameters once a step or by phase, keep activations or compute
-them again, against the same plan with all of it on the device.
+"""Where state is kept and updated, and when it comes, changes no bit: plans that keep parameters, moments and gradients in either memory, update them on the device or by the host's processor, all groups
+after the last gradient or each as soon as its own are there, gather parameters once a step or by phase, keep activations, compute them again or offload them, against the same plan with all of it on the device.
 
     state_tiers.py [--quick]     --quick: processors in f32, emulated GPUs in bf16
+    state_tiers.py --spoil [--quick]     only runs in which every byte becomes NaN as soon as nobody reads it any more
 
 One order of tasks, the same owners and kernels: losses, norms, gradients of the first step and the checkpoint after the last are equal byte for byte, in f32, f64 and bf16, of processors and of
 emulated GPUs, in threads and in processes. A run that is stopped under one plan goes on under another with other memories and ends where the unbroken one does.
@@ -14,7 +15,7 @@ import tempfile
 import cuda
 import harness as z
 
-QUICK = "--quick" in sys.argv
+QUICK, SPOIL = "--quick" in sys.argv, "--spoil" in sys.argv
 UNITS, BATCH, LENGTH, STEPS = 8, 8, 32, 6
 TILINGS = {  # devices and cells (first unit, end unit, first sample, end sample, device)
     "one device": (1, [(0, 8, 0, 4, 0), (0, 8, 4, 8, 0)], {}),
@@ -26,12 +27,17 @@ TILINGS = {  # devices and cells (first unit, end unit, first sample, end sample
     "uneven shares": (3, [(0, 8, 0, 5, 0), (0, 8, 5, 8, 1)], {"owners": [(0, 50), (2, 30), (1, 20)]}),
 }
 KINDS = ("parameters", "moments", "gradients")
+UNCLIPPED = {**z.ADAMW, "clip": "0"}
 
 
 def draw(randoms, names):
-    """A residency table: everything on the host, or up to three random rules."""
+    """A residency table (everything on the host, or up to three random rules) and what happens to activations."""
+    return draw_rules(randoms, names), randoms.choice(("keep", "recompute", "offload"))
+
+
+def draw_rules(randoms, names):
     if randoms.random() < 0.3:
-        return [{**dict.fromkeys(KINDS, "host"), "gather": "phase"}]
+        return [{**dict.fromkeys(KINDS, "host"), "gather": "phase", "update": randoms.choice(("host", "host", "device"))}]
     rules = []
     if randoms.random() < 0.6:
         rules.append({"gather": "phase", **({"groups": sorted(randoms.sample(range(6), 4))} if randoms.random() < 0.3 else {})})
@@ -45,6 +51,9 @@ def draw(randoms, names):
             rule["groups"] = sorted(randoms.sample(range(6), randoms.randint(1, 6)))
         if any(kind in rule for kind in KINDS):
             rules.append(rule)
+    if randoms.random() < (0.7 if QUICK else 0.4):
+        rules.append({"parameters": "host", "moments": "host", "update": "host", **({"groups": sorted(randoms.sample(range(6), 3))} if randoms.random() < 0.5 else {}),
+                      **({"devices": randoms.sample(names, 1)} if randoms.random() < 0.5 else {})})
     return rules or [{"moments": "host"}]
 
 
@@ -53,25 +62,25 @@ class Training:
         self.folder, self.precision, self.names = folder, precision, names
         count, cells, more = TILINGS[tiling]
         self.cells = [cell[:4] + (names[cell[4]],) for cell in cells]
-        self.more = {"schedule": more.get("schedule", "gpipe")}
+        self.more, self.state = {"schedule": more.get("schedule", "gpipe")}, {}
         if "owners" in more:
-            self.more["state"] = {"groups": [{"group": "*", "owners": [{"device": names[d], "share": share} for d, share in more["owners"]]}]}
+            self.state = {"groups": [{"group": "*", "owners": [{"device": names[d], "share": share} for d, share in more["owners"]]}]}
         self.model = os.path.join(z.SMALL, "gpt.onnx")
         self.data = os.path.join(z.SMALL, "gpt.bf16.tokens.bin" if precision == "bf16" else "gpt.tokens.bin")
         self.cluster = cuda.cluster(folder, names)
 
-    def bundle(self, residency):
+    def bundle(self, table, training=z.ADAMW, commit="step"):
         path = os.path.join(self.folder, "tiers.zorse")
-        more = {**self.more, **({"residency": residency} if residency else {})}
-        if residency and len(residency) % 2:
-            more["activations"] = "recompute"
+        residency, activations = table or (None, "keep")
+        state = {**self.state, **({} if commit == "step" else {"commit": commit})}
+        more = {**self.more, **({"residency": residency} if residency else {}), **({"state": state} if state else {}), "activations": activations}
         plan = z.plan(self.folder, "tiers", BATCH, self.names, self.cells, **more)
-        z.compile(self.model, path, self.cluster, BATCH, LENGTH, plan, z.ADAMW, self.precision)
+        z.compile(self.model, path, self.cluster, BATCH, LENGTH, plan, training, self.precision)
         return path
 
-    def outcome(self, residency, *words):
+    def outcome(self, table, *words, **how):
         gradients, checkpoint = os.path.join(self.folder, "g"), os.path.join(self.folder, "c")
-        metrics = z.run(self.bundle(residency), self.data, STEPS, gradients=None if "--processes" in words else gradients, checkpoint=checkpoint, extra=words)
+        metrics = z.run(self.bundle(table, **how), self.data, STEPS, gradients=None if "--processes" in words else gradients, checkpoint=checkpoint, extra=words)
         read = lambda path: open(path, "rb").read()
         return [(m["loss"], m["grad_norm"]) for m in metrics], b"" if "--processes" in words else read(gradients), read(checkpoint)
 
@@ -107,13 +116,26 @@ def main():
                     training = Training(folder, precision, names, tiling)
                     expected = training.outcome(None)
                     tables = [draw(randoms, names) for _ in range(1 if QUICK else 5)]
+                    if SPOIL:
+                        unclipped = training.outcome(None, training=UNCLIPPED)
+                        for table in tables:
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes spoilt", training.outcome(table, "--spoil"), expected))
+                            found = training.outcome(table, "--spoil", training=UNCLIPPED, commit="group")
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, by group, dead bytes spoilt", found, unclipped))
+                        continue
                     for table in tables:
                         label = f"{precision}, {tiling} ({', '.join(names)}), {table}"
                         results.append(same(label, training.outcome(table), expected))
                     if "g0" not in names and len(names) > 1:
                         results.append(same(label + ", processes", training.outcome(tables[-1], "--processes")[2], expected[2]))
                     results.append(same(label + ", then on the device", training.resumed(tables[-1], None), expected[2]))
-    z.finish(results, f"{len(results)} runs with state on the host: every bit is that of the run with all state on the device")
+                    # Without clipping every group may commit on its own, and the updates are the same.
+                    unclipped = training.outcome(None, training=UNCLIPPED)
+                    for table in [None, tables[0]]:
+                        label = f"{precision}, {tiling} ({', '.join(names)}), {table}, by group"
+                        results.append(same(label, training.outcome(table, training=UNCLIPPED, commit="group"), unclipped))
+    what = "in which dead bytes become NaN" if SPOIL else "with state and activations on the host or made again, updated on either side, by step or by group"
+    z.finish(results, f"{len(results)} runs {what}: every bit is that of the run with all state on the device")
 
 
 if __name__ == "__main__":

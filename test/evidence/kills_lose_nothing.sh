@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Claim: Kills at random moments of random ranks, of rank 0 with the coordinator or of the launcher itself, under random plans: the others end within 2 seconds and name
-#   the dead, the resumed run is the unbroken one to the bit. Ranks that are stopped for longer than the deadline are lost; for less, nothing happens.
+#   the dead, the resumed run is the unbroken one to the bit; also while state is stored on hosts, and resumed under plans with other memories. Ranks that are stopped for longer than the deadline are lost; for less, nothing happens.
 # Topic: Jobs
-# Quick: 30 kills instead of 200, 4 stops of each kind instead of 20
+# Quick: 30 and 12 kills instead of 200 and 100, 4 stops of each kind instead of 20
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-kills=200 stops=20
-[ "${1:-}" = --quick ] && kills=30 stops=4
+kills=200 tiers=100 stops=20
+[ "${1:-}" = --quick ] && kills=30 tiers=12 stops=4
 source test/evidence/figures.bash
 figure "" /usr/bin/python3 test/e2e/stops.py "$stops"
 figure "" /usr/bin/python3 test/e2e/kills.py "$kills"
+figure "" /usr/bin/python3 test/e2e/kills.py "$tiers" --tiers

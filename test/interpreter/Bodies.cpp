@@ -1,5 +1,8 @@
 #include "Bodies.h"
 
+#include <algorithm>
+#include <optional>
+
 using namespace zorse;
 using namespace zorse::interpret;
 
@@ -40,30 +43,57 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
   return seed;
 }
 
-static void unit(const bundle::Body &body, bool seeds, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase,
-                 std::vector<Words> &slots, const std::vector<bool> &overwrite) {
-  uint64_t common = mix(10, index, instanceBase);
+/// What makes a unit's saved block again, and the forward that made it.
+struct Repeated {
+  const bundle::Body *body;
+  uint32_t forward;
+};
+
+/// Of the unit whose forward, or whose repeated part of it, a body is.
+static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index) {
+  for (const auto &unit : summary.units())
+    if ((index == unit.forward_body() || index == unit.recompute_body()) && unit.saved_bytes().fixed() + unit.saved_bytes().per_row() > 0 &&
+        unit.recompute_body() < uint32_t(bodies.bodies_size()))
+      return Repeated{&bodies.bodies(int(unit.recompute_body())), unit.forward_body()};
+  return std::nullopt;
+}
+
+/// \param saves  what makes the saved block again: the block depends on what that reads alone; null: on all
+static void unit(const bundle::Body &body, const bundle::Body *saves, bool seeds, uint32_t index, int64_t rows, int64_t sampleBase,
+                 uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+  uint64_t common = mix(10, index, instanceBase), forSaved = common;
   std::vector<size_t> perRow(slots.size());
+  auto isForSaved = [&](const bundle::Slot &slot) {
+    return !saves || std::any_of(saves->slots().begin(), saves->slots().end(),
+                                 [&](const bundle::Slot &other) { return other.kind() == slot.kind() && other.index() == slot.index(); });
+  };
   for (int s = 0; s < body.slots_size(); ++s) {
     const auto &slot = body.slots(s);
     perRow[s] = size_t(slot.bytes().per_row()) / 4;
-    if (slot.kind() == bundle::PARAMETER)
-      common = hashWords(common, slots[s], 0, slots[s].size());
-    if (slot.kind() == bundle::SCALARS)
-      common = hashWords(hashWords(common, slots[s], 0, kDecidedBegin), slots[s], kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
+    for (uint64_t *hash : {&common, &forSaved}) {
+      if (hash == &forSaved && !isForSaved(slot))
+        continue;
+      if (slot.kind() == bundle::PARAMETER)
+        *hash = hashWords(*hash, slots[s], 0, slots[s].size());
+      if (slot.kind() == bundle::SCALARS)
+        *hash = hashWords(hashWords(*hash, slots[s], 0, kDecidedBegin), slots[s], kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
+    }
     if (slot.kind() == bundle::PARAMETER_GRADIENT && overwrite[s])
       slots[s].assign(slots[s].size(), 0);
   }
   for (int64_t r = 0; r < rows; ++r) {
-    uint64_t row = mix(common, uint64_t(sampleBase + r));
+    uint64_t row = mix(common, uint64_t(sampleBase + r)), savedRow = mix(forSaved, uint64_t(sampleBase + r));
     for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).mode() == bundle::READ && perRow[s])
+      if (body.slots(s).mode() == bundle::READ && perRow[s]) {
         row = hashWords(row, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
+        if (isForSaved(body.slots(s)))
+          savedRow = hashWords(savedRow, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
+      }
     for (int s = 0; s < body.slots_size(); ++s) {
       const auto &slot = body.slots(s);
       if (slot.mode() == bundle::READ || slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SCALARS)
         continue;
-      uint64_t name = mix(row, uint64_t(slot.kind()), slot.index());
+      uint64_t name = mix(slot.kind() == bundle::SAVED ? savedRow : row, uint64_t(slot.kind()), slot.index());
       if (slot.kind() == bundle::PARAMETER_GRADIENT) {
         for (size_t j = 0; j < slots[s].size(); ++j)
           slots[s][j] += mix(name, j);
@@ -88,8 +118,11 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
     return -1;
   };
   switch (roleOf(summary, index)) {
-  case Role::Unit:
-    return unit(body, readsSeeds(summary, index), index, rows, sampleBase, instanceBase, slots, overwrite);
+  case Role::Unit: {
+    const std::optional<Repeated> repeated = repeatedOf(summary, bodies, index);
+    return unit(body, repeated ? repeated->body : nullptr, readsSeeds(summary, index), repeated ? repeated->forward : index, rows, sampleBase,
+                instanceBase, slots, overwrite);
+  }
   case Role::Update: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
     uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kSeedsBegin) : mix(20, index);

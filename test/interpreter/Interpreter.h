@@ -46,8 +46,15 @@ struct Interleaving {
   } policy = Random;
 };
 
-/// The result of the model trained on one device without any program. \param splitBackward  units that can make their gradients in two parts do.
-Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward, const Steps &steps);
+/// What of a plan changes results.
+struct Training {
+  int64_t batch = 0;
+  bool splitBackward = false;  ///< units that can make their gradients in two parts do
+  bool commitsByGroup = false; ///< it is decided about updates before there are sums
+};
+
+/// The result of the model trained on one device without any program.
+Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how, const Steps &steps);
 
 /// Runs the programs of all devices for all steps.
 Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,

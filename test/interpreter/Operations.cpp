@@ -114,8 +114,6 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
     Words words(kBlockWords, 0);
     for (size_t w = 0; w < kScalarWords; ++w)
       words[w] = scalarWord(w, int(step));
-    for (size_t w = kScalarWords + kSumWords; w < kBlockWords; ++w)
-      words[w] = poison();
     write(entry.load_scalars().region(), std::move(words));
   } else if (entry.has_report()) {
     if (entry.report().region().bytes() != kBlockWords * 4)

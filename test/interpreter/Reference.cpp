@@ -9,8 +9,8 @@ namespace {
 
 class Reference {
 public:
-  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward)
-      : summary(summary), bodies(bodies), batch(batch), splitBackward(splitBackward) {
+  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how)
+      : summary(summary), bodies(bodies), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
     moments.resize(summary.moments());
@@ -61,8 +61,9 @@ public:
         if (summary.parameters(p).trainable())
           call(summary.norm_body(), int64_t(parameters[p].size()),
                [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
+      Words none(kSumWords, 0); // what a decision finds that comes before all sums
       call(summary.decide_body(), 0, [&](const bundle::Slot &slot) {
-        return slot.kind() == bundle::SUMS_SLOT ? &sums : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
+        return slot.kind() == bundle::SUMS_SLOT ? (commitsByGroup ? &none : &sums) : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
       });
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
@@ -100,7 +101,7 @@ private:
   const bundle::ModelSummary &summary;
   const bundle::BodyLibrary &bodies;
   int64_t batch;
-  bool splitBackward;
+  bool splitBackward, commitsByGroup;
   std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved, deferred;
   std::vector<std::vector<Words>> moments;
   std::map<uint32_t, Words> loss;
@@ -173,10 +174,9 @@ private:
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward,
-                            const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how, const Steps &steps) {
   Result result;
-  Reference machine(summary, bodies, batch, splitBackward);
+  Reference machine(summary, bodies, how);
   for (size_t s = 0; s < steps.size(); ++s)
     machine.step(int(s), steps[s] == 'T', result);
   machine.finish(result);

@@ -7,7 +7,7 @@
 //   StateMutations.cpp    groups, extents, versions
 //   ScaleMutations.cpp    scales
 //   ValueMutations.cpp    rows, values, tasks
-//   ResidencyMutations.cpp  state on the host: fetches, stores, homes
+//   ResidencyMutations.cpp  state and activations on the host, activations made again
 //   StepMutations.cpp     the step boundary: what shows in the second step, or in an evaluation
 #pragma once
 
@@ -22,7 +22,7 @@ namespace zorse::test {
 
 struct Mutation {
   const char *fault; ///< the class, e.g. "ordering"
-  const char *name;
+  std::string name;
   /// Changes `programs` in one random place; false when there is no such place. `what` says what was done.
   std::function<bool(std::vector<bundle::Program> &programs, const RealCase &original, std::mt19937 &random, std::string &what)> apply;
 };

@@ -43,6 +43,10 @@ struct Drawer {
     options.skipNonFinite = chance(80);
     options.irregular = chance(60);
     options.scales = seed % 3 == 1;
+    if (seed % 6 == 0) { // groups may commit on their own
+      options.clipNorm = 0;
+      options.skipNonFinite = false;
+    }
     return makeModel(options);
   }
 
@@ -161,6 +165,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     step::dealStage(0, int32_t(units), 0, stage, plan.cells);
   }
   result.owners = draw.owners(plan, summary);
+  step::randomActivations(plan, seed);
   plan.order.clear();
   if (result.kind == "laps" && draw.chance(50)) {
     plan.schedule.kind = folded ? step::ScheduleKind::Folded : step::ScheduleKind::Interleaved;

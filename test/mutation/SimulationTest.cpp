@@ -6,6 +6,7 @@
 #include "zorse/Step/StepGraph.h"
 #include "zorse/runtime/Simulation.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,9 +85,12 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     ASSERT_FALSE(simulation.failed()) << simulation.message();
     double difference = std::abs(simulation->firstStep / stepTime - 1);
     // The expansion may hold cells back until others have made room (1f1b on tilings that are no stages, timed, laps), and what comes from the host
-    // for an update until that is decided: programs do not know. Nor, where communication blocks, of arrivals behind what a queue has sent.
+    // for an update until that is decided, or for a backward: programs do not know. Nor, where communication blocks, of arrivals behind what a queue
+    // has sent.
+    const bool offloads = std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(),
+                                      [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe && drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
-                    !drawn.plan.residency.empty() || drawn.plan.blocking;
+                    !drawn.plan.residency.empty() || drawn.plan.blocking || offloads;
     bool earlier = heldBack && simulation->firstStep < stepTime;
     // What arrives over a short link counts only after what its queue received before over a longer one. Orders by time put it where it arrives in
     // the expansion, and so meet this most.
@@ -109,7 +113,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     if (!earlier)
       EXPECT_GE(simulation->firstStep, stepTime * 0.99) << "seed " << seed;
   }
-  EXPECT_LE(heldBackCases, int(kCases / 5));
+  EXPECT_LE(heldBackCases, int(kCases / 4));
   EXPECT_LE(laterCases, int(kCases / 10));
   printf("%llu plans on random networks: the first step differs by at most %.4f %%, but for %d that begin cells earlier than their list and %d where "
          "arrivals wait for earlier ones\n",

@@ -57,7 +57,8 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
   if (options.interleavings > 0 && outcome.entries <= options.interpreted) {
     outcome.interpreted = true;
     const interpret::Steps steps = "ETTET";
-    auto expected = interpret::reference(real.model.summary, real.model.bodies, real.plan.batch, real.plan.splitBackward, steps);
+    auto expected =
+        interpret::reference(real.model.summary, real.model.bodies, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
     auto harm = interpret::findHarm(real.model.summary, real.model.bodies, real.programs, expected, steps, options.interleavings, uint32_t(seed));
     if (harm.harmful)
       outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; harmful, too: ") + harm.what;

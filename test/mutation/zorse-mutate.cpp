@@ -97,7 +97,8 @@ int main(int argc, char **argv) {
         continue;
       }
       const auto &model = original->model;
-      auto expected = interpret::reference(model.summary, model.bodies, original->plan.batch, original->plan.splitBackward, options.steps);
+      auto expected = interpret::reference(model.summary, model.bodies,
+                                           {original->plan.batch, original->plan.splitBackward, original->plan.commitsByGroup}, options.steps);
       auto verify = [&](const std::vector<bundle::Program> &programs) {
         return verify::verifyPrograms(model.summary, model.bodies, original->plan, programs, {});
       };
@@ -149,7 +150,7 @@ int main(int argc, char **argv) {
           if (fatal)
             problems.push_back(original->name + ": ACCEPTED although harmful: " + classes[c].name + " (" + what + "): " + found.what);
           else if (options.verbose)
-            printf("%-40s seed %u, %s: %s | %s\n", classes[c].name, seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless",
+            printf("%-40s seed %u, %s: %s | %s\n", classes[c].name.c_str(), seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless",
                    verdict.empty() ? "accepted" : verify::toString(verdict[0], original->plan).c_str());
         }
     }

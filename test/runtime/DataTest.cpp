@@ -269,8 +269,8 @@ TEST_F(Data, WrongDataIsRefused) {
   std::string a = folder.write("a.npy", good);
   expectSays(openError("nothing=" + a), {"no input 'nothing'", "'input_ids', 'labels'"});
   expectSays(openError("input_ids=" + a), {"nothing feeds input 'labels'"});
-  expectSays(openError(""), {"expects one file"});
-  expectSays(openError("x.bin,y.bin"), {"expects one file"});
+  expectSays(openError(""), {"expects files of tokens"});
+  expectSays(openError("x.bin,y.bin"), {"x.bin", "cannot be read"});
   auto array = [&](const std::string &bytes) { return openError("input_ids=" + folder.write("x.npy", bytes) + ",labels=" + a); };
   EXPECT_EQ(array(good), "accepted");
   expectSays(array("\x93NUMPY"), {"x.npy", "does not start"});

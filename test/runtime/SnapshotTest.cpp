@@ -358,6 +358,26 @@ TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {
              {"schedule: constant in the snapshot, cosine here", "last step of the decay: 0 in the snapshot, 1000 here"});
 }
 
+TEST_F(SnapshotTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
+  Bundle bundle = stateOnly(folder, {});
+  bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::COSINE);
+  bundle.summary.mutable_training()->set_learning_rate(1);
+  ASSERT_FALSE(take(bundle, 1, {10}).failed());
+  RunIdentity longer = identityOf(bundle);
+  const uint64_t before = longer.steps;
+  longer.steps = before + 100;
+  Resumed resumed = resume(bundle, 2, longer);
+  ASSERT_TRUE(resumed.point) << resumed.error;
+  expectSays(resumed.note, {"the cosine decay of the learning rate ends with the run, at step " + std::to_string(before + 100) + " now and at step " +
+                            std::to_string(before) + " in the snapshot's run: step 11 has the learning rate"});
+  longer.training.set_total_steps(before); // the same decay
+  longer.steps = before;
+  EXPECT_EQ(resume(bundle, 3, longer).note, "");
+  longer.training.set_total_steps(before + 7);
+  expectSays(resume(bundle, 4, longer).error,
+             {"last step of the decay: " + std::to_string(before) + " in the snapshot, " + std::to_string(before + 7) + " here"});
+}
+
 TEST_F(SnapshotTest, AnotherModelIsRefusedWhateverIsAllowed) {
   ASSERT_FALSE(take(stateOnly(folder, {}), 1, {10}).failed());
   StateOnlyOptions other;

@@ -114,22 +114,29 @@ struct Maker {
       unit->set_input_gradient_flops_per_row(unit->backward_flops_per_row() * 0.6);
       unit->set_weight_gradient_flops_per_row(unit->backward_flops_per_row() * 0.4);
     }
-    enum Function { Forward, Backward, InputGradients, WeightGradients };
-    for (Function function : {Forward, Backward, InputGradients, WeightGradients}) {
-      if (function > Backward && !unit->splits())
+    unit->mutable_recompute_workspace()->set_per_row(draw % 5 ? 64 : 0);
+    unit->set_recompute_flops_per_row(unit->forward_flops_per_row() * 0.7);
+    enum Function { Forward, Backward, Recompute, InputGradients, WeightGradients };
+    for (Function function : {Forward, Backward, Recompute, InputGradients, WeightGradients}) {
+      if (function > Recompute && !unit->splits())
         break;
-      const bool forward = function == Forward;
+      if (function == Recompute && unit->saved_bytes().per_row() == 0)
+        continue;
+      const bool forward = function == Forward || function == Recompute;
       auto *body = model.bodies.add_bodies();
       uint32_t index = uint32_t(model.bodies.bodies_size() - 1);
-      static const char *const names[] = {".forward", ".backward", ".backward_inputs", ".backward_weights"};
+      static const char *const names[] = {".forward", ".backward", ".recompute", ".backward_inputs", ".backward_weights"};
       body->set_name(unit->name() + names[function]);
       function == Forward          ? unit->set_forward_body(index)
       : function == Backward       ? unit->set_backward_body(index)
+      : function == Recompute      ? unit->set_recompute_body(index)
       : function == InputGradients ? unit->set_input_gradient_body(index)
                                    : unit->set_weight_gradient_body(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
         const bool copy = summary.groups(int(p.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+        if (function == Recompute && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
+          continue; // a product that only results need
         slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
         if (!forward && function != InputGradients && p.trainable())
           slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
@@ -145,7 +152,7 @@ struct Maker {
         if (!forward && function != WeightGradients && v.needs_gradient())
           slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
       }
-      for (int i = 0; i < unit->values_out_size(); ++i) {
+      for (int i = 0; i < unit->values_out_size() && function != Recompute; ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
         if (forward || v.needs_gradient())
           slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
@@ -153,16 +160,17 @@ struct Maker {
       }
       if (unit->saved_bytes().per_row())
         slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
-      if (function > Backward && unit->deferred_bytes().per_row())
+      if (function > Recompute && unit->deferred_bytes().per_row())
         slot(body, bundle::DEFERRED, 0, function == InputGradients ? bundle::WRITE : bundle::READ, 0, unit->deferred_bytes().per_row(), "deferred");
       const auto &workspace = function == Forward          ? unit->forward_workspace()
                               : function == Backward       ? unit->backward_workspace()
+                              : function == Recompute      ? unit->recompute_workspace()
                               : function == InputGradients ? unit->input_gradient_workspace()
                                                            : unit->weight_gradient_workspace();
       if (workspace.per_row())
         slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
       slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
-      if (forward)
+      if (function == Forward)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
           slot(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
     }

@@ -12,6 +12,8 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
                  "or full (nothing: all is computed again)")
       ->check(CLI::IsMember({"min-cut", "keep", "full"}));
   const char *model = "Model";
+  app.add_option("--batch-norm-rows", o.batchNormRows, "batch norm takes its statistics over groups of so many samples in a row (docs/training.md)")
+      ->group(model);
   app.add_option("--dim", dims, "other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss, "cross_entropy: add the loss to --logits and --labels")->group(model)->check(CLI::IsMember({"cross_entropy"}));
   app.add_option("--loss-output", o.lossOutput, "which output is the loss")->group(model);
@@ -43,6 +45,10 @@ bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const
   }
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
+  if (o.batchNormRows < 0) {
+    error = "--batch-norm-rows: expects a positive number, got " + std::to_string(o.batchNormRows);
+    return false;
+  }
   if (o.sequence < 0) {
     error = "--seq: expects a positive number, got " + std::to_string(o.sequence);
     return false;

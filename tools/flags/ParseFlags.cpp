@@ -1,5 +1,8 @@
 #include "ParseFlags.h"
 
+#include "ConfigFile.h"
+#include "NearestName.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -44,6 +47,7 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
 
 std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *tool) {
   app.set_version_flag("--version", std::string(tool) + " " ZORSE_VERSION, "Print the version and exit");
+  std::shared_ptr<ConfigFile> config = ConfigFile::addTo(app, tool);
   try {
     app.parse(argc, argv);
     return std::nullopt;
@@ -59,8 +63,12 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
       if (std::string flag = flagOf(word); !flag.empty())
         if (std::string near = nearestName(known, flag); !near.empty())
           hints += (hints.empty() ? "" : ", ") + near + " (for " + flag + ")";
-    fprintf(stderr, "error: %s%s %s --help lists the options\n", problem.what(), hints.empty() ? "." : ("; did you mean " + hints + "?").c_str(),
-            tool);
+    if (dynamic_cast<const CLI::ConfigError *>(&problem)) { // says all of it
+      fprintf(stderr, "error: %s\n", problem.what());
+      return 1;
+    }
+    fprintf(stderr, "error: %s%s%s %s --help lists the options\n", problem.what(), config->placeOf(problem.what()).c_str(),
+            hints.empty() ? "." : ("; did you mean " + hints + "?").c_str(), tool);
     return 1;
   }
 }

@@ -2,6 +2,7 @@
 
 #include "Numbers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace zorse {
@@ -9,13 +10,14 @@ namespace zorse {
 void TrainingFlags::addTo(CLI::App &app) {
   const char *group = "Training (docs/training.md)";
   auto add = [&](const char *name, auto &value, const char *text) { return app.add_option(name, value, text)->group(group); };
-  add("--optimizer", optimizer, "adamw (default), adam or sgd")->check(CLI::IsMember({"adamw", "adam", "sgd"}));
-  add("--lr", learningRate, "learning rate, default 3e-4")->check(finiteNumber());
-  add("--betas", betas, "of Adam and AdamW, default 0.9,0.95")->delimiter(',')->expected(2)->check(finiteNumber());
-  add("--eps", epsilon, "of Adam and AdamW, default 1e-8")->check(finiteNumber());
+  ofOptimizer = {add("--optimizer", optimizer, "adamw (default), adam or sgd")->check(CLI::IsMember({"adamw", "adam", "sgd"})),
+                 add("--betas", betas, "of Adam and AdamW, default 0.9,0.95")->delimiter(',')->expected(2)->check(finiteNumber()),
+                 add("--eps", epsilon, "of Adam and AdamW, default 1e-8")->check(finiteNumber())};
+  learningRateOption = add("--lr", learningRate, "learning rate, default 3e-4")->check(finiteNumber());
   weightDecay = add("--weight-decay", weightDecayValue, "default 0.1 for adamw, otherwise 0")->check(finiteNumber());
-  add("--momentum", momentum, "of SGD, default 0")->check(finiteNumber());
-  app.add_flag("--nesterov", nesterov, "Nesterov's momentum")->group(group);
+  ofOptimizer.push_back(weightDecay);
+  ofOptimizer.push_back(add("--momentum", momentum, "of SGD, default 0")->check(finiteNumber()));
+  ofOptimizer.push_back(app.add_flag("--nesterov", nesterov, "Nesterov's momentum")->group(group));
   clip = add("--clip", clipValue, "global gradient norm, 0: off; default 1.0 for adamw, otherwise 0")->check(finiteNumber());
   app.add_flag("--skip-nonfinite", skipNonFinite, "what every run does: a gradient or loss that is not finite skips the update")->group(group);
   add("--schedule", schedule, "constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
@@ -26,6 +28,10 @@ void TrainingFlags::addTo(CLI::App &app) {
   add("--loss-scale-interval", lossScaleInterval, "of f16: so many steps without overflow double the scale, default 2000")
       ->check(wholeNumber(INT64_MAX));
   add("--seed", seed, "of dropout")->check(wholeNumber());
+}
+
+bool TrainingFlags::optimizerGiven() const {
+  return std::any_of(ofOptimizer.begin(), ofOptimizer.end(), [](const CLI::Option *option) { return option->count() > 0; });
 }
 
 void TrainingFlags::addStateTo(CLI::App &app) {

@@ -15,6 +15,8 @@ struct TrainingFlags {
   std::string optimizer = "adamw", schedule = "constant";
   std::vector<double> betas = {0.9, 0.95};
   bundle::TrainingOptions options;
+  std::vector<CLI::Option *> ofOptimizer; ///< options that say which one, and how; not the learning rate
+  CLI::Option *learningRateOption = nullptr;
   CLI::Option *weightDecay = nullptr, *clip = nullptr;
   double weightDecayValue = 0, clipValue = 0;
   CLI::Option *lossScale = nullptr;
@@ -26,6 +28,10 @@ struct TrainingFlags {
   bool skipNonFinite = false, nesterov = false;
 
   void addTo(CLI::App &app);
+  bool optimizerGiven() const;
+  bool learningRateGiven() const { return learningRateOption && learningRateOption->count() > 0; }
+  bool clipGiven() const { return clip && clip->count() > 0; }
+
   /// Only what decides how much state there is.
   void addStateTo(CLI::App &app);
   /// False: `error` names the option, what it expects and what it got.

@@ -58,6 +58,8 @@ int main(int argc, char **argv) {
   app.add_flag("--split-bodies", o.splitBodies,
                "compile the two parts of every backward also if the plan does not split it, for zorse-profile to measure");
 
+  app.add_flag("--sampling", o.sampling, "a further body, the logits of one position, for zorse-run --sample-every to show text by");
+
   const char *look = "Looking inside";
   app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
       ->group(look);
@@ -92,6 +94,10 @@ int main(int argc, char **argv) {
   o.threads = std::max(1u, o.threads);
   if (!training.resolve(o.training, error))
     return fail(error);
+  o.optimizerGiven = training.optimizerGiven();
+  o.learningRateGiven = training.learningRateGiven();
+  o.clipGiven = training.clipGiven();
+  o.decayGiven = app.count("--decay") > 0;
   if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
     return fail(std::string(o.training.loss_scale() > 0 ? "--loss-scale" : "--loss-scale-interval") +
                 ": belongs to --precision f16, whose gradients are lost below 6e-8; " + o.precision.name() + " needs none");

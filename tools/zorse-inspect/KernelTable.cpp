@@ -1,5 +1,7 @@
 #include "KernelTable.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -116,7 +118,8 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
       if (row.bodies.empty() || row.bodies.back().first != target.bodies(b).name())
         row.bodies.emplace_back(target.bodies(b).name(), 0);
       ++row.bodies.back().second;
-      addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch, table.bandwidth, row);
+      addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch / zorse::samplesPerRow(what.bundle.summary),
+                table.bandwidth, row);
     }
   std::string said;
   if (assembler.empty()) {

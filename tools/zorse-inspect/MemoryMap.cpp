@@ -1,23 +1,19 @@
-// What lives where and when on one device. A buffer is a region that holds one value; it lives from its first to its last entry, state always.
+// What lives where and when on one device, as a picture.
 #include "Inspect.h"
 #include "Terminal.h"
+
+#include "zorse/runtime/Buffers.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <tuple>
 
 namespace zorse::inspect {
 
 namespace {
 
-struct Buffer {
-  uint32_t arena;
-  uint64_t offset, bytes;
-  bundle::Value value;
-  int first, last; ///< entries, inclusive
-};
+using runtime::Buffer;
 
 constexpr int kKinds = 16;
 
@@ -32,68 +28,6 @@ const char *kindName(int kind) {
 }
 constexpr char kSigns[] = "wPGRMagSislssoDC"; // by kind
 constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 12, 4};
-
-/// Visits every region an entry touches, with its value.
-template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit) {
-  switch (e.what_case()) {
-  case bundle::Entry::kCompute:
-    for (const auto &call : e.compute().calls())
-      for (const auto &slot : call.slots())
-        visit(slot.region(), slot.value());
-    return;
-  case bundle::Entry::kCopy:
-    visit(e.copy().from(), e.copy().value());
-    visit(e.copy().to(), e.copy().value());
-    return;
-  case bundle::Entry::kSend:
-    return visit(e.send().region(), e.send().value());
-  case bundle::Entry::kReceive:
-    return visit(e.receive().region(), e.receive().value());
-  case bundle::Entry::kLoadInput:
-    return visit(e.load_input().region(), e.load_input().value());
-  case bundle::Entry::kLoadScalars:
-    return visit(e.load_scalars().region(), e.load_scalars().value());
-  case bundle::Entry::kAllGather:
-    return visit(e.all_gather().full(), e.all_gather().value());
-  case bundle::Entry::kReduceScatter: {
-    visit(e.reduce_scatter().full(), e.reduce_scatter().value());
-    bundle::Value reduced = e.reduce_scatter().value();
-    reduced.set_kind(bundle::Value::REDUCED_GRADIENTS);
-    return visit(e.reduce_scatter().shard(), reduced);
-  }
-  case bundle::Entry::kAllReduce:
-    return visit(e.all_reduce().region(), e.all_reduce().to());
-  case bundle::Entry::kReport:
-    return visit(e.report().region(), e.report().value());
-  case bundle::Entry::WHAT_NOT_SET:
-    return;
-  }
-}
-
-/// The same bytes may hold one value, then another: a buffer is keyed by both. Parts of a group (one parameter's slot) join the group's buffer.
-std::vector<Buffer> findBuffers(const bundle::Program &program) {
-  using Key = std::tuple<uint32_t, uint64_t, uint64_t, int, uint32_t, uint32_t, int64_t, int64_t>;
-  std::map<Key, Buffer> buffers;
-  auto touch = [&](const bundle::Region &r, const bundle::Value &v, int first, int last) {
-    if (r.bytes() == 0)
-      return;
-    bool perUse = v.kind() == bundle::Value::NONE; // workspace: a buffer of each call
-    Key key{r.arena(), r.offset(), r.bytes(), v.kind(), perUse ? first : v.id(), v.cut(), v.begin(), v.end()};
-    auto [place, added] = buffers.try_emplace(key, Buffer{r.arena(), r.offset(), r.bytes(), v, first, last});
-    if (!added) {
-      place->second.first = std::min(place->second.first, first);
-      place->second.last = std::max(place->second.last, last);
-    }
-  };
-  for (const auto &state : program.state())
-    touch(state.region(), state.value(), 0, program.entries_size() - 1);
-  for (int i = 0; i < program.entries_size(); ++i)
-    forEachTouch(program.entries(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
-  std::vector<Buffer> list;
-  for (auto &[key, buffer] : buffers)
-    list.push_back(buffer);
-  return list;
-}
 
 void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffers, uint32_t arena) {
   double size = program.arenas(arena).bytes();
@@ -155,7 +89,7 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
 
 bool printMemory(const Inspected &what, int device, const std::string &svg, std::string &error) {
   const bundle::Program &program = what.programs[device];
-  std::vector<Buffer> buffers = findBuffers(program);
+  std::vector<Buffer> buffers = runtime::findBuffers(program);
   for (const Buffer &b : buffers)
     if (b.arena >= static_cast<uint32_t>(program.arenas_size()) || b.offset + b.bytes > program.arenas(b.arena).bytes()) {
       error = "device " + program.device_name() + ": a buffer of " + std::to_string(b.bytes) + " bytes at " + std::to_string(b.offset) +

@@ -189,7 +189,8 @@ int compareAll(const planning::Problem &problem, const planning::SearchOptions &
   bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.step > 0; });
   if (search.progress)
     fputs("\r\x1b[K", stderr);
-  std::cout << planning::printOutcomes(std::move(outcomes), problem.batch, planning::tokensPerSample(problem.summary));
+  std::cout << planning::printOutcomes(std::move(outcomes), problem.batch * samplesPerRow(problem.summary),
+                                       planning::tokensPerSample(problem.summary));
   return any ? 0 : fail("no planner has a plan");
 }
 
@@ -225,6 +226,10 @@ int run(Options &o) {
     for (auto &lines : {planning::limitMemory(*profile, *cluster), planning::raiseWorkspace(*profile, *cluster, model->summary)})
       assumptions.insert(assumptions.end(), lines.begin(), lines.end());
   const bundle::ModelSummary &summary = model->summary;
+  if (o.batch % samplesPerRow(summary) != 0)
+    return fail("--batch: expects a multiple of " + std::to_string(samplesPerRow(summary)) +
+                ", the samples whose statistics batch norm takes together (--batch-norm-rows), got " + std::to_string(o.batch));
+  o.batch /= samplesPerRow(summary); // from here on in rows
 
   // A plan that is given may stand alone; to choose one takes a cluster.
   std::optional<step::Plan> plan;
@@ -232,8 +237,8 @@ int run(Options &o) {
     if (!(plan = readPlan(o.plan, *model, cluster ? &*cluster : nullptr, error)))
       return fail(error);
     if (o.batch > 0 && o.batch != plan->batch)
-      return fail(o.plan + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(o.batch) +
-                  ". Change one of them");
+      return fail(o.plan + ": is for a batch of " + std::to_string(plan->batch * plan->samplesPerRow) + " samples, and --batch says " +
+                  std::to_string(o.batch * plan->samplesPerRow) + ". Change one of them");
   } else if (o.random >= 0) {
     if (o.devices < 1 || o.devices > 4096 || o.batch < 1)
       return fail("--random expects --devices (1 to 4096) and --batch of at least 1");
@@ -359,6 +364,7 @@ int main(int argc, char **argv) {
       status.failed())
     return fail(status.message());
   std::string error;
+  o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
     return fail(error);
   return run(o);

@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 
 #include <unistd.h>
 
@@ -13,13 +14,20 @@ using namespace zorse::runtime;
 namespace {
 
 // The first byte says what follows.
-constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l';
+constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l', kSample = 'x';
 
 } // namespace
 
 std::string zorse::run::sayStep(const StepReport &report) { return kStep + encodeReport(report); }
 
 bool zorse::run::isStep(const std::string &said) { return !said.empty() && said[0] == kStep; }
+
+std::string zorse::run::saySample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+  std::string text = kSample + std::to_string(step) + " " + std::to_string(prompt);
+  for (int64_t id : ids)
+    text += " " + std::to_string(id);
+  return text;
+}
 
 std::vector<std::string> zorse::run::sayTrace(const std::vector<TraceEvent> &events) {
   constexpr size_t kEvents = 1 << 14; // of one message: half a megabyte
@@ -55,7 +63,13 @@ Status JobOutput::begin(uint64_t lastStep) {
       return opened.error();
     metrics_ = std::move(*opened);
   }
-  if (!options_.quiet)
+  if (!options_.tensorboard.empty()) {
+    Result<std::unique_ptr<TensorBoardFile>> opened = TensorBoardFile::open(options_.tensorboard, lastStep, bundle_.sequence > 0);
+    if (opened.failed())
+      return opened.error();
+    tensorBoard_ = std::move(*opened);
+  }
+  if (!options_.quiet && !options_.evaluate) // whose one line is shown at the end
     console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps, bundle_.sequence > 0);
   shown_ = lastStep;
   thread_ = std::thread([this] { show(); });
@@ -97,6 +111,35 @@ void JobOutput::show() {
   }
 }
 
+void JobOutput::showSample(const std::string &numbers) {
+  std::istringstream in(numbers);
+  uint64_t step = 0;
+  size_t prompt = 0;
+  std::vector<int64_t> ids;
+  in >> step >> prompt;
+  for (int64_t id; in >> id;)
+    ids.push_back(id);
+  if (metrics_)
+    metrics_->sample(step, ids, prompt);
+  if (!console_)
+    return;
+  // Where tokens are bytes, they are text.
+  const bool bytes = bundle_.summary.logits().vocabulary() <= 256;
+  std::string text = "step " + std::to_string(step) + "  sample: ";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i == prompt)
+      text += " | ";
+    char shown[8];
+    if (!bytes)
+      text += (i > 0 && i != prompt ? " " : "") + std::to_string(ids[i]);
+    else if (ids[i] >= 32 && ids[i] < 127)
+      text += char(ids[i]);
+    else if (std::snprintf(shown, sizeof shown, ids[i] == 10 ? "\\n" : "\\x%02x", unsigned(ids[i] & 255)) > 0)
+      text += shown;
+  }
+  console_->line(text);
+}
+
 void JobOutput::understand(const std::string &said) {
   if (said.empty())
     return;
@@ -112,6 +155,13 @@ void JobOutput::understand(const std::string &said) {
       console_->step(*report);
     if (metrics_)
       metrics_->step(*report);
+    if (tensorBoard_)
+      tensorBoard_->step(*report);
+    page_.step(*report);
+    if (report->evaluation)
+      evaluated_ = *report;
+    else if (steps_++ > 0)
+      secondsOfSteps_ += report->seconds;
     return;
   }
   case kTrace: {
@@ -130,6 +180,8 @@ void JobOutput::understand(const std::string &said) {
       uses_[device] = use;
     return;
   }
+  case kSample:
+    return showSample(said.substr(1));
   case kLine:
     if (console_)
       console_->line(said.substr(1));

@@ -1,11 +1,13 @@
-// What belongs to the whole job and is shown or written once: steps on the console and in the metrics file, the trace, memory. Ranks send it to rank
-// 0.
+// What belongs to the whole job and is shown or written once: steps on the console, in the metrics file and for TensorBoard, the trace, memory, where
+// the time went. Ranks send it to rank 0.
 #pragma once
 
 #include "Options.h"
 
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Report.h"
+#include "zorse/runtime/RunPage.h"
+#include "zorse/runtime/TensorBoard.h"
 
 #include <condition_variable>
 #include <deque>
@@ -21,6 +23,7 @@ namespace zorse::run {
 /// What a rank has to say, as bytes for Member::report.
 std::string sayStep(const runtime::StepReport &report);
 bool isStep(const std::string &said);
+std::string saySample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
 std::vector<std::string> sayTrace(const std::vector<runtime::TraceEvent> &events);
 std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 
@@ -41,6 +44,12 @@ public:
   void line(const std::string &text);
 
   // After drain().
+  runtime::Status closeTensorBoard() { return tensorBoard_->close(); }
+  /// Where the time of steps went, from the trace.
+  runtime::TimeShares shares() const { return runtime::timeShares(bundle_, trace_); }
+  double secondsAStep() const { return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0; } ///< 0: not known
+  runtime::Status writePage(const runtime::TimeShares &shares) const { return page_.write(options_.page, bundle_, shares, secondsAStep()); }
+  const std::optional<runtime::StepReport> &lastEvaluation() const { return evaluated_; }
   runtime::Status writeMetrics() { return metrics_->close(); }
   runtime::Status writeTrace() { return runtime::writeTrace(options_.trace, bundle_, std::move(trace_)); }
   const std::vector<runtime::Executor::MemoryUse> &memoryUses() const { return uses_; }
@@ -49,6 +58,7 @@ public:
 private:
   void show();
   void understand(const std::string &said);
+  void showSample(const std::string &numbers);
 
   const Options &options_;
   const runtime::Bundle &bundle_;
@@ -60,6 +70,11 @@ private:
 
   std::unique_ptr<runtime::ConsoleReport> console_;
   std::unique_ptr<runtime::MetricsFile> metrics_;
+  std::unique_ptr<runtime::TensorBoardFile> tensorBoard_;
+  runtime::RunPage page_;
+  std::optional<runtime::StepReport> evaluated_;
+  double secondsOfSteps_ = 0; ///< but for the first
+  uint64_t steps_ = 0;
   std::vector<runtime::TraceEvent> trace_;
   std::vector<runtime::Executor::MemoryUse> uses_;
   uint64_t shown_ = 0;

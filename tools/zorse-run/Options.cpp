@@ -2,6 +2,7 @@
 
 #include "Numbers.h"
 #include "ParseFlags.h"
+#include "zorse/runtime/Data.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
 
@@ -21,8 +22,10 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   app.add_option("bundle", o.bundle, "the bundle, a directory")->required();
   app.add_option("--expect", o.expect,
                  "run this bundle only if its digest is this one, as zorse-compile and zorse-inspect print it (64 hexadecimal digits)");
-  app.add_option("--data", o.data,
-                 "tokens (llm.c or nanoGPT .bin, or plain text as bytes; bytes:FILE for any file), or NAME=FILE.npy,... for each input");
+  app.add_option(
+      "--data", o.data,
+      "tokens (llm.c or nanoGPT .bin, or plain text as bytes; bytes:FILE for any file), or NAME=FILE.npy,... for each input; several files: "
+      "'part-*.bin' or A.bin,B.bin");
   app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")
       ->check(wholeNumber())
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
@@ -33,8 +36,13 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       "an index of shards)");
   app.add_option("--init-skip", o.initialSkip, "tensors of --init that are not used: names, * stands for any characters")->delimiter(',');
   app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
+  app.add_flag(
+      "--evaluate", o.evaluate,
+      "train nothing: the loss and the perplexity on --eval (or --data) of --init, of the newest of --snapshots, or of the bundle's weights");
   app.add_option("--eval-every", o.evaluateEvery, "evaluate every so many steps too")->check(wholeNumber());
-  app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all")->check(wholeNumber())->capture_default_str();
+  app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all, as with --evaluate")
+      ->check(wholeNumber())
+      ->capture_default_str();
   app.add_option("--lr", o.learningRate, "learning rate")->check(finiteNumber());
   app.add_option("--schedule", o.schedule, "of the learning rate")->check(CLI::IsMember({"constant", "linear", "cosine"}));
   app.add_option("--warmup", o.warmup, "steps over which the learning rate rises")->check(wholeNumber(INT64_MAX));
@@ -48,12 +56,31 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   const char *outputs = "Outputs";
   app.add_option("--checkpoint", o.checkpoint, "write the trained parameters here (safetensors, ONNX names)")->group(outputs);
   app.add_option("--metrics", o.metrics, "one JSON object a step")->group(outputs);
+  app.add_option("--tensorboard", o.tensorboard, "write losses, gradient norms, learning rates and rates here (a folder), for TensorBoard")
+      ->group(outputs);
+  app.add_option("--page", o.page, "write a page of HTML with the losses and where the time went, at the end")->group(outputs);
   app.add_option("--trace", o.trace, "what every queue did, for Perfetto (https://ui.perfetto.dev)")->group(outputs);
   app.add_option("--trace-steps", o.traceSteps, "so many steps from the first")->check(wholeNumber())->capture_default_str()->group(outputs);
   app.add_option("--dump-gradients", o.gradients, "the first step's gradients before clipping (safetensors)")->group(outputs);
   app.add_option("--per-sample-losses", o.lossRows, "the first step's loss numerators by term and sample (JSON)")->group(outputs);
   app.add_option("--report-memory", o.memoryReport, "planned and touched bytes (JSON; implies --poison)")->group(outputs);
   app.add_flag("--quiet", o.quiet, "print errors only")->group(outputs);
+
+  const char *text = "Text (docs/running.md)";
+  app.add_option("--sample-every", o.sampleEvery,
+                 "of a model of text: let it go on with the prompt every so many steps; needs zorse-compile --sampling")
+      ->check(wholeNumber())
+      ->group(text);
+  app.add_option("--sample-tokens", o.sampleTokens, "that are drawn")
+      ->check(wholeNumber())
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 20))
+      ->capture_default_str()
+      ->group(text);
+  app.add_option("--sample-prompt", o.samplePrompt, "token ids (1,2,3), or text:TEXT where tokens are bytes; without it the first ones of --data")
+      ->group(text);
+  app.add_option("--sample-temperature", o.sampleTemperature, "0 (default): the likeliest token; 1: as the model has them")
+      ->check(finiteNumber())
+      ->group(text);
 
   const char *snapshots = "Snapshots";
   app.add_option("--snapshots", o.snapshots, "keep the training state in this directory, which all ranks share")->group(snapshots);
@@ -123,6 +150,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
 
   const char *inside = "Looking inside";
   app.add_flag("--poison", o.poison, "fill memory with NaNs first: shows reads of what nobody wrote")->group(inside);
+  app.add_flag("--spoil", o.spoil, "fill memory with NaNs as soon as nobody reads it any more: shows reads of what is gone; slow")->group(inside);
   app.add_flag("--thread-per-queue", o.threadPerQueue, "serve every queue by a thread of its own")->group(inside);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-run"))
     return *done;
@@ -141,8 +169,8 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   if (o.simulate) {
     if (o.steps == 0)
       o.steps = 4;
-    for (const char *option : {"--data", "--eval", "--init", "--checkpoint", "--metrics", "--dump-gradients", "--per-sample-losses",
-                               "--report-memory", "--snapshots", "--processes", "--throttle"})
+    for (const char *option : {"--data", "--eval", "--init", "--checkpoint", "--metrics", "--tensorboard", "--page", "--evaluate", "--sample-every",
+                               "--dump-gradients", "--per-sample-losses", "--report-memory", "--snapshots", "--processes", "--throttle"})
       if (app.count(option) > 0) {
         fprintf(stderr, "error: --simulate executes nothing: it cannot be used with %s\n", option);
         return 1;
@@ -151,10 +179,37 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       fprintf(stderr, "error: --steps %llu: a simulation is of at most 100000 steps\n", (unsigned long long)o.steps);
       return 1;
     }
+  } else if (o.evaluate) {
+    for (const char *option : {"--steps", "--shuffle", "--eval-every", "--lr", "--schedule", "--warmup", "--total-steps", "--final-ratio", "--clip",
+                               "--nonfinite", "--checkpoint", "--page", "--sample-every", "--dump-gradients", "--per-sample-losses",
+                               "--snapshot-every", "--resume", "--allow-change", "--restarts"})
+      if (app.count(option) > 0) {
+        fprintf(stderr, "error: --evaluate trains nothing: it cannot be used with %s\n", option);
+        return 1;
+      }
+    if (!o.initial.empty() && !o.snapshots.empty()) {
+      fprintf(stderr, "error: --evaluate: expects parameters from --init or from --snapshots, got both\n");
+      return 1;
+    }
+    if (app.count("--eval-batches") == 0)
+      o.evaluationBatches = 0;
+    if (o.evaluation.empty())
+      o.evaluation = o.data;
+    if (o.data.empty())
+      o.data = o.evaluation;
+    if (o.evaluation.empty()) {
+      fprintf(stderr, "error: --evaluate needs --eval, the data to evaluate on (zorse-run --help lists the options)\n");
+      return 1;
+    }
   } else if (o.data.empty() || o.steps == 0) {
     fprintf(stderr, "error: %s is required (zorse-run --help lists the options)\n", o.data.empty() ? "--data" : "--steps");
     return 1;
   }
+  for (const char *option : {"--sample-tokens", "--sample-prompt", "--sample-temperature"})
+    if (o.sampleEvery == 0 && app.count(option) > 0) {
+      fprintf(stderr, "error: %s needs --sample-every, the steps after which text is sampled\n", option);
+      return 1;
+    }
   if (o.initial.empty() && !o.initialSkip.empty()) {
     fprintf(stderr, "error: --init-skip needs --init, whose tensors it leaves out\n");
     return 1;
@@ -176,6 +231,7 @@ namespace {
 std::vector<runtime::NamedPath> outputsOf(const Options &o) {
   return {{"--metrics", o.metrics},
           {"--trace", o.trace},
+          {"--page", o.page},
           {"--json", o.json},
           {"--checkpoint", o.checkpoint},
           {"--dump-gradients", o.gradients},
@@ -186,24 +242,40 @@ std::vector<runtime::NamedPath> outputsOf(const Options &o) {
 /// Outputs, and folders in which outputs are made.
 std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   std::vector<runtime::NamedPath> all = outputsOf(o);
-  all.push_back({"--snapshots", o.snapshots});
+  if (!o.evaluate)
+    all.push_back({"--snapshots", o.snapshots});
+  all.push_back({"--tensorboard", o.tensorboard});
   if (!o.checkpoint.empty())
     all.push_back({"the parts of --checkpoint", o.checkpoint + ".parts", /*replaced=*/true});
   return all;
 }
 
-/// The files of "FILE", "bytes:FILE" or "NAME=FILE,NAME=FILE".
 void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, const std::string &text) {
-  const std::string bytes = "bytes:";
-  paths.push_back({option, text});
-  if (text.rfind(bytes, 0) == 0)
-    paths.push_back({option, text.substr(bytes.size())});
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');)
-    paths.push_back({option, part.substr(part.find('=') + 1)});
+  for (const std::string &file : runtime::dataFiles(text))
+    paths.push_back({option, file});
 }
 
 } // namespace
+
+runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Options &o, uint64_t seed) {
+  runtime::SamplingOptions sampling;
+  sampling.tokens = o.sampleTokens;
+  sampling.temperature = o.sampleTemperature;
+  sampling.seed = seed;
+  const std::string text = "text:";
+  if (o.samplePrompt.rfind(text, 0) == 0) {
+    for (unsigned char byte : o.samplePrompt.substr(text.size()))
+      sampling.prompt.push_back(byte);
+    return sampling;
+  }
+  std::istringstream parts(o.samplePrompt);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part.empty() || part.size() > 18 || part.find_first_not_of("0123456789") != std::string::npos)
+      return runtime::userError("--sample-prompt: expected token ids separated by commas, or text:TEXT, got '" + o.samplePrompt + "'");
+    sampling.prompt.push_back(std::strtoll(part.c_str(), nullptr, 10));
+  }
+  return sampling;
+}
 
 Status zorse::run::checkOutputs(const Options &o) {
   std::vector<runtime::NamedPath> inputs = {
@@ -283,7 +355,12 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
     text << " snapshot-every=" << o.snapshotEvery << " keep-snapshots=" << o.keepSnapshots << " allow-change=" << o.allowChange;
   if (!o.checkpoint.empty())
     text << " checkpoint=yes";
+  if (o.sampleEvery > 0)
+    text << " sample-every=" << o.sampleEvery << " sample-tokens=" << o.sampleTokens << " sample-prompt=" << o.samplePrompt
+         << " sample-temperature=" << o.sampleTemperature;
   if (o.staged)
     text << " staged=yes";
+  if (o.evaluate)
+    text << " evaluate=yes snapshots=" << o.snapshots;
   return text.str();
 }

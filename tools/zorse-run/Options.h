@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
+#include "zorse/runtime/Sampling.h"
 
 #include <cstdint>
 #include <optional>
@@ -20,11 +21,17 @@ struct Options {
   std::optional<double> learningRate, clip, finalRatio;
   std::optional<int64_t> warmup, totalSteps;
   std::string schedule, nonFinite;
+  bool evaluate = false; ///< no training: the loss on `evaluation`
 
   // outputs
-  std::string trace, metrics, checkpoint, gradients, lossRows, memoryReport;
+  std::string trace, metrics, tensorboard, page, checkpoint, gradients, lossRows, memoryReport;
   uint64_t traceSteps = 20;
   bool quiet = false;
+
+  // text
+  uint64_t sampleEvery = 0, sampleTokens = 32;
+  std::string samplePrompt; ///< "1,2,3", or "text:..." of models whose tokens are bytes
+  double sampleTemperature = 0;
 
   // snapshots
   std::string snapshots;
@@ -46,7 +53,7 @@ struct Options {
   std::string json;
 
   // for looking inside
-  bool poison = false, threadPerQueue = false;
+  bool poison = false, spoil = false, threadPerQueue = false;
   bool staged = false;
 };
 
@@ -61,6 +68,9 @@ runtime::Result<runtime::Bundle> openBundle(const Options &options, runtime::Bun
 
 /// The bundle's training options with those of the run in their place.
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
+
+/// What --sample-prompt and its like say. \param seed  of the run
+runtime::Result<runtime::SamplingOptions> samplingOptions(const Options &options, uint64_t seed);
 
 /// What must be equal on all ranks, as text: what the mathematics and the order of work depend on.
 std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);

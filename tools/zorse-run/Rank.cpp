@@ -301,7 +301,7 @@ private:
     if (device.failed())
       return device.error();
     std::vector<LocalDevice> locals;
-    locals.push_back({place.rank, std::move(*device), std::move(*transport)});
+    locals.push_back({place.rank, std::move(*device), std::move(*transport), nullptr, shares[place.rank]});
     return locals;
   }
 

@@ -64,7 +64,7 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
          bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.entries, (unsigned long long)o.steps,
          o.simulateEvaluation ? "evaluations" : "steps", s.usesTopology ? "the cluster's" : "as planned");
   printf("first step %s, then %s a step", seconds(s.firstStep).c_str(), seconds(s.step).c_str());
-  double samples = double(bundle.batch) * double(std::max<int64_t>(bundle.sequence, 1));
+  double samples = double(bundle.samples()) * double(std::max<int64_t>(bundle.sequence, 1));
   if (s.step > 0)
     printf(" (%.4g %s/s)", samples / s.step, bundle.sequence > 0 ? "tokens" : "samples");
   if (!o.simulateEvaluation && s.planned > 0)

@@ -11,9 +11,11 @@
 #include "zorse/runtime/Snapshot.h"
 #include "zorse/runtime/SnapshotFiles.h"
 #include "zorse/runtime/State.h"
+#include "zorse/runtime/TimeShares.h"
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -62,6 +64,9 @@ private:
   using Clock = std::chrono::steady_clock;
   static constexpr int kNotFinite = 3; ///< exit code
 
+  /// Where the time went is told at the end.
+  bool showsTimes() const { return (!o.quiet || !o.page.empty()) && !o.evaluate; }
+
   bool alone() const { return process.member == nullptr; }
 
   /// Data, devices, executor.
@@ -87,8 +92,9 @@ private:
 
     ExecutorOptions options;
     options.poison = o.poison || !o.memoryReport.empty();
-    options.trace = !o.trace.empty();
-    options.traceSteps = o.traceSteps;
+    options.spoil = o.spoil;
+    options.trace = !o.trace.empty() || showsTimes();
+    options.traceSteps = o.trace.empty() ? stepsForShares(bundle) : o.traceSteps;
     options.oneThreadPerQueue = o.threadPerQueue;
     options.stallSeconds = alone() ? o.stallSeconds : 0; // a job's coordinator sees more than one rank does.
     if (!o.gradients.empty() || !o.lossRows.empty())
@@ -100,6 +106,24 @@ private:
         if (!o.lossRows.empty())
           lossRows.observe(call);
       };
+    if (o.sampleEvery > 0) {
+      Result<SamplingOptions> sampling = samplingOptions(o, trainingOptions(o, bundle.summary.training()).seed());
+      if (sampling.failed())
+        return sampling.error();
+      Result<std::unique_ptr<Sampler>> made = Sampler::create(bundle, data, std::move(*sampling));
+      if (made.failed())
+        return made.error();
+      sampler = std::move(*made);
+      if (options.beforeCall)
+        options.beforeCall = [this, others = options.beforeCall](const ObservedCall &call) {
+          others(call);
+          sampler->observe(call);
+        };
+      else {
+        options.beforeCall = [this](const ObservedCall &call) { sampler->observe(call); };
+        options.observes = [this](const bundle::Entry &entry, bool isEvaluation) { return sampler->observes(entry, isEvaluation); };
+      }
+    }
     made = Clock::now();
     Result<std::unique_ptr<Executor>> created = Executor::create(bundle, std::move(*devices), options);
     if (created.failed())
@@ -121,9 +145,18 @@ private:
     say(note);
 
     training.options = trainingOptions(o, bundle.summary.training());
+    if (Status status = checkTraining(bundle, training.options); status.failed())
+      return status;
+    if (o.nonFinite == "skip" && commitsByGroup(bundle))
+      return userError(
+          "--nonfinite=skip: " + o.bundle +
+          " updates every group as soon as its gradients are there (\"commit\": \"group\" in its plan), so no step can be skipped: leave the "
+          "option out, or compile a plan with \"commit\": \"step\"");
     training.steps = o.steps;
+    if (o.evaluate)
+      return o.snapshots.empty() ? Status::success() : restoreToEvaluate();
     identity.model = bundle.summary.content_hash();
-    identity.batch = bundle.batch;
+    identity.batch = bundle.samples();
     identity.sequence = bundle.sequence;
     identity.seed = training.options.seed();
     identity.shuffle = o.shuffle;
@@ -159,6 +192,32 @@ private:
     stepsDone = (*resumed)->step;
     if (process.output && !o.quiet)
       printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step, (*resumed)->path.c_str());
+    return Status::success();
+  }
+
+  /// The parameters of one snapshot, the newest of a directory of them: rank 0 says which, as a run that goes on may be writing others.
+  Status restoreToEvaluate() {
+    std::string chosen = o.snapshots;
+    while (chosen.size() > 1 && chosen.back() == '/')
+      chosen.pop_back();
+    Result<std::vector<SnapshotFolder>> folders = listSnapshots(chosen);
+    if (folders.failed())
+      return folders.error();
+    if (std::error_code ignored; !std::filesystem::exists(chosen + "/index.json", ignored)) {
+      auto newest = std::find_if(folders->begin(), folders->end(), [](const SnapshotFolder &folder) { return folder.complete; });
+      chosen = newest == folders->end() ? std::string() : chosen + "/" + newest->name;
+    }
+    Result<std::vector<std::string>> all = process.group.exchange("snapshot to evaluate", chosen);
+    if (all.failed())
+      return all.error();
+    if (all->front().empty())
+      return userError("--snapshots " + o.snapshots + ": expects a snapshot, or a directory that holds complete ones, found none");
+    Result<uint64_t> step = loadSnapshotParameters(all->front(), *executor, bundle);
+    if (step.failed())
+      return step.error();
+    training.firstStep = *step + 1;
+    if (process.output && !o.quiet)
+      printf("parameters after step %llu from %s\n", (unsigned long long)*step, all->front().c_str());
     return Status::success();
   }
 
@@ -227,13 +286,13 @@ private:
       for (const bundle::Program &program : bundle.programs)
         for (const bundle::Arena &arena : program.arenas())
           planned += arena.bytes();
-      std::string batch = std::to_string(bundle.batch) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
+      std::string batch = std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
       printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
              bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
              bytesText(planned).c_str(),
              snapshots ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for snapshots").c_str() : "",
              (unsigned long long)data.samplesPerEpoch());
-      for (const std::string &line : data.description())
+      for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
         printf("data: %s\n", line.c_str());
       for (const std::string &line : evaluation ? evaluation->description() : std::vector<std::string>())
         printf("evaluation data: %s\n", line.c_str());
@@ -248,6 +307,13 @@ private:
     training.evaluateEvery = o.evaluateEvery;
     training.evaluationBatches = o.evaluationBatches;
     training.gate = &process.gate;
+    training.sampler = sampler.get();
+    training.sampleEvery = o.sampleEvery;
+    training.group = &process.group;
+    training.sampled = [this](uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+      if (process.output) // every rank knows them
+        process.output->take(saySample(step, ids, prompt));
+    };
     if (o.nonFinite == "stop")
       training.nonFinite = TrainingRun::NonFinite::Stop;
     training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
@@ -261,6 +327,15 @@ private:
     if (auto met = process.group.exchange("ready to train", ""); met.failed())
       return met.error();
     began = Clock::now();
+    if (o.evaluate) {
+      Result<bool> done = evaluateOnce(*executor, bundle, training);
+      if (!done.failed() && !*done) {
+        Error interrupted = userError("interrupted before the evaluation");
+        interrupted.exitCode = 130;
+        return interrupted;
+      }
+      return done.failed() ? Status(done.error()) : Status::success();
+    }
     if (training.steps == 0) {
       say("nothing to do: the run has ended after step " + std::to_string(stepsDone) + " already");
       return Status::success();
@@ -326,7 +401,7 @@ private:
       else
         keep(uses.error());
     }
-    if (!o.trace.empty()) {
+    if (!o.trace.empty() || showsTimes()) {
       std::vector<TraceEvent> events = executor->takeTrace();
       double offset = alone() ? 0 : std::chrono::duration<double>(began - made).count();
       for (TraceEvent &event : events) {
@@ -346,6 +421,7 @@ private:
     process.output->drain();
     if (stepsDone < o.steps)
       fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
+    const TimeShares shares = showsTimes() ? process.output->shares() : TimeShares();
     struct {
       const std::string &path;
       const char *what;
@@ -353,22 +429,44 @@ private:
     } const outputs[] = {
         {o.checkpoint, "checkpoint", [&] { return writeCheckpoint(); }},
         {o.metrics, "metrics", [&] { return process.output->writeMetrics(); }},
+        {o.tensorboard, "events for TensorBoard", [&] { return process.output->closeTensorBoard(); }},
         {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
         {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
         {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
+        {o.page, "page", [&] { return process.output->writePage(shares); }},
         {o.trace, "trace", [&] { return process.output->writeTrace(); }},
     };
     for (const auto &output : outputs) {
       if (output.path.empty())
         continue;
       // Of a process that was stopped meanwhile: the outputs belong to the job's later start.
-      if (Status status = o.snapshots.empty() ? Status::success() : checkFence(o.snapshots, process.group.generation()); status.failed())
+      if (Status status = o.snapshots.empty() || o.evaluate ? Status::success() : checkFence(o.snapshots, process.group.generation());
+          status.failed())
         return first ? Status(*first) : status;
       if (keep(output.write()) && !o.quiet)
         printf("%s: %s\n", output.what, output.path.c_str());
     }
+    if (!o.quiet)
+      fputs(describeShares(bundle, shares, process.output->secondsAStep()).c_str(), stdout);
+    if (o.evaluate && !o.quiet)
+      sayEvaluation();
     keep(waitForOutputs());
     return first ? Status(*first) : Status::success();
+  }
+
+  void sayEvaluation() const {
+    const std::optional<StepReport> &report = process.output->lastEvaluation();
+    if (!report)
+      return;
+    // Of a model of text whose loss is the mean of one cross-entropy, nothing added.
+    const auto &terms = bundle.summary.loss();
+    std::string more;
+    if (bundle.sequence > 0 && terms.size() == 1 && terms[0].coefficient() == 1) {
+      char text[64];
+      snprintf(text, sizeof text, ", perplexity %.6g", std::exp(report->loss));
+      more = text;
+    }
+    printf("evaluation: loss %.9g%s\n", report->loss, more.c_str());
   }
 
   /// Ranks end together: where one that was asked to stop ends with 130, launchers end the others, and rank 0 may be writing.
@@ -426,6 +524,7 @@ private:
   GradientDump gradients;
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<Sampler> sampler;     // ends before the executor: it has memory of its devices.
   Again again;                          // of the checkpoint's parts
   std::unique_ptr<Snapshots> snapshots; // ends before the executor.
   RunIdentity identity;

@@ -119,6 +119,12 @@ struct SplitBackward {
 /// attention, loss or statistic is computed twice. Together the parts compute what the whole does, some elementwise operations twice.
 SplitBackward splitBackward(mlir::func::FuncOp backward);
 
+/// Copies `@<class>.forward` less what only its other results need, inserted after it; null where nothing is saved. Plans that recompute call it for
+/// a cell's last unit.
+///
+///     @mlp.recompute(parameter.., input.., boundary_in..) -> (saved..)
+mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
+
 /// Bytes of one row of a sampled tensor, of the whole tensor for an unsampled one. Booleans are one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
 /// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.

@@ -47,6 +47,7 @@ struct CompileOptions {
   std::string rebuild;               ///< a bundle from elsewhere that is made anew; empty: none
 
   int64_t batch = 0;                            ///< samples per step
+  int64_t batchNormRows = 0;                    ///< samples whose statistics batch norm takes together; 0: batch norm is an error
   int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
   std::string saved = "min-cut";                ///< what forwards keep for their backwards: min-cut, keep or full (autodiff::SavePolicy)
   Precision precision;                          ///< what units compute in, and what is rounded
@@ -60,9 +61,12 @@ struct CompileOptions {
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
+  bool optimizerGiven = false, learningRateGiven = false, clipGiven = false,
+       decayGiven = false; ///< by the caller: what a file that brings its own training says of them does not count
   Weights weights = Weights::Auto;
 
   bool simulateOnly = false; ///< the bundle's devices may be of kinds without a driver: it is for `zorse-run --simulate` alone
+  bool sampling = false;     ///< a further body for zorse-run to sample text by
   bool splitBodies = false;  ///< the parts of split backwards also where the plan does not split: to be measured
 
   Phase last = Phase::Bundle;

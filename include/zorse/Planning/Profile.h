@@ -28,6 +28,7 @@ struct DeviceProfile {
   std::string device; ///< a device's name, the name its entry in the cluster file has, or a device type's: the more particular one applies
   std::map<std::string, std::vector<ClassProfile>> classes; ///< by the class's name ("block attention"), see UnitInfo.class_id; one per degree
   double updatePerElement = -1, updateFixed = 0;            ///< seconds
+  double hostUpdatePerElement = -1, hostUpdateFixed = 0;    ///< by the processor of its host
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;

@@ -8,7 +8,8 @@
 
 namespace zorse::step {
 
-/// What a task does with a unit. InputGradients and WeightGradients are the two parts of a split backward.
+/// What a task does with a unit. InputGradients and WeightGradients are the two parts of a split backward; Recompute is of the forward what makes the
+/// saved block.
 enum class UnitTask : uint8_t { Forward, Backward, InputGradients, WeightGradients, Recompute };
 
 /// Devices are indices of the plan. All times are seconds of one launch on an otherwise idle device, and finite and positive or 0.
@@ -21,6 +22,8 @@ public:
   /// The optimizer's update, the norm, of so many elements of owned state.
   virtual double update(uint32_t device, int64_t elements) const = 0;
   virtual double norm(uint32_t device, int64_t elements) const = 0;
+  /// The update on the processor of the device's host, in the host's memory.
+  virtual double hostUpdate(uint32_t device, int64_t elements) const = 0;
   /// A copy inside the device's memory.
   virtual double copy(uint32_t device, uint64_t bytes) const = 0;
   /// From the host: inputs and scalars.
@@ -29,5 +32,11 @@ public:
   virtual sim::Algorithm gatherAlgorithm() const { return sim::Algorithm::Best; }
   virtual sim::Algorithm reduceAlgorithm() const { return sim::Algorithm::Best; }
 };
+
+/// A guess where nothing is measured: what an update reads and writes, at the rate that a device's part of its host's processors reaches.
+inline constexpr double kHostUpdateRate = 10e9; ///< bytes/s
+inline double hostUpdateSeconds(int64_t elements, uint64_t elementBytes, uint32_t moments) {
+  return static_cast<double>(elements) * static_cast<double>(elementBytes) * (3 + 2 * moments) / kHostUpdateRate;
+}
 
 } // namespace zorse::step

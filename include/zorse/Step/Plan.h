@@ -34,13 +34,19 @@ struct LinkSpeed {
   double latency = 0;   ///< seconds.
 };
 
+/// What happens to what a cell's forward leaves for its backward.
+enum class Activations : uint8_t {
+  Keep,      ///< stays on the device
+  Recompute, ///< but for the values at the first cut it is made again: B begins with the forward
+  Offload,   ///< leaves for the host after F, and is back for B
+};
+
 /// One rectangle of the tiling: units [unitBegin, unitEnd) x samples [sampleBegin, sampleEnd) on one device.
 struct Cell {
   int32_t unitBegin = 0, unitEnd = 0;
   int64_t sampleBegin = 0, sampleEnd = 0;
   uint32_t device = 0;
-  /// Its activations are not kept: B begins with the forward again, from the values at the first cut.
-  bool recompute = false;
+  Activations activations = Activations::Keep;
 
   int64_t rows() const { return sampleEnd - sampleBegin; }
 };
@@ -71,9 +77,15 @@ enum class Tier : uint8_t { Device, Host };
 struct Residence {
   Tier parameters = Tier::Device, moments = Tier::Device;
   Tier gradients = Tier::Device; ///< reduced: from the reduction to the update
+  /// Whose processor updates it. The host's, where parameters and moments are: then reduced gradients leave for it, too, and nothing else moves.
+  Tier update = Tier::Device;
 
   bool onDevice() const { return parameters == Tier::Device && moments == Tier::Device && gradients == Tier::Device; }
 };
+
+/// When updates follow the gradients. By step: when all are reduced, and their norm has decided by how much they are clipped and whether the step is
+/// skipped. By group: a group's own, inside the backward. It then cannot be taken back, so nothing of the other groups may decide about it.
+enum class Commit : uint8_t { Step, Group };
 
 /// How often a group's parameters come to those that read them: once a step, or before the forwards and again before the backwards of every chunk,
 /// whose image is given back in between.
@@ -82,9 +94,10 @@ enum class Gather : uint8_t { Step, Phase };
 /// What some devices do with some groups; what a rule does not name stays as it was.
 struct ResidencyRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
-  std::optional<Tier> parameters, moments, gradients;
-  std::optional<Gather> gather;   ///< of groups on all devices
-  std::optional<uint32_t> images; ///< of devices, for all groups: chunks whose parameters, gathered by phase, are on the device at once
+  std::optional<Tier> parameters, moments, gradients, update;
+  std::optional<Gather> gather; ///< of groups on all devices
+  /// Of devices, for all groups: chunks whose parameters, gathered by phase, are on the device at once, and cells whose activations, offloaded, are.
+  std::optional<uint32_t> images;
 };
 
 /// Each has a rule in the table of zorse/Step/Schedules.h.
@@ -138,11 +151,14 @@ inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
 
 struct Plan {
   std::string model; ///< ModelSummary.content_hash it was made for; "": any model with that many units.
-  int64_t batch = 0;
+  int64_t batch = 0; ///< rows
+  /// Samples in a row (ModelSummary.samples_per_row). Files and messages count samples; everything here counts rows.
+  int64_t samplesPerRow = 1;
   std::vector<PlanDevice> devices;
   std::vector<Cell> cells;
   std::vector<GroupOwners> owners; ///< groups that are not listed follow defaultOwners.
   DefaultOwners defaultOwners = DefaultOwners::Proportional;
+  Commit commit = Commit::Step;
   std::vector<ResidencyRule> residency; ///< of rules that name the same, the last counts; none: everything stays on the device
   Schedule schedule;
   /// Transfers and collectives between devices hold their devices: none of them computes, or takes part in another, until it is over. False: queues

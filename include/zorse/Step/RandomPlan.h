@@ -17,12 +17,16 @@ namespace zorse::step {
 ///      +----+-----+  |        several disjoint chunks, or nothing; state may belong to
 ///      |          |  |        devices without work, in uneven shares and 0 %;
 ///      +----------+--+        the schedule is 1f1b, gpipe, timed or an order,
-///                                 a third of the plans split the backward
+///                                 a third of the plans split the backward, and as many
+///                                 recompute or offload
 ///
 /// Preconditions: the summary has at least one unit, batch >= 1, devices >= 1. Devices are named d0, d1, ...
 Plan randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed);
 
 /// Gives a plan an explicit order that can run, drawn from `seed`: any task whose predecessors have been drawn may be next.
 void randomOrder(Plan &plan, uint64_t seed);
+
+/// What happens to the activations of each of its cells.
+void randomActivations(Plan &plan, uint64_t seed);
 
 } // namespace zorse::step

@@ -224,6 +224,8 @@ struct ExpandOptions {
   const std::vector<std::pair<uint32_t, uint32_t>> *twins = nullptr;
   /// Orders that take samples in as memory lasts leave one part in so many of what activations may take to the gaps between placed buffers; 0: none.
   uint64_t gaps = 0;
+  /// Buffers whose lives do not meet share bytes. Measurements compare with steps that share none.
+  bool shareBytes = true;
   /// How often such orders are tried with fewer samples in flight, where a device lacks memory in the end.
   int tries = 6;
   /// Bytes of a shard that a direct reduction adds at once; a multiple of 512. Tests choose less.

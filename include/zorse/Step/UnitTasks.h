@@ -22,8 +22,12 @@ std::optional<UnitTask> unitTask(const bundle::ModelSummary &summary, int32_t un
 /// Whether any unit of the cell has a call in its task `kind`. A task without has no entry in the programs, and orders may leave it out.
 bool hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind, bool splitBackward);
 
-/// Whether B of a cell begins with the forward of all its units. Not where B has nothing to do: what W alone reads is kept.
+/// Whether B of a cell begins with the forward of its units. Not where B has nothing to do: what W alone reads is kept.
 bool recomputes(const bundle::ModelSummary &summary, const Cell &cell, bool splitBackward);
+
+/// What B of a cell that recomputes begins with for one of its units: the forward or, for the last, whose results nobody reads again, what of it
+/// makes the saved block; nullopt: nothing, there is none.
+std::optional<UnitTask> repeatedTask(const bundle::ModelSummary &summary, const Cell &cell, int32_t unit);
 
 /// What the summary says of one of a unit's functions.
 struct UnitFunction {
@@ -31,7 +35,7 @@ struct UnitFunction {
   const bundle::Extent &workspace;
   double flopsPerRow, bytesPerRow;
 };
-/// Precondition: the unit splits, for InputGradients and WeightGradients. Recompute is Forward.
+/// Precondition: the unit splits, for InputGradients and WeightGradients, and saves, for Recompute.
 UnitFunction unitFunction(const bundle::UnitInfo &unit, UnitTask task);
 
 } // namespace zorse::step

@@ -68,6 +68,9 @@ inline constexpr uint64_t kStateAlignment = 512;
 inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums),
                           kSumsBytes = sizeof(abi::StepScalars::sums);
 
+/// Samples that one row of a program holds: a group of them, where batch norm takes its statistics over groups; else 1.
+inline int64_t samplesPerRow(const bundle::ModelSummary &summary) { return summary.samples_per_row() > 1 ? summary.samples_per_row() : 1; }
+
 /// Whether gradients are scaled on their way through f16 (docs/precision.md).
 inline bool scalesLoss(const bundle::ModelSummary &summary) { return summary.training().loss_scale() > 0; }
 /// Good steps in a row that double the loss scale, by default: GradScaler's.

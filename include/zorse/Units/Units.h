@@ -42,6 +42,7 @@ struct UnitOptions {
   /// A value that waits for its next reader over at least this many matrix products and attentions is carried across cuts where no narrow cut exists.
   int longSpan = 9;
   std::string contentHash; ///< of the model before roundings were inserted; empty: of the module as it is
+  bool logits = false;     ///< also the function that text is sampled by, `@<class>.logits` of the unit with the loss
   Until until =
       Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
 };
@@ -52,12 +53,14 @@ struct UnitClass {
   std::string forward;                         ///< "attention.forward"
   std::string backward;                        ///< "attention.backward"
   std::string backwardInputs, backwardWeights; ///< the two parts of it, "attention.backward_inputs"; empty where there is one only
+  std::string recompute;                       ///< the forward's saved block alone, "attention.recompute"; empty where nothing is saved
 };
 
 struct UnitModel {
-  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.*`, parts of backwards
+  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.*`, what only some plans call
   bundle::ModelSummary summary;
   std::vector<UnitClass> classes; ///< by UnitInfo.class_id
+  std::string logits;             ///< "head.logits"; empty: not asked for
 };
 
 /// Of a recognised model, for ModelSummary.content_hash; locations do not count, and lifted constants count by their names, which hold a hash of
@@ -70,12 +73,12 @@ mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp model, const UnitOptions &o
 
 /// What codegen knows of one function.
 struct BodyFacts {
-  uint32_t body = 0; ///< UINT32_MAX: there is none (only parts of a backward may be missing)
+  uint32_t body = 0; ///< UINT32_MAX: there is none (only parts of a backward and of a forward may be missing)
   bundle::Extent workspace;
 };
 
 /// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "denominators", "update.decay", "update.plain",
-/// "norm", "sum_loss", "decide", "cast", and the parts of backwards). May be called again when bodies have moved.
+/// "norm", "sum_loss", "decide", "cast", that of the logits, and the parts of backwards and of forwards). May be called again when bodies have moved.
 void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRef function)> &facts);
 
 /// The summary for people: one line per unit, group and value.

@@ -28,25 +28,28 @@ struct PlanView {
     int64_t begin, end;
   };
 
-  /// Where devices keep their parts of groups, in the order of a Kind; what no rule names stays on the device, and the last rule counts.
-  enum Kind : uint8_t { Parameters, Moments, Gradients, kKinds };
+  /// Where devices keep their parts of groups, and update them, in the order of a Kind; what no rule names stays on the device, and the last rule
+  /// counts.
+  enum Kind : uint8_t { Parameters, Moments, Gradients, Update, kKinds };
   enum class Tier : uint8_t { NotNamed, Device, Host };
   struct Residency {
     std::vector<uint32_t> devices, groups; ///< empty: all
     Tier tiers[kKinds] = {};
   };
 
-  int64_t batch = 0;
+  int64_t batch = 0;         ///< rows, as cells' samples are
+  int64_t samplesPerRow = 1; ///< of the file, which counts samples
   std::vector<Device> devices;
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has a task W besides F and B, as far as its units have work for them
   std::vector<Shard> owners;  ///< of the groups the plan names; the others follow its default
   std::vector<Residency> residency;
+  bool commitsByGroup = false; ///< updates follow their own group's gradients; the decision comes before all sums
 
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };
 
-/// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state.groups` and `residency` of a plan. Only their form is checked here;
+/// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state` and `residency` of a plan. Only their form is checked here;
 /// verifyPrograms checks the tiling.
 ///
 /// \param error  set to the first problem when nothing is returned.

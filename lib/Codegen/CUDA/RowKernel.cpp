@@ -252,7 +252,8 @@ private:
       Value tail = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sgt, end, total);
       k.ifTrue(tail, [&] { k.loop(k.begin, total, [&](Value index) { at(index, 1); }); });
     }
-    return k.finishCuda(hint(), points, kBlockThreads, width);
+    // As on processors: what an update makes of state must not depend on who does it.
+    return k.finishCuda(hint(), points, kBlockThreads, width, /*takesRegisters=*/false, /*contract=*/false);
   }
 
   /// Several numbers of phase `phase` that are needed later are made once per row.

@@ -199,6 +199,17 @@ struct UpdateScalars {
   Value like;
   Value number(double value) { return t.splat(RankedTensorType::get({}, t.b.getF64Type()), value); }
   Value use(Value scalar) { return t.everywhere(t.cast(scalar, TensorBuilder::elementOf(like)), like); }
+  /// base to the power of a whole number of at least 0, base in [0, 1): the product of base^(2^i) over its bits. Products alone, which every
+  /// processor rounds in the same way; the powers of libraries differ in the last bit, so that the place of an update would show.
+  Value power(double base, Value exponent) {
+    Value bits = t.make<arith::FPToSIOp>(RankedTensorType::get({}, t.b.getI64Type()), exponent), result = number(1);
+    int64_t bit = 1;
+    for (double factor = base; factor != 0 && bit < int64_t(1) << 53; factor *= factor, bit *= 2) {
+      Value isSet = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, t.make<arith::AndIOp>(bits, t.splat(bits, double(bit))), t.splat(bits, 0));
+      result = t.select(isSet, t.mul(result, number(factor)), result);
+    }
+    return t.select(t.make<arith::CmpIOp>(arith::CmpIPredicate::sge, bits, t.splat(bits, double(bit))), number(0), result); // it has become 0
+  }
   Value keep(Value skip, Value old, Value updated) {
     Value zero = t.splat(skip, 0);
     Value skipped = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, skip, zero);
@@ -230,7 +241,7 @@ void expandAdam(TensorBuilder &t, AdamUpdateOp op) {
   UpdateScalars s{t, p};
   double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
   Value step = op.getOptimizerStep(), rate = op.getLearningRate(), one = s.number(1.0);
-  auto correction = [&](double beta) { return t.sub(one, t.make<math::PowFOp>(s.number(beta), step)); };
+  auto correction = [&](double beta) { return t.sub(one, s.power(beta, step)); };
   Value g = t.mul(op.getGradient(), s.use(op.getClipFactor()));
   Value decayed = p;
   if (decay != 0 && op.getDecoupled())
@@ -239,7 +250,9 @@ void expandAdam(TensorBuilder &t, AdamUpdateOp op) {
     g = t.add(g, t.scale(p, decay));
   Value m = t.add(op.getFirstMoment(), t.scale(t.sub(g, op.getFirstMoment()), 1 - beta1));
   Value v = t.add(t.scale(op.getSecondMoment(), beta2), t.mul(t.scale(g, 1 - beta2), g));
-  Value denominator = t.plus(t.div(t.sqrt(v), s.use(t.sqrt(correction(beta2)))), op.getEpsilon().convertToDouble());
+  const double epsilon = op.getEpsilon().convertToDouble();
+  Value corrected = s.use(t.sqrt(correction(beta2)));
+  Value denominator = op.getPlainEpsilon() ? t.div(t.plus(t.sqrt(v), epsilon), corrected) : t.plus(t.div(t.sqrt(v), corrected), epsilon);
   Value updated = t.sub(decayed, t.mul(s.use(t.div(rate, correction(beta1))), t.div(m, denominator)));
   op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
   op.getNewFirstMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getFirstMoment(), m));
@@ -276,6 +289,17 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
   return t.reshape(x, TensorBuilder::typeOf(op.getY()).getShape());
 }
 
+/// Whether the step evaluates is what dropout does: of evaluation alone it leaves a 1 what it is; otherwise that becomes 0 or 2.
+Value expandTrack(TensorBuilder &t, TrackOp op) {
+  Value one = t.splat(op.getObserved(), 1.0);
+  Value kept = t.make<DropoutOp>(one, t.b.getF64FloatAttr(0.5), t.b.getI64IntegerAttr(0));
+  Value evaluating = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, kept, one);
+  SmallVector<int64_t> dims;
+  for (int64_t dim = 1; dim < TensorBuilder::typeOf(op.getObserved()).getRank(); ++dim)
+    dims.push_back(dim);
+  return t.select(evaluating, t.make<BroadcastOp>(TensorBuilder::typeOf(op.getObserved()), op.getRunning(), dims), op.getObserved());
+}
+
 /// Half-precision elementwise composites are computed in their own type; kernels compute those types in f32 anyway.
 Value expandOne(TensorBuilder &t, Operation *operation) {
   if (auto op = dyn_cast<SoftmaxOp>(operation))
@@ -300,6 +324,8 @@ Value expandOne(TensorBuilder &t, Operation *operation) {
     return expandSiluGrad(t, op.getX(), op.getDy());
   if (auto op = dyn_cast<CrossEntropyGradOp>(operation))
     return expandCrossEntropyGrad(t, op);
+  if (auto op = dyn_cast<TrackOp>(operation))
+    return expandTrack(t, op);
   if (auto op = dyn_cast<RopeOp>(operation))
     return expandRope(t, op);
   if (auto op = dyn_cast<ReduceOp>(operation))

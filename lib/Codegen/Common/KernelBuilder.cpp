@@ -491,8 +491,8 @@ int64_t KernelBuilder::alignment(unsigned operand) const {
   return all;
 }
 
-Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters) {
-  close(/*contract=*/true);
+Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters, bool contract) {
+  close(contract);
   MLIRContext *context = b.getContext();
   inner.setPassthroughAttr(b.getStrArrayAttr({"alwaysinline"}));
   b.setInsertionPointToEnd(module->getBody());

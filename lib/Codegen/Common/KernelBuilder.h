@@ -141,7 +141,7 @@ public:
   int64_t alignment(unsigned operand) const;
   /// \param points           of the launch; the kernel itself keeps away from those that do not exist.
   /// \param takesRegisters  a multiprocessor need not hold more than one block: the assembler may give threads as many registers as there are
-  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters = false);
+  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters = false, bool contract = true);
 
   // ---- Processors.
 

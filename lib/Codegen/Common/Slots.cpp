@@ -146,13 +146,14 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
     if (!field)
       return scalars(offsetof(abi::StepScalars, lossSeed) + 8 * index);
     static const std::pair<StringRef, int64_t> fields[] = {
+        {"per_row", offsetof(abi::StepScalars, perRow)},
         {"learning_rate", offsetof(abi::StepScalars, learningRate)},
         {"clip_factor", offsetof(abi::StepScalars, decided) + offsetof(abi::StepScalars::Decided, clipFactor)},
         {"skip", offsetof(abi::StepScalars, decided) + offsetof(abi::StepScalars::Decided, skip)}};
     for (auto [text, offset] : fields)
       if (field.getValue() == text)
         return scalars(offset);
-    return diagnose() << "expects zorse.scalar to be learning_rate, clip_factor or skip, got '" << field.getValue() << "'";
+    return diagnose() << "expects zorse.scalar to be per_row, learning_rate, clip_factor or skip, got '" << field.getValue() << "'";
   }
   bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
   bundle::AccessMode mode = !isResult ? bundle::READ : accumulates ? bundle::ACCUMULATE : bundle::WRITE;
@@ -161,7 +162,8 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
 }
 
 LogicalResult Slots::assign(func::FuncOp function) {
-  if (failed(layOut(function, writerOf(function, {".backward", ".backward_inputs", ".backward_weights"}, ".forward"), "saved", saved)) ||
+  if (failed(
+          layOut(function, writerOf(function, {".backward", ".backward_inputs", ".backward_weights", ".recompute"}, ".forward"), "saved", saved)) ||
       failed(layOut(function, writerOf(function, {".backward_weights"}, ".backward_inputs"), "deferred", deferred)))
     return failure();
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {

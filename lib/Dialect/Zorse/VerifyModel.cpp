@@ -141,6 +141,17 @@ LogicalResult RoundOp::verify() {
 
 LogicalResult DetachOp::verify() { return success(); } // its types say it all
 
+LogicalResult TrackOp::verify() {
+  auto observed = cast<RankedTensorType>(getObserved().getType()), running = cast<RankedTensorType>(getRunning().getType());
+  if (!carriesSamples(observed) || observed.getShape().drop_front() != running.getShape() || observed.getElementType() != running.getElementType())
+    return emitOpError("(C1) expects a statistic of every row and running ones of its shape without the samples, got ")
+           << observed << " and " << running;
+  const double weight = getWeight().convertToDouble(), correction = getCorrection().convertToDouble();
+  if (!(weight > 0 && weight <= 1) || !(correction > 0))
+    return emitOpError("(C2) expects 0 < weight <= 1 and a correction above 0, got ") << weight << " and " << correction;
+  return success();
+}
+
 LogicalResult GradientOfOp::verify() { return success(); } // likewise
 
 LogicalResult DropoutOp::verify() {

@@ -48,6 +48,18 @@ Val areaFunction(Composition &make, const Val &x, double one) {
   return make("Log", {make("Add", {x, root})});
 }
 
+/// atan(x / sqrt(1 - x^2)); the difference as a product, which keeps digits near the ends.
+Val arcSine(Composition &make, const Val &x) {
+  Val one = make.number(1, x), square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
+  return make("Atan", {make("Div", {x, make("Sqrt", {square})})});
+}
+
+/// 2 atan(sqrt((1 - x) / (1 + x)))
+Val arcCosine(Composition &make, const Val &x) {
+  Val one = make.number(1, x), ratio = make("Div", {make("Sub", {one, x}), make("Add", {one, x})});
+  return make("Mul", {make("Atan", {make("Sqrt", {ratio})}), make.number(2, x)});
+}
+
 Val areaTangent(Composition &make, const Val &x) {
   Val one = make.number(1, x), ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
   return make("Mul", {make("Log", {ratio}), make.number(0.5, x)});
@@ -55,7 +67,25 @@ Val areaTangent(Composition &make, const Val &x) {
 
 constexpr double kSeluAlpha = 1.6732632423543772848170429916717, kSeluGamma = 1.0507009873554804934193349852946;
 
-enum class Shape : uint8_t { Elu, Celu, Selu, HardSigmoid, HardSwish, Mish, Softsign, Threshold, Shrink, Sinh, Cosh, Asinh, Acosh, Atanh };
+enum class Shape : uint8_t {
+  Elu,
+  Celu,
+  Selu,
+  HardSigmoid,
+  HardSwish,
+  Mish,
+  Softsign,
+  Threshold,
+  Shrink,
+  Tan,
+  Asin,
+  Acos,
+  Sinh,
+  Cosh,
+  Asinh,
+  Acosh,
+  Atanh
+};
 
 } // namespace
 
@@ -75,6 +105,9 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
                          .Case("Softsign", Shape::Softsign)
                          .Case("ThresholdedRelu", Shape::Threshold)
                          .Case("Shrink", Shape::Shrink)
+                         .Case("Tan", Shape::Tan)
+                         .Case("Asin", Shape::Asin)
+                         .Case("Acos", Shape::Acos)
                          .Case("Sinh", Shape::Sinh)
                          .Case("Cosh", Shape::Cosh)
                          .Case("Asinh", Shape::Asinh)
@@ -105,6 +138,12 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
     return make.result(make("Where", {make("Greater", {x, make.number(number("alpha", 1), x)}), x, make.number(0, x)}));
   case Shape::Shrink:
     return make.result(shrink(make, x, number("bias", 0), number("lambd", 0.5)));
+  case Shape::Tan:
+    return make.result(make("Div", {make("Sin", {x}), make("Cos", {x})}));
+  case Shape::Asin:
+    return make.result(arcSine(make, x));
+  case Shape::Acos:
+    return make.result(arcCosine(make, x));
   case Shape::Sinh:
   case Shape::Cosh:
     return make.result(hyperbolic(make, x, shape == Shape::Sinh));
@@ -148,7 +187,8 @@ void Importer::addActivationOps(OperatorTable &table) {
   table.add({"Selu"}, 1, 1, "alpha:f gamma:f", &Importer::onComposedActivation);
   table.add({"HardSigmoid"}, 1, 1, "alpha:f beta:f", &Importer::onComposedActivation);
   table.add({"Shrink"}, 1, 1, "bias:f lambd:f", &Importer::onComposedActivation);
-  table.add({"HardSwish", "Mish", "Softsign", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "", &Importer::onComposedActivation);
+  table.add({"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "",
+            &Importer::onComposedActivation);
   table.add({"PRelu"}, 2, 2, "", &Importer::onPRelu);
   table.add({"Mean"}, 1, OperatorRule::kAny, "", &Importer::onMean);
 }

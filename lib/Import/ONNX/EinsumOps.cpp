@@ -194,6 +194,24 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
       operand.value = make("Expand", {operand.value, make.ints(whole)});
   }
 
+  // What repeats along a label need not be multiplied again and again; and where another operand has its samples there, copies for each are none.
+  for (Labelled &operand : operands) {
+    Val small = operand.value.isConstant() ? compressed(operand.value) : operand.value;
+    for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
+      const char label = operand.labels[i];
+      const FactorList &along = small.view.dims[i];
+      const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0 && !f.sample; });
+      const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
+      if (!repeats || (holders < 2 && !holds(equation.result, label)) || make.hasFailed())
+        continue;
+      const auto axis = static_cast<int64_t>(i);
+      operand.value = small = make.squeeze(make.slice(small, axis, 0, 1), axis);
+      operand.labels.erase(i, 1);
+    }
+  }
+  if (make.hasFailed())
+    return failure();
+
   Labelled left = operands[0];
   auto neededBehind = [&](size_t next) {
     Labels needed = equation.result;
@@ -240,7 +258,21 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
   if (left.value.kind == Val::Kind::Loss)
     return make.result(left.value);
   left = summed(make, left, equation.result);
-  return make.result(left.value.kind == Val::Kind::Loss ? left.value : ordered(make, left, equation.result).value);
+  if (left.value.kind == Val::Kind::Loss)
+    return make.result(left.value);
+  Labels present;
+  std::vector<int64_t> missing, shape;
+  for (char label : equation.result) {
+    if (holds(left.labels, label))
+      present += label;
+    else
+      missing.push_back(static_cast<int64_t>(shape.size()));
+    shape.push_back(sizes[label]);
+  }
+  Val result = ordered(make, left, present).value;
+  if (!missing.empty())
+    result = make("Expand", {make("Unsqueeze", {result, make.ints(missing)}), make.ints(shape)});
+  return make.result(result);
 }
 
 void Importer::addEinsumOps(OperatorTable &table) { table.add({"Einsum"}, 1, OperatorRule::kAny, "equation:s!", &Importer::onEinsum); }

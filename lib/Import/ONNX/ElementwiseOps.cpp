@@ -159,6 +159,7 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
                 .Case("Log", [](double a) { return std::log(a); })
                 .Case("Sin", [](double a) { return std::sin(a); })
                 .Case("Cos", [](double a) { return std::cos(a); })
+                .Case("Atan", [](double a) { return std::atan(a); })
                 .Case("Tanh", [](double a) { return std::tanh(a); })
                 .Case("Erf", [](double a) { return std::erf(a); })
                 .Case("Reciprocal", [](double a) { return 1 / a; })
@@ -222,6 +223,7 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
                              .Case("Log", "math.log")
                              .Case("Sin", "math.sin")
                              .Case("Cos", "math.cos")
+                             .Case("Atan", "math.atan")
                              .Case("Tanh", "math.tanh")
                              .Case("Erf", "math.erf")
                              .Case("Floor", "math.floor")
@@ -754,8 +756,8 @@ void Importer::addElementwiseOps(OperatorTable &table) {
   // How values are rounded to 8-bit floats, which are no type here.
   table.add({"Cast"}, 1, 1, "to:i! saturate:i~ round_mode:s~", &Importer::onCast);
   table.add({"CastLike"}, 2, 2, "saturate:i~ round_mode:s~", &Importer::onCastLike);
-  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu",
-             "Softplus", "Not"},
+  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid",
+             "Relu", "Softplus", "Not"},
             1, 1, "", &Importer::onUnary);
   table.add({"Gelu"}, 1, 1, "approximate:s=none|tanh", &Importer::onActivation);
   table.add({"Swish", "LeakyRelu"}, 1, 1, "alpha:f", &Importer::onActivation);

@@ -205,6 +205,10 @@ static bool readModule(const json::Object &object, Facts &facts, std::string &er
   facts.ties = groups(object.getArray("ties"));
   facts.equal = groups(object.getArray("equal"));
   facts.unsaid = strings(object.getArray("unsaid"));
+  if (const json::Array *statistics = object.getArray("statistics")) {
+    std::vector<std::string> names = strings(statistics);
+    facts.statistics.emplace(names.begin(), names.end());
+  }
   if (const json::Object *padding = object.getObject("padding"))
     for (const auto &[name, row] : *padding)
       if (auto number = row.getAsInteger())

@@ -33,9 +33,10 @@ struct Facts {
   bool namesAll = false; ///< every parameter of the model is among `parameters`, also one that is not in the file
   std::map<std::string, ParameterFact> parameters;
   std::set<std::string> buffers;
-  std::vector<std::vector<std::string>> ties;  ///< names of one parameter
-  std::vector<std::vector<std::string>> equal; ///< parameters that are not tied and had equal values: exporters merge them
-  std::map<std::string, int64_t> padding;      ///< row without gradient, by table
+  std::optional<std::set<std::string>> statistics; ///< running means of batch norms whose statistics the module trains; exporters do not write it
+  std::vector<std::vector<std::string>> ties;      ///< names of one parameter
+  std::vector<std::vector<std::string>> equal;     ///< parameters that are not tied and had equal values: exporters merge them
+  std::map<std::string, int64_t> padding;          ///< row without gradient, by table
   std::map<std::string, StoredFact> stored;
   std::vector<std::string> unsaid;    ///< what stops or changes gradients and no ONNX file says
   std::optional<int64_t> detached;    ///< how often the module detaches a value that has a gradient

@@ -1,5 +1,7 @@
 #include "Importer.h"
 
+#include "TrainingFile.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -73,14 +75,20 @@ LogicalResult Importer::bindInputs() {
   if (inputs.empty())
     return error("the graph has no inputs: nothing carries samples");
   rowsBaked = baked > 0;
-  rows = rowsBaked ? baked : 7;
+  const int64_t group = std::max<int64_t>(options.batchNormRows, 1);
+  if (baked % group != 0)
+    return error("input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-rows expects a multiple of " +
+                 Twine(group));
+  rows = rowsBaked ? baked / group : 7;
   notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic"
                             : "samples are a symbolic dimension");
 
   for (Input &input : inputs) {
     SmallVector<int64_t> shape{ShapedType::kDynamic};
-    shape.append(input.shape.begin() + 1, input.shape.end());
     input.shape[0] = rows;
+    if (options.batchNormRows > 0)
+      input.shape.insert(input.shape.begin() + 1, group);
+    shape.append(input.shape.begin() + 1, input.shape.end());
     if (!isSensible(input.shape))
       return error("input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
     if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
@@ -89,7 +97,12 @@ LogicalResult Importer::bindInputs() {
     Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
     inputArguments[input.name] = static_cast<unsigned>(inputNames.size());
     inputNames.push_back(input.name);
-    values[input.value] = wrap(argument, input.type, input.shape);
+    Val &value = values[input.value] = wrap(argument, input.type, input.shape);
+    if (options.batchNormRows > 0) { // the file counts single samples
+      FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
+      samples.insert(samples.end(), inside.begin(), inside.end());
+      value.view.dims.erase(value.view.dims.begin() + 1);
+    }
   }
   return success();
 }
@@ -242,6 +255,24 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       values[value] = parameter(*found->second, roles[found->second] == InitializerRole::Trained);
     }
   }
+  if (isReadForShape(node)) { // no value of it need be there
+    std::vector<int64_t> shape;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      std::vector<int64_t> other = in(node, i).shape();
+      if (other.size() > shape.size())
+        std::swap(other, shape);
+      for (size_t k = 0; k < other.size(); ++k) {
+        int64_t &size = shape[shape.size() - 1 - k], more = other[other.size() - 1 - k];
+        if (size != more && size != 1 && more != 1)
+          return error(node, "expects shapes that broadcast");
+        size = size == 1 ? more : size;
+      }
+    }
+    int64_t count = 1;
+    for (int64_t size : shape)
+      count *= size;
+    return out(node, 0, constantOf(in(node, 0).type, makeIntFill(in(node, 0).type, count, 0), shape)), success();
+  }
   if (failed(applyHandler(node)))
     return failure();
   if (tooLarge > 0)
@@ -257,6 +288,25 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       return failure();
   }
   return success();
+}
+
+// Exporters take the largest of ids to find the shape that they broadcast to.
+bool Importer::isReadForShape(const GraphNode &node) const {
+  if (node.op != "Max" || node.inputs.empty() || !node.domain.empty())
+    return false;
+  bool read = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (const Val &operand = in(node, i); (!operand.isConstant() && !operand.isGraph()) || isFloat(operand.type) || !isSensible(operand.shape()))
+      return false;
+  if (std::find(graph.body.outputs.begin(), graph.body.outputs.end(), node.outputs[0]) != graph.body.outputs.end())
+    return false;
+  for (const GraphNode &other : graph.body.nodes) {
+    const bool uses = std::find(other.inputs.begin(), other.inputs.end(), node.outputs[0]) != other.inputs.end();
+    if ((uses && other.op != "Shape") || !other.bodies.empty())
+      return false;
+    read |= uses;
+  }
+  return read;
 }
 
 LogicalResult Importer::applyHandler(const GraphNode &node) {
@@ -375,6 +425,9 @@ LogicalResult Importer::run(ImportedModel &result) {
   if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(readInitializers(wanted)) || failed(bindInputs()) ||
       failed(interpret(graph.body, wanted)))
     return failure();
+  if (options.batchNormRows > 0 && statistics.empty())
+    return error(
+        "--batch-norm-rows: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
   Val loss = values[wanted[0]];
   if (!options.loss.empty()) {
     LogicalResult status = success();
@@ -394,20 +447,40 @@ LogicalResult Importer::run(ImportedModel &result) {
   return finish(loss, result);
 }
 
+/// Loss and trained parameters as the file's own training has them, but for what the caller has said.
+static void adopt(const FileTraining &training, const onnx::Model &model, ImportOptions &options, std::vector<std::string> &notes) {
+  if (options.loss.empty() && options.lossOutput.empty())
+    options.lossOutput = training.loss;
+  std::set<std::string> trained(training.trained.begin(), training.trained.end());
+  for (const onnx::Tensor &tensor : model.graph().initializer())
+    if (isFloat(static_cast<ElementKind>(tensor.data_type())))
+      options.trainable.try_emplace(tensor.name(), trained.count(tensor.name()) ? TrainableChoice::Train : TrainableChoice::Freeze);
+  notes.push_back("the file's " + training.form + " says what is trained (" + std::to_string(training.trained.size()) +
+                  " parameters), and the loss '" + training.loss + "'");
+  notes.insert(notes.end(), training.notes.begin(), training.notes.end());
+}
+
 static FailureOr<ImportedModel> import(std::shared_ptr<LoadedModel> model, std::string problem, const std::string &path, const ImportOptions &options,
                                        MLIRContext &context) {
   context.loadDialect<ZorseDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   auto fail = [&](const std::string &text) -> LogicalResult { return emitError(UnknownLoc::get(&context)) << text, failure(); };
   if (!model)
     return fail(problem);
+  ImportedModel result;
+  result.storage = model;
+  if (!takeTraining(*model, result.training, problem))
+    return fail(path + ": " + problem);
+  ImportOptions adapted = options;
+  std::vector<std::string> notes;
+  if (result.training)
+    adopt(*result.training, model->model(), adapted, notes);
   FlatGraph graph;
   if (!flatten(*model, graph, problem))
     return fail(path + ": " + problem);
-  ImportedModel result;
-  result.storage = model;
-  Importer importer(*model, graph, options, context);
+  Importer importer(*model, graph, adapted, context);
   if (failed(importer.run(result)))
     return failure();
+  result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   return result;
 }
 

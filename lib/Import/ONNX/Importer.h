@@ -43,6 +43,7 @@ struct Val {
   mlir::Value value;                 ///< Graph
   double scale = 1;                  ///< Graph, floats: a factor not yet applied
   bool hides = false;                ///< may hold a row (last axis) in which every entry is masked
+  bool countsSamples = false;        ///< Graph: ids for a GatherND whose first component is the number of the sample, written as 0
   std::vector<Val> elements;         ///< Sequence
   std::vector<LossSummand> summands; ///< Loss
 
@@ -111,7 +112,7 @@ private:
       addConvolutionOps(OperatorTable &table), addPoolingOps(OperatorTable &table), addPickOps(OperatorTable &table),
       addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table),
       addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table), addResizeOps(OperatorTable &table),
-      addRecurrentOps(OperatorTable &table);
+      addRecurrentOps(OperatorTable &table), addGridOps(OperatorTable &table), addFourierOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
@@ -152,6 +153,8 @@ private:
   void restoreTies(const std::set<const onnx::Tensor *> &own);
   void reportParameters(ImportedModel &result);
   Val parameter(const onnx::Tensor &tensor, bool trainable);
+  /// Operand `index` as a running statistic: state that a step moves towards what it observes.
+  mlir::FailureOr<mlir::Value> runningStatistic(const GraphNode &node, size_t index);
   mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
 
   // --- access to a node (NodeAccess.cpp)
@@ -289,6 +292,8 @@ private:
   ZORSE_ONNX_HANDLER(onIsInf)
   ZORSE_ONNX_HANDLER(onEyeLike)
   ZORSE_ONNX_HANDLER(onResize)
+  ZORSE_ONNX_HANDLER(onGridSample)
+  ZORSE_ONNX_HANDLER(onFourier)
   ZORSE_ONNX_HANDLER(onRecurrent)
   ZORSE_ONNX_HANDLER(onLoop)
   ZORSE_ONNX_HANDLER(onScan)
@@ -343,6 +348,8 @@ private:
   mlir::LogicalResult readPooling(const GraphNode &node, Windows &windows);
   Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows);
   Val groupedProduct(Composition &make, const Val &x, const Val &w);
+  /// A batch norm by the statistics of groups of samples.
+  mlir::LogicalResult normalisedByGroups(const GraphNode &node);
   mlir::LogicalResult checkChannels(const GraphNode &node, const Val &x, int64_t weights);
   Val runningSumOfConstant(Val x, int64_t axis);
   std::optional<mlir::LogicalResult> gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth);
@@ -360,6 +367,12 @@ private:
                                     llvm::SmallVectorImpl<mlir::DictionaryAttr> &resultAttributes);
   /// Names, shifts and bounds of the inputs, by argument.
   std::vector<mlir::NamedAttrList> describeInputs(llvm::ArrayRef<mlir::Operation *> order);
+  /// Picks within each sample, written as picks among the elements of all.
+  std::optional<mlir::LogicalResult> gatherWithinSamples(const GraphNode &node, const Val &x, const Val &ids, int64_t axis);
+  /// Replaces a part of ids that counts the samples, which no value of the IR can, where the ids are for picks alone. \returns whether it did
+  bool dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts, int64_t axis) const;
+  /// Whether nothing but the shape of the node's result is read.
+  bool isReadForShape(const GraphNode &node) const;
   mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
   mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
@@ -420,6 +433,7 @@ private:
   };
   std::vector<LossInfo> losses;
   int64_t dropouts = 0;
+  std::set<const onnx::Tensor *> statistics; ///< running ones
   bool guessedSingleRow = false;
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;

@@ -149,6 +149,29 @@ FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, in
   return make.hasFailed() ? FailureOr<Val>(failure()) : picks;
 }
 
+// Ids sample * inner + place along an axis of samples * inner elements: what strides over the whole of a tensor become.
+std::optional<LogicalResult> Importer::gatherWithinSamples(const GraphNode &node, const Val &x, const Val &ids, int64_t axis) {
+  const FactorList &along = x.view.dims[axis];
+  const std::vector<int64_t> idShape = ids.shape();
+  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != rows)
+    return std::nullopt;
+  const int64_t inner = x.view.size(axis) / rows;
+  auto numbers = constantInts(ids);
+  if (!numbers)
+    return std::nullopt;
+  const size_t count = numbers->size() / static_cast<size_t>(rows);
+  std::vector<int64_t> places(numbers->begin(), numbers->begin() + static_cast<int64_t>(count));
+  for (size_t i = 0; i < numbers->size(); ++i)
+    if (places[i % count] < 0 || places[i % count] >= inner || (*numbers)[i] != static_cast<int64_t>(i / count) * inner + places[i % count])
+      return std::nullopt;
+  Composition make(*this, node);
+  std::vector<int64_t> split = x.shape();
+  split[axis] = inner;
+  split.insert(split.begin() + axis, rows);
+  Val place = make.reshape(make.ints(std::move(places)), {idShape.begin() + 1, idShape.end()});
+  return make.result(make("Gather", {make.reshape(x, split), place}, {{"axis", axis + 1}}));
+}
+
 LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis) {
   int64_t size = x.view.size(axis);
   ids = compressed(ids);
@@ -177,8 +200,11 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
                                   : "; expects ids from 0 to " + std::to_string(size - 1)));
     id = id < 0 ? id + size : id;
   }
-  if (x.view.sampleAxis() == axis)
+  if (x.view.sampleAxis() == axis) {
+    if (auto done = gatherWithinSamples(node, x, ids, axis))
+      return *done;
     return error(node, "selects samples by constant ids");
+  }
   // The picked axis as one dimension, then the ids' shape in its place.
   Val value = x;
   auto progression = evenSteps(*picked);

@@ -39,11 +39,10 @@ static bool hasSparse(const onnx::Graph &graph) {
 }
 
 std::string zorse::onnx_import::notRead(const onnx::Model &model) {
-  if (model.training_info_size() > 0)
-    return "holds training_info, an algorithm of its own for training, which is not supported: gradients and the optimizer are made here "
-           "(--optimizer, --lr, ...). "
-           "Remove it from the file (in Python: del model.training_info[:]; onnx.save(model, path))";
-  if (hasSparse(model.graph()))
+  bool sparse = hasSparse(model.graph());
+  for (const onnx::TrainingInfo &info : model.training_info())
+    sparse |= hasSparse(info.algorithm());
+  if (sparse)
     return "holds sparse initializers, which are not supported; export them as dense tensors";
   if (std::string field = unknownField(model); !field.empty())
     return "holds " + field + ", which ONNX IR version " + std::to_string(model.ir_version()) +

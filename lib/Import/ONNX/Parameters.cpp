@@ -135,6 +135,26 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
   return parameters[&tensor] = value;
 }
 
+FailureOr<Value> Importer::runningStatistic(const GraphNode &node, size_t index) {
+  auto found = initializers.find(node.inputs[index]);
+  if (found == initializers.end())
+    return error(node, "expects its running statistic (operand " + Twine(index) + ") to be an initializer, found a value that is computed");
+  const onnx::Tensor &tensor = *found->second;
+  if (!isFloat(static_cast<ElementKind>(tensor.data_type())))
+    return error(node, "expects its running statistic '" + tensor.name() + "' to be floats");
+  if (!statistics.insert(&tensor).second)
+    return error(node,
+                 "shares its running statistic '" + tensor.name() + "' with another node: a step would have to update it twice. Give each its own");
+  Value argument = parameter(tensor, true).value;
+  tainted.insert(argument);
+  NamedAttrList attributes;
+  attributes.set(attributes::kParameter, builder.getStringAttr(tensor.name()));
+  attributes.set(attributes::kTrainable, builder.getBoolAttr(true));
+  attributes.set(attributes::kStatistic, builder.getUnitAttr());
+  argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - inputNames.size()] = attributes.getDictionary(&context);
+  return argument;
+}
+
 // What a user knows an operand as: the parameter it is, or the name of the value.
 std::string Importer::nameOf(const GraphNode &node, size_t index) const {
   const Val &value = in(node, index);

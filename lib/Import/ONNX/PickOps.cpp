@@ -149,6 +149,14 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
   int64_t depth = ids.view.size(ids.rank() - 1);
   if (depth > x.rank() - batch || depth < 1)
     return error(node, "expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
+  if (ids.countsSamples) {
+    if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != rows || depth < 2)
+      return error(node, "picks by the numbers of samples from what has its samples elsewhere; every op must treat samples apart");
+    Composition make(*this, node);
+    Val places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
+    places.countsSamples = false;
+    return make.result(make("GatherND", {x, std::move(places)}, {{"batch_dims", int64_t(1)}}));
+  }
   for (int64_t i = 0; i < batch; ++i)
     if (x.view.size(i) != ids.view.size(i))
       return error(node, "expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " + Twine(ids.view.size(i)));

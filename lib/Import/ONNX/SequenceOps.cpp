@@ -96,7 +96,36 @@ LogicalResult Importer::onConcat(const GraphNode &node) {
   std::vector<Val> parts;
   for (size_t i = 0; i < node.inputs.size(); ++i)
     parts.push_back(in(node, i));
-  return concatenate(node, parts, intAttribute(node, "axis", 0));
+  const int64_t axis = intAttribute(node, "axis", 0);
+  const bool countsSamples = dropSampleNumbers(node, parts, axis);
+  if (failed(concatenate(node, parts, axis)))
+    return failure();
+  values[node.outputs[0]].countsSamples = countsSamples;
+  return success();
+}
+
+// x[arange(samples), places]: exporters stack both to ids of a GatherND.
+bool Importer::dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts, int64_t axis) const {
+  if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
+    return false;
+  axis += axis < 0 ? parts[0].rank() : 0;
+  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == rows;
+  const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const Val &part) { return isSampled(part) && part.view.sampleAxis() == 0; });
+  if (!last || !sampled)
+    return false;
+  for (const GraphNode &other : graph.body.nodes)
+    for (size_t i = 0; i < other.inputs.size(); ++i)
+      if (other.inputs[i] == node.outputs[0] && (other.op != "GatherND" || i != 1))
+        return false;
+  auto numbers = constantInts(parts[0]);
+  if (!numbers || numbers->empty())
+    return false;
+  const size_t each = numbers->size() / static_cast<size_t>(rows);
+  for (size_t i = 0; i < numbers->size(); ++i)
+    if ((*numbers)[i] != static_cast<int64_t>(i / each))
+      return false;
+  parts[0] = constantOf(parts[0].type, makeIntFill(parts[0].type, parts[0].view.elements(), 0), parts[0].shape());
+  return true;
 }
 
 Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {

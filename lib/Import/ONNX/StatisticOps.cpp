@@ -1,6 +1,8 @@
 // Normalisations by statistics of a sample: of its channels, of groups of them, or by statistics that are constants.
 #include "Composition.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
@@ -76,23 +78,73 @@ LogicalResult Importer::onGroupNorm(const GraphNode &node) {
   return make.result(scaledAndShifted(make, normal, perChannel(scale), perChannel(bias)));
 }
 
+// A row is a group of samples, and its statistics are those of the row: over the samples and positions of every channel. In evaluation the running
+// ones take their place.
+LogicalResult Importer::normalisedByGroups(const GraphNode &node) {
+  Val x = in(node, 0);
+  if (x.view.sampleAxis() != 0)
+    return error(node, "expects samples in dimension 0");
+  const std::vector<int64_t> shape = x.shape();
+  const int64_t channels = shape[1], samples = shape[0] / rows, positions = x.view.elements() / shape[0] / channels, count = samples * positions;
+  if (count < 2)
+    return error(node, "expects more than one value of a channel in a group; give a larger --batch-norm-rows");
+  for (size_t output : {1, 2})
+    if (output < node.outputs.size() && node.outputs[output] >= 0 && isUsed(node, output))
+      return error(node, "its output " + Twine(output) + " (a running statistic after the step) is used; only its first output is supported");
+  FailureOr<Value> runningMean = runningStatistic(node, 3), runningVariance = runningStatistic(node, 4);
+  if (failed(runningMean) || failed(runningVariance))
+    return failure();
+
+  Composition make(*this, node);
+  Val grouped = make.reshape(x, {rows, samples, channels, positions});
+  Val mean = make.reduce("ReduceMean", grouped, {1, 3}, true);
+  Val centred = make("Sub", {grouped, mean});
+  Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {1, 3}, true);
+  if (make.hasFailed())
+    return failure();
+  const double momentum = floatAttribute(node, "momentum", 0.9), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
+  const double weight = static_cast<float>(1 - decimal) == static_cast<float>(momentum) ? decimal : 1 - momentum; // files have single precision
+  if (!(weight > 0 && weight <= 1))
+    return error(node, "expects a momentum of at least 0 and below 1");
+  auto tracked = [&](const Val &observed, Value running, double correction) {
+    Value row = materialise(make.reshape(observed, {rows, channels}), /*dropOnes=*/false);
+    Value used = create<TrackOp>(row, running, builder.getF64FloatAttr(weight), builder.getF64FloatAttr(correction));
+    return make.reshape(wrap(used, x.type, {rows, channels}), {rows, 1, channels, 1});
+  };
+  const auto n = static_cast<double>(count);
+  Val usedMean = tracked(mean, *runningMean, 1), usedVariance = tracked(variance, *runningVariance, n / (n - 1));
+  Val root = make("Sqrt", {make("Add", {usedVariance, make.number(floatAttribute(node, "epsilon", 1e-5), usedVariance)})});
+  Val normal = make.reshape(make("Div", {make("Sub", {grouped, usedMean}), root}), shape);
+  return make.result(scaledAndShifted(make, normal, in(node, 1), in(node, 2)));
+}
+
 // With statistics that are constants, samples stay independent.
 LogicalResult Importer::onBatchNorm(const GraphNode &node) {
   Val x = in(node, 0), scale = in(node, 1), bias = in(node, 2), mean = in(node, 3), variance = in(node, 4);
-  if (intAttribute(node, "training_mode", 0) != 0)
-    return error(node, "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Use nn.GroupNorm or "
-                       "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
-  if (failed(checkChannels(node, x, 4)))
+  // Exporters write batch norms as in evaluation, whatever the module's mode; what is to train is said beside, or every one does.
+  auto initializer = initializers.find(node.inputs[3]);
+  const bool told = intAttribute(node, "training_mode", 0) != 0;
+  const bool trains = !facts.statistics || (initializer != initializers.end() && facts.statistics->count(initializer->second->name()));
+  const bool training = told || (options.batchNormRows > 0 && trains);
+  if (told && options.batchNormRows == 0)
+    return error(
+        node, "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G, the "
+              "statistics of groups of G samples (the batch, as on one device, or what each device of data parallelism has), use nn.GroupNorm or "
+              "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
+  if (failed(checkChannels(node, x, training ? 2 : 4)))
     return failure();
   const int64_t channels = x.view.size(1);
   for (size_t i = 1; i < 5; ++i)
     if (in(node, i).view.size(0) != channels)
       return error(node,
                    "expects " + Twine(channels) + " elements in operand " + Twine(i) + ", one per channel, found " + Twine(in(node, i).view.size(0)));
+  if (training)
+    return normalisedByGroups(node);
   Composition make(*this, node);
   Val root = make("Sqrt", {make("Add", {variance, make.number(floatAttribute(node, "epsilon", 1e-5), variance)})});
   Val normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
-  warn("node '" + node.name + "' (BatchNormalization) normalises by its running statistics, which training does not change");
+  warn("node '" + node.name + "' (BatchNormalization) normalises by its running statistics, which training does not change" +
+       (options.batchNormRows > 0 || !trains ? "" : "; --batch-norm-rows=G takes those of groups of G samples, as training in PyTorch does"));
   return make.result(scaledAndShifted(make, normal, scale, bias));
 }
 

@@ -56,7 +56,11 @@ LogicalResult Importer::readWindows(const GraphNode &node, const Val &x, std::ve
       w.before.push_back(padding == "VALID" ? 0 : pads[i]);
       w.after.push_back(padding == "VALID" ? 0 : pads[i + rank]);
     }
-    const int64_t room = size + w.before[i] + w.after[i] - span;
+    int64_t room = size + w.before[i] + w.after[i] - span;
+    if (room < 0 && ceil && -room < stride && w.dilations[i] == 1) { // one window that begins at the front and ends behind the end, where nothing is
+      w.kernel[i] += room;
+      room = 0;
+    }
     if (room < 0)
       return error(node, "has windows of " + Twine(span) + " elements over " + Twine(size + w.before[i] + w.after[i]) + " in dimension " +
                              Twine(i + 2) + ", pads included");

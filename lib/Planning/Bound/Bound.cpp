@@ -29,6 +29,7 @@ public:
   double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override { return costs.unit(places[d], u, task, rows); }
   double update(uint32_t d, int64_t elements) const override { return costs.update(places[d], elements); }
   double norm(uint32_t d, int64_t elements) const override { return costs.norm(places[d], elements); }
+  double hostUpdate(uint32_t d, int64_t elements) const override { return costs.hostUpdate(places[d], elements); }
   double copy(uint32_t d, uint64_t bytes) const override { return costs.copy(places[d], bytes); }
   double load(uint32_t d, uint64_t bytes) const override { return costs.load(places[d], bytes); }
   const sim::Network &network() const override { return links; }
@@ -55,6 +56,7 @@ public:
   double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override { return costs.unit(d, u, task, rows); }
   double update(uint32_t, int64_t) const override { return 0; }
   double norm(uint32_t, int64_t) const override { return 0; }
+  double hostUpdate(uint32_t, int64_t) const override { return 0; }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }
   const sim::Network &network() const override { return links; }
@@ -263,7 +265,8 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
           problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
       work.busy += seconds;
       if (step::recomputes(problem.summary, cell, plan.schedule.splitBackward))
-        work.again += problem.costs.unit(work.place, u, step::UnitTask::Recompute, cell.rows());
+        if (auto task = step::repeatedTask(problem.summary, cell, u))
+          work.again += problem.costs.unit(work.place, u, *task, cell.rows());
       work.seconds[kinds.of[u]] += seconds;
       work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
     }

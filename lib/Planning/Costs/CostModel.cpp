@@ -129,7 +129,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
 }
 
 double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
-  size_t index = task == step::UnitTask::Recompute ? size_t(step::UnitTask::Forward) : size_t(task);
+  const size_t index = size_t(task);
   double seconds = tables->times[tables->deviceClass[device]].curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index].at(rows);
   // A forward that takes no time at all would let a device do any number of them: shares and rates divide by it. A backward may have nothing to do.
   constexpr double kLeastForward = 1e-13;
@@ -141,6 +141,9 @@ double CostModel::update(uint32_t device, int64_t elements) const {
 }
 double CostModel::norm(uint32_t device, int64_t elements) const {
   return tables->times[tables->deviceClass[device]].norm.at(static_cast<double>(elements));
+}
+double CostModel::hostUpdate(uint32_t device, int64_t elements) const {
+  return tables->times[tables->deviceClass[device]].hostUpdate.at(static_cast<double>(elements));
 }
 double CostModel::copy(uint32_t device, uint64_t bytes) const {
   return tables->times[tables->deviceClass[device]].copy.at(static_cast<double>(bytes));

@@ -22,7 +22,7 @@ constexpr int64_t kModelledRows = 64;
 constexpr double kUnknownCopy = 5e9; ///< bytes/s where nothing is known
 
 constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward), I = size_t(step::UnitTask::InputGradients),
-                 W = size_t(step::UnitTask::WeightGradients);
+                 W = size_t(step::UnitTask::WeightGradients), R = size_t(step::UnitTask::Recompute);
 
 } // namespace
 
@@ -106,7 +106,8 @@ struct Measured {
 Measured collect(const ClassProfile &profile) {
   Measured measured;
   for (const ProfilePoint &point : profile.points) {
-    const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients, point.weightGradients};
+    const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients, point.weightGradients,
+                                        -1}; // of what is made again: nobody measures it
     for (size_t task = 0; task < kUnitTasks; ++task)
       if (seconds[task] >= 0)
         measured.tasks[task].push_back({point.rows, seconds[task]});
@@ -138,9 +139,19 @@ void complete(const Measured &measured, Curve *curves) {
   Ratio both;
   both.add(measured.tasks[F], curves[F]);
   both.add(measured.tasks[B], curves[B]);
-  Curve rooflines[kUnitTasks] = {curves[F], curves[B], curves[I], curves[W]};
+  Curve rooflines[kUnitTasks] = {curves[F], curves[B], curves[I], curves[W], curves[R]};
   for (size_t task : {F, B})
     curves[task] = !measured.tasks[task].empty() ? Curve::measured(measured.tasks[task]) : curves[task].scaled(both.known() ? both.value() : 1);
+  if (measured.tasks[F].empty()) {
+    curves[R] = curves[R].scaled(both.known() ? both.value() : 1);
+  } else { // a part of the forward
+    std::vector<Curve::Point> points = measured.tasks[F];
+    for (Curve::Point &point : points) {
+      const double whole = rooflines[F].at(point.rows);
+      point.seconds *= whole > 0 ? std::min(rooflines[R].at(point.rows) / whole, 1.0) : 0;
+    }
+    curves[R] = Curve::measured(std::move(points));
+  }
   for (size_t task : {I, W}) {
     if (!measured.tasks[task].empty()) {
       curves[task] = Curve::measured(measured.tasks[task]);
@@ -181,6 +192,8 @@ void model(const UnitWork &unit, const bundle::TargetWork::OfClass &work, const 
   };
   curves[F] = task(work.forward(), false);
   curves[B] = task(work.backward(), true);
+  const double whole = unit.tasks[F].flops, again = unit.tasks[R].flops; // summaries of dimensions alone do not say what launches it would take
+  curves[R] = work.has_recompute() ? task(work.recompute(), false) : curves[F].scaled(whole > 0 ? std::min(again / whole, 1.0) : 1);
   if (unit.splits) {
     curves[I] = task(work.input_gradients(), true);
     curves[W] = task(work.weight_gradients(), true);
@@ -268,12 +281,17 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   double memory = bandwidth > 0 ? bandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
   times.copy = {device.launch, 1 / memory};
   times.load = {device.launch, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
+  // A device that is a processor of its host updates as fast there; of other hosts' processors nothing is known.
+  times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory ? times.update : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
+  if (profile && deviceKindOf(device.kind).sharesHostMemory && profile->updatePerElement >= 0)
+    times.hostUpdate = {profile->updateFixed, profile->updatePerElement};
   if (profile) {
     auto use = [](Rate &rate, double each, double fixed) {
       if (each >= 0)
         rate = {fixed, each};
     };
     use(times.update, profile->updatePerElement, profile->updateFixed);
+    use(times.hostUpdate, profile->hostUpdatePerElement, profile->hostUpdateFixed);
     use(times.norm, profile->normPerElement, profile->normFixed);
     use(times.copy, profile->copyPerByte, profile->copyFixed);
     use(times.load, profile->loadPerByte, profile->loadFixed);

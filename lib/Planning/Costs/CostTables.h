@@ -21,7 +21,7 @@ struct Work {
   bool operator<(const Work &o) const { return std::tie(flops, bytes, positions) < std::tie(o.flops, o.bytes, o.positions); }
 };
 
-inline constexpr size_t kUnitTasks = 4; ///< Forward, Backward, InputGradients, WeightGradients; Recompute is a forward
+inline constexpr size_t kUnitTasks = 5; ///< Forward, Backward, InputGradients, WeightGradients, Recompute
 
 /// Work of the tasks of a unit, by UnitTask.
 struct UnitWork {
@@ -81,6 +81,7 @@ struct Rate {
 struct DeviceTimes {
   std::vector<Curve> curves; ///< unit class x task
   Rate update, norm, copy, load;
+  Rate hostUpdate;    ///< by the processor of its host
   std::string source; ///< where the curves come from and what was assumed, for people
 };
 

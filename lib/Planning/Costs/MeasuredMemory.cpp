@@ -75,7 +75,8 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
       const Line line = above(points);
       const int64_t rows = points.back()->rows;
       int64_t most = -1;
-      std::vector<bundle::Extent *> spaces = {unit.mutable_forward_workspace(), unit.mutable_backward_workspace()};
+      std::vector<bundle::Extent *> spaces = {unit.mutable_forward_workspace(), unit.mutable_backward_workspace(),
+                                              unit.mutable_recompute_workspace()};
       if (unit.splits())
         spaces.insert(spaces.end(), {unit.mutable_input_gradient_workspace(), unit.mutable_weight_gradient_workspace()});
       for (bundle::Extent *space : spaces) {

@@ -42,12 +42,14 @@ public:
     Work attention;
     attention.weights = s * (4 * h * h + 4 * h * kv);
     attention.forward = attention.weights + 4 * s * s * h;
+    attention.last = 2 * s * h * h;
     attention.elementwise = 8 * double(state);
     attention.saved = tokens * (5 * shape.hidden + 2 * kvWidth) * size;
     attention.deferred = tokens * (shape.hidden + 2 * kvWidth) * size;
     attention.workspace.set_per_row(3 * state);
     Work mlp;
     mlp.weights = mlp.forward = s * 6 * h * f;
+    mlp.last = mlp.forward / 3;
     mlp.elementwise = 6 * double(state) + 6 * double(tokens * shape.ffn * size);
     mlp.saved = tokens * (2 * shape.hidden + 3 * shape.ffn) * size;
     mlp.deferred = 2 * tokens * shape.ffn * size;

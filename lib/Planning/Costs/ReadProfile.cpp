@@ -88,7 +88,7 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
 }
 
 DeviceProfile readDevice(const json &from, const std::string &path) {
-  checkKeys(from, path, {"device", "classes", "update", "norm", "copy", "load", "launch", "communication", "memory"});
+  checkKeys(from, path, {"device", "classes", "update", "host_update", "norm", "copy", "load", "launch", "communication", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
     fail(path, "lacks \"device\", a device's name or type");
@@ -101,6 +101,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
       device.classes[name] = readClass(value, path + ".classes[" + show(json(name)) + "]");
   }
   readRate(from, "update", "per_element", path, device.updatePerElement, device.updateFixed);
+  readRate(from, "host_update", "per_element", path, device.hostUpdatePerElement, device.hostUpdateFixed);
   readRate(from, "norm", "per_element", path, device.normPerElement, device.normFixed);
   readRate(from, "copy", "per_byte", path, device.copyPerByte, device.copyFixed);
   readRate(from, "load", "per_byte", path, device.loadPerByte, device.loadFixed);
@@ -224,6 +225,7 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       }
     };
     keep(device.updatePerElement, device.updateFixed, known->updatePerElement, known->updateFixed);
+    keep(device.hostUpdatePerElement, device.hostUpdateFixed, known->hostUpdatePerElement, known->hostUpdateFixed);
     keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
     keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
     keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);

@@ -17,6 +17,7 @@ protected:
   /// Of one unit per sample.
   struct Work {
     double forward = 0, weights = 0; ///< FLOPs; of the forward, those of products with weights
+    double last = 0;                 ///< FLOPs of the forward that only its results need, and not what is saved
     double elementwise = 0;          ///< bytes touched besides
     int64_t saved = 0, deferred = 0;
     bundle::Extent workspace; ///< of every task but the gradients of weights of a backward in two parts

@@ -56,6 +56,7 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
   double flops = unit.backward_flops_per_row(), bytes = unit.backward_bytes_per_row();
   set(step::UnitTask::Forward, unit.forward_flops_per_row(), unit.forward_bytes_per_row());
   set(step::UnitTask::Backward, flops, bytes);
+  set(step::UnitTask::Recompute, unit.recompute_flops_per_row(), unit.recompute_bytes_per_row());
   work.splits = unit.splits();
   if (unit.splits()) {
     set(step::UnitTask::InputGradients, unit.input_gradient_flops_per_row(), unit.input_gradient_bytes_per_row());

@@ -41,6 +41,7 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
         out += std::string(",\n     \"") + key + "\": " + text(ordered_json{{each, perOne}, {"fixed", fixed}});
     };
     rate("update", "per_element", device.updatePerElement, device.updateFixed);
+    rate("host_update", "per_element", device.hostUpdatePerElement, device.hostUpdateFixed);
     rate("norm", "per_element", device.normPerElement, device.normFixed);
     rate("copy", "per_byte", device.copyPerByte, device.copyFixed);
     rate("load", "per_byte", device.loadPerByte, device.loadFixed);

@@ -17,6 +17,7 @@ step::Plan emptyPlan(const Problem &problem) {
   step::Plan plan;
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
+  plan.samplesPerRow = samplesPerRow(problem.summary);
   plan.blocking = problem.blocking;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
@@ -46,7 +47,7 @@ void applyTechniques(const Techniques &techniques, step::Plan &plan) {
   if (!techniques.any())
     return;
   for (step::Cell &cell : plan.cells)
-    cell.recompute = techniques.recompute && techniques.uses(cell.device);
+    cell.activations = techniques.recompute && techniques.uses(cell.device) ? step::Activations::Recompute : step::Activations::Keep;
   if (!techniques.moments && !techniques.state)
     return;
   step::ResidencyRule rule;

@@ -108,10 +108,11 @@ private:
     size_t cells = 0;
     std::set<uint32_t> again, host;
     for (step::Cell &cell : without.cells) {
-      cells += cell.recompute;
-      if (cell.recompute)
+      const bool recomputes = cell.activations == step::Activations::Recompute;
+      cells += recomputes;
+      if (recomputes)
         again.insert(cell.device);
-      cell.recompute = false;
+      cell.activations = step::Activations::Keep;
     }
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && !plan.residency.empty(); ++g)

@@ -100,7 +100,7 @@ public:
       std::sort(rows[d].begin(), rows[d].end());
       int64_t end = 0;
       for (auto [begin, last] : rows[d]) {
-        report.devices[d].samples += std::max<int64_t>(0, last - std::max(begin, end));
+        report.devices[d].samples += std::max<int64_t>(0, last - std::max(begin, end)) * plan.samplesPerRow;
         end = std::max(end, last);
       }
     }
@@ -129,10 +129,10 @@ public:
       const auto &list = ranges[cell.device];
       auto band = std::prev(std::upper_bound(list.begin(), list.end(), std::pair(cell.unitBegin, INT32_MAX)));
       auto key = std::tuple(pipelines.find(cell.device), band->first, band->second);
-      atEnds[key].first += cell.unitBegin == band->first ? cell.rows() : 0;
-      atEnds[key].second += cell.unitEnd == band->second ? cell.rows() : 0;
+      atEnds[key].first += cell.unitBegin == band->first ? cell.rows() * plan.samplesPerRow : 0;
+      atEnds[key].second += cell.unitEnd == band->second ? cell.rows() * plan.samplesPerRow : 0;
       Report::Stage &stage = byPlace[key];
-      stage.samples += cell.rows();
+      stage.samples += cell.rows() * plan.samplesPerRow;
       stage.leastRows = stage.leastRows ? std::min(stage.leastRows, cell.rows()) : cell.rows();
       stage.mostRows = std::max(stage.mostRows, cell.rows());
       members[key].insert(cell.device);
@@ -292,7 +292,7 @@ int64_t zorse::planning::tokensPerSample(const bundle::ModelSummary &summary) {
       for (int64_t dim : input.shape())
         tokens *= dim;
     }
-  return tokens;
+  return tokens / samplesPerRow(summary);
 }
 
 std::optional<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, std::string &error, step::StepGraph *keep) {
@@ -313,7 +313,7 @@ std::optional<Report> planning::makeReport(const Problem &problem, const step::P
   report.cluster = problem.cluster.name;
   report.currency = problem.cluster.currency;
   report.schedule = scheduleName(plan.schedule);
-  report.batch = plan.batch;
+  report.batch = plan.batch * plan.samplesPerRow;
   report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;
   report.entries = graph->listLength;

@@ -1,8 +1,8 @@
-// The report as one self-contained page. Data goes in as JSON; what draws it is PageScript.h.
+// The report as one self-contained page. Data goes in as JSON; what draws it is lib/Pages/assets/plan.js.
 #include "zorse/Planning/Report.h"
 
-#include "PageScript.h"
 #include "Text.h"
+#include "zorse/Pages/Page.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +16,7 @@
 using namespace zorse;
 using namespace zorse::planning;
 using nlohmann::json;
+using pages::escape;
 
 namespace {
 
@@ -23,21 +24,6 @@ constexpr size_t kMostDevices = 64;    ///< in the timeline and the memory pictu
 constexpr size_t kMostEvents = 120000; ///< beyond, only devices that fit
 constexpr size_t kMostCells = 40000;   ///< in the tiling; beyond, rows of micro-batches are merged
 constexpr int kMemoryPoints = 400;
-
-std::string escape(const std::string &text) {
-  std::string out;
-  for (char c : text)
-    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
-/// "</script>" inside a string would end the script.
-std::string inScript(const json &data) {
-  std::string text = data.dump(-1, ' ', true, json::error_handler_t::replace), out;
-  for (char c : text)
-    out += c == '<' ? "\\u003c" : std::string(1, c);
-  return out;
-}
 
 /// Devices worth drawing: the first of each type in each stage, then the others of the stages in turn.
 std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &graph) {
@@ -109,7 +95,7 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
       json event = {kind, std::llround(entry.plannedStart * unit), std::llround(length * unit)};
       if (entry.cell >= 0 && entry.kind == step::EntryKind::Compute) {
         const step::Cell &cell = plan.cells[entry.cell];
-        event.insert(event.end(), {cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd});
+        event.insert(event.end(), {cell.unitBegin, cell.unitEnd, cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow});
       }
       events.push_back(std::move(event));
     }
@@ -178,7 +164,7 @@ json tiling(const step::Plan &plan) {
     for (size_t j = i + 1; j < std::min(i + size_t(grain), cells.size()) && cells[j]->unitBegin == cell.unitBegin && cells[j]->sampleBegin == end;
          ++j)
       end = cells[j]->sampleEnd;
-    rows.push_back({cell.unitBegin, cell.unitEnd, cell.sampleBegin, end, cell.device});
+    rows.push_back({cell.unitBegin, cell.unitEnd, cell.sampleBegin * plan.samplesPerRow, end * plan.samplesPerRow, cell.device});
   }
   return rows;
 }
@@ -234,11 +220,7 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
   size_t used = 0;
   for (const auto &d : report.devices)
     used += d.cells > 0;
-  std::string title = escape((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster));
-  std::string page =
-      "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>" + title +
-      "</title>\n<style>" + kPageStyle + "</style>\n";
-  page += "<h1>" + title + "</h1>\n<p class=lead>" + showSeconds(report.step) + " a step of " + std::to_string(report.batch) + " samples, ";
+  std::string page = "<p class=lead>" + showSeconds(report.step) + " a step of " + std::to_string(report.batch) + " samples, ";
   page += report.tokensPerSample ? showCount(report.tokensPerSecond()) + " tokens/s" : showCount(report.samplesPerSecond()) + " samples/s";
   page += format(", %.1f&nbsp;%% of the bound, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) +
           escape(report.schedule) + "</p>\n";
@@ -246,9 +228,9 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
   page += "<h2>Time</h2>\n<p class=hint>Wheel: zoom; drag: move; double click: all.";
   if (shown.size() < used)
     page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
-  page += "</p>\n<div id=legend></div><canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
-          "what</h2>\n<div id=tilinglegend></div><canvas id=tiling></canvas>\n";
-  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" +
-          kPageScript + "</script>\n</html>\n";
-  return page;
+  page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
+          "what</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
+  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n";
+  return pages::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
+                     pages::kPlanScript);
 }

@@ -52,7 +52,7 @@ std::string zorse::planning::drawPlan(const Plan &plan, int32_t units, int width
   std::string ruler(columns + 8, ' ');
   for (int64_t mark = 0; mark <= 4; ++mark) {
     int64_t column = columns * mark / 4;
-    std::string number = std::to_string(plan.batch * mark / 4);
+    std::string number = std::to_string(plan.batch * mark / 4 * plan.samplesPerRow);
     if (mark > 0 && column - columns * (mark - 1) / 4 < static_cast<int64_t>(number.size()) + 1)
       continue;
     ruler.replace(column, number.size(), number);

@@ -120,7 +120,7 @@ size_t stagesOf(const Layout &layout) {
 
 void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
   constexpr size_t kWalks = 8, kSharing = 4, kOthers = 4, kKept = 4;
-  constexpr uint64_t kKicks = 4;  ///< of every walk in a round
+  constexpr uint64_t kKicks = 4;                     ///< of every walk in a round
   const size_t patience = isSmall(context) ? 12 : 3; ///< rounds without anything better
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
   std::vector<std::unique_ptr<Walk>> walks;

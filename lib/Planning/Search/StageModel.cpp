@@ -143,7 +143,7 @@ void StageModel::measureCells() {
       break;
     auto cell = [&](int32_t u, int32_t v, int64_t rows) {
       step::Cell one{u, v, 0, rows, 0};
-      one.recompute = problem.techniques.recompute;
+      one.activations = problem.techniques.recompute ? step::Activations::Recompute : step::Activations::Keep;
       return step::cellMemory(*expansion, one, split);
     };
     auto bytesOfCell = [](const step::CellMemory &memory) {

@@ -45,6 +45,17 @@ template <typename T> std::string listed(const std::vector<T> &values) {
   return text.str();
 }
 
+/// Of many lines the first ones, and how many follow.
+std::vector<std::string> shortened(std::vector<std::string> lines) {
+  constexpr size_t kLines = 4;
+  if (lines.size() > kLines + 1) {
+    std::string rest = "... and " + std::to_string(lines.size() - kLines) + " more files";
+    lines.resize(kLines);
+    lines.push_back(std::move(rest));
+  }
+  return lines;
+}
+
 /// Feeds one input with rows.
 class Feed {
 public:
@@ -53,115 +64,154 @@ public:
   virtual uint64_t samples() const = 0;
   virtual Status row(uint64_t sample, std::byte *target) const = 0;
   virtual std::string path() const = 0;
-  virtual std::string description() const = 0;
+  virtual std::vector<std::string> description() const = 0; ///< a line a file
 
 protected:
   const bundle::GraphInput &input_;
 };
 
-class TokenFeed final : public Feed {
+/// Files of tokens one behind the other. Samples do not cross from one to the next.
+class TokenShards {
 public:
-  /// Element i of sample s is token s * stride + i + shift.
-  TokenFeed(const bundle::GraphInput &input, std::shared_ptr<const TokenFile> file, int64_t stride, int64_t shift)
-      : Feed(input), file_(std::move(file)), stride_(stride), shift_(shift), length_(elementsPerRow(input)) {}
-
-  uint64_t samples() const override {
-    int64_t needed = std::max(length_ + shift_, stride_);
-    return file_->count() < uint64_t(needed) ? 0 : (file_->count() - needed) / stride_ + 1;
+  /// Sample s of a file is its tokens from s * stride on, of which feeds read `needed`.
+  TokenShards(std::vector<TokenFile> files, int64_t stride, int64_t needed) : files_(std::move(files)), stride_(stride) {
+    uint64_t end = 0;
+    for (const TokenFile &file : files_)
+      ends_.push_back(end += file.count() < uint64_t(needed) ? 0 : (file.count() - needed) / stride + 1);
   }
 
+  uint64_t samples() const { return ends_.back(); }
+  const std::vector<TokenFile> &files() const { return files_; }
+  uint64_t samplesOf(size_t file) const { return ends_[file] - (file ? ends_[file - 1] : 0); }
+
+  struct Place {
+    const TokenFile &file;
+    uint64_t first; ///< token
+  };
+  Place at(uint64_t sample) const {
+    size_t file = size_t(std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin());
+    return {files_[file], (sample - (file ? ends_[file - 1] : 0)) * stride_};
+  }
+
+private:
+  std::vector<TokenFile> files_;
+  std::vector<uint64_t> ends_; ///< samples up to the end of every file
+  int64_t stride_;
+};
+
+class TokenFeed final : public Feed {
+public:
+  /// Element i of a sample is token i + shift of it.
+  TokenFeed(const bundle::GraphInput &input, std::shared_ptr<const TokenShards> shards, int64_t shift)
+      : Feed(input), shards_(std::move(shards)), shift_(shift), length_(elementsPerRow(input)) {}
+
+  uint64_t samples() const override { return shards_->samples(); }
+
   Status row(uint64_t sample, std::byte *target) const override {
-    const uint64_t first = sample * stride_ + shift_;
+    const TokenShards::Place place = shards_->at(sample);
+    const uint64_t first = place.first + shift_;
     std::vector<int64_t> tokens(length_);
-    if (Status status = file_->read(first, length_, tokens.data()); status.failed())
+    if (Status status = place.file.read(first, length_, tokens.data()); status.failed())
       return status;
     for (int64_t i = 0; i < length_; ++i) {
       uint64_t position = first + i;
       int64_t token = tokens[i];
       if (!inRange(input_, token))
-        return userError(file_->path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() +
-                         "' expects ids in " + rangeText(input_) + " (the file was read as " + file_->format() + ")");
+        return userError(place.file.path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() +
+                         "' expects ids in " + rangeText(input_) + " (the file was read as " + place.file.format() + ")");
       convertElements(&token, StoredType::I64, target + i * elementBytes(input_.type()), storedType(input_.type()), 1);
     }
     return Status::success();
   }
-  std::string path() const override { return file_->path(); }
-  std::string description() const override {
-    std::vector<int64_t> first(std::min<uint64_t>(kShown, file_->count()));
-    std::string text = path() + ": " + file_->format() + ", " + std::to_string(file_->count()) + " tokens";
-    return file_->read(0, first.size(), first.data()).failed() || first.empty() ? text : text + ", the first are " + listed(first);
+  std::string path() const override { return shards_->files()[0].path() + (shards_->files().size() > 1 ? " and others" : ""); }
+  std::vector<std::string> description() const override {
+    std::vector<std::string> lines;
+    const std::vector<TokenFile> &files = shards_->files();
+    for (size_t f = 0; f < files.size(); ++f) {
+      std::vector<int64_t> first(std::min<uint64_t>(kShown, files[f].count()));
+      std::string line = files[f].path() + ": " + files[f].format() + ", " + std::to_string(files[f].count()) + " tokens";
+      if (files.size() > 1 && shards_->samplesOf(f) == 0)
+        line += ", too few for a sample: it is not used";
+      else if (!first.empty() && files[f].read(0, first.size(), first.data()).succeeded())
+        line += ", the first are " + listed(first);
+      lines.push_back(line);
+    }
+    return shortened(std::move(lines));
   }
 
 private:
-  std::shared_ptr<const TokenFile> file_;
-  int64_t stride_, shift_, length_;
+  std::shared_ptr<const TokenShards> shards_;
+  int64_t shift_, length_;
 };
 
+/// Arrays one behind the other.
 class ArrayFeed final : public Feed {
 public:
-  ArrayFeed(const bundle::GraphInput &input, ArrayFile file) : Feed(input), file_(std::move(file)) {}
+  ArrayFeed(const bundle::GraphInput &input, std::vector<ArrayFile> files) : Feed(input), files_(std::move(files)) {
+    uint64_t end = 0;
+    for (const ArrayFile &file : files_)
+      ends_.push_back(end += file.shape()[0]);
+  }
 
-  uint64_t samples() const override { return file_.shape().empty() ? 0 : file_.shape()[0]; }
+  uint64_t samples() const override { return ends_.back(); }
 
   Status row(uint64_t sample, std::byte *target) const override {
+    size_t which = size_t(std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin());
+    const ArrayFile &file = files_[which];
+    sample -= which ? ends_[which - 1] : 0;
     int64_t length = elementsPerRow(input_);
-    std::vector<std::byte> row(length * bytesOf(file_.type()));
-    if (Status status = file_.read(sample * length, length, row.data()); status.failed())
+    std::vector<std::byte> row(length * bytesOf(file.type()));
+    if (Status status = file.read(sample * length, length, row.data()); status.failed())
       return status;
-    convertElements(row.data(), file_.type(), target, storedType(input_.type()), length);
+    convertElements(row.data(), file.type(), target, storedType(input_.type()), length);
     if (rangeText(input_).empty())
       return Status::success();
     for (int64_t i = 0; i < length; ++i) {
       int64_t value;
       convertElements(target + i * elementBytes(input_.type()), storedType(input_.type()), &value, StoredType::I64, 1);
       if (!inRange(input_, value))
-        return userError(file_.path() + ": sample " + std::to_string(sample) + ", position " + std::to_string(i) + " is " + std::to_string(value) +
+        return userError(file.path() + ": sample " + std::to_string(sample) + ", position " + std::to_string(i) + " is " + std::to_string(value) +
                          "; input '" + input_.name() + "' expects values in " + rangeText(input_));
     }
     return Status::success();
   }
-  std::string path() const override { return file_.path(); }
-  std::string description() const override {
-    std::string text = path() + ": input '" + input_.name() + "', " + safetensorsName(file_.type()) + " [" + shapeText(file_.shape()) + "]";
-    std::vector<std::byte> stored(kShown * bytesOf(file_.type()));
-    int64_t count = std::min<int64_t>(kShown, elementCount(file_.shape()).value_or(0));
-    if (count == 0 || file_.read(0, count, stored.data()).failed())
-      return text;
-    std::vector<double> first(count);
-    convertElements(stored.data(), file_.type(), first.data(), StoredType::F64, count);
-    return text + ", the first values are " + listed(first);
+  std::string path() const override { return files_[0].path() + (files_.size() > 1 ? " and others" : ""); }
+  std::vector<std::string> description() const override {
+    std::vector<std::string> lines;
+    for (const ArrayFile &file : files_) {
+      std::string line = file.path() + ": input '" + input_.name() + "', " + safetensorsName(file.type()) + " [" + shapeText(file.shape()) + "]";
+      std::vector<std::byte> stored(kShown * bytesOf(file.type()));
+      int64_t count = std::min<int64_t>(kShown, elementCount(file.shape()).value_or(0));
+      if (count > 0 && file.read(0, count, stored.data()).succeeded()) {
+        std::vector<double> first(count);
+        convertElements(stored.data(), file.type(), first.data(), StoredType::F64, count);
+        line += ", the first values are " + listed(first);
+      }
+      lines.push_back(line);
+    }
+    return shortened(std::move(lines));
   }
 
 private:
-  ArrayFile file_;
+  std::vector<ArrayFile> files_; ///< at least one; none is a scalar
+  std::vector<uint64_t> ends_;   ///< samples up to the end of every file
 };
-
-/// "ids" and "labels" as the importer recognised them, otherwise by type and name.
-std::string roleOf(const bundle::GraphInput &input) {
-  if (!input.role().empty() || !isInteger(input.type()))
-    return input.role();
-  for (const char *word : {"label", "target"})
-    if (input.name().find(word) != std::string::npos)
-      return "labels";
-  for (const char *word : {"mask", "position", "type"})
-    if (input.name().find(word) != std::string::npos)
-      return "";
-  return "ids";
-}
 
 class FileData final : public DataSource {
 public:
-  FileData(const Bundle &bundle, std::vector<std::unique_ptr<Feed>> feeds, uint64_t samples, std::optional<uint64_t> seed)
-      : bundle_(bundle), feeds_(std::move(feeds)), samples_(samples), order_(samples, seed) {}
+  /// \param inputs  what `feeds` refer to
+  FileData(const Bundle &bundle, std::unique_ptr<std::vector<bundle::GraphInput>> inputs, std::vector<std::unique_ptr<Feed>> feeds, uint64_t samples,
+           std::optional<uint64_t> seed)
+      : bundle_(bundle), inputs_(std::move(inputs)), feeds_(std::move(feeds)), samples_(samples), order_(samples, seed) {}
 
   Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
     auto batch = std::make_shared<Batch>();
     for (const bundle::GraphInput &input : bundle_.summary.inputs())
       batch->inputs.emplace_back(bundle_.batch * input.bytes_per_row());
-    for (int64_t n = 0; n < bundle_.batch; ++n) {
+    for (int64_t n = 0; n < bundle_.samples(); ++n) {
       uint64_t sample = order_.at(first + n);
       for (size_t i = 0; i < feeds_.size(); ++i)
-        if (Status status = feeds_[i]->row(sample, batch->inputs[i].data() + n * bundle_.summary.inputs(i).bytes_per_row()); status.failed())
+        if (Status status = feeds_[i]->row(sample, batch->inputs[i].data() + n * (*inputs_)[i].bytes_per_row()); status.failed())
           return status;
     }
     return std::shared_ptr<const Batch>(std::move(batch));
@@ -172,13 +222,15 @@ public:
   std::vector<std::string> description() const override {
     std::vector<std::string> lines;
     for (const std::unique_ptr<Feed> &feed : feeds_)
-      if (std::string line = feed->description(); std::find(lines.begin(), lines.end(), line) == lines.end())
-        lines.push_back(line);
+      for (std::string &line : feed->description())
+        if (std::find(lines.begin(), lines.end(), line) == lines.end())
+          lines.push_back(std::move(line));
     return lines;
   }
 
 private:
   const Bundle &bundle_;
+  std::unique_ptr<std::vector<bundle::GraphInput>> inputs_;
   std::vector<std::unique_ptr<Feed>> feeds_;
   uint64_t samples_;
   SampleOrder order_;
@@ -191,12 +243,53 @@ std::string inputNames(const Bundle &bundle) {
   return text;
 }
 
+/// The inputs as files have them: of one sample, where a row holds several.
+std::vector<bundle::GraphInput> inputsOfSamples(const Bundle &bundle) {
+  std::vector<bundle::GraphInput> inputs(bundle.summary.inputs().begin(), bundle.summary.inputs().end());
+  for (bundle::GraphInput &input : inputs)
+    if (bundle.samplesPerRow > 1) {
+      input.set_bytes_per_row(input.bytes_per_row() / bundle.samplesPerRow);
+      input.mutable_shape()->erase(input.mutable_shape()->begin());
+    }
+  return inputs;
+}
+
 } // namespace
 
+std::string zorse::runtime::inputRole(const bundle::GraphInput &input) {
+  if (!input.role().empty() || !isInteger(input.type()))
+    return input.role();
+  for (const char *word : {"label", "target"})
+    if (input.name().find(word) != std::string::npos)
+      return "labels";
+  for (const char *word : {"mask", "position", "type"})
+    if (input.name().find(word) != std::string::npos)
+      return "";
+  return "ids";
+}
+
+/// Shards in the order in which they are named, and by name where a name stands for several.
+static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> &parts) {
+  std::vector<TokenFile> files;
+  for (const std::string &part : parts) {
+    Result<std::vector<std::string>> paths = filesOf(withoutBytes(part));
+    if (paths.failed())
+      return paths.error();
+    for (const std::string &path : *paths) {
+      Result<TokenFile> opened = TokenFile::open(part.substr(0, part.size() - withoutBytes(part).size()) + path);
+      if (opened.failed())
+        return opened.error();
+      files.push_back(std::move(*opened));
+    }
+  }
+  return files;
+}
+
 Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed) {
-  const auto &inputs = bundle.summary.inputs();
+  auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle));
+  const std::vector<bundle::GraphInput> &inputs = *ofSamples;
   std::vector<std::unique_ptr<Feed>> feeds(inputs.size());
-  std::string tokens;
+  std::vector<std::string> tokens;
 
   for (size_t begin = 0; begin <= specification.size();) {
     size_t end = std::min(specification.find(',', begin), specification.size());
@@ -204,64 +297,76 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     begin = end + 1;
     size_t equals = part.find('=');
     if (equals == std::string::npos) {
-      if (part.empty() || !tokens.empty())
-        return userError("--data: expects one file of tokens, or NAME=FILE.npy for each input (" + inputNames(bundle) + "), got '" + specification +
+      if (part.empty())
+        return userError("--data: expects files of tokens, or NAME=FILE.npy for each input (" + inputNames(bundle) + "), got '" + specification +
                          "'");
-      tokens = part;
+      tokens.push_back(part);
       continue;
     }
     std::string name = part.substr(0, equals);
     auto found = std::find_if(inputs.begin(), inputs.end(), [&](const bundle::GraphInput &input) { return input.name() == name; });
     if (found == inputs.end())
       return userError("--data: the model has no input '" + name + "'; its inputs are " + inputNames(bundle));
-    Result<ArrayFile> file = ArrayFile::open(part.substr(equals + 1));
-    if (file.failed())
-      return file.error();
-    std::vector<int64_t> expected(found->shape().begin(), found->shape().end());
-    if (file->shape().empty() || std::vector<int64_t>(file->shape().begin() + 1, file->shape().end()) != expected)
-      return userError(file->path() + ": input '" + name + "' expects an array of shape samples" + (expected.empty() ? "" : "x") +
-                       shapeText(expected) + ", got " + shapeText(file->shape()));
-    if (isFloat(file->type()) && !isFloat(storedType(found->type())))
-      return userError(file->path() + ": input '" + name + "' expects integers, got floating-point numbers");
-    feeds[found - inputs.begin()] = std::make_unique<ArrayFeed>(*found, std::move(*file));
+    Result<std::vector<std::string>> paths = filesOf(part.substr(equals + 1));
+    if (paths.failed())
+      return paths.error();
+    std::vector<ArrayFile> files;
+    for (const std::string &path : *paths) {
+      Result<ArrayFile> file = ArrayFile::open(path);
+      if (file.failed())
+        return file.error();
+      std::vector<int64_t> expected(found->shape().begin(), found->shape().end());
+      if (file->shape().empty() || std::vector<int64_t>(file->shape().begin() + 1, file->shape().end()) != expected)
+        return userError(file->path() + ": input '" + name + "' expects an array of shape samples" + (expected.empty() ? "" : "x") +
+                         shapeText(expected) + ", got " + shapeText(file->shape()));
+      if (isFloat(file->type()) && !isFloat(storedType(found->type())))
+        return userError(file->path() + ": input '" + name + "' expects integers, got floating-point numbers");
+      files.push_back(std::move(*file));
+    }
+    feeds[found - inputs.begin()] = std::make_unique<ArrayFeed>(*found, std::move(files));
   }
 
   if (!tokens.empty()) {
-    Result<TokenFile> opened = TokenFile::open(tokens);
-    if (opened.failed())
-      return opened.error();
-    auto file = std::make_shared<const TokenFile>(std::move(*opened));
-    int64_t stride = 0;
-    for (const bundle::GraphInput &input : inputs)
-      if (roleOf(input) == "ids")
-        stride = std::max(stride, elementsPerRow(input));
+    Result<std::vector<TokenFile>> files = openTokens(tokens);
+    if (files.failed())
+      return files.error();
+    auto isTokens = [&](size_t i) { return !feeds[i] && (inputRole(inputs[i]) == "ids" || inputRole(inputs[i]) == "labels"); };
+    auto shiftOf = [&](size_t i) { return inputRole(inputs[i]) == "labels" && !inputs[i].shifted_in_graph() ? 1 : 0; };
+    int64_t stride = 0, needed = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputRole(inputs[i]) == "ids")
+        stride = std::max(stride, elementsPerRow(inputs[i]));
+      if (isTokens(i))
+        needed = std::max(needed, elementsPerRow(inputs[i]) + shiftOf(i));
+    }
     if (stride == 0)
-      return userError("--data " + tokens + ": no input of the model takes token ids (" + inputNames(bundle) + "); give NAME=FILE.npy for each");
-    for (int i = 0; i < inputs.size(); ++i)
-      if (!feeds[i])
-        if (std::string role = roleOf(inputs[i]); role == "ids" || role == "labels")
-          feeds[i] = std::make_unique<TokenFeed>(inputs[i], file, stride, role == "labels" && !inputs[i].shifted_in_graph() ? 1 : 0);
+      return userError("--data " + tokens.front() + ": no input of the model takes token ids (" + inputNames(bundle) +
+                       "); give NAME=FILE.npy for each");
+    auto shards = std::make_shared<const TokenShards>(std::move(*files), stride, std::max(needed, stride));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (isTokens(i))
+        feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
   }
 
   uint64_t samples = UINT64_MAX;
   std::string shortest;
-  for (int i = 0; i < inputs.size(); ++i) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
     if (!feeds[i])
       return userError("--data: nothing feeds input '" + inputs[i].name() + "'; add " + inputs[i].name() + "=FILE.npy");
     if (feeds[i]->samples() < samples) {
       samples = feeds[i]->samples();
       shortest = feeds[i]->path();
     }
-    for (int j = 0; j < i; ++j)
+    for (size_t j = 0; j < i; ++j)
       if (dynamic_cast<ArrayFeed *>(feeds[i].get()) && dynamic_cast<ArrayFeed *>(feeds[j].get()) && feeds[i]->samples() != feeds[j]->samples())
         return userError(feeds[i]->path() + ": has " + std::to_string(feeds[i]->samples()) + " samples, " + feeds[j]->path() + " has " +
                          std::to_string(feeds[j]->samples()));
   }
   if (inputs.empty())
     return userError("the model has no inputs: there is nothing to train on");
-  if (samples < uint64_t(bundle.batch))
-    return userError(shortest + ": holds " + std::to_string(samples) + " samples, one batch needs " + std::to_string(bundle.batch) +
+  if (samples < uint64_t(bundle.samples()))
+    return userError(shortest + ": holds " + std::to_string(samples) + " samples, one batch needs " + std::to_string(bundle.samples()) +
                      (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") +
                      "; give more data or compile with a smaller --batch");
-  return std::unique_ptr<DataSource>(new FileData(bundle, std::move(feeds), samples, shuffleSeed));
+  return std::unique_ptr<DataSource>(new FileData(bundle, std::move(ofSamples), std::move(feeds), samples, shuffleSeed));
 }

@@ -1,8 +1,14 @@
 #include "Files.h"
 
+#include "zorse/runtime/Data.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include <glob.h>
 
 using namespace zorse::runtime;
 
@@ -85,6 +91,35 @@ Result<std::string> otherFormat(const DataFile &file) {
 }
 
 } // namespace
+
+Result<std::vector<std::string>> zorse::runtime::filesOf(const std::string &path) {
+  std::error_code ignored;
+  if (path.find_first_of("*?[") == std::string::npos || std::filesystem::exists(path, ignored))
+    return std::vector<std::string>{path};
+  glob_t found = {};
+  int failed = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> files(found.gl_pathv, found.gl_pathv + (failed ? 0 : found.gl_pathc));
+  ::globfree(&found);
+  if (files.empty())
+    return userError(path + ": expects files of names that match, found none");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> zorse::runtime::dataFiles(const std::string &specification) {
+  std::vector<std::string> all;
+  std::istringstream parts(specification);
+  for (std::string part; std::getline(parts, part, ',');) {
+    size_t equals = part.find('=');
+    std::string path = equals == std::string::npos ? withoutBytes(part) : part.substr(equals + 1);
+    Result<std::vector<std::string>> files = filesOf(path);
+    if (files.failed())
+      all.push_back(path);
+    else
+      all.insert(all.end(), files->begin(), files->end());
+  }
+  return all;
+}
 
 std::string zorse::runtime::withoutBytes(const std::string &path) { return path.rfind(kAsBytes, 0) == 0 ? path.substr(kAsBytes.size()) : path; }
 

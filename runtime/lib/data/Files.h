@@ -32,6 +32,9 @@ private:
   const char *format_ = "";
 };
 
+/// The files that a path of `--data` names: itself, or where there is no such file and it has *, ? or [...], all that match, by name. At least one.
+Result<std::vector<std::string>> filesOf(const std::string &path);
+
 /// The path of what `--data` names as tokens.
 std::string withoutBytes(const std::string &path);
 

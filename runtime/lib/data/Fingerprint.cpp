@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -77,18 +78,30 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
 } // namespace
 
 Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification) {
-  std::vector<std::string> parts;
+  std::map<std::string, std::vector<std::string>> shards; // by input; of tokens by nothing
   for (size_t begin = 0; begin <= specification.size();) {
     size_t end = std::min(specification.find(',', begin), specification.size());
     std::string part = specification.substr(begin, end - begin);
     begin = end + 1;
     size_t equals = part.find('=');
-    Result<std::string> described =
-        equals == std::string::npos ? describeFile("", part) : describeFile(part.substr(0, equals), part.substr(equals + 1));
-    if (described.failed())
-      return described.error();
-    parts.push_back(*described);
+    const std::string name = equals == std::string::npos ? "" : part.substr(0, equals);
+    const std::string path = equals == std::string::npos ? withoutBytes(part) : part.substr(equals + 1);
+    const std::string prefix = equals == std::string::npos ? part.substr(0, part.size() - path.size()) : "";
+    Result<std::vector<std::string>> files = filesOf(path);
+    if (files.failed())
+      return files.error();
+    for (const std::string &file : *files) {
+      Result<std::string> described = describeFile(name, prefix + file);
+      if (described.failed())
+        return described.error();
+      shards[name].push_back(*described);
+    }
   }
+  // Which input comes first means nothing; which shard of one does.
+  std::vector<std::string> parts;
+  for (const auto &[name, list] : shards)
+    for (size_t i = 0; i < list.size(); ++i)
+      parts.push_back((list.size() > 1 ? "shard " + std::to_string(i) + ": " : "") + list[i]);
   std::sort(parts.begin(), parts.end());
   std::string text;
   for (const std::string &part : parts)

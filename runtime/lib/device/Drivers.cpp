@@ -48,12 +48,6 @@ const std::vector<Driver> &zorse::runtime::drivers() {
   return all;
 }
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostDevice() {
-  DeviceRequest request;
-  request.name = "host";
-  return makeCpu(request);
-}
-
 Result<const Driver *> zorse::runtime::findDriver(const std::string &kind, const std::string &device) {
   std::string known;
   for (const Driver &driver : drivers()) {

@@ -1,5 +1,6 @@
 #include "DeviceProgram.h"
 
+#include "zorse/runtime/HostProcessor.h"
 #include "zorse/runtime/Workers.h"
 
 #include <algorithm>
@@ -81,6 +82,7 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
     prepared.program = p.get();
     if (Status status = p->prepare(prepared, transport); status.failed())
       return status;
+    prepared.placeInQueue = uint32_t(p->queueEntries[prepared.entry->queue()].size());
     p->queueEntries[prepared.entry->queue()].push_back(&prepared);
     std::vector<PreparedEntry *> &together = p->workerEntries[p->workers[prepared.entry->queue()]];
     prepared.place = uint32_t(together.size());
@@ -125,6 +127,7 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   prepared.changesState = changesState(program, entry);
   for (const bundle::Wait &wait : entry.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
+  prepared.beside = runsBeside(bundle, index, entry);
   prepared.direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
   if (prepared.direct) {
     prepareDirect(prepared);

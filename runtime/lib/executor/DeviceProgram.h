@@ -31,6 +31,7 @@ struct PreparedEntry final : HostTask, StreamTask {
   const bundle::Entry *entry;
   uint32_t index; ///< in the program
   uint32_t place; ///< among the entries of its worker
+  uint32_t placeInQueue;
   bool inEvaluation;
   bool changesState; ///< once it has begun, persistent state is no longer what the step before left
   bool firstOfQueue = false, lastOfQueue = false;
@@ -40,6 +41,7 @@ struct PreparedEntry final : HostTask, StreamTask {
   std::vector<DeviceAddress> slots;
   std::vector<uint8_t> overwrite;
   bool direct = false;       ///< on a queue of kind DIRECT
+  bool beside = false;       ///< calls that the host's processor runs for the device
   void *data = nullptr;      ///< of a transfer, as the transport reaches it
   AllGatherArguments gather; ///< of that collective
   ReduceScatterArguments reduction;

@@ -1,7 +1,10 @@
 #include "zorse/runtime/Executor.h"
 
 #include "Communication.h"
+#include "DeadBytes.h"
 #include "StateHold.h"
+
+#include "zorse/runtime/HostProcessor.h"
 
 #include <algorithm>
 #include <array>
@@ -69,6 +72,12 @@ public:
         return program.error();
       (*program)->runner = this;
       running.emplace_back(*this, std::move(*program), *local.transport, local.direct.get());
+      Result<std::unique_ptr<QueuedDevice>> beside = makeProcessorBeside(bundle, local.index, locals.size(), local.share);
+      if (beside.failed())
+        return beside.error();
+      running.back().beside = std::move(*beside);
+      if (options.spoil)
+        running.back().deaths = deathsOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
       if (!local.direct && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
                                        [](const PreparedEntry &entry) { return entry.direct; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
@@ -93,7 +102,9 @@ public:
     Implementation &all;
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
-    DirectTransport *direct; ///< null: it has none
+    DirectTransport *direct;        ///< null: it has none
+    std::unique_ptr<Device> beside; ///< what computes beside it, in the host's memory; null: nothing does
+    std::vector<Death> deaths;      ///< by entry; none: dead bytes are left as they are
     StateHold hold;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< with `mutex` held
@@ -232,6 +243,8 @@ private:
     for (const LocalDevice &local : locals)
       sum += local.transport->moved() + (local.direct ? local.direct->moved() : 0) + local.device->launches();
     for (const Running &device : running)
+      sum += device.beside ? device.beside->launches() : 0;
+    for (const Running &device : running)
       for (size_t queue = 0; queue < device.program->workers.size(); ++queue)
         sum += device.program->device.done(uint32_t(queue));
     return sum;
@@ -247,6 +260,10 @@ private:
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
       const bool runs = !slot.request.evaluation || entry.inEvaluation;
+      for (uint32_t before : spoils(device, entry, slot) ? device.deaths[entry.index].after : std::vector<uint32_t>()) {
+        const PreparedEntry &other = program.entries[before];
+        waits.push_back(program.event({other.entry->queue(), other.placeInQueue, false}, step));
+      }
       const bool notify = entry.firstOfQueue || entry.lastOfQueue || (runs && traced(step));
       program.device.enqueue(entry.entry->queue(), waits.data(), waits.size(), runs ? workOf(device, entry, step, slot) : Work(NoWork{}),
                              step * program.entries.size() + entry.index, notify);
@@ -258,13 +275,34 @@ private:
 
   bool traced(uint64_t step) const { return options.trace && step < options.traceSteps; }
 
+  /// Whether bytes are spoilt once an entry is done: of a training step, by whom its work does not leave to a library.
+  bool spoils(const Running &device, const PreparedEntry &entry, const Slot &slot) const {
+    return !device.deaths.empty() && !slot.request.evaluation && !entry.direct && !device.deaths[entry.index].regions.empty();
+  }
+
+  bool observed(const Entry &entry, bool evaluation) const {
+    return options.beforeCall && (!options.observes || options.observes(entry, evaluation));
+  }
+
   Work workOf(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+    DeviceProgram &program = *device.program;
+    const Entry &entry = *prepared.entry;
+    if (spoils(device, prepared, slot)) {
+      slot.result.reported = slot.result.reported || entry.has_report();
+      return HostWork{&prepared, step};
+    }
+    return usualWorkOf(device, prepared, step, slot);
+  }
+
+  Work usualWorkOf(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
     const Entry &entry = *prepared.entry;
     switch (entry.what_case()) {
     case Entry::kCompute: {
+      if (prepared.beside)
+        return HostWork{&prepared, step};
       bool held = prepared.changesState && !device.hold.released(device.releasesNeeded[step % ring.size()]);
-      return CallWork{prepared.calls.data(), prepared.calls.size(), held || options.beforeCall ? &prepared : nullptr, step};
+      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(entry, slot.request.evaluation) ? &prepared : nullptr, step};
     }
     case Entry::kCopy:
       return CopyWork{program.address(entry.copy().to()), program.address(entry.copy().from()), entry.copy().from().bytes()};
@@ -322,6 +360,35 @@ private:
   /// What the host does for an entry, in a thread of the device: transfers, and what comes before a call.
   Status run(DeviceProgram &program, PreparedEntry &prepared, uint64_t step, size_t call) override {
     Running &device = at(program.index);
+    Slot &slot = ring[step % ring.size()];
+    if (!spoils(device, prepared, slot))
+      return runOnHost(device, prepared, step, call);
+    if (Status status = runAndWait(device, prepared, step, slot); status.failed())
+      return status;
+    for (const bundle::Region &region : device.deaths[prepared.index].regions)
+      if (Status status = program.device.fill(program.address(region), std::byte(0xff), region.bytes()); status.failed()) // NaNs of every type
+        return status;
+    return Status::success();
+  }
+
+  /// An entry whole, in this thread.
+  Status runAndWait(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+    const Work work = usualWorkOf(device, prepared, step, slot);
+    QueuedDevice &here = device.program->device;
+    if (std::holds_alternative<HostWork>(work))
+      return runOnHost(device, prepared, step, 0);
+    if (const auto *copy = std::get_if<CopyWork>(&work))
+      return here.copy(copy->to, copy->from, copy->bytes);
+    if (const auto *write = std::get_if<WriteWork>(&work))
+      return here.write(write->to, write->from, write->bytes);
+    if (const auto *read = std::get_if<ReadWork>(&work))
+      return here.read(read->to, read->from, read->bytes);
+    return computeOn(here, device, prepared, step);
+  }
+
+  Status runOnHost(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+    if (prepared.beside)
+      return computeOn(*device.beside, device, prepared, step);
     if (prepared.entry->has_compute())
       return beforeCall(device, prepared, step, call);
     const Slot &slot = ring[step % ring.size()];
@@ -338,11 +405,21 @@ private:
     return communicate(*at(program.index).direct, prepared, stream);
   }
 
+  Status computeOn(Device &processor, Running &device, PreparedEntry &prepared, uint64_t step) {
+    for (size_t call = 0; call < prepared.calls.size(); ++call) {
+      if (Status status = beforeCall(device, prepared, step, call); status.failed())
+        return status;
+      if (Status status = processor.runBody(prepared.calls[call].body, prepared.calls[call].arguments); status.failed())
+        return status;
+    }
+    return Status::success();
+  }
+
   /// Copies into state need no such hook: they bring what an update has made, which has waited here.
   Status beforeCall(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {
     if (call == 0 && prepared.changesState && !device.hold.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
       return internalError("the run was given up");
-    if (options.beforeCall) {
+    if (observed(*prepared.entry, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.entry->compute().calls(int(call));
       options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source,
                           bundle.bodies.bodies(source.body()), prepared.calls[call].arguments.slots, device.program->device});

@@ -29,7 +29,7 @@ Result<std::vector<LocalDevice>> zorse::runtime::makeLocalDevices(const Bundle &
     Result<std::unique_ptr<QueuedDevice>> device = makeDevice(bundle, i, threads, shares.empty() ? 1 : shares[i]);
     if (device.failed())
       return device.error();
-    locals.push_back({i, std::move(*device), std::move(transports[i])});
+    locals.push_back({i, std::move(*device), std::move(transports[i]), nullptr, shares.empty() ? 1 : shares[i]});
   }
   return locals;
 }

@@ -1,5 +1,7 @@
 #include "zorse/runtime/Bundle.h"
 
+#include <cctype>
+
 using namespace zorse;
 using namespace zorse::runtime;
 using bundle::Entry;
@@ -55,8 +57,23 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
       return bundle::Compute::Task_Name(compute.task()) + "(" + cellOf(compute) + ")";
     }
   }
-  case Entry::kCopy:
-    return "copy";
+  case Entry::kCopy: {
+    const bundle::Program &program = bundle.programs[device];
+    auto onHost = [&](const bundle::Region &region) {
+      return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
+    };
+    const bundle::Value &value = entry.copy().value();
+    const bool ofGroup = value.kind() == bundle::Value::PARAMETERS || value.kind() == bundle::Value::MOMENTS ||
+                         value.kind() == bundle::Value::GRADIENTS || value.kind() == bundle::Value::REDUCED_GRADIENTS ||
+                         value.kind() == bundle::Value::PARAMETER_COPY;
+    std::string what = bundle::Value::Kind_Name(value.kind());
+    for (char &c : what)
+      c = c == '_' ? ' ' : char(std::tolower(c));
+    return "copy of " + what + (ofGroup ? " of " + group(value.id()) : "") +
+           (onHost(entry.copy().from()) ? " from the host"
+            : onHost(entry.copy().to()) ? " to the host"
+                                        : "");
+  }
   case Entry::kSend:
     return "send to " + name(entry.send().peer());
   case Entry::kReceive:
@@ -79,4 +96,22 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
     break;
   }
   return "unknown entry";
+}
+
+/// Decisions then come before there are sums, and read the bytes behind theirs, which the load of the scalars clears.
+bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
+  for (const bundle::Program &program : bundle.programs) {
+    uint64_t block = UINT64_MAX;
+    for (const bundle::Entry &entry : program.entries()) {
+      if (entry.has_load_scalars())
+        block = entry.load_scalars().region().offset();
+      if (entry.compute().task() != bundle::Compute::DECIDE || entry.compute().calls_size() == 0)
+        continue;
+      const bundle::Call &call = entry.compute().calls(0);
+      for (int s = 0; s < call.slots_size(); ++s)
+        if (bundle.bodies.bodies(int(call.body())).slots(s).kind() == bundle::SUMS_SLOT)
+          return call.slots(s).region().offset() != block + kScalarsBytes;
+    }
+  }
+  return false;
 }

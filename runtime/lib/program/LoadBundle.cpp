@@ -99,6 +99,21 @@ private:
     return checkFiles();
   }
 
+  Status readSummary() {
+    if (Status status = readMessage("summary.pb", bundle_.summary); status.failed())
+      return status;
+    bundle_.samplesPerRow = samplesPerRow(bundle_.summary);
+    if (bundle_.batch % bundle_.samplesPerRow != 0)
+      return userError(bundle_.directory + ": expects a batch that is a multiple of " + std::to_string(bundle_.samplesPerRow) + ", got " +
+                       std::to_string(bundle_.batch));
+    for (const bundle::GraphInput &input : bundle_.summary.inputs())
+      if (bundle_.samplesPerRow > 1 && (input.shape_size() == 0 || input.shape(0) != bundle_.samplesPerRow))
+        return userError(bundle_.directory + ": input '" + input.name() + "' expects rows of " + std::to_string(bundle_.samplesPerRow) +
+                         " samples: the bundle was damaged. Compile it again");
+    bundle_.batch /= bundle_.samplesPerRow;
+    return Status::success();
+  }
+
   /// SHA-256 of every file, the large ones beside each other: one thread does 1 to 2 GB/s.
   Status checkFiles() {
     std::vector<std::pair<std::string, std::string>> files;
@@ -166,7 +181,7 @@ private:
     if (manifest_.files.count("cluster.yaml"))
       if (Status status = readText("cluster.yaml", bundle_.cluster); status.failed())
         return status;
-    if (Status status = readMessage("summary.pb", bundle_.summary); status.failed())
+    if (Status status = readSummary(); status.failed())
       return status;
     if (std::string problem = bundle::contradiction(manifest_, bundle_.plan, bundle_.summary); !problem.empty())
       return userError(bundle_.directory + ": " + problem);

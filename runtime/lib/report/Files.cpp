@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -21,29 +20,6 @@ using namespace zorse::runtime;
 using nlohmann::ordered_json;
 
 namespace {
-
-const char *queueName(bundle::QueueKind kind) {
-  switch (kind) {
-  case bundle::COMPUTE:
-    return "compute";
-  case bundle::SEND_QUEUE:
-    return "send";
-  case bundle::RECEIVE_QUEUE:
-    return "receive";
-  case bundle::COLLECTIVE_QUEUE:
-    return "collective";
-  case bundle::HOST_TO_DEVICE:
-    return "host to device";
-  case bundle::DEVICE_TO_HOST:
-    return "device to host";
-  case bundle::IO:
-    return "I/O";
-  case bundle::DIRECT:
-    return "GPU to GPU";
-  default:
-    return "queue";
-  }
-}
 
 /// Bytes of the whole lines of steps up to `lastStep`, before the first one that is later or is no metrics line.
 off_t linesUntil(const std::string &path, uint64_t lastStep) {
@@ -126,7 +102,17 @@ void MetricsFile::step(const StepReport &r) {
   }
   line["tokens_per_second"] = r.tokensPerSecond;
   line["seconds"] = r.seconds;
-  std::string text = line.dump() + "\n";
+  write(line.dump());
+}
+
+void MetricsFile::sample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+  const auto end = ids.begin() + std::ptrdiff_t(std::min(prompt, ids.size()));
+  ordered_json line = {{"step", step}, {"prompt", std::vector<int64_t>(ids.begin(), end)}, {"sample", std::vector<int64_t>(end, ids.end())}};
+  write(line.dump());
+}
+
+void MetricsFile::write(const std::string &line) {
+  std::string text = line + "\n";
   bool good = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
   good = std::fflush(file_) == 0 && good;
   if (!good && cause_ == 0)
@@ -141,37 +127,6 @@ Status MetricsFile::close() {
   }
   file_ = nullptr;
   return good ? Status::success() : Status(userError(path_ + ": cannot be written: " + std::strerror(cause_)));
-}
-
-Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events) {
-  std::sort(events.begin(), events.end(), [](const TraceEvent &a, const TraceEvent &b) { return a.begin < b.begin; });
-  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-  auto add = [&](const ordered_json &event) { text += event.dump() + ",\n"; };
-  for (uint32_t device = 0; device < bundle.programs.size(); ++device) {
-    add({{"ph", "M"}, {"name", "process_name"}, {"pid", device}, {"args", {{"name", "device " + bundle.devices[device].name}}}});
-    const bundle::Program &program = bundle.programs[device];
-    for (int q = 0; q < program.queues_size(); ++q) {
-      std::string name = queueName(program.queues(q).kind());
-      if (program.queues(q).id() > 0)
-        name += " " + std::to_string(program.queues(q).id());
-      add({{"ph", "M"}, {"name", "thread_name"}, {"pid", device}, {"tid", q}, {"args", {{"name", name}}}});
-      add({{"ph", "M"}, {"name", "thread_sort_index"}, {"pid", device}, {"tid", q}, {"args", {{"sort_index", q}}}});
-    }
-  }
-  for (const TraceEvent &event : events) {
-    const bundle::Entry &entry = bundle.programs[event.device].entries(int(event.entry));
-    std::string phase = bundle::Phase_Name(entry.phase());
-    add({{"ph", "X"},
-         {"name", describeEntry(bundle, event.device, entry)},
-         {"cat", phase},
-         {"pid", event.device},
-         {"tid", entry.queue()},
-         {"ts", std::round(event.begin * 1e9) / 1e3},
-         {"dur", std::round((event.end - event.begin) * 1e9) / 1e3},
-         {"args", {{"step", event.step + 1}, {"entry", entry.id()}, {"planned_us", (entry.planned_end() - entry.planned_start()) * 1e6}}}});
-  }
-  text += "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": 0, \"args\": {\"labels\": \"zorse\"}}\n]}\n";
-  return writeOutput(path, text);
 }
 
 uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {

@@ -3,6 +3,7 @@
 #include "Json.h"
 
 #include "zorse/Bundle/ContentHash.h"
+#include "zorse/runtime/LearningRate.h"
 
 #include <cstdio>
 
@@ -52,6 +53,12 @@ uint64_t decayEnd(const RunIdentity &identity) {
   return identity.training.total_steps() > 0 ? uint64_t(identity.training.total_steps()) : identity.steps;
 }
 
+/// The decay is of one kind and ends with the run, in both: the runs differ in how long they are meant to be.
+bool onlyLonger(const RunIdentity &before, const RunIdentity &now) {
+  const Options &a = before.training, &b = now.training;
+  return decayEnd(before) > 0 && a.schedule() == b.schedule() && a.total_steps() == 0 && b.total_steps() == 0;
+}
+
 double finalRatio(const RunIdentity &identity) { return decayEnd(identity) ? identity.training.final_ratio() : 1.0; }
 
 } // namespace
@@ -85,6 +92,8 @@ nlohmann::ordered_json zorse::runtime::identityJson(const RunIdentity &identity)
                       {"final_ratio", t.final_ratio()},
                       {"seed", t.seed()},
                       {"nesterov", t.nesterov()}};
+  if (t.plain_epsilon())
+    json["training"]["plain_epsilon"] = true;
   return json;
 }
 
@@ -137,6 +146,8 @@ RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std:
   real("final_ratio", &Options::set_final_ratio);
   truth("skip_nonfinite", &Options::set_skip_nonfinite);
   truth("nesterov", &Options::set_nesterov);
+  if (training->is_object() && training->contains("plain_epsilon")) // where it is not the rule
+    truth("plain_epsilon", &Options::set_plain_epsilon);
   count("warmup_steps", &Options::set_warmup_steps);
   count("total_steps", &Options::set_total_steps);
   uint64_t seed = 0;
@@ -168,6 +179,7 @@ std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, c
   text("optimizer", nameOf(kOptimizers, a.optimizer()), nameOf(kOptimizers, b.optimizer()));
   real("momentum", a.momentum(), b.momentum());
   text("nesterov", a.nesterov() ? "yes" : "no", b.nesterov() ? "yes" : "no");
+  text("epsilon", a.plain_epsilon() ? "before the correction" : "as in PyTorch", b.plain_epsilon() ? "before the correction" : "as in PyTorch");
   real("beta1", a.beta1(), b.beta1());
   real("beta2", a.beta2(), b.beta2());
   real("epsilon", a.epsilon(), b.epsilon());
@@ -176,9 +188,24 @@ std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, c
   real("learning rate", a.learning_rate(), b.learning_rate());
   text("schedule", nameOf(kSchedules, a.schedule()), nameOf(kSchedules, b.schedule()));
   number("warm-up steps", uint64_t(a.warmup_steps()), uint64_t(b.warmup_steps()));
-  number("last step of the decay", decayEnd(before), decayEnd(now));
+  if (!onlyLonger(before, now))
+    number("last step of the decay", decayEnd(before), decayEnd(now));
   real("final ratio of the learning rate", finalRatio(before), finalRatio(now));
   return out;
+}
+
+std::string zorse::runtime::explainDecay(const RunIdentity &before, const RunIdentity &now, uint64_t step) {
+  if (!onlyLonger(before, now) || decayEnd(before) == decayEnd(now))
+    return {};
+  auto rate = [&](const RunIdentity &run) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.3g", learningRate(run.training, step + 1, run.steps));
+    return std::string(text);
+  };
+  return std::string("the ") + nameOf(kSchedules, now.training.schedule()) + " decay of the learning rate ends with the run, at step " +
+         std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the snapshot's run: step " +
+         std::to_string(step + 1) + " has the learning rate " + rate(now) + ", and would have had " + rate(before) + "; --total-steps " +
+         std::to_string(decayEnd(before)) + " keeps the decay as it was, and the steps after it at its end";
 }
 
 std::string zorse::runtime::listed(const std::vector<Difference> &differences) {

@@ -17,8 +17,12 @@ struct Difference {
   std::string what, before, now;
 };
 
-/// What makes the runs different functions of their beginning. `steps` counts only where the schedule depends on it.
+/// What makes the runs different functions of their beginning. That a decay which ends with the run ends elsewhere because the run is longer or
+/// shorter is no such difference: explainDecay says it.
 std::vector<Difference> differences(const RunIdentity &before, const RunIdentity &now);
+
+/// What it means that a run which goes on after `step` has another length than the one before, where its decay ends with it; else nothing.
+std::string explainDecay(const RunIdentity &before, const RunIdentity &now, uint64_t step);
 
 /// "batch: 16 in the snapshot, 32 here", one a line.
 std::string listed(const std::vector<Difference> &differences);

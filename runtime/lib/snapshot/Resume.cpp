@@ -3,6 +3,7 @@
 #include "Folders.h"
 #include "Identity.h"
 #include "Layout.h"
+#include "Taking.h"
 #include "zorse/runtime/State.h"
 
 #include "zorse/Bundle/ContentHash.h"
@@ -201,6 +202,8 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
     verdict.note = path + ": goes on with changes that were allowed:" + listed(found) +
                    (moments ? "" : "\n  the optimizer begins anew: moments and its step are 0");
   }
+  if (std::string text = explainDecay(index.identity, identity, index.step); !text.empty())
+    verdict.note += (verdict.note.empty() ? "" : "\n") + text;
   if (!index.identity.matrices.empty() && index.identity.matrices != identity.matrices)
     verdict.note += (verdict.note.empty() ? "" : "\n") + path +
                     ": goes on as the snapshot's run would have, to rounding and not in every bit: matrices were multiplied by " +
@@ -215,4 +218,22 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
   verdict.step = index.step;
   verdict.samplesConsumed = index.samplesConsumed;
   return verdict;
+}
+
+Result<uint64_t> zorse::runtime::loadSnapshotParameters(const std::string &path, Executor &executor, const Bundle &bundle) {
+  Result<SnapshotReader> snapshot = SnapshotReader::open(path);
+  if (snapshot.failed())
+    return snapshot.error();
+  Loader loader(*snapshot, executor, bundle);
+  if (std::string problem = loader.compareParameters(); !problem.empty())
+    return userError(path + ": is a snapshot of another model: " + problem);
+  Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(executor, bundle);
+  if (hashes.failed())
+    return hashes.error();
+  if (std::vector<Difference> found = loader.compareFrozen(*hashes); !found.empty())
+    return userError(path + ": its run had other frozen parameters than this bundle:" + listed(found) +
+                     "\nmake a checkpoint of the snapshot (zorse-export) and give it as --init");
+  if (Status status = loader.load(/*withMoments=*/false); status.failed())
+    return status;
+  return snapshot->index().step;
 }

@@ -303,7 +303,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
   index.generation = context_.fence.generation();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    index.samplesConsumed = startSamples_ + (job.step - startStep_) * uint64_t(bundle.batch);
+    index.samplesConsumed = startSamples_ + (job.step - startStep_) * uint64_t(bundle.samples());
   }
   index.precision = bundle.precision;
   index.moments = bundle.summary.moments();

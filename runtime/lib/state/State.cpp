@@ -350,7 +350,7 @@ Status GradientDump::write(const std::string &path) const {
   std::vector<SafetensorsItem> items;
   for (int i = 0; i < bundle_.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle_.summary.parameters(i);
-    if (!parameter.trainable())
+    if (!parameter.trainable() || parameter.statistic())
       continue;
     size_t bytes = elementBytes(parameter.type());
     const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;

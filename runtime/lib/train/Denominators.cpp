@@ -1,5 +1,5 @@
-#include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Elements.h"
+#include "zorse/runtime/HostProcessor.h"
 #include "zorse/runtime/Training.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
@@ -19,19 +19,14 @@ public:
       return Status::success();
     if (bundle_.summary.denominator_body() < 0)
       return userError(bundle_.directory + "/summary.pb: a loss term has a counted denominator, but there is no body that counts it");
-    const bundle::BodyLibrary &code = bundle_.target(hostTarget());
-    body_ = &code.bodies(bundle_.summary.denominator_body());
-
-    Result<std::unique_ptr<QueuedDevice>> device = makeHostDevice();
+    const uint32_t target = hostTarget(bundle_), body = uint32_t(bundle_.summary.denominator_body());
+    body_ = &bundle_.target(target).bodies(int(body));
+    DeviceRequest request;
+    request.name = "host";
+    Result<std::unique_ptr<QueuedDevice>> device = makeHostProcessor(bundle_, target, {body}, request);
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
-    bundle::BodyLibrary library; // of this body alone
-    library.set_arch(code.arch());
-    *library.mutable_objects() = code.objects();
-    *library.add_bodies() = *body_;
-    if (Status status = device_->loadBodies(library, bundle_.kernelDirectory()); status.failed())
-      return status;
 
     size_t bytes = 0;
     std::vector<size_t> offsets;
@@ -84,7 +79,7 @@ public:
       BodyArguments arguments;
       arguments.slots = slots_.data();
       arguments.rows = bundle_.batch;
-      if (Status status = device_->runBody(0u, arguments); status.failed())
+      if (Status status = device_->runBody(uint32_t(bundle_.summary.denominator_body()), arguments); status.failed())
         return status;
     }
     for (int k = 0; k < bundle_.summary.loss_size(); ++k) {
@@ -102,15 +97,6 @@ public:
   }
 
 private:
-  /// The target whose code the host's processors run; the first where none is, which then says why not.
-  uint32_t hostTarget() const {
-    const Driver &host = **findDriver("cpu", "host");
-    for (uint32_t target = 0; target <= bundle_.otherTargets.size(); ++target)
-      if (findDeviceKind(host.kind)->runs(host.architecture(), bundle_.target(target).arch()))
-        return target;
-    return 0;
-  }
-
   int outputSlot(int output) const {
     for (int i = 0; i < body_->slots_size(); ++i)
       if (body_->slots(i).kind() == bundle::LOSS && int(body_->slots(i).index()) == output)

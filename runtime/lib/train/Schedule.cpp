@@ -1,4 +1,4 @@
-#include "zorse/runtime/Training.h"
+#include "zorse/runtime/LearningRate.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <deque>
 #include <limits>
 
@@ -12,13 +13,23 @@ namespace {
 
 class Loop {
 public:
-  Loop(Executor &executor, const Bundle &bundle, const TrainingRun &run) : executor_(executor), bundle_(bundle), run_(run) {}
+  Loop(Executor &executor, const Bundle &bundle, const TrainingRun &run)
+      : executor_(executor), bundle_(bundle), run_(run), byGroup_(commitsByGroup(bundle)) {}
+
+  Result<bool> evaluateOnce() {
+    if (Status status = prepare(); status.failed())
+      return status;
+    if (!enter())
+      return false;
+    Status status = evaluate(run_.firstStep - 1);
+    return status.failed() ? Result<bool>(status) : Result<bool>(true);
+  }
 
   Result<TrainingEnd> train() {
-    Result<std::unique_ptr<Denominators>> denominators = Denominators::create(bundle_);
-    if (denominators.failed())
-      return denominators.error();
-    denominators_ = std::move(*denominators);
+    if (Status status = checkTraining(bundle_, run_.options); status.failed())
+      return status;
+    if (Status status = prepare(); status.failed())
+      return status;
 
     uint64_t last = run_.firstStep + run_.steps - 1, next = run_.firstStep;
     const uint64_t planned = last;
@@ -26,12 +37,12 @@ public:
     uint64_t &done = end_.lastStep;
     while (done < last) {
       // One step ahead, but not past an evaluation: it needs the parameters of its own step.
-      while (next <= last && next <= done + 2 && (next == done + 1 || !evaluatesAfter(next - 1, planned))) {
+      while (next <= last && next <= done + 2 && (next == done + 1 || !pausesAfter(next - 1, planned))) {
         if (!enter()) {
           last = next - 1;
           break;
         }
-        if (Status status = submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.batch, next, /*evaluation=*/false);
+        if (Status status = submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.samples(), next, /*evaluation=*/false);
             status.failed())
           return status;
         ++next;
@@ -43,6 +54,9 @@ public:
       if (evaluatesAfter(done, planned) && enter())
         if (Status status = evaluate(done); status.failed())
           return status;
+      if (samplesAfter(done) && enter())
+        if (Status status = sample(done); status.failed())
+          return status;
     }
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, end_.lastStep - run_.firstStep + 1))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
@@ -52,6 +66,14 @@ public:
   }
 
 private:
+  Status prepare() {
+    Result<std::unique_ptr<Denominators>> denominators = Denominators::create(bundle_);
+    if (denominators.failed())
+      return denominators.error();
+    denominators_ = std::move(*denominators);
+    return Status::success();
+  }
+
   /// False: the job ends before this turn.
   bool enter() { return !run_.gate || run_.gate->enter(++turn_); }
 
@@ -66,25 +88,33 @@ private:
     return run_.evaluationData && (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
   }
 
+  bool samplesAfter(uint64_t step) const { return run_.sampler && run_.sampleEvery > 0 && step % run_.sampleEvery == 0; }
+
+  /// Something else than the next step comes, which needs the parameters of this one.
+  bool pausesAfter(uint64_t step, uint64_t last) const { return evaluatesAfter(step, last) || samplesAfter(step); }
+
   Status submit(DataSource &data, uint64_t firstSample, uint64_t step, bool evaluation) {
     Result<std::shared_ptr<const Batch>> batch = data.batchFrom(firstSample);
-    if (batch.failed())
-      return batch.error();
-    Result<std::vector<double>> denominators = denominators_->count(**batch);
+    return batch.failed() ? Status(batch.error()) : submit(*batch, step, evaluation);
+  }
+
+  Status submit(const std::shared_ptr<const Batch> &batch, uint64_t step, bool evaluation) {
+    Result<std::vector<double>> denominators = denominators_->count(*batch);
     if (denominators.failed())
       return denominators.error();
 
     StepRequest request;
     request.evaluation = evaluation;
-    request.batch = *batch;
+    request.batch = batch;
     if (!evaluation && run_.stateReader)
       request.afterStep = run_.stateReader(step, step == run_.firstStep + run_.steps - 1);
     zorse::abi::StepScalars &scalars = request.scalars;
     scalars.step = step;
     scalars.seed = run_.options.seed();
     scalars.learningRate = learningRate(run_.options, step, run_.firstStep + run_.steps - 1);
+    scalars.perRow = 1 / double(bundle_.batch);
     scalars.clipNorm = run_.options.clip_norm();
-    scalars.skipNonFinite = true;
+    scalars.skipNonFinite = !byGroup_;
     scalars.evaluation = evaluation;
     scalars.decided.clipFactor = 1;
     scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
@@ -118,14 +148,19 @@ private:
     report.step = pending.step;
     for (size_t k = 0; k < pending.denominators.size(); ++k)
       report.loss += bundle_.summary.loss(int(k)).coefficient() * result->report.sums[2 + k] / pending.denominators[k];
-    report.gradientNorm = result->report.decided.gradientNorm;
+    report.gradientNorm = byGroup_ ? std::sqrt(result->report.sums[0]) : result->report.decided.gradientNorm; // the decision knew no sums
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
     report.lossScale = result->report.decided.lossScale;
     report.skippedSoFar = end_.skipped += report.skipped;
     report.seconds = result->end - std::max(result->begin, before);
-    report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
+    report.tokensPerSecond = double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
+    if (byGroup_ && !pending.zeroDenominator && !(std::isfinite(report.loss) && std::isfinite(report.gradientNorm) && result->report.sums[1] == 0)) {
+      if (run_.stopping)
+        run_.stopping();
+      return userError(appliedNotFinite(report));
+    }
     // A batch without labels has nothing that is not finite, and gradients that overflow with their scale come back without it.
     const bool overflow = report.lossScale > 1 && report.skipped && !pending.zeroDenominator && std::isfinite(report.loss);
     bool finite = pending.zeroDenominator || overflow || (std::isfinite(report.loss) && !report.skipped);
@@ -138,6 +173,15 @@ private:
     return Status::success();
   }
 
+  static std::string appliedNotFinite(const StepReport &report) {
+    const std::string step = std::to_string(report.step);
+    return "step " + step + ": " + (std::isfinite(report.loss) ? "a gradient is not finite" : "the loss is not finite") +
+           "; the bundle updates every group as soon as its gradients are there (\"commit\": \"group\"), so that the step has been applied, and the "
+           "run "
+           "stops. Resume from a snapshot of an earlier step (remove those of step " +
+           step + " and later), or compile with \"commit\": \"step\", where such steps are skipped";
+  }
+
   static std::string notFinite(const StepReport &report, bool zeroDenominator) {
     std::string what = zeroDenominator               ? "a denominator of the loss is 0: the batch has nothing to learn from"
                        : !std::isfinite(report.loss) ? "the loss is not finite"
@@ -147,9 +191,34 @@ private:
            "--nonfinite=skip";
   }
 
+  /// Text behind the prompt, a token an evaluation.
+  Status sample(uint64_t step) {
+    Sampler &sampler = *run_.sampler;
+    std::vector<int64_t> ids = sampler.options().prompt;
+    const size_t prompt = ids.size();
+    while (ids.size() < prompt + sampler.options().tokens && int64_t(ids.size()) < sampler.length()) {
+      if (Status status = submit(sampler.ask(ids), step, /*evaluation=*/true); status.failed())
+        return status;
+      Result<StepResult> result = executor_.wait();
+      if (result.failed())
+        return result.error();
+      pending_.pop_front();
+      before_ = result->end;
+      Result<std::optional<int64_t>> mine = sampler.answer(step, ids.size());
+      if (mine.failed())
+        return mine.error();
+      Result<int64_t> token = agreeOnToken(*run_.group, "token " + std::to_string(ids.size()) + " after step " + std::to_string(step), *mine);
+      if (token.failed())
+        return token.error();
+      ids.push_back(*token);
+    }
+    run_.sampled(step, ids, prompt);
+    return Status::success();
+  }
+
   /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own.
   Status evaluate(uint64_t step) {
-    uint64_t batches = std::max<uint64_t>(1, run_.evaluationData->samplesPerEpoch() / bundle_.batch);
+    uint64_t batches = std::max<uint64_t>(1, run_.evaluationData->samplesPerEpoch() / bundle_.samples());
     if (run_.evaluationBatches > 0)
       batches = std::min(batches, run_.evaluationBatches);
     std::vector<double> numerators(bundle_.summary.loss_size(), 0), denominators(bundle_.summary.loss_size(), 0);
@@ -157,7 +226,7 @@ private:
     bool reported = false;
     for (uint64_t submitted = 0, done = 0; done < batches; ++done) {
       for (; submitted < batches && submitted < done + 2; ++submitted)
-        if (Status status = submit(*run_.evaluationData, submitted * bundle_.batch, step, /*evaluation=*/true); status.failed())
+        if (Status status = submit(*run_.evaluationData, submitted * bundle_.samples(), step, /*evaluation=*/true); status.failed())
           return status;
       Result<StepResult> result = executor_.wait();
       if (result.failed())
@@ -175,7 +244,7 @@ private:
     total.evaluation = true;
     for (size_t k = 0; k < numerators.size(); ++k)
       total.loss += bundle_.summary.loss(int(k)).coefficient() * numerators[k] / denominators[k];
-    total.tokensPerSecond = double(batches) * double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
+    total.tokensPerSecond = double(batches) * double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
     if (reported)
       run_.report(total);
     if (run_.pace)
@@ -186,6 +255,7 @@ private:
   Executor &executor_;
   const Bundle &bundle_;
   const TrainingRun &run_;
+  const bool byGroup_;
   std::unique_ptr<Denominators> denominators_;
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
@@ -196,6 +266,21 @@ private:
 
 } // namespace
 
+Status zorse::runtime::checkTraining(const Bundle &bundle, const bundle::TrainingOptions &options) {
+  if (options.clip_norm() > 0 && commitsByGroup(bundle)) {
+    char norm[32];
+    std::snprintf(norm, sizeof norm, "%g", options.clip_norm());
+    return userError(bundle.directory +
+                     ": updates every group as soon as its gradients are reduced (\"commit\": \"group\" in its plan), and --clip=" + norm +
+                     " needs the norm of all gradients first. Run it with --clip=0, or compile a plan with \"commit\": \"step\"");
+  }
+  return Status::success();
+}
+
 Result<TrainingEnd> zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) {
   return Loop(executor, bundle, run).train();
+}
+
+Result<bool> zorse::runtime::evaluateOnce(Executor &executor, const Bundle &bundle, const TrainingRun &run) {
+  return Loop(executor, bundle, run).evaluateOnce();
 }

@@ -209,6 +209,22 @@ func.func @dropout_c2(%x: tensor<?x8x99xf32>) {
 
 // -----
 
+func.func @track_c1(%x: tensor<?x8xf32>, %r: tensor<7xf32>) {
+  // expected-error @below {{(C1) expects a statistic of every row and running ones of its shape without the samples, got 'tensor<?x8xf32>' and 'tensor<7xf32>'}}
+  %y = zorse.track %x, %r {weight = 0.1 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<7xf32>
+  return
+}
+
+// -----
+
+func.func @track_c2(%x: tensor<?x8xf32>, %r: tensor<8xf32>) {
+  // expected-error @below {{(C2) expects 0 < weight <= 1 and a correction above 0, got 0.000000e+00 and 1.000000e+00}}
+  %y = zorse.track %x, %r {weight = 0.0 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
 func.func @sgd_update_c1(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>, %g: tensor<?x2xf32>) {
   // expected-error @below {{(C1) expects parameter, gradient and moments of one type of rank 1}}
   %y = zorse.sgd_update %p, %g, %s, %s, %k, %s {momentum = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?x2xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> tensor<?xf32>

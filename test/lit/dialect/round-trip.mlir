@@ -103,6 +103,13 @@ func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: 
   return
 }
 
+// CHECK-LABEL: @statistics
+func.func @statistics(%observed: tensor<?x64xf32>, %running: tensor<64xf32>) {
+  // CHECK: zorse.track %arg0, %arg1 {correction = 1.250000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+  %0 = zorse.track %observed, %running {weight = 0.1 : f64, correction = 1.25 : f64} : tensor<?x64xf32>, tensor<64xf32>
+  return
+}
+
 // CHECK-LABEL: @updates
 func.func @updates(%p: tensor<?xf32>, %lr: tensor<f64>, %skip: tensor<i64>) {
   // CHECK: zorse.sgd_update %arg0, %arg0, %arg1, %arg1, %arg2, %arg1 velocity %arg0 {momentum = 9.000000e-01 : f64, nesterov, weight_decay = 0.000000e+00 : f64}

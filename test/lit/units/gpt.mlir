@@ -5,7 +5,7 @@
 // CHECK: model f64, 8 units, 3 blocks of 2 from unit 1
 // CHECK: unit 0 'embedding' class 0 parameters [{{.*}}] inputs [0] in [] out [0] instances from 0
 // CHECK: unit 1 'block 0 attention' class 1 {{.*}} inputs [] in [0] out [1] instances from 1
-// CHECK: unit 2 'block 0 mlp' class 2 {{.*}} in [1] out [2] instances from 3 {{.*}} W, deferred {{[0-9]+}} bytes a row
+// CHECK: unit 2 'block 0 mlp' class 2 {{.*}} in [1] out [2] instances from 3 {{.*}} W, deferred {{[0-9]+}} bytes, again {{[0-9.e+]+}} a row
 // CHECK: unit 3 'block 1 attention' class 1
 // CHECK: unit 4 'block 1 mlp' class 2
 // CHECK: unit 5 'block 2 attention' class 1
@@ -51,6 +51,7 @@
 // CHECK-LABEL: func.func @mlp.backward_weights
 // CHECK-LABEL: func.func @head.backward_inputs
 // CHECK-LABEL: func.func @head.backward_weights
+// CHECK-LABEL: func.func @head.recompute
 // CHECK-NOT:   func.func
 
 module {

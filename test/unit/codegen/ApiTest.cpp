@@ -148,7 +148,7 @@ func.func @f(%x: tensor<f64> {@@scalars0, zorse.scalar = "speed"}) -> (tensor<4x
   %y = arith.constant dense<0.0> : tensor<4xf32>
   return %y : tensor<4xf32>
 })")
-                .find("expects zorse.scalar to be learning_rate, clip_factor or skip, got 'speed'"),
+                .find("expects zorse.scalar to be per_row, learning_rate, clip_factor or skip, got 'speed'"),
             std::string::npos);
 }
 

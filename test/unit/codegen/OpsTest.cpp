@@ -305,6 +305,19 @@ func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@
 })");
 }
 
+TEST(CodegenOps, TrackIsTheRunningStatisticInEvaluation) {
+  static const char *const track = R"(
+func.func @f(%x: tensor<?x48x$T> {@@boundary_in0}, %r: tensor<48x$T> {@@parameter0}) -> (tensor<?x48x$T> {@@boundary_out0}) {
+  %t = zorse.track %x, %r {correction = 1.25 : f64, weight = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
+  %y = arith.mulf %t, %x : tensor<?x48x$T>
+  return %y : tensor<?x48x$T>
+})";
+  checkFunctions(track);
+  RunOptions options;
+  options.evaluation = true;
+  checkFunctions(track, options);
+}
+
 static const char *const kDropout = R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %y: tensor<?x5x48x$T> {@@boundary_in1}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}) {
   %d = zorse.dropout %x {instance = 3 : i64, probability = 0.4 : f64} : tensor<?x5x48x$T>

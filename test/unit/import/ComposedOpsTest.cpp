@@ -95,7 +95,7 @@ TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_ERROR(one("CumSum", {"row", "i0"}), "(CumSum): runs over the samples; every op must treat samples apart");
   EXPECT_ERROR(one("MeanVarianceNormalization", {"image"}), "(MeanVarianceNormalization, in its ReduceMean): combines samples of activations");
   EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
-               "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Use nn.GroupNorm");
+               "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G");
   EXPECT_ERROR(one("LpNormalization", {"row"}, {{"axis", 0}}), "(LpNormalization, in its ReduceSum): combines samples of activations");
 }
 
@@ -138,6 +138,18 @@ TEST(ComposedOps, Resize) {
   EXPECT_ERROR(one("Resize", {"image", "", "", "i0"}, {{"axes", Ints{2}}}), "(Resize): makes 0 of 8 positions, which is not supported");
   EXPECT_ERROR(one("Resize", {"image", "", "", "places"}, {{"axes", Ints{2, 3}}}), "(Resize): expects constant sizes; they depend on data");
   EXPECT_ERROR(one("Resize", {"ids", "", "", "i3"}, {{"axes", Ints{1}}}), "(Resize): expects a tensor of floats");
+}
+
+TEST(ComposedOps, GridsAndTransforms) {
+  for (const char *op : {"Tan", "Asin", "Acos", "Atan"})
+    EXPECT_OK(one(op, {"row"}));
+  EXPECT_ERROR(one("GridSample", {"image", "row"}),
+               "(GridSample): expects floats of samples x channels x positions, and a grid of as many dimensions");
+  EXPECT_ERROR(one("GridSample", {"image", "image"}), "(GridSample): expects a grid of 2 samples with 2 numbers for every place, found 2 and 8");
+  EXPECT_ERROR(one("DFT", {"image"}), "(DFT): expects floats whose last dimension holds real numbers (1) or complex ones (2)");
+  EXPECT_ERROR(one("DFT", {"long", "", "i3"}), "(DFT): expects an axis before the last, found 3 of 4");
+  EXPECT_ERROR(one("DFT", {"long", "i0"}), "(DFT): expects a constant length of at least 1");
+  EXPECT_ERROR(one("DFT", {"long"}, {{"inverse", 1}, {"onesided", 1}}), "(DFT): asks for one side of a transform that is not of real numbers");
 }
 
 TEST(ComposedOps, Recurrences) {

@@ -1,11 +1,13 @@
 // Imports an ONNX file, optionally recognises its ops, and evaluates @model on the file's own weights: what a reference in Python compares with
 // PyTorch.
 //
-//   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--trust-guess] name=ids.bin ...
+//   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--differences] [--trust-guess]
+//                 name=ids.bin ...
 //
 // Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: term, role, coefficient, denominator per
 // row, and the rows' values; then the loss; with --gradients also one line for every parameter that is trained: its name and the elements of its
-// gradient. What the importer decided goes to the error output.
+// gradient. With --differences every line ends in differences of the loss instead: pairs of an element and what the loss changes by per change of it,
+// or nan where the loss bends or jumps there. What the importer decided goes to the error output.
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 #include "zorse/Import/ONNX/Import.h"
@@ -20,9 +22,11 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 
 using namespace llvm;
@@ -82,10 +86,44 @@ static std::vector<double> decode(const WeightSource &weight) {
   return out;
 }
 
+/// " : element difference ..." of some elements of argument `which`, by central differences of two widths: where these disagree the loss is not
+/// smooth.
+static std::string differencesOf(std::vector<reference::Tensor> arguments, unsigned which,
+                                 const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
+  constexpr int64_t kMost = 12;
+  std::vector<double> &values = arguments[which].values;
+  std::string text = " :";
+  const auto size = static_cast<int64_t>(values.size()), step = std::max<int64_t>(1, size / kMost);
+  for (int64_t i = 0; i < size; i += step) {
+    const double before = values[i];
+    auto slope = [&](double width) {
+      values[i] = before + width;
+      const double above = loss(arguments);
+      values[i] = before - width;
+      const double below = loss(arguments);
+      values[i] = before;
+      return (above - below) / (2 * width);
+    };
+    const double width = 1e-4 * std::max(1.0, std::abs(before)), wide = slope(width), narrow = slope(width / 4);
+    const double size = std::max({std::abs(wide), std::abs(narrow), 1e-3});
+    const double here = loss(arguments);
+    values[i] = before + width / 16;
+    const double near = loss(arguments);
+    values[i] = before;
+    const bool smooth = std::abs(wide - narrow) <= 1e-4 * size && std::abs((near - here) / (width / 16) - narrow) <= 1e-2 * size;
+    char line[80];
+    // The error of a central difference grows with the square of its width.
+    std::snprintf(line, sizeof line, " %lld %.17g", static_cast<long long>(i), smooth ? narrow + (narrow - wide) / 15 : std::nan(""));
+    text += line;
+  }
+  return text;
+}
+
 /// The gradient of the loss with respect to what is trained, by the rules that units are differentiated with.
 /// \param seeds  of every numerator: coefficient / denominator
+/// \param loss  of these arguments; null: gradients alone are printed
 static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options,
-                           const std::map<int64_t, double> &seeds) {
+                           const std::map<int64_t, double> &seeds, const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   mlir::Block &body = function.getBody().front();
   mlir::Operation *end = body.getTerminator();
   std::map<std::pair<std::string, int64_t>, reference::Tensor> slots;
@@ -107,6 +145,10 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     if (auto attribute = function.getArgAttrOfType<mlir::BoolAttr>(i, attributes::kTrainable); attribute && attribute.getValue())
       trainable.push_back(function.getArgument(i));
+  std::map<unsigned, std::string> differences;
+  for (unsigned i = 0; loss && i < function.getNumArguments(); ++i)
+    if (is_contained(trainable, function.getArgument(i)))
+      differences[i] = differencesOf(arguments, i, loss);
   DenseSet<mlir::Value> active = autodiff::activeValues(body, trainable, results);
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto parameter = function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter);
@@ -145,8 +187,11 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
       std::printf("gradient %s", names[slot.second].c_str());
       for (double element : value.values)
         std::printf(" %.17g", element);
-      std::printf("\n");
+      std::printf("%s\n", differences[slot.second].c_str());
+      differences.erase(slot.second);
     }
+  for (auto &[i, text] : differences) // the loss does not depend on it, so it has no gradient
+    std::printf("gradient %s%s\n", names[i].c_str(), text.c_str());
   return true;
 }
 
@@ -157,7 +202,7 @@ int main(int argc, char **argv) {
   }
   ImportOptions options;
   int64_t rows = std::atoll(argv[2]);
-  bool recognize = false, print = false, gradients = false;
+  bool recognize = false, print = false, gradients = false, differences = false;
   std::map<std::string, std::string> inputs;
   for (int i = 3; i < argc; ++i) {
     StringRef argument = argv[i];
@@ -167,6 +212,8 @@ int main(int argc, char **argv) {
       print = true;
     else if (argument == "--gradients")
       gradients = true;
+    else if (argument == "--differences")
+      gradients = differences = true;
     else if (argument == "--trust-guess")
       options.trustGuess = true;
     else if (argument == "--f64")
@@ -249,10 +296,14 @@ int main(int argc, char **argv) {
   if (mlir::failed(results))
     return 1;
   std::map<int64_t, double> numerators, denominators, coefficients;
+  std::vector<bool> isNumerator;
+  std::vector<int64_t> termOf;
   for (unsigned i = 0; i < results->size(); ++i) {
     int64_t term = function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt();
     StringRef role = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue();
     double sum = 0;
+    isNumerator.push_back(role == "numerator");
+    termOf.push_back(term);
     std::printf("%s %lld", role.str().c_str(), static_cast<long long>(term));
     for (double value : (*results)[i].values) {
       std::printf(" %.17g", value);
@@ -277,7 +328,22 @@ int main(int argc, char **argv) {
   if (gradients) {
     for (auto &[term, coefficient] : coefficients)
       coefficient /= denominators[term];
-    return printGradients(function, arguments, evaluation, coefficients) ? 0 : 1;
+    auto lossOf = [&](const std::vector<reference::Tensor> &changed) {
+      auto values = reference::evaluate(function, changed, evaluation);
+      double sum = 0;
+      for (unsigned i = 0; mlir::succeeded(values) && i < values->size(); ++i)
+        if (isNumerator[i]) {
+          double rows = 0;
+          for (double value : (*values)[i].values)
+            rows += value;
+          sum += coefficients.at(termOf[i]) * rows;
+        }
+      return sum;
+    };
+    return printGradients(function, arguments, evaluation, coefficients,
+                          differences ? lossOf : std::function<double(const std::vector<reference::Tensor> &)>())
+               ? 0
+               : 1;
   }
   return 0;
 }

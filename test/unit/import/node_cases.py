@@ -16,6 +16,7 @@ import argparse
 import collections
 import concurrent.futures
 import fnmatch
+import json
 import os
 import re
 import subprocess
@@ -195,6 +196,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="every case with its outcome")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--least", type=int, default=0, help="fail where fewer import")
+    parser.add_argument("--save", metavar="FILE", help="outcomes as JSON: tools/operators_page.py makes a page of them")
     given = parser.parse_args()
     outcomes, unwrapped = {}, 0
     with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
@@ -219,6 +221,9 @@ def main():
             print(f"{outcome[0]:9} {name} {outcome[1][:300]}")
     for reason, count in why.most_common(0 if given.list else 60):
         print(f"{count:5} {reason}")
+    if given.save:
+        with open(given.save, "w") as f:
+            json.dump({name: {"outcome": o, "remark": said, "operators": sorted(ops)} for name, ((o, said), ops) in sorted(outcomes.items())}, f, indent=1)
     print(f"{len(outcomes)} cases can be wrapped ({unwrapped} cannot): {counts['imported']} import, {counts['refused']} are refused, {counts['wrong']} give another loss, "
           f"{counts['crashed']} end the importer")
     return 1 if counts["wrong"] or counts["crashed"] or counts["imported"] < given.least else 0

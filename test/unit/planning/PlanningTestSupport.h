@@ -23,6 +23,8 @@ inline bundle::ModelSummary chain(bool splits = true) {
     double flops[] = {0, 128e6, 128e6, 512e6};
     unit.set_forward_flops_per_row(flops[u]);
     unit.set_backward_flops_per_row(2 * flops[u]);
+    unit.set_recompute_flops_per_row(0.75 * flops[u]);
+    unit.set_recompute_bytes_per_row(0.5e6);
     unit.set_forward_bytes_per_row(1e6);
     unit.set_backward_bytes_per_row(3e6);
     if (splits && u > 0) {

@@ -194,8 +194,8 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   EXPECT_TRUE(found->layout.techniques.any());
   EXPECT_EQ(found->evaluation.excess, 0u);
   EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
-  EXPECT_TRUE(!found->plan.residency.empty() ||
-              std::any_of(found->plan.cells.begin(), found->plan.cells.end(), [](const step::Cell &cell) { return cell.recompute; }));
+  EXPECT_TRUE(!found->plan.residency.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
+                                                            [](const step::Cell &cell) { return cell.activations == step::Activations::Recompute; }));
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
   found = searchPlan(*roomy->problem, {}, error);
   ASSERT_TRUE(found) << error;

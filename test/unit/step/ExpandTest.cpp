@@ -179,6 +179,37 @@ TEST(Expand, SplitBackward) {
   check(summary, plan, "gpipe");
 }
 
+/// Copies of saved blocks to and from the host, of one of the units.
+size_t blockCopies(const StepGraph &graph, uint32_t unit) {
+  size_t copies = 0;
+  for (const Entry &entry : graph.entries)
+    copies += entry.kind == EntryKind::Copy && entry.value.kind == bundle::Value::SAVED_BLOCK && entry.value.id == unit;
+  return copies;
+}
+
+TEST(Expand, OffloadedActivationsAreFewAtOnce) {
+  auto summary = syntheticModel();
+  std::string cells, error;
+  for (int c = 0; c < 8; ++c)
+    cells +=
+        (c ? "," : "") + std::string(R"({"units": [0, 6], "samples": [)") + std::to_string(c) + "," + std::to_string(c + 1) + R"(], "device": "a"})";
+  auto expand = [&](const std::string &more) {
+    Plan plan = read(summary, R"({"batch": 8, "devices": ["a"], "cells": [)" + cells + "]" + more + "}");
+    auto graph = expandPlan(summary, plan, error);
+    EXPECT_TRUE(graph) << error;
+    checkStructure(*graph, more);
+    return std::move(*graph);
+  };
+  const StepGraph kept = expand(R"(, "schedule": "gpipe")"), left = expand(R"(, "schedule": "gpipe", "activations": "offload")");
+  EXPECT_EQ(blockCopies(kept, 1), 0u);
+  EXPECT_EQ(blockCopies(left, 1), 2u * (8 - 2)); // those of the first two backwards stay
+  EXPECT_LT(left.devices[0].memory.activations, kept.devices[0].memory.activations);
+  EXPECT_GT(left.devices[0].memory.host, 0u);
+  EXPECT_EQ(blockCopies(expand(R"(, "schedule": "gpipe", "activations": "offload", "residency": [{"images": 5}])"), 1), 2u * (8 - 5));
+  // Where every backward follows its forward, all stay.
+  EXPECT_EQ(blockCopies(expand(R"(, "schedule": "1f1b", "activations": "offload")"), 1), 0u);
+}
+
 TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
   auto summary = syntheticModel(); // unit 0 has no gradient of inputs, unit 3 does not split
   std::string cells =

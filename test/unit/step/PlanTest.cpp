@@ -52,14 +52,39 @@ TEST(PlanText, WrongTypesAndKeys) {
   EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"), "number too large");
 }
 
+TEST(PlanText, Commit) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"commit": "unit"})"), "state.commit: expected \"step\" or \"group\", got \"unit\"");
+  auto refused = [](auto change) {
+    auto summary = syntheticModel();
+    auto &training = *summary.mutable_training();
+    training.set_clip_norm(0);
+    training.set_skip_nonfinite(false);
+    change(training);
+    std::string error;
+    auto plan = readPlan(withCells(kWhole, R"(, "state": {"commit": "group"})"), summary, error);
+    EXPECT_TRUE(plan) << error;
+    validatePlan(*plan, summary, error);
+    EXPECT_NE(writePlan(*plan, summary).find("\"commit\": \"group\""), std::string::npos);
+    return error;
+  };
+  EXPECT_EQ(refused([](auto &) {}), "");
+  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"commit\": \"step\""), std::string::npos);
+  EXPECT_NE(refused([](auto &training) { training.set_skip_nonfinite(true); }).find("compile without --skip-nonfinite"), std::string::npos);
+  EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);
+}
+
 TEST(PlanText, UnknownDevice) {
   EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "c"})"), "cells[0].device: unknown device 'c'; \"devices\" lists a, b");
 }
 
 TEST(PlanText, NotSupportedYet) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a backward tiling of its own is not supported yet");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "offload")"), "activations: expected \"keep\" or \"recompute\", got \"offload\"");
   EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"), "tensor-parallel groups are not supported yet");
+}
+
+TEST(PlanText, Activations) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "drop")"), "activations: expected \"keep\", \"recompute\" or \"offload\", got \"drop\"");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "a", "activations": true})"), "cells[0].activations: expected a text");
 }
 
 TEST(PlanText, Residency) {
@@ -78,6 +103,13 @@ TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"images": 0}])"), "residency[0].images: expected 1 to 65536, got 0");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"images": 2, "groups": [0]}])"), "residency[0]: has \"images\" and \"groups\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"tier": "host"}])"), "unknown key \"tier\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"update": "cpu"}])"), "residency[0].update: expected \"device\" or \"host\", got \"cpu\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"update": "host"}])"),
+                 "of device a is updated on the host, and its parameters are kept on the device");
+  EXPECT_EQ(mistake(withCells(kWhole, R"(, "residency": [{"update": "host"}, {"parameters": "host", "moments": "host"}])")), "");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "residency": [{"update": "host", "parameters": "host", "moments": "host"}, {"devices": ["b"], "moments": "device"}])"),
+      "of device b is updated on the host, and its moments are kept on the device");
 }
 
 TEST(Tiling, Overlap) {

@@ -22,6 +22,9 @@ public:
       unit->set_backward_body(2 * u + 1);
       unit->set_instance_base(1000 * u);
       unit->mutable_saved_bytes()->set_per_row(64 + 4 * u);
+      unit->set_recompute_body(4 * units + 6 + u);
+      unit->mutable_recompute_workspace()->set_fixed(192);
+      unit->set_recompute_flops_per_row(0.7e6 * (1 + u % 3));
       unit->mutable_forward_workspace()->set_fixed(128);
       unit->mutable_backward_workspace()->set_per_row(32);
       unit->set_forward_flops_per_row(1e6 * (1 + u % 3));

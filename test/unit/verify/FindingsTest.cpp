@@ -179,6 +179,36 @@ TEST(Findings, Residence) {
   EXPECT_TRUE(test.findings().empty()) << test.text();
 }
 
+TEST(Findings, PlaceOfUpdates) {
+  Case test({}, oneDevice());
+  using verify::PlanView;
+  PlanView::Residency rule;
+  rule.tiers[PlanView::Update] = PlanView::Tier::Host;
+  test.view.residency.push_back(rule);
+  expectFinding(test, Code::Residence, {"update of group", "done by the device", "the plan gives it to the host's processor"});
+}
+
+TEST(Findings, CommitByGroup) { // a decision before all sums may not know any
+  SyntheticOptions options;
+  options.clipNorm = 0;
+  options.skipNonFinite = false;
+  Case test(options, oneDevice());
+  test.view.commitsByGroup = true;
+  expectFinding(test, Code::WrongValue, {"decides by bytes that hold", "expects sums without anything added"});
+  auto decides = task(bundle::Compute::DECIDE);
+  auto &region = *slot(test, find(test, 0, decides), bundle::SUMS_SLOT).mutable_region();
+  region.set_offset(region.offset() + region.bytes());
+  EXPECT_TRUE(test.findings().empty()) << test.text();
+  test.view.commitsByGroup = false;
+  expectFinding(test, Code::WrongValue, {"reads the sums of all devices"});
+}
+
+TEST(Findings, ClippingWhereGroupsCommit) {
+  Case test({}, oneDevice());
+  test.view.commitsByGroup = true;
+  expectFinding(test, Code::Plan, {"commits by group", "clipped"});
+}
+
 TEST(Findings, TasksReachTheDeviceAlone) {
   Case test({}, oneDevice());
   auto &program = test.programs[0];
@@ -261,6 +291,22 @@ TEST(Findings, SplitBackward) {
     if (unit.splits())
       *both.model.bodies.mutable_bodies(int(unit.input_gradient_body())) = both.model.bodies.bodies(int(unit.backward_body()));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
+}
+
+TEST(Findings, Recompute) {
+  Case planned({}, oneDevice()); // the plan recomputes, the programs do not
+  planned.view.cells[0].recompute = true;
+  expectFinding(planned, Code::Call, {"call 0 is of unit 3, expects unit 0"});
+
+  Case more({}, oneDevice()); // what makes the last unit's saved block again makes its loss, too
+  more.view.cells[0].recompute = true;
+  const auto &last = more.model.summary.units(3);
+  ASSERT_GT(last.saved_bytes().per_row(), 0);
+  auto &slot = *more.model.bodies.mutable_bodies(int(last.recompute_body()))->add_slots();
+  slot.set_kind(bundle::LOSS);
+  slot.set_mode(bundle::WRITE);
+  slot.set_name("loss");
+  expectFinding(more, Code::Malformed, {"makes its saved block again changes slot 'loss', too"});
 }
 
 TEST(Findings, Call) {

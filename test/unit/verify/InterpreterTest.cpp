@@ -8,7 +8,7 @@ using namespace zorse;
 using namespace zorse::test;
 
 static std::string harm(const Case &test, int interleavings = 25) {
-  auto expected = interpret::reference(test.model.summary, test.model.bodies, test.plan.batch, test.plan.splitBackward, "ETTET");
+  auto expected = interpret::reference(test.model.summary, test.model.bodies, {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
   return interpret::findHarm(test.model.summary, test.model.bodies, test.programs, expected, "ETTET", interleavings, 1).what;
 }
 

@@ -208,6 +208,31 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Statistics that are state
+//===----------------------------------------------------------------------===//
+
+def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> {
+  let summary = "A statistic of each row in training, what has been seen of it so far in evaluation.";
+  let description = [{
+    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of its own kind (`zorse.statistic`): what gradients are called for
+    others is for it the sum over rows of weight * (running - correction * observed), and once a step the mean of that over all rows is subtracted (`@update.statistics`). So it
+    moves towards the mean of what the step has seen, by `weight` of the way. The gradient of observed is that of y.
+
+    Constraints:
+    - (C1) observed carries samples, and running has its shape without them.
+    - (C2) 0 < weight <= 1 and correction > 0.
+
+    Example:
+    ```mlir
+    %used = zorse.track %variance, %running_var {correction = 1.010000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$observed, Zorse_FloatTensor:$running, F64Attr:$weight, F64Attr:$correction);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$observed `,` $running attr-dict `:` type($observed) `,` type($running)";
+}
+
+//===----------------------------------------------------------------------===//
 // Low precision
 //===----------------------------------------------------------------------===//
 
@@ -307,7 +332,8 @@ def Zorse_AdamUpdateOp : Zorse_Op<"adam_update", [Pure]> {
   let description = [{
     With g = gradient * clip_factor (plus weight_decay * parameter unless `decoupled`), t = optimizer_step (1-based, this update included):
     m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 - learning_rate * weight_decay) if `decoupled`, else parameter;
-    parameter' = p - learning_rate / (1 - beta1^t) * m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`).
+    parameter' = p - learning_rate / (1 - beta1^t) * m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`);
+    with `plain_epsilon` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam.
     Rows are elements of the shard. All results equal the operands where skip is not 0.
 
     Constraints:
@@ -323,7 +349,7 @@ def Zorse_AdamUpdateOp : Zorse_Op<"adam_update", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_FloatTensor:$first_moment, Zorse_FloatTensor:$second_moment,
                        Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip, Zorse_F64Scalar:$optimizer_step,
-                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled);
+                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$plain_epsilon);
   let results = (outs Zorse_FloatTensor:$new_parameter, Zorse_FloatTensor:$new_first_moment, Zorse_FloatTensor:$new_second_moment);
   let assemblyFormat = "$parameter `,` $gradient `,` $first_moment `,` $second_moment `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step attr-dict `:` functional-type(operands, results)";
 }

@@ -28,6 +28,7 @@ namespace attributes {
 inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
+inline constexpr llvm::StringLiteral kStatistic = "zorse.statistic"; ///< beside kTrainable: running statistics (zorse.track)
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kCoefficient = "zorse.coefficient";

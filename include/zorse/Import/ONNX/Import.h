@@ -1,6 +1,7 @@
 // From an ONNX file to the graph IR.
 #pragma once
 
+#include "zorse/Import/ONNX/FileTraining.h"
 #include "zorse/Import/ONNX/HubName.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -31,6 +32,9 @@ struct ImportOptions {
   int64_t sequence = 0;
   /// Samples per step, for losses that are plain sums; 0: unknown. Never changes the graph otherwise.
   int64_t batch = 0;
+  /// Samples that a batch norm in training takes the statistics of together; such a group is a row of what is emitted, `batch` counts groups. 0: such
+  /// a node is an error.
+  int64_t batchNormRows = 0;
   /// "": the loss is an output of the graph (`lossOutput`, or the only scalar one). "cross_entropy": it is added to `logits`.
   std::string loss;
   std::string lossOutput;
@@ -80,7 +84,8 @@ struct ImportedModel {
   std::vector<std::string> notes;           ///< what was decided: the sample axis, shifts, trained parameters
   int64_t nodesRead = 0;                    ///< nodes of the file, functions inlined
   HubModel hub;
-  std::shared_ptr<void> storage; ///< keeps mapped files open
+  std::optional<FileTraining> training; ///< where the file brings its own
+  std::shared_ptr<void> storage;        ///< keeps mapped files open
 };
 
 /// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model.

@@ -37,7 +37,10 @@ struct Bundle {
   std::string directory;
   std::string digest; ///< SHA-256 of everything in it (docs/bundle.md): equal for equal bundles, on all ranks of a job, and what --expect names
   std::string model, precision;
-  int64_t batch = 0, sequence = 0;
+  int64_t batch = 0;         ///< rows of a step, each of samplesPerRow samples
+  int64_t samplesPerRow = 1; ///< more where batch norm takes its statistics over groups
+  int64_t sequence = 0;
+  int64_t samples() const { return batch * samplesPerRow; } ///< of a step
   std::vector<BundleDevice> devices;
   std::string plan;          ///< plan.json
   std::string cluster;       ///< cluster.yaml
@@ -85,6 +88,10 @@ Result<Bundle> loadBundle(const std::string &directory, const std::function<Resu
 
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);
+
+/// Whether groups are updated before the gradients of all are known (state.commit of the plan): nothing that all gradients decide can then be turned
+/// on.
+bool commitsByGroup(const Bundle &bundle);
 
 /// What the compiler verified, verified again (docs/verifier.md): that the programs compute what plan and summary say, without races. After
 /// loadBundle, by one process of a job: its ranks compare the digests of their bundles.

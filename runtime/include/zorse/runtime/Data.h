@@ -5,6 +5,8 @@
 //                                               of a known format that is neither text nor tokens
 //   --data bytes:FILE                           any file as bytes
 //   --data input_ids=a.npy,labels=b.npy         one array per input, first dimension samples
+//   --data 'part-*.bin', a.bin,b.bin,           shards: several files one behind the other, in the order in which they are named, and by name where a
+//          'labels=part-*.npy,...'              pattern stands for several (*, ?, [...]); samples do not cross from one to the next
 //
 // A token file feeds the inputs with the roles "ids" and "labels": sample i is the window [i*S, (i+1)*S), labels are the next tokens, or the same
 // ones where the graph shifts them itself.
@@ -37,6 +39,12 @@ public:
   /// How the data were read, a line for each file: format, size, first values.
   virtual std::vector<std::string> description() const { return {}; }
 };
+
+/// "ids" and "labels" as the importer recognised them, otherwise by type and name; "" for other inputs.
+std::string inputRole(const bundle::GraphInput &input);
+
+/// The paths of all files that `specification` names; patterns that match nothing, and what cannot be understood, as they stand.
+std::vector<std::string> dataFiles(const std::string &specification);
 
 /// What training data is, whatever it is called: sizes, shapes, types, and a hash of contents sampled from the whole file, so that it is quick for
 /// large ones.

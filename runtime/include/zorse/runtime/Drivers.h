@@ -38,7 +38,4 @@ const std::vector<Driver> &drivers();
 /// The driver of a device, or an error that names those there are.
 Result<const Driver *> findDriver(const std::string &kind, const std::string &device);
 
-/// One thread of the host's processors, for what the host computes itself.
-Result<std::unique_ptr<QueuedDevice>> makeHostDevice();
-
 } // namespace zorse::runtime

@@ -1,8 +1,9 @@
 // Executes the programs of a bundle, step after step.
 //
-//   device a   compute worker        load  F0    F1    B1 ...   the entries of all compute queues, in list order; on a device that shares the host's
-//                                                               memory also loads and reports, which are copies
-//              communication worker  gather  send  receive ...  all other queues, in list order
+//   device a   compute worker        load  F0    F1    B1 ...   the entries of the first compute queue, in list order; on a device that shares the
+//                                                               host's memory also loads and reports, which are copies
+//              communication worker  gather  send  receive ...  all other queues, in list order, but for what overlaps with computing: updates, and
+//                                                               copies between arenas, which have a worker for each queue (Workers.h)
 //   device b   ...
 //
 // Entries are put on the queues of their devices (Device.h), a step at a time and up to kStepsAhead steps ahead; there they wait for the events their
@@ -71,11 +72,14 @@ struct TraceEvent {
 
 struct ExecutorOptions {
   bool poison = false; ///< fill arenas with a pattern of NaNs before anything is loaded.
+  /// Fill bytes with NaNs as soon as nobody reads them any more, entry by entry: slow, for tests. Programs that are right train to the same bits.
+  bool spoil = false;
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX; ///< only the first so many.
   bool oneThreadPerQueue = false;   ///< instead of one communication worker per device.
   double stallSeconds = 300; ///< nothing done for so long, inside a body or not: the run is given up. 0: somebody else watches (a job's coordinator).
   std::function<void(const ObservedCall &)> beforeCall;
+  std::function<bool(const bundle::Entry &, bool evaluation)> observes; ///< whose calls beforeCall is called for; null: of all
 };
 
 /// A device that this process executes.
@@ -84,6 +88,7 @@ struct LocalDevice {
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<DirectTransport> direct = nullptr; ///< where its program has a queue of kind DIRECT
+  double share = 1;                                  ///< of its speed: see makeDevice
 };
 
 class Executor {

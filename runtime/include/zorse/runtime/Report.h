@@ -51,16 +51,20 @@ public:
   static Result<std::unique_ptr<MetricsFile>> open(const std::string &path, uint64_t lastStep = 0);
   ~MetricsFile();
   void step(const StepReport &report);
+  /// {"step", "prompt": [ids], "sample": [ids]}
+  void sample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
   Status close();
 
 private:
+  void write(const std::string &line);
   explicit MetricsFile(std::string path, FILE *file) : path_(std::move(path)), file_(file) {}
   std::string path_;
   FILE *file_;
   int cause_ = 0; ///< errno of the first line that could not be written
 };
 
-/// Chrome's trace format, which Perfetto reads: a process per device, a track per queue.
+/// Chrome's trace format, which Perfetto reads: a process per device, a track per queue, an arrow from every send to its receive; counters of the
+/// bytes that hold something, by arena, and of the entries that could run, by queue.
 Status writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events);
 
 /// JSON: per device planned and touched bytes; of the process, what an executor without arenas took, what it takes, and the reserve beyond the plan.

@@ -95,6 +95,10 @@ private:
   std::unique_ptr<Implementation> implementation_;
 };
 
+/// Loads the parameters of one snapshot (its folder) without moments, each rank what its devices hold: to look at, not to go on from, so that nothing
+/// is claimed or written. Comes after loadState, as frozen parameters are not in snapshots. Returns its step.
+Result<uint64_t> loadSnapshotParameters(const std::string &path, Executor &executor, const Bundle &bundle);
+
 /// The newest generation that `directory` knows; 0 when there is none yet.
 Result<uint64_t> newestGeneration(const std::string &directory);
 

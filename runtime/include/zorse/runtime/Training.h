@@ -4,23 +4,15 @@
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Group.h"
+#include "zorse/runtime/LearningRate.h"
+
+#include "zorse/runtime/Sampling.h"
 
 #include <functional>
 #include <memory>
 #include <vector>
 
 namespace zorse::runtime {
-
-/// The learning rate of step 1, 2, ...: rises linearly to `learning_rate` over the warm-up, then stays, or falls to `final_ratio` of it at the end of
-/// the decay.
-///
-///     lr |   /-------  constant          \                     step s <= warmup: s / warmup
-///        |  /  \____   linear, cosine     > times learning_rate
-///        | /                             /                     after it: falls over (warmup, total]
-///        +--------------------- step
-///
-/// \param runSteps  length of the run: the end of the decay where the options leave it open.
-double learningRate(const bundle::TrainingOptions &options, uint64_t step, uint64_t runSteps);
 
 /// Counts D_k of the loss for whole batches, on the host.
 class Denominators {
@@ -61,15 +53,23 @@ struct TrainingRun {
   uint64_t evaluateEvery = 0;           ///< 0: only at the end
   uint64_t evaluationBatches = 0;       ///< at most; 0: an epoch
   std::function<void(const StepReport &)> report;
-  StepGate *gate = nullptr; ///< null: nobody ends the run early.
+  Sampler *sampler = nullptr; ///< whom beforeCall of the executor's options calls; null: no text is sampled
+  uint64_t sampleEvery = 0;   ///< steps
+  Group *group = nullptr;     ///< of the ranks that agree on tokens; where there is a sampler
+  std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> sampled; ///< the first `prompt` ids are the prompt.
+  StepGate *gate = nullptr;                                                                   ///< null: nobody ends the run early.
   std::function<void()>
       pace; ///< of a process whose devices have nothing to do: waits until the job has done the next turn. Null: entries set the pace.
   std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< who keeps the state of a step; null: nobody.
-  /// Of a step whose loss or gradients are not finite. Its update is never applied: every later one would be of NaNs.
+  /// Of a step whose loss or gradients are not finite. Its update is never applied: every later one would be of NaNs. Where groups commit on their
+  /// own (commitsByGroup) it has been applied when this is known, and the run always stops.
   enum class NonFinite : uint8_t { Skip, Stop } nonFinite = NonFinite::Skip;
   std::function<void()>
       stopping; ///< before a step that is not finite ends the run (NonFinite::Stop): what is still to be kept of the steps before it. Null: nothing.
 };
+
+/// Refuses what a bundle cannot do with such options.
+Status checkTraining(const Bundle &bundle, const bundle::TrainingOptions &options);
 
 /// A run that ends with so many steps in a row that are not finite has failed.
 inline constexpr uint64_t kNotFiniteSteps = 10;
@@ -84,5 +84,8 @@ struct TrainingEnd {
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes with a Report entry call `report`.
 Result<TrainingEnd> train(Executor &executor, const Bundle &bundle, const TrainingRun &run);
+
+/// One evaluation of `run.evaluationData`, reported as that after step `run.firstStep` - 1. False: the job was asked to end before it.
+Result<bool> evaluateOnce(Executor &executor, const Bundle &bundle, const TrainingRun &run);
 
 } // namespace zorse::runtime

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -78,10 +79,16 @@ private:
     rlimit limit = {};
     if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
       return {};
-    size_t bytes = kBytesPerThread * std::max(2u, std::thread::hardware_concurrency());
+    // Threads that start later take address space, too, and a product that finds none never ends: no heaps of their own for them, and room for
+    // stacks.
+    ::mallopt(M_ARENA_MAX, 1);
+    constexpr size_t kThreads = 16;
+    rlimit stack = {};
+    const bool known = ::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
+    const size_t bytes = kBytesPerThread * std::max(2u, std::thread::hardware_concurrency()) + kThreads * (known ? stack.rlim_cur : size_t(8) << 20);
     void *probe = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (probe == MAP_FAILED)
-      return "matrix products need " + std::to_string(bytes >> 20) + " MiB of address space, more than the limit of " +
+      return "matrix products and threads need " + std::to_string(bytes >> 20) + " MiB of address space, more than the limit of " +
              std::to_string(limit.rlim_cur >> 20) + " MiB (ulimit -v) leaves; expected a higher limit, or none";
     ::munmap(probe, bytes);
     return {};

@@ -12,8 +12,8 @@ inline constexpr int kMaxLossTerms = 14;
 struct StepScalars {
   uint64_t step; ///< 1-based, counts every step, also skipped ones: random numbers are keyed by it.
   uint64_t seed;
-  double learningRate; ///< of this step, after warm-up and decay.
-  uint64_t reserved0;
+  double learningRate;      ///< of this step, after warm-up and decay.
+  double perRow;            ///< 1 / rows of the step: running statistics move by the mean over all rows.
   double clipNorm;          ///< 0: no clipping.
   uint64_t skipNonFinite;   ///< 1: a non-finite gradient or loss skips the update.
   uint64_t zeroDenominator; ///< 1: some D_k is 0; the update is skipped.

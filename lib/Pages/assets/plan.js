@@ -1,32 +1,6 @@
-// Style and script of the report's page. Internal.
-#pragma once
-
-namespace zorse::planning {
-
-inline constexpr const char kPageStyle[] = R"css(
-:root{--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#d8dde3;--f:#3b7dd8;--b:#e08b2c;--w:#8a63c9;--u:#3aa06b;--s:#c94f6d;--r:#d98aa0;--g:#4aa8b5;--d:#a5673f}
-@media(prefers-color-scheme:dark){:root{--bg:#15181c;--fg:#e4e7eb;--dim:#9aa3ad;--line:#343a42}}
-body{font:15px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:1280px;margin:24px auto;padding:0 20px}
-h1{font-size:24px;margin:0}h2{font-size:17px;margin:28px 0 6px}.lead{font-size:17px;margin:4px 0 14px}.hint{color:var(--dim);font-size:13px;margin:0 0 6px}
-.two{display:grid;grid-template-columns:minmax(320px,1fr) 1.4fr;gap:32px}.two h2{margin-top:0}@media(max-width:800px){.two{display:block}}
-table{border-collapse:collapse}td{padding:2px 8px}.n{text-align:right;font-variant-numeric:tabular-nums}.what{color:var(--dim);font-size:13px}
-.bar{width:140px}.bar i{display:block;height:9px;background:var(--f);border-radius:2px}
-ul{margin:4px 0;padding-left:20px}canvas{display:block;width:100%;border:1px solid var(--line);border-radius:4px}
-pre{font:12px/1.45 ui-monospace,monospace;overflow:auto;border:1px solid var(--line);border-radius:4px;padding:10px}
-#legend span,#memlegend span,#tilinglegend span{display:inline-block;margin:0 14px 4px 0;font-size:13px}#legend b,#memlegend b,#tilinglegend b{display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:2px}
-#memory{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:10px}#memory figure{margin:0}#memory figcaption{font-size:12px}
-#tip{position:fixed;pointer-events:none;background:var(--fg);color:var(--bg);padding:4px 8px;border-radius:4px;font-size:12px;display:none;white-space:pre;z-index:9}
-)css";
-
-inline constexpr const char kPageScript[] = R"js(
-const css=getComputedStyle(document.documentElement),c=n=>css.getPropertyValue('--'+n).trim();
+// The report of a plan: timeline, memory and tiling, from `data`, which Planning/Report/Page.cpp writes.
 const kinds=[['forward','f'],['backward','b'],['weight gradients','w'],['update, norm','u'],['send','s'],['receive','r'],['gather','g'],['reduce','d']];
-const tip=document.getElementById('tip'),esc=s=>s.replace(/[&<>"]/g,m=>'&#'+m.charCodeAt(0)+';');
-function say(e,text){if(!text){tip.style.display='none';return}tip.textContent=text;tip.style.display='block';
-  tip.style.left=Math.min(e.clientX+14,innerWidth-tip.offsetWidth-8)+'px';tip.style.top=Math.min(e.clientY+14,innerHeight-tip.offsetHeight-8)+'px'}
-function seconds(s){const a=Math.abs(s);return a>=1?s.toPrecision(4)+' s':a>=1e-3?(s*1e3).toPrecision(4)+' ms':(s*1e6).toPrecision(3)+' us'}
-function size(canvas,h){const r=devicePixelRatio||1,w=canvas.clientWidth;canvas.style.height=h+'px';canvas.width=w*r;canvas.height=h*r;const x=canvas.getContext('2d');x.setTransform(r,0,0,r,0,0);return[x,w]}
-document.getElementById('legend').innerHTML=kinds.map(k=>`<span><b style="background:${c(k[1])}"></b>${k[0]}</span>`).join('');
+legend(document.getElementById('timeline'),kinds,'<span class=quiet>above: computing; below, thin: sends and receives, then gathers and sums</span>');
 
 // Timeline: a device is a row; compute above, links below.
 {const canvas=document.getElementById('timeline'),row=22,left=130,top=18;let from=0,to=1e6;
@@ -53,7 +27,7 @@ draw();addEventListener('resize',draw)}
 
 // Memory: stacked by purpose, against what the device has.
 {const names=['state','gathered parameters','gradients','activations','workspace'],colours=['u','g','b','f','w'],box=document.getElementById('memory');
-box.insertAdjacentHTML('beforebegin','<div id=memlegend>'+names.map((n,i)=>`<span><b style="background:${c(colours[i])}"></b>${n}</span>`).join('')+'<span>line: what the device has</span></div>');
+legend(box,names.map((n,i)=>[n,colours[i]]),'<span>red line: what the device has</span>');
 data.timeline.forEach((r,i)=>{const d=data.devices[r.d],m=data.memory[i],n=m[0].length,total=m[0].map((_,k)=>m.reduce((s,p)=>s+p[k],0)),peak=Math.max(...total,1),limit=d[3]&&d[3]<peak*4?Math.max(d[3],peak):peak;
   const f=document.createElement('figure'),v=document.createElement('canvas');f.innerHTML=`<figcaption>${esc(d[0])} <span style="color:var(--dim)">${esc(d[1])}, planned ${d[5]}</span></figcaption>`;f.append(v);box.append(f);
   const [x,w]=size(v,84),base=new Array(n).fill(0);
@@ -72,8 +46,5 @@ function draw(){const [x,w]=size(canvas,h+22),sx=(w-left-8)/data.batch,sy=(h-top
 canvas.onmousemove=e=>{const b=canvas.getBoundingClientRect(),s=(e.clientX-b.left-left)/(b.width-left-8)*data.batch,u=(e.clientY-b.top-top)/(h-top)*data.units,t=data.tiling.find(t=>t[0]<=u&&u<t[1]&&t[2]<=s&&s<t[3]);
   say(e,t?data.devices[t[4]][0]+' ('+data.devices[t[4]][1]+')\nunits '+t[0]+'-'+t[1]+', samples '+t[2]+'-'+t[3]:'')};canvas.onmouseleave=e=>say(e,'');
 const used=[...new Set(data.tiling.map(t=>t[4]))].sort((a,b)=>a-b);
-document.getElementById('tilinglegend').innerHTML=used.slice(0,64).map(d=>`<span><b style="background:${hue(d)}"></b>${esc(data.devices[d][0])} <span style="color:var(--dim);margin:0">${esc(data.devices[d][1])}</span></span>`).join('')+(used.length>64?`<span>and ${used.length-64} more: point at the picture</span>`:'');
+document.getElementById('tilinglegend').innerHTML=used.slice(0,64).map(d=>`<span><b style="background:${hue(d)}"></b>${esc(data.devices[d][0])} <span class=quiet>${esc(data.devices[d][1])}</span></span>`).join('')+(used.length>64?`<span>and ${used.length-64} more: point at the picture</span>`:'');
 draw();addEventListener('resize',draw)}
-)js";
-
-} // namespace zorse::planning

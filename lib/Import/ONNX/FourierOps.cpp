@@ -1,0 +1,74 @@
+// The discrete Fourier transform as products with constant matrices of cosines and sines.
+#include "Composition.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+// x [..., positions, ..., 1 or 2], real or complex -> [..., frequencies, ..., 2]
+LogicalResult Importer::onFourier(const GraphNode &node) {
+  constexpr int64_t kMostElements = 1 << 24;
+  Val x = in(node, 0);
+  const int64_t rank = x.rank(), last = rank - 1;
+  if (!isFloat(x.type) || rank < 2 || x.view.elements() == 0 || (x.view.size(last) != 1 && x.view.size(last) != 2))
+    return error(node, "expects floats whose last dimension holds real numbers (1) or complex ones (2)");
+  int64_t axis = intAttribute(node, "axis", node.opset < 20 ? 1 : -2);
+  if (has(node, 2)) {
+    auto given = constantInts(in(node, 2));
+    if (!given || given->size() != 1)
+      return error(node, "expects a constant axis");
+    axis = given->front();
+  }
+  axis += axis < 0 ? rank : 0;
+  if (axis < 0 || axis >= last)
+    return error(node, "expects an axis before the last, found " + Twine(axis) + " of " + Twine(rank));
+  if (x.view.sampleAxis() == axis)
+    return error(node, "transforms along the samples; every op must treat samples apart");
+  const int64_t positions = x.view.size(axis);
+  int64_t length = positions;
+  if (has(node, 1)) {
+    auto given = constantInts(in(node, 1));
+    if (!given || given->size() != 1 || given->front() < 1)
+      return error(node, "expects a constant length of at least 1");
+    length = given->front();
+  }
+  const bool inverse = intAttribute(node, "inverse", 0) != 0, half = intAttribute(node, "onesided", 0) != 0, complex = x.view.size(last) == 2;
+  if (half && (inverse || complex))
+    return error(node, "asks for one side of a transform that is not of real numbers, which is not supported");
+  const int64_t frequencies = half ? length / 2 + 1 : length;
+  if (frequencies > kMostElements / positions)
+    return error(node,
+                 "transforms " + Twine(positions) + " positions to " + Twine(frequencies) + " frequencies; products with their matrix are too large");
+
+  // Positions behind the length count nothing, and those that lack are 0: both by the matrix.
+  std::vector<double> cosines(static_cast<size_t>(positions * frequencies)), sines(cosines.size());
+  const double scale = inverse ? 1 / static_cast<double>(length) : 1;
+  for (int64_t n = 0; n < std::min(positions, length); ++n)
+    for (int64_t k = 0; k < frequencies; ++k) {
+      const double angle = 2 * M_PI * static_cast<double>(n * k % length) / static_cast<double>(length);
+      const auto at = static_cast<size_t>(n * frequencies + k);
+      cosines[at] = scale * std::cos(angle);
+      sines[at] = (inverse ? -scale : scale) * std::sin(angle);
+    }
+  Composition make(*this, node);
+  Val cosine = constantOf(x.type, makeFloats(x.type, std::move(cosines)), {positions, frequencies});
+  Val sine = constantOf(x.type, makeFloats(x.type, std::move(sines)), {positions, frequencies});
+  std::vector<int64_t> order; // the axis last, and its own inverse
+  for (int64_t d = 0; d < last; ++d)
+    order.push_back(d);
+  std::swap(order[static_cast<size_t>(axis)], order.back());
+  auto part = [&](int64_t which) { return make.transpose(make.squeeze(make.slice(x, last, which, 1), last), order); };
+  auto times = [&](const Val &a, const Val &b) { return make("MatMul", {a, b}); };
+  Val real = part(0), realOut = times(real, cosine), imaginaryOut = make("Neg", {times(real, sine)});
+  if (complex) {
+    Val imaginary = part(1);
+    realOut = make("Add", {realOut, times(imaginary, sine)});
+    imaginaryOut = make("Add", {imaginaryOut, times(imaginary, cosine)});
+  }
+  auto back = [&](const Val &y) { return make.unsqueeze(make.transpose(y, order), last); };
+  return make.result(make("Concat", {back(realOut), back(imaginaryOut)}, {{"axis", last}}));
+}
+
+void Importer::addFourierOps(OperatorTable &table) { table.add({"DFT"}, 1, 3, "axis:i inverse:i onesided:i", &Importer::onFourier); }

@@ -1,0 +1,146 @@
+// Values of a grid of positions at places that are computed: every place is a weighted sum of the positions around it, which are gathered.
+#include "Composition.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+namespace {
+
+/// Along one dimension: a position that is read, as floats that are whole numbers within the dimension, and what it counts.
+struct Tap {
+  Val at, weight;
+};
+
+class Sampler {
+public:
+  Sampler(Composition &make, std::string mode, std::string padding, bool aligned)
+      : make(make), mode(std::move(mode)), padding(std::move(padding)), aligned(aligned) {}
+
+  /// \param grid  places from -1 to 1 in a dimension of `size` positions
+  std::vector<Tap> taps(const Val &grid, int64_t size) {
+    const auto extent = static_cast<double>(size);
+    // -1 and 1 are the middles of the outermost positions, or their outer edges.
+    Val x = aligned ? times(plus(grid, 1), (extent - 1) / 2) : times(plus(times(plus(grid, 1), extent), -1), 0.5);
+    if (mode == "nearest")
+      return {inside(make("Round", {folded(x, size)}), size, {})};
+    if (mode == "linear") {
+      x = folded(x, size);
+      Val low = make("Floor", {x}), high = plus(low, 1);
+      Val part = make("Sub", {x, low});
+      return {inside(low, size, plus(times(part, -1), 1)), inside(high, size, part)};
+    }
+    // Cubic convolution (Keys, 1981): four positions, each of which is folded back by itself.
+    constexpr double a = -0.75;
+    Val low = make("Floor", {x}), part = make("Sub", {x, low});
+    std::vector<Tap> found;
+    for (int i = -1; i <= 2; ++i) {
+      Val d = i < 1 ? plus(part, -i) : plus(times(part, -1), i);
+      Val weight = i == 0 || i == 1 ? plus(make("Mul", {make("Mul", {plus(times(d, a + 2), -(a + 3)), d}), d}), 1)
+                                    : plus(make("Mul", {plus(make("Mul", {plus(times(d, a), -5 * a), d}), 8 * a), d}), -4 * a);
+      found.push_back(inside(folded(plus(low, i), size), size, weight));
+    }
+    return found;
+  }
+
+private:
+  Val plus(const Val &x, double number) { return make("Add", {x, make.number(number, x)}); }
+  Val times(const Val &x, double number) { return make("Mul", {x, make.number(number, x)}); }
+
+  Val clipped(const Val &x, int64_t size) {
+    return make("Min", {make("Max", {x, make.number(0, x)}), make.number(static_cast<double>(size - 1), x)});
+  }
+
+  /// Places outside as `padding` says: the border's, or mirrored; "zeros" leaves them.
+  Val folded(const Val &x, int64_t size) {
+    if (padding == "zeros")
+      return x;
+    if (padding == "border")
+      return clipped(x, size);
+    const double least = aligned ? 0 : -0.5, span = static_cast<double>(aligned ? size - 1 : size);
+    if (span == 0)
+      return times(x, 0);
+    Val away = make("Abs", {plus(x, -least)});
+    Val turns = make("Floor", {times(away, 1 / span)});
+    Val rest = make("Sub", {away, times(turns, span)});
+    Val odd = make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}), make.number(0.5, x)});
+    return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), least), size);
+  }
+
+  /// A position outside counts nothing. Without a weight it counts 1.
+  Tap inside(const Val &at, int64_t size, Val weight) {
+    Val within = clipped(at, size);
+    if (padding != "zeros" && weight)
+      return {within, std::move(weight)};
+    Val one = make.number(1, at), zero = make.number(0, at);
+    Val counts = make("Where", {make("Equal", {within, at}), one, zero});
+    return {within, weight ? make("Mul", {weight, counts}) : counts};
+  }
+
+  Composition &make;
+  std::string mode, padding;
+  bool aligned;
+};
+
+} // namespace
+
+// x [N, C, positions...], grid [N, places..., dimensions of positions], the last dimension of positions first -> [N, C, places...]
+LogicalResult Importer::onGridSample(const GraphNode &node) {
+  constexpr int64_t kMostTaps = 64;
+  Val x = in(node, 0), grid = in(node, 1);
+  if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
+    return error(node, "expects floats of samples x channels x positions, and a grid of as many dimensions");
+  const int64_t dims = x.rank() - 2;
+  if (grid.view.size(dims + 1) != dims || grid.view.size(0) != x.view.size(0))
+    return error(node, "expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) + " numbers for every place, found " +
+                           Twine(grid.view.size(0)) + " and " + Twine(grid.view.size(dims + 1)));
+  if (x.view.sampleAxis() > 0 || grid.view.sampleAxis() > 0)
+    return error(node, "expects its samples in dimension 0");
+  std::string mode = stringAttribute(node, "mode", "linear");
+  mode = mode == "bilinear" ? "linear" : mode == "bicubic" ? "cubic" : mode;
+  int64_t count = 1;
+  for (int64_t d = 0; d < dims; ++d)
+    count *= mode == "nearest" ? 1 : mode == "linear" ? 2 : 4;
+  if (count > kMostTaps)
+    return error(node, "reads " + Twine(count) + " positions for every place; at most " + Twine(kMostTaps) + " are supported");
+
+  Composition make(*this, node);
+  Sampler sampler(make, mode, stringAttribute(node, "padding_mode", "zeros"), intAttribute(node, "align_corners", 0) != 0);
+  const std::vector<int64_t> shape = x.shape(), places = grid.shape();
+  int64_t positions = 1, all = 1;
+  for (int64_t d = 0; d < dims; ++d)
+    positions *= shape[d + 2], all *= places[d + 1];
+  // Channels last: a position is a row that is gathered.
+  Val rows = make.transpose(make.reshape(x, {shape[0], shape[1], positions}), {0, 2, 1});
+  Val flat = make.reshape(grid, {shape[0], all, dims});
+  std::vector<Tap> sums{{}}; // number of the position in row-major order, and the product of weights
+  for (int64_t d = 0; d < dims && !make.hasFailed(); ++d) {
+    std::vector<Tap> next;
+    for (const Tap &outer : sums)
+      for (const Tap &tap : sampler.taps(make.slice(flat, 2, dims - 1 - d, 1), shape[d + 2])) {
+        if (!outer.at) {
+          next.push_back(tap);
+          continue;
+        }
+        Val row = make("Mul", {outer.at, make.number(static_cast<double>(shape[d + 2]), outer.at)});
+        next.push_back({make("Add", {row, tap.at}), make("Mul", {outer.weight, tap.weight})});
+      }
+    sums = std::move(next);
+  }
+  Val result;
+  for (const Tap &tap : sums) {
+    if (make.hasFailed())
+      return failure();
+    Val picked = make("GatherND", {rows, make.cast(tap.at, ElementKind::I64)}, {{"batch_dims", int64_t(1)}});
+    Val part = make("Mul", {picked, tap.weight});
+    result = result ? make("Add", {result, part}) : part;
+  }
+  std::vector<int64_t> final{shape[0], shape[1]};
+  final.insert(final.end(), places.begin() + 1, places.end() - 1);
+  return make.result(make.reshape(make.transpose(result, {0, 2, 1}), final));
+}
+
+void Importer::addGridOps(OperatorTable &table) {
+  table.add({"GridSample"}, 2, 2, "align_corners:i mode:s=linear|nearest|cubic|bilinear|bicubic padding_mode:s=zeros|border|reflection",
+            &Importer::onGridSample);
+}

@@ -1,0 +1,74 @@
+#include "TrainingFile.h"
+
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+std::string zorse::onnx_import::describe(const onnx::Node &node) {
+  return node.op_type() + " '" + (node.name().empty() && node.output_size() ? node.output(0) : node.name()) + "'";
+}
+
+const onnx::Attribute *zorse::onnx_import::attributeOf(const onnx::Node &node, const std::string &name) {
+  for (const onnx::Attribute &attribute : node.attribute())
+    if (attribute.name() == name)
+      return &attribute;
+  return nullptr;
+}
+
+double zorse::onnx_import::realOf(const onnx::Node &node, const std::string &name, double otherwise) {
+  const onnx::Attribute *found = attributeOf(node, name);
+  if (!found)
+    return otherwise;
+  // 0.9 as the nearest float means 0.9: the file's hyperparameters were decimal numbers.
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", double(found->f()));
+  double decimal = std::strtod(text, nullptr);
+  return float(decimal) == found->f() ? decimal : double(found->f());
+}
+
+int64_t zorse::onnx_import::integerOf(const onnx::Node &node, const std::string &name, int64_t otherwise) {
+  const onnx::Attribute *found = attributeOf(node, name);
+  return found ? found->i() : otherwise;
+}
+
+std::string zorse::onnx_import::textOf(const onnx::Node &node, const std::string &name, const std::string &otherwise) {
+  const onnx::Attribute *found = attributeOf(node, name);
+  return found ? found->s() : otherwise;
+}
+
+/// Values that a node of nested graphs may read from around it count as its own.
+static void addInputs(const onnx::Node &node, std::set<std::string> &to) {
+  to.insert(node.input().begin(), node.input().end());
+  for (const onnx::Attribute &attribute : node.attribute())
+    if (attribute.has_g())
+      for (const onnx::Node &inner : attribute.g().node())
+        addInputs(inner, to);
+}
+
+std::vector<bool> zorse::onnx_import::neededFor(const google::protobuf::RepeatedPtrField<onnx::Node> &nodes, std::set<std::string> wanted) {
+  // Nodes may stand in any order.
+  std::map<std::string, int> producers;
+  for (int i = 0; i < nodes.size(); ++i)
+    for (const std::string &output : nodes[i].output())
+      producers.emplace(output, i);
+  std::vector<bool> needed(nodes.size());
+  std::vector<std::string> open(wanted.begin(), wanted.end());
+  while (!open.empty()) {
+    auto found = producers.find(open.back());
+    open.pop_back();
+    if (found == producers.end() || needed[found->second])
+      continue;
+    needed[found->second] = true;
+    std::set<std::string> inputs;
+    addInputs(nodes[found->second], inputs);
+    open.insert(open.end(), inputs.begin(), inputs.end());
+  }
+  return needed;
+}
+
+bool zorse::onnx_import::takeTraining(LoadedModel &model, std::optional<FileTraining> &found, std::string &error) {
+  const bool info = model.model().training_info_size() > 0;
+  if (!info && !isRuntimeArtifact(model.model()))
+    return true;
+  found.emplace();
+  return info ? takeTrainingInfo(model, *found, error) : takeRuntimeArtifact(model, *found, error);
+}

@@ -1,0 +1,92 @@
+// A run: the loss and what goes with it, from `data`, which runtime/lib/report/RunPage.cpp writes.
+//   points: [first step, last step, mean loss, least, largest, gradient norm, learning rate, rate], by step; evaluations: [step, loss]; null: not finite
+const SERIES = {step: 1, loss: 2, low: 3, high: 4, norm: 5, lr: 6, rate: 7};
+const span = values => {
+  const known = values.filter(v => v !== null && isFinite(v));
+  return known.length ? [Math.min(...known), Math.max(...known)] : null;
+};
+const short = v => v === null || v === undefined ? 'not finite' : v === 0 ? '0' : Math.abs(v) >= 1e5 || Math.abs(v) < 1e-3 ? v.toExponential(2) : String(+v.toPrecision(5));
+
+// A canvas with steps to the right. lines: [column, colour]; band: [low, high] columns; dots: [step, value]s.
+function plot(id, height, what) {
+  const canvas = document.getElementById(id), left = 64, right = 10, top = 8, bottom = 22;
+  let at = null;
+  function draw() {
+    const [x, w] = size(canvas, height), steps = data.points.map(p => p[SERIES.step]).concat((what.dots || []).map(d => d[0]));
+    x.clearRect(0, 0, w, height);
+    x.font = '11px system-ui';
+    const log = what.log && what.log();
+    const columns = what.lines.map(l => l[0]).concat(what.band || []);
+    let range = span(data.points.flatMap(p => columns.map(k => p[k])).concat((what.dots || []).map(d => d[1])).filter(v => !log || v > 0));
+    if (!range || !steps.length) {
+      x.fillStyle = c('dim');
+      x.fillText('nothing to show', left, height / 2);
+      return;
+    }
+    const scale = log ? Math.log10 : v => v, back = log ? v => 10 ** v : v => v;
+    let [low, high] = range.map(scale);
+    const margin = (high - low || Math.abs(high) || 1) * 0.05;
+    low -= margin;
+    high += margin;
+    const first = Math.min(...steps), last = Math.max(...steps, first + 1);
+    const px = s => left + (s - first) * (w - left - right) / (last - first), py = v => top + (high - scale(v)) * (height - top - bottom) / (high - low);
+    for (let i = 0; i <= 4; i++) {
+      const y = top + (height - top - bottom) * i / 4;
+      x.fillStyle = c('line');
+      x.fillRect(left, y, w - left - right, 1);
+      x.fillStyle = c('dim');
+      x.fillText(short(back(high - (high - low) * i / 4)), 4, y + 4);
+    }
+    x.fillStyle = c('dim');
+    for (let i = 0; i <= 4; i++)
+      x.fillText(Math.round(first + (last - first) * i / 4), Math.min(px(first + (last - first) * i / 4), w - 46), height - 6);
+    const good = v => v !== null && (!log || v > 0);
+    if (what.band) {
+      x.fillStyle = c(what.lines[0][1]) + '33';
+      for (const p of data.points)
+        if (p[what.band[0]] !== p[what.band[1]] && good(p[what.band[0]]) && good(p[what.band[1]]))
+          x.fillRect(px(p[0]), py(p[what.band[1]]), Math.max(1, px(p[1]) - px(p[0])), py(p[what.band[0]]) - py(p[what.band[1]]));
+    }
+    for (const [column, colour] of what.lines) {
+      x.strokeStyle = c(colour);
+      x.lineWidth = 1.5;
+      x.beginPath();
+      let pen = false;
+      for (const p of data.points) {
+        if (good(p[column]))
+          pen ? x.lineTo(px(p[SERIES.step]), py(p[column])) : x.moveTo(px(p[SERIES.step]), py(p[column]));
+        pen = good(p[column]);
+      }
+      x.stroke();
+    }
+    for (const [step, value] of what.dots || [])
+      if (good(value)) {
+        x.fillStyle = c('b');
+        x.beginPath();
+        x.arc(px(step), py(value), 3.5, 0, 7);
+        x.fill();
+      }
+    at = e => {
+      const s = first + (e.offsetX - left) * (last - first) / (w - left - right);
+      const p = data.points.reduce((a, b) => Math.abs(b[1] - s) < Math.abs(a[1] - s) ? b : a, data.points[0]);
+      if (!p || e.offsetX < left)
+        return '';
+      const near = (what.dots || []).filter(d => Math.abs(d[0] - s) <= (last - first) / 60).slice(0, 1);
+      return (p[0] === p[1] ? 'step ' + p[1] : 'steps ' + p[0] + ' to ' + p[1]) + what.lines.map(l => '\n' + l[2] + ' ' + short(p[l[0]])).join('') +
+             near.map(d => '\nevaluation after step ' + d[0] + ': ' + short(d[1])).join('');
+    };
+  }
+  canvas.onmousemove = e => say(e, at ? at(e) : '');
+  canvas.onmouseleave = e => say(e, '');
+  draw();
+  addEventListener('resize', draw);
+  return draw;
+}
+
+const log = document.getElementById('log');
+legend(document.getElementById('loss'), [['loss of training', 'f']].concat(data.evaluations.length ? [['loss on held-back data', 'b']] : []),
+       data.points.some(p => p[0] !== p[1]) ? '<span class=quiet>line: mean of several steps; shade: least to largest</span>' : '');
+log.onchange = plot('loss', 300, {lines: [[SERIES.loss, 'f', 'loss']], band: [SERIES.low, SERIES.high], dots: data.evaluations, log: () => log.checked});
+plot('norm', 110, {lines: [[SERIES.norm, 'w', 'gradient norm']]});
+plot('lr', 110, {lines: [[SERIES.lr, 'u', 'learning rate']]});
+plot('rate', 110, {lines: [[SERIES.rate, 'g', data.unit]]});

@@ -1,0 +1,122 @@
+// Cells that offload: what F leaves for the backward goes to the host and comes back.
+//
+//   F -> Copy of every saved block, and of the cell's rows of values, to the host -> Copy into an image -> B, W
+//
+// Of a device's cells in the order of their backwards, the activations of n are on the device at once, n being Plan::imagesOf: the one that is worked
+// on and those that come. A cell's turn begins when the n-th before it is done. One whose F comes in its turn keeps what it has. Likewise F waits
+// until what the n-th that left before it has left.
+
+#include "Expansion.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace bundle = zorse::bundle;
+
+static Value valueOf(const Offloaded &item, const Cell &cell) {
+  return {item.block ? bundle::Value::SAVED_BLOCK : bundle::Value::ACTIVATION, item.id, 0, cell.sampleBegin, cell.sampleEnd, 0};
+}
+
+static uint32_t blockOf(const Expansion &x, uint32_t c, uint32_t unit) {
+  return x.cells[c].firstSaved + unit - static_cast<uint32_t>(x.plan.cells[c].unitBegin);
+}
+
+void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellShape::Leaving &)> &rowsOf) {
+  const Cell &cell = x.plan.cells[c];
+  CellInfo &info = x.cells[c];
+  info.offloads.begin = static_cast<uint32_t>(x.offloads.size());
+  const bool stays = x.hints && x.hints->offload.stays[c];
+  for (const CellShape::Leaving &item : x.shapeOf[c]->leaving) {
+    const Region original = item.block ? region(blockOf(x, c, item.id), 0, item.bytes) : rowsOf(item);
+    if (item.block)
+      x.touch(info.forward, original.arena);
+    Offloaded leaving{item.block, item.id, item.later, original.arena};
+    if (!stays) {
+      leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
+      leaving.out = x.addTierCopy(cell.device, kReport, bundle::BACKWARD, original, region(leaving.host, 0, item.bytes), valueOf(leaving, cell),
+                                  priorityOf(kShortRank, cell.sampleBegin, cell.unitBegin));
+      x.addEdge(info.forward, leaving.out);
+    }
+    x.offloads.push_back(leaving);
+  }
+  info.offloads.end = static_cast<uint32_t>(x.offloads.size());
+}
+
+void zorse::step::bringBack(Expansion &x, uint32_t c) {
+  const Cell &cell = x.plan.cells[c];
+  const CellInfo &info = x.cells[c];
+  for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
+    if (x.offloads[i].out == kNone)
+      continue;
+    const uint64_t bytes = x.buffers[x.offloads[i].host].bytes;
+    const uint32_t image = x.offloads[i].block ? blockOf(x, c, x.offloads[i].id) : x.addBuffer(cell.device, bytes, Purpose::Activations);
+    Offloaded &item = x.offloads[i];
+    item.image = image;
+    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(image, 0, bytes), valueOf(item, cell),
+                              priorityOf(kShortRank, cell.sampleBegin, -cell.unitEnd));
+    x.addEdge(item.out, item.back);
+  }
+}
+
+void zorse::step::limitOffloads(Expansion &x) {
+  if (!x.hints)
+    return;
+  auto each = [&](uint32_t c, auto visit) {
+    for (uint32_t i = x.cells[c].offloads.begin; i < x.cells[c].offloads.end; ++i)
+      if (x.offloads[i].out != kNone)
+        visit(x.offloads[i]);
+  };
+  for (const OffloadHints::Limit &limit : x.hints->offload.back) {
+    const CellInfo &before = x.cells[limit.after.cell];
+    const uint32_t task = limit.after.kind == TaskKind::Backward ? before.backward : before.weights;
+    each(limit.cell, [&](const Offloaded &item) { x.addEdge(task, item.back); });
+  }
+  for (const auto &pair : x.hints->offload.out)
+    each(pair.first, [&](const Offloaded &item) { x.addEdge(item.out, x.cells[pair.second].forward); });
+}
+
+OffloadHints zorse::step::hintOffloads(const Expansion &x) {
+  OffloadHints hints;
+  hints.stays.assign(x.cells.size(), 0);
+  auto listed = [&](uint32_t op) { return op != kNone && x.positions[op] != kNone; };
+  struct Turn {
+    uint32_t cell, forward, begin, end; ///< places in the list: F, the first task that reads images, the last
+    TaskName last;
+  };
+  for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+    std::vector<Turn> turns;
+    for (uint32_t c : x.cellsOf[d]) {
+      const CellInfo &info = x.cells[c];
+      if (info.offloads.size() == 0)
+        continue;
+      const uint32_t first = listed(info.backward) ? info.backward : info.weights;
+      const bool weights = listed(info.weights);
+      turns.push_back({c,
+                       x.positions[info.forward],
+                       x.positions[first],
+                       x.positions[weights ? info.weights : first],
+                       {weights ? TaskKind::Weights : TaskKind::Backward, c}});
+    }
+    std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.begin < b.begin; });
+    const uint32_t images = x.plan.imagesOf(d);
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const Turn &turn = turns[i];
+      if (i < images || turns[i - images].end < turn.forward) {
+        hints.stays[turn.cell] = 1;
+        continue;
+      }
+      // Only tasks that the list has before the cell's own are waited for: all such edges then agree with it, and make no cycle.
+      const Turn &before = turns[i - images];
+      if (before.end < turn.begin)
+        hints.back.push_back({turn.cell, before.last});
+      else if (listed(x.cells[before.cell].backward))
+        hints.back.push_back({turn.cell, {TaskKind::Backward, before.cell}});
+    }
+    std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.forward < b.forward; });
+    turns.erase(std::remove_if(turns.begin(), turns.end(), [&](const Turn &turn) { return hints.stays[turn.cell]; }), turns.end());
+    for (size_t i = images; i < turns.size(); ++i)
+      hints.out.push_back({turns[i - images].cell, turns[i].cell});
+  }
+  return hints;
+}

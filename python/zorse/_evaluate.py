@@ -1,0 +1,46 @@
+"""zorse.evaluate: the loss of a bundle on data, without training."""
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._compile import Bundle
+from ._files import data_words
+from ._tools import call
+from .options import Path
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    step: int  #: of the snapshot; 0 elsewhere
+    loss: float
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
+        return math.exp(self.loss)
+
+
+def evaluate(bundle: Bundle | Path, data: Any, *, init: Path | None = None, snapshots: Path | None = None, batches: int = 0,
+             throttle: Sequence[str] = ()) -> Evaluation:
+    """The mean loss over data, without dropout: `zorse-run --evaluate`.
+
+    data: as for zorse.train. init: parameters from a checkpoint; snapshots: from a snapshot, or the newest in a directory of them; neither: those of
+    the bundle. batches: at most so many of the bundle's; 0: all whole ones. Raises ZorseError with what zorse-run says.
+    """
+    with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
+        metrics = os.path.join(folder, "metrics.jsonl")
+        line = [os.fspath(bundle), "--evaluate", "--eval", data_words(data, folder, "data"), "--eval-batches", str(batches), "--metrics", metrics, "--quiet"]
+        for flag, value in (("--init", init), ("--snapshots", snapshots)):
+            line += [flag, os.fspath(value)] if value is not None else []
+        for share in throttle:
+            line += ["--throttle", share]
+        call("zorse-run", line)
+        with open(metrics, encoding="utf-8") as file:
+            found = json.loads(file.readline())
+    return Evaluation(found["step"], math.nan if found["eval_loss"] is None else found["eval_loss"])

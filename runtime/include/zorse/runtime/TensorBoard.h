@@ -1,0 +1,36 @@
+// What a run did, as TensorBoard reads it.
+#pragma once
+
+#include "zorse/runtime/Status.h"
+#include "zorse/runtime/Training.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace zorse::runtime {
+
+/// An event file with the scalars "loss", "gradient_norm", "learning_rate", "tokens_per_second" (or "samples_per_second"), "loss_scale" (f16) of
+/// steps, and "eval_loss" of evaluations. Values are floats, as TensorBoard has them.
+class TensorBoardFile {
+public:
+  /// A new file in `directory`, which is made where it is not there; those of earlier runs stay.
+  /// \param lastStep  of an earlier run that this one goes on from: what its file says of later steps is void. 0: none.
+  /// \param tokens    rates are of tokens, not of samples
+  static Result<std::unique_ptr<TensorBoardFile>> open(const std::string &directory, uint64_t lastStep, bool tokens);
+  ~TensorBoardFile();
+  void step(const StepReport &report);
+  /// Fails if anything could not be written.
+  Status close();
+  const std::string &path() const { return path_; }
+
+private:
+  TensorBoardFile(std::string path, FILE *file, bool tokens) : path_(std::move(path)), file_(file), tokens_(tokens) {}
+  void record(const std::string &message);
+  std::string path_;
+  FILE *file_;
+  bool tokens_;
+  int cause_ = 0; ///< errno of the first record that could not be written
+};
+
+} // namespace zorse::runtime

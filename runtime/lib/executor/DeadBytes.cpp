@@ -1,0 +1,142 @@
+#include "DeadBytes.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using bundle::Entry;
+
+namespace {
+
+/// Bytes that an entry touches.
+struct Access {
+  uint64_t begin, end;
+  uint32_t entry;
+  bool overwrites; ///< and does not read
+};
+
+class Finder {
+public:
+  Finder(const bundle::Program &program, const bundle::BodyLibrary &bodies) : program_(program), bodies_(bodies), accesses_(program.arenas_size()) {
+    for (int e = 0; e < program.entries_size(); ++e) {
+      entry_ = uint32_t(e);
+      collect(program.entries(e));
+    }
+  }
+
+  std::vector<Death> run() {
+    std::vector<Death> deaths(size_t(program_.entries_size()));
+    for (uint32_t arena = 0; arena < accesses_.size(); ++arena)
+      find(arena, deaths);
+    for (Death &death : deaths) {
+      std::sort(death.after.begin(), death.after.end());
+      death.after.erase(std::unique(death.after.begin(), death.after.end()), death.after.end());
+    }
+    return deaths;
+  }
+
+private:
+  void add(const bundle::Region &region, bool overwrites) {
+    if (region.bytes())
+      accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), entry_, overwrites});
+  }
+
+  void collect(const Entry &entry) {
+    switch (entry.what_case()) {
+    case Entry::kCompute:
+      for (const bundle::Call &call : entry.compute().calls())
+        for (int s = 0; s < call.slots_size(); ++s) {
+          const bundle::Slot &slot = bodies_.bodies(int(call.body())).slots(s);
+          add(call.slots(s).region(), slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || call.slots(s).overwrite());
+        }
+      return;
+    case Entry::kCopy:
+      add(entry.copy().from(), false);
+      return add(entry.copy().to(), true);
+    case Entry::kSend:
+      return add(entry.send().region(), false);
+    case Entry::kReceive:
+      return add(entry.receive().region(), true);
+    case Entry::kLoadInput:
+      return add(entry.load_input().region(), true);
+    case Entry::kLoadScalars:
+      return add(entry.load_scalars().region(), true);
+    case Entry::kAllGather:
+      add(entry.all_gather().shard(), false);
+      return add(entry.all_gather().full(), true);
+    case Entry::kReduceScatter:
+      add(entry.reduce_scatter().full(), false);
+      add(entry.reduce_scatter().parts(), true);
+      return add(entry.reduce_scatter().shard(), true);
+    case Entry::kAllReduce:
+      add(entry.all_reduce().parts(), true);
+      return add(entry.all_reduce().region(), false);
+    case Entry::kReport:
+      return add(entry.report().region(), false);
+    default:
+      return;
+    }
+  }
+
+  void find(uint32_t arena, std::vector<Death> &deaths) {
+    std::vector<uint64_t> ends;
+    for (const Access &access : accesses_[arena])
+      for (uint64_t end : {access.begin, access.end})
+        ends.push_back(end);
+    for (const bundle::PersistentState &state : program_.state())
+      if (state.region().arena() == arena)
+        for (uint64_t end : {state.region().offset(), state.region().offset() + state.region().bytes()})
+          ends.push_back(end);
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    auto at = [&](uint64_t end) { return size_t(std::lower_bound(ends.begin(), ends.end(), end) - ends.begin()); };
+    std::vector<bool> lives(ends.size(), false); // by interval
+    for (const bundle::PersistentState &state : program_.state())
+      if (state.region().arena() == arena)
+        std::fill(lives.begin() + long(at(state.region().offset())), lives.begin() + long(at(state.region().offset() + state.region().bytes())),
+                  true);
+    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (entry, overwrites), by entry
+    for (const Access &access : accesses_[arena])
+      for (size_t i = at(access.begin); i < at(access.end); ++i) {
+        if (lives[i])
+          continue;
+        if (touched[i].empty() || touched[i].back().first != access.entry)
+          touched[i].push_back({access.entry, access.overwrites});
+        else
+          touched[i].back().second = touched[i].back().second && access.overwrites; // an entry that reads, too
+      }
+    for (size_t i = 0; i < touched.size(); ++i) {
+      const auto &list = touched[i];
+      size_t first = 0; // of the life at hand
+      for (size_t k = 0; k < list.size(); ++k) {
+        if (list[k].second)
+          first = k;
+        if (!list[(k + 1) % list.size()].second)
+          continue;
+        Death &death = deaths[list[k].first];
+        for (size_t before = first; before < k; ++before)
+          death.after.push_back(list[before].first);
+        bundle::Region *last = death.regions.empty() ? nullptr : &death.regions.back();
+        if (last && last->arena() == arena && last->offset() + last->bytes() == ends[i]) {
+          last->set_bytes(ends[i + 1] - last->offset());
+          continue;
+        }
+        bundle::Region &region = death.regions.emplace_back();
+        region.set_arena(arena);
+        region.set_offset(ends[i]);
+        region.set_bytes(ends[i + 1] - ends[i]);
+      }
+    }
+  }
+
+  const bundle::Program &program_;
+  const bundle::BodyLibrary &bodies_;
+  std::vector<std::vector<Access>> accesses_; ///< by arena, by entry
+  uint32_t entry_ = 0;
+};
+
+} // namespace
+
+std::vector<Death> zorse::runtime::deathsOf(const bundle::Program &program, const bundle::BodyLibrary &bodies) {
+  return Finder(program, bodies).run();
+}

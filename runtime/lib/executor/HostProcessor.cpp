@@ -1,0 +1,73 @@
+#include "zorse/runtime/HostProcessor.h"
+
+#include "zorse/runtime/Workers.h"
+
+#include <algorithm>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+uint32_t zorse::runtime::hostTarget(const Bundle &bundle) {
+  const Driver &host = **findDriver("cpu", "host");
+  for (uint32_t target = 0; target <= bundle.otherTargets.size(); ++target)
+    if (findDeviceKind(host.kind)->runs(host.architecture(), bundle.target(target).arch()))
+      return target;
+  return 0;
+}
+
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostProcessor(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
+                                                                        const DeviceRequest &request) {
+  Result<std::unique_ptr<QueuedDevice>> device = (*findDriver("cpu", request.name))->make(request);
+  if (device.failed())
+    return device;
+  const bundle::BodyLibrary &code = bundle.target(target);
+  bundle::BodyLibrary library;
+  library.set_arch(code.arch());
+  *library.mutable_objects() = code.objects();
+  for (uint32_t b = 0; b < uint32_t(code.bodies_size()); ++b)
+    if (bodies.count(b))
+      *library.add_bodies() = code.bodies(int(b));
+    else
+      library.add_bodies()->set_name(code.bodies(int(b)).name());
+  if (Status status = (*device)->loadBodies(library, bundle.kernelDirectory()); status.failed())
+    return status;
+  return device;
+}
+
+bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bundle::Entry &entry) {
+  const DeviceKind &kind = deviceKindOf(bundle.devices[device].kind);
+  const bundle::Program &program = bundle.programs[device];
+  if (!entry.has_compute() || !kind.computes)
+    return false;
+  if (kind.hostProcessors)
+    return isBeside(program.queues(int(entry.queue())));
+  for (const bundle::Call &call : entry.compute().calls())
+    for (const bundle::SlotBinding &slot : call.slots())
+      if (slot.region().bytes())
+        return program.arenas(int(slot.region().arena())).kind() != bundle::DEVICE;
+  return false;
+}
+
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeProcessorBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
+  const bundle::Program &program = bundle.programs[device];
+  std::set<uint32_t> bodies;
+  for (const bundle::Entry &entry : program.entries())
+    if (runsBeside(bundle, device, entry))
+      for (const bundle::Call &call : entry.compute().calls())
+        bodies.insert(call.body());
+  if (bodies.empty())
+    return std::unique_ptr<QueuedDevice>();
+  const BundleDevice &described = bundle.devices[device];
+  const bool own = deviceKindOf(described.kind).hostProcessors;
+  DeviceRequest request;
+  request.name = "host of " + described.name;
+  request.threads = own ? described.threads : std::max(1, int(std::thread::hardware_concurrency() / std::max<size_t>(devicesHere, 1)));
+  request.share = own ? share : 1;
+  const uint32_t target = own ? described.target : hostTarget(bundle);
+  for (uint32_t body : bodies)
+    if (bundle.target(target).bodies(int(body)).launches_size() == 0)
+      return userError(bundle.directory + ": has no code for the host of device '" + described.name + "', which updates state in its memory (body '" +
+                       bundle.target(target).bodies(int(body)).name() + "'); compile the model again");
+  return makeHostProcessor(bundle, target, bodies, request);
+}

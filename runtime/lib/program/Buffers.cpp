@@ -1,0 +1,74 @@
+#include "zorse/runtime/Buffers.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+/// Visits every region an entry touches, with its value.
+template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit) {
+  switch (e.what_case()) {
+  case bundle::Entry::kCompute:
+    for (const auto &call : e.compute().calls())
+      for (const auto &slot : call.slots())
+        visit(slot.region(), slot.value());
+    return;
+  case bundle::Entry::kCopy:
+    visit(e.copy().from(), e.copy().value());
+    visit(e.copy().to(), e.copy().value());
+    return;
+  case bundle::Entry::kSend:
+    return visit(e.send().region(), e.send().value());
+  case bundle::Entry::kReceive:
+    return visit(e.receive().region(), e.receive().value());
+  case bundle::Entry::kLoadInput:
+    return visit(e.load_input().region(), e.load_input().value());
+  case bundle::Entry::kLoadScalars:
+    return visit(e.load_scalars().region(), e.load_scalars().value());
+  case bundle::Entry::kAllGather:
+    return visit(e.all_gather().full(), e.all_gather().value());
+  case bundle::Entry::kReduceScatter: {
+    visit(e.reduce_scatter().full(), e.reduce_scatter().value());
+    bundle::Value reduced = e.reduce_scatter().value();
+    reduced.set_kind(bundle::Value::REDUCED_GRADIENTS);
+    return visit(e.reduce_scatter().shard(), reduced);
+  }
+  case bundle::Entry::kAllReduce:
+    return visit(e.all_reduce().region(), e.all_reduce().to());
+  case bundle::Entry::kReport:
+    return visit(e.report().region(), e.report().value());
+  case bundle::Entry::WHAT_NOT_SET:
+    return;
+  }
+}
+
+} // namespace
+
+// The same bytes may hold one value, then another: a buffer is keyed by both. Parts of a group (one parameter's slot) join the group's buffer.
+std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) {
+  using Key = std::tuple<uint32_t, uint64_t, uint64_t, int, uint32_t, uint32_t, int64_t, int64_t>;
+  std::map<Key, Buffer> buffers;
+  auto touch = [&](const bundle::Region &r, const bundle::Value &v, int first, int last) {
+    if (r.bytes() == 0)
+      return;
+    bool perUse = v.kind() == bundle::Value::NONE; // workspace: a buffer of each call
+    Key key{r.arena(), r.offset(), r.bytes(), v.kind(), perUse ? first : v.id(), v.cut(), v.begin(), v.end()};
+    auto [place, added] = buffers.try_emplace(key, Buffer{r.arena(), r.offset(), r.bytes(), v, first, last});
+    if (!added) {
+      place->second.first = std::min(place->second.first, first);
+      place->second.last = std::max(place->second.last, last);
+    }
+  };
+  for (const auto &state : program.state())
+    touch(state.region(), state.value(), 0, program.entries_size() - 1);
+  for (int i = 0; i < program.entries_size(); ++i)
+    forEachTouch(program.entries(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
+  std::vector<Buffer> list;
+  for (auto &[key, buffer] : buffers)
+    list.push_back(buffer);
+  return list;
+}

@@ -1,0 +1,223 @@
+#include "zorse/runtime/TimeShares.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr size_t kMostRows = 24; ///< of the table
+
+struct Interval {
+  double begin, end;
+};
+
+/// Their length together, each moment counted once, within [begin, end).
+double covered(std::vector<Interval> &intervals, double begin, double end) {
+  std::sort(intervals.begin(), intervals.end(), [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  double sum = 0, reached = begin;
+  for (const Interval &i : intervals) {
+    double from = std::max(i.begin, reached), to = std::min(i.end, end);
+    if (to > from) {
+      sum += to - from;
+      reached = to;
+    }
+  }
+  return sum;
+}
+
+std::string seconds(double s) {
+  char text[32];
+  std::snprintf(text, sizeof text, s >= 1 ? "%.2f s" : s >= 1e-3 ? "%.2f ms" : "%.1f us", s >= 1 ? s : s >= 1e-3 ? s * 1e3 : s * 1e6);
+  return text;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+/// What would make the step shorter, in the order of how much it promises.
+std::string advice(const Bundle &bundle, const TimeShares &shares, double measured) {
+  double waiting = 0, moving = 0, slowest = 0, fastest = 0;
+  size_t slow = 0, fast = 0, busiest = 0, computes = 0;
+  for (size_t d = 0; d < shares.devices.size(); ++d) {
+    const DeviceShares &device = shares.devices[d];
+    if (device.computing > shares.devices[busiest].computing)
+      busiest = d;
+    if (device.slower == 0)
+      continue;
+    ++computes;
+    waiting += device.waiting;
+    moving += device.moving;
+    if (slowest == 0 || device.slower > slowest)
+      slowest = device.slower, slow = d;
+    if (fastest == 0 || device.slower < fastest)
+      fastest = device.slower, fast = d;
+  }
+  if (computes == 0)
+    return {};
+  waiting /= double(computes);
+  moving /= double(computes);
+  auto name = [&](size_t d) { return bundle.devices[d].name; };
+  char text[640];
+  if (slowest > 1.25 * fastest && waiting > 0.05) {
+    std::snprintf(
+        text, sizeof text,
+        "the plan divides the work by speeds that are not those found here: %s takes %.2f times as long as planned, %s %.2f times. Measure them "
+        "with zorse-profile and compile again with --profile",
+        name(slow).c_str(), slowest, name(fast).c_str(), fastest);
+    return text;
+  }
+  if (moving > 0.2 && moving >= waiting) {
+    std::snprintf(text, sizeof text,
+                  "%s of the time goes into moving bytes while nothing computes: a larger --batch moves them less often, and zorse-plan --explain "
+                  "says what other links or fewer devices would bring",
+                  percent(moving).c_str());
+    return text;
+  }
+  if (waiting > 0.2 && shares.devices.size() > 1) {
+    std::snprintf(text, sizeof text,
+                  "devices wait %s of their time, while %s computes %s of it: a larger --batch fills the gaps of a pipeline; where times differ from "
+                  "those planned, zorse-profile and --profile let the plan divide the work anew",
+                  percent(waiting).c_str(), name(busiest).c_str(), percent(shares.devices[busiest].computing).c_str());
+    return text;
+  }
+  if (shares.planned > 0 && (measured > 1.25 * shares.planned || measured < 0.8 * shares.planned))
+    return "nothing in the plan: all devices are about as far from their planned speed, which changes how they share the work by nothing. "
+           "zorse-profile "
+           "and --profile make the predictions true";
+  return "nothing that stands out: devices compute most of the time, as planned";
+}
+
+} // namespace
+
+uint64_t zorse::runtime::stepsForShares(const Bundle &bundle) {
+  constexpr uint64_t kEvents = 1 << 19, kSteps = 9; // 20 MB
+  uint64_t entries = 1;
+  for (const bundle::Program &program : bundle.programs)
+    entries += uint64_t(program.entries_size());
+  return std::clamp<uint64_t>(kEvents / entries, 2, kSteps);
+}
+
+TimeShares zorse::runtime::timeShares(const Bundle &bundle, const std::vector<TraceEvent> &events) {
+  TimeShares shares;
+  struct Step {
+    double begin = 0, end = 0;
+    bool learns = false;
+    size_t entries = 0;
+  };
+  std::map<uint64_t, Step> steps;
+  for (const TraceEvent &event : events) {
+    auto [found, added] = steps.try_emplace(event.step);
+    Step &step = found->second;
+    step.begin = added ? event.begin : std::min(step.begin, event.begin);
+    step.end = added ? event.end : std::max(step.end, event.end);
+    step.learns = step.learns || bundle.programs[event.device].entries(int(event.entry)).phase() == bundle::BACKWARD;
+    ++step.entries;
+  }
+  size_t whole = 0;
+  for (const bundle::Program &program : bundle.programs) {
+    whole += size_t(program.entries_size());
+    for (const bundle::Entry &entry : program.entries())
+      shares.planned = std::max(shares.planned, entry.planned_end());
+  }
+  uint64_t first = 0, count = 0, begin = 0, length = 0;
+  for (const auto &[number, step] : steps) {
+    bool good = step.learns && step.entries == whole;
+    length = !good ? 0 : length > 0 && number == begin + length ? length + 1 : 1;
+    if (length == 1)
+      begin = number;
+    if (length > count)
+      first = begin, count = length;
+  }
+  if (count == 0)
+    return shares;
+  shares.steps = count > 1 ? count - 1 : 1;
+  double from = count > 1 ? steps[first].end : steps[first].begin, to = steps[first + count - 1].end;
+  shares.seconds = (to - from) / double(shares.steps);
+  if (to <= from) {
+    shares.steps = 0;
+    return shares;
+  }
+
+  auto entryOf = [&](const TraceEvent &event) -> const bundle::Entry & { return bundle.programs[event.device].entries(int(event.entry)); };
+  // Bytes move from when all that take part are there.
+  std::map<std::pair<uint64_t, uint32_t>, double> met; // by step and id
+  for (const TraceEvent &event : events)
+    if (!entryOf(event).has_compute()) {
+      double &when = met.try_emplace({event.step, entryOf(event).id()}, event.begin).first->second;
+      when = std::max(when, event.begin);
+    }
+  std::vector<std::vector<Interval>> computing(bundle.programs.size()), busy(bundle.programs.size());
+  for (const TraceEvent &event : events) {
+    bool computes = entryOf(event).has_compute();
+    Interval interval = {computes ? event.begin : std::min(event.end, met[{event.step, entryOf(event).id()}]), event.end};
+    busy[event.device].push_back(interval);
+    if (computes)
+      computing[event.device].push_back(interval);
+  }
+  for (size_t d = 0; d < bundle.programs.size(); ++d) {
+    DeviceShares device;
+    double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to), window = to - from, planned = 0;
+    for (const bundle::Entry &entry : bundle.programs[d].entries())
+      if (entry.has_compute())
+        planned += entry.planned_end() - entry.planned_start();
+    device.computing = computed / window;
+    device.moving = (worked - computed) / window;
+    device.waiting = 1 - worked / window;
+    device.slower = planned > 0 ? computed / double(shares.steps) / planned : 0;
+    shares.devices.push_back(device);
+  }
+  return shares;
+}
+
+std::string zorse::runtime::describeShares(const Bundle &bundle, const TimeShares &shares, double measured) {
+  if (shares.steps == 0)
+    return {};
+  if (measured == 0)
+    measured = shares.seconds;
+  std::string text = "a step took " + seconds(measured);
+  if (shares.planned > 0) {
+    char ratio[32];
+    std::snprintf(ratio, sizeof ratio, "%.2f", measured / shares.planned);
+    text += ", predicted " + seconds(shares.planned) + " (" + ratio + " times)";
+  }
+  text += "; of " + std::to_string(shares.steps) + " step" + (shares.steps == 1 ? "" : "s") + " looked at:\n";
+  size_t width = 6;
+  for (const BundleDevice &device : bundle.devices)
+    width = std::max(width, device.name.size());
+  char line[512];
+  std::snprintf(line, sizeof line, "%-*s  %9s  %9s  %9s  %s\n", int(width), "device", "computing", "moving", "waiting",
+                "computing, measured / planned");
+  text += line;
+  std::vector<size_t> order(shares.devices.size());
+  for (size_t d = 0; d < order.size(); ++d)
+    order[d] = d;
+  if (order.size() > kMostRows)
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares.devices[a].computing > shares.devices[b].computing; });
+  for (size_t row = 0; row < order.size(); ++row) {
+    if (order.size() > kMostRows && row == kMostRows / 2) {
+      std::snprintf(line, sizeof line, "%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMostRows);
+      text += line;
+      row = order.size() - kMostRows / 2;
+    }
+    const DeviceShares &d = shares.devices[order[row]];
+    std::string slower = "-";
+    if (d.slower > 0) {
+      char ratio[32];
+      std::snprintf(ratio, sizeof ratio, "%.2f", d.slower);
+      slower = ratio;
+    }
+    std::snprintf(line, sizeof line, "%-*s  %9s  %9s  %9s  %s\n", int(width), bundle.devices[order[row]].name.c_str(), percent(d.computing).c_str(),
+                  percent(d.moving).c_str(), percent(d.waiting).c_str(), slower.c_str());
+    text += line;
+  }
+  std::string change = advice(bundle, shares, measured);
+  return change.empty() ? text : text + "to change: " + change + "\n";
+}

@@ -1,0 +1,210 @@
+#include "zorse/runtime/Sampling.h"
+
+#include "zorse/Summary/Summary.h"
+#include "zorse/runtime/Elements.h"
+#include "zorse/runtime/abi/Random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t(1) << 34; ///< of a slot of a bundle that is believed
+
+const bundle::Body &logitsBody(const Bundle &bundle) { return bundle.bodies.bodies(int(bundle.summary.logits().body())); }
+
+const bundle::UnitInfo &headOf(const Bundle &bundle) { return bundle.summary.units(int(bundle.summary.logits().unit())); }
+
+bool isPosition(const Bundle &bundle, const bundle::Slot &slot) {
+  return slot.kind() == bundle::INPUT && slot.index() == uint32_t(headOf(bundle).inputs_size());
+}
+
+bool isOwn(const Bundle &bundle, const bundle::Slot &slot) {
+  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, slot);
+}
+
+/// The slot of `body` that is the same thing as `slot`; -1: none.
+int same(const bundle::Body &body, const bundle::Slot &slot) {
+  for (int i = 0; i < body.slots_size(); ++i)
+    if (body.slots(i).kind() == slot.kind() && body.slots(i).index() == slot.index())
+      return i;
+  return -1;
+}
+
+uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fixed()) + uint64_t(slot.bytes().per_row()); }
+
+} // namespace
+
+/// A bundle may come from anywhere: that the body reads and writes only what it is given is checked here, as no program calls it.
+Status Sampler::check() const {
+  const bundle::ModelSummary &s = bundle_.summary;
+  if (!s.has_logits())
+    return userError(bundle_.directory + ": was not compiled for text to be sampled; give zorse-compile --sampling");
+  const bundle::Logits &logits = s.logits();
+  auto bad = [&](const std::string &what) {
+    return userError(bundle_.directory + "/summary.pb: the body of the logits " + what + "; compile the model again");
+  };
+  if (logits.body() >= uint32_t(bundle_.bodies.bodies_size()) || logits.unit() >= uint32_t(s.units_size()))
+    return bad("does not exist");
+  const bundle::Body &forward = bundle_.bodies.bodies(int(headOf(bundle_).forward_body())), &body = logitsBody(bundle_);
+  bool position = false, result = false;
+  for (const bundle::Slot &slot : body.slots()) {
+    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMostBytes ||
+        uint64_t(slot.bytes().per_row()) > kMostBytes)
+      return bad("has a slot of an impossible size");
+    if (isPosition(bundle_, slot)) {
+      position = slot.type() == bundle::I64 && bytesOfRow(slot) >= 8;
+    } else if (slot.kind() == bundle::BOUNDARY_OUT) {
+      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMostBytes && slot.type() == logits.type() &&
+               bytesOfRow(slot) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
+    } else if (slot.kind() != bundle::WORKSPACE) {
+      int found = same(forward, slot);
+      if (found < 0 || bytesOfRow(forward.slots(found)) < bytesOfRow(slot) ||
+          (slot.kind() != bundle::PARAMETER && slot.kind() != bundle::INPUT && slot.kind() != bundle::BOUNDARY_IN && slot.kind() != bundle::SCALARS))
+        return bad("reads what the unit's forward does not have");
+    }
+  }
+  return position && result ? Status::success() : Status(bad("has no position or no result"));
+}
+
+Result<std::unique_ptr<Sampler>> Sampler::create(const Bundle &bundle, DataSource &data, SamplingOptions options) {
+  std::unique_ptr<Sampler> sampler(new Sampler(bundle, std::move(options)));
+  if (Status status = sampler->check(); status.failed())
+    return status;
+  Result<std::shared_ptr<const Batch>> batch = data.batchFrom(0);
+  if (batch.failed())
+    return batch.error();
+  sampler->first_ = *batch;
+  int ids = -1;
+  for (int i = 0; i < bundle.summary.inputs_size() && ids < 0; ++i)
+    if (inputRole(bundle.summary.inputs(i)) == "ids")
+      ids = i;
+  if (ids < 0)
+    return userError(bundle.directory + ": no input of the model takes token ids; leave out --sample-every");
+  const bundle::GraphInput &input = bundle.summary.inputs(ids);
+  sampler->length_ = input.bytes_per_row() / int64_t(elementBytes(input.type()));
+  std::vector<int64_t> &prompt = sampler->options_.prompt;
+  if (prompt.empty()) {
+    prompt.resize(size_t(std::max<int64_t>(1, std::min<int64_t>(8, sampler->length_ / 2))));
+    convertElements(sampler->first_->inputs[size_t(ids)].data(), storedType(input.type()), prompt.data(), StoredType::I64, int64_t(prompt.size()));
+  }
+  if (int64_t(prompt.size()) >= sampler->length_)
+    return userError("--sample-prompt: expected fewer tokens than the " + std::to_string(sampler->length_) + " positions of the model, got " +
+                     std::to_string(prompt.size()));
+  for (int64_t id : prompt)
+    if (id < 0 || (input.upper_bound() > 0 && id >= input.upper_bound()))
+      return userError("--sample-prompt: expected ids from 0 to " + std::to_string(input.upper_bound() - 1) + ", got " + std::to_string(id));
+  return sampler;
+}
+
+bool Sampler::observes(const bundle::Entry &entry, bool evaluation) const {
+  if (!evaluation || !entry.has_compute() || entry.phase() != bundle::FORWARD)
+    return false;
+  const auto &calls = entry.compute().calls();
+  return std::any_of(calls.begin(), calls.end(), [&](const bundle::Call &call) {
+    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.body() == headOf(bundle_).forward_body();
+  });
+}
+
+void Sampler::observe(const ObservedCall &call) {
+  if (!call.evaluation || call.call.unit() != int32_t(bundle_.summary.logits().unit()) || call.call.sample_base() != 0 ||
+      call.call.body() != headOf(bundle_).forward_body())
+    return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!position_)
+    return; // an evaluation of somebody else's
+  Status status = run(call);
+  if (status.failed())
+    trouble_ = status;
+}
+
+Status Sampler::run(const ObservedCall &call) {
+  const bundle::Body &body = logitsBody(bundle_);
+  if (!memory_) {
+    size_t bytes = 0;
+    for (const bundle::Slot &slot : body.slots()) {
+      places_.push_back(bytes);
+      if (isOwn(bundle_, slot))
+        bytes += (bytesOfRow(slot) + 511) / 512 * 512;
+    }
+    Result<std::unique_ptr<DeviceMemory>> memory = call.memory.allocate(bundle::DEVICE, bytes, {});
+    if (memory.failed())
+      return memory.error();
+    memory_ = std::move(*memory);
+  }
+  std::vector<DeviceAddress> slots;
+  DeviceAddress result;
+  for (int i = 0; i < body.slots_size(); ++i) {
+    const bundle::Slot &slot = body.slots(i);
+    slots.push_back(isOwn(bundle_, slot) ? memory_->base() + places_[size_t(i)] : call.slots[same(call.body, slot)]);
+    if (isPosition(bundle_, slot))
+      if (Status status = call.memory.write(slots.back(), &*position_, sizeof *position_); status.failed())
+        return status;
+    if (slot.kind() == bundle::BOUNDARY_OUT)
+      result = slots.back();
+  }
+  std::vector<uint8_t> overwrite(slots.size(), 1);
+  BodyArguments arguments;
+  arguments.rows = 1;
+  arguments.instanceBase = call.call.instance_base();
+  arguments.slots = slots.data();
+  arguments.overwrite = overwrite.data();
+  if (Status status = call.memory.runBody(bundle_.summary.logits().body(), arguments); status.failed())
+    return status;
+  const StoredType type = storedType(bundle_.summary.logits().type());
+  logits_.resize(size_t(bundle_.summary.logits().vocabulary()));
+  std::vector<std::byte> stored(logits_.size() * bytesOf(type));
+  if (Status status = call.memory.read(stored.data(), result, stored.size()); status.failed())
+    return status;
+  convertElements(stored.data(), type, logits_.data(), StoredType::F64, int64_t(logits_.size()));
+  return Status::success();
+}
+
+std::shared_ptr<const Batch> Sampler::ask(const std::vector<int64_t> &ids) {
+  auto batch = std::make_shared<Batch>(*first_);
+  for (int i = 0; i < bundle_.summary.inputs_size(); ++i) {
+    const bundle::GraphInput &input = bundle_.summary.inputs(i);
+    if (inputRole(input) != "ids")
+      continue;
+    const auto count = std::min<int64_t>(int64_t(ids.size()), input.bytes_per_row() / int64_t(elementBytes(input.type())));
+    convertElements(ids.data(), StoredType::I64, batch->inputs[size_t(i)].data(), storedType(input.type()), count);
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  position_ = int64_t(ids.size()) - 1;
+  logits_.clear();
+  return batch;
+}
+
+Result<std::optional<int64_t>> Sampler::answer(uint64_t step, size_t drawn) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  position_.reset();
+  if (trouble_)
+    return *trouble_;
+  if (logits_.empty())
+    return std::optional<int64_t>();
+  const auto most = std::max_element(logits_.begin(), logits_.end(), [](double a, double b) { return a < b; });
+  if (options_.temperature == 0 || !std::isfinite(*most))
+    return std::optional<int64_t>(most - logits_.begin());
+  double sum = 0;
+  std::vector<double> up;
+  for (double logit : logits_)
+    up.push_back(sum += std::isfinite(logit) ? std::exp((logit - *most) / options_.temperature) : 0);
+  const uint64_t random = abi::mix64(abi::randomStream(options_.seed, step, drawn, 0));
+  const double at = double(random >> 11) * 0x1p-53 * sum;
+  auto found = std::upper_bound(up.begin(), up.end(), at);
+  return std::optional<int64_t>(std::min<int64_t>(found - up.begin(), int64_t(up.size()) - 1));
+}
+
+Result<int64_t> zorse::runtime::agreeOnToken(Group &group, const std::string &name, const std::optional<int64_t> &mine) {
+  Result<std::vector<std::string>> all = group.exchange(name, mine ? std::to_string(*mine) : "");
+  if (all.failed())
+    return all.error();
+  for (const std::string &text : *all)
+    if (!text.empty())
+      return int64_t(std::strtoll(text.c_str(), nullptr, 10));
+  return internalError("no rank has computed the logits of " + name);
+}
