@@ -118,5 +118,17 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
     for (size_t i = images; i < turns.size(); ++i)
       hints.out.push_back({turns[i - images].cell, turns[i].cell});
   }
+  hints.order.resize(x.plan.devices.size());
+  for (uint32_t op : x.list) {
+    const uint32_t c = x.ops[op].cell;
+    if (c == kNone)
+      continue;
+    const CellInfo &info = x.cells[c];
+    if (op == info.forward || op == info.backward || op == info.weights)
+      hints.order[x.plan.cells[c].device].push_back({op == info.forward    ? TaskKind::Forward
+                                                     : op == info.backward ? TaskKind::Backward
+                                                                           : TaskKind::Weights,
+                                                     c});
+  }
   return hints;
 }

@@ -1,5 +1,7 @@
 #include "Expansion.h"
 
+#include "Schedules/Ordering.h"
+
 #include "zorse/Step/Schedules.h"
 
 #include <algorithm>
@@ -87,6 +89,12 @@ bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &erro
   size_t edges = x.edges.size(), ops = x.ops.size();
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
   Admission admission;
+  // An order by times would take in samples that wait for activations of samples it has not taken in: the first list's has none of these.
+  if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
+    for (const std::vector<TaskName> &tasks : x.hints->offload.order)
+      chainTasks(x, tasks);
+    return simulate(x, admission, error);
+  }
   Runs runs = rule.order(x, less, admission);
   if (simulate(x, admission, error))
     return true;

@@ -142,6 +142,7 @@ struct OffloadHints {
   };
   std::vector<Limit> back;
   std::vector<std::pair<uint32_t, uint32_t>> out; ///< (cell, later cell): the activations of the one have left before the F of the other
+  std::vector<std::vector<TaskName>> order;       ///< by device: tasks in the first list, with which all of these agree
 };
 
 /// What a first list says of windows, and of cells that offload. Numbers of windows count those of their group.

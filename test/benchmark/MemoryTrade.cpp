@@ -32,16 +32,22 @@ std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64
 
 uint64_t fullest(const SearchResult &result) { return *std::max_element(result.evaluation.memory.begin(), result.evaluation.memory.end()); }
 
-/// "moments of 12 devices on hosts, 3 devices compute activations again"
+/// "moments on hosts for 12 devices, activations computed again for 3"
 std::string techniquesIn(const SearchResult &result) {
-  const Techniques &techniques = result.layout.techniques;
-  size_t using_ = 0;
-  for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d)
-    using_ += techniques.uses(d) && result.evaluation.busy[d] > 0;
-  std::string text = techniques.recompute ? "activations computed again" : "";
-  if (techniques.moments || techniques.state)
-    text += std::string(text.empty() ? "" : " and ") + (techniques.state ? "state on hosts" : "moments on hosts");
-  return text.empty() ? "no technique" : text + " for " + std::to_string(using_) + " devices";
+  std::map<std::string, size_t> devices;
+  for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d) {
+    if (result.evaluation.busy[d] == 0)
+      continue;
+    const Technique &technique = result.layout.techniques.of(d);
+    if (technique.activations != step::Activations::Keep)
+      ++devices[technique.activations == step::Activations::Offload ? "activations on hosts" : "activations computed again"];
+    if (technique.state != StatePlace::Device)
+      ++devices[technique.state == StatePlace::OnHost ? "state on hosts" : "moments on hosts"];
+  }
+  std::string text;
+  for (const auto &[what, count] : devices)
+    text += (text.empty() ? "" : ", ") + what + " for " + std::to_string(count) + (text.empty() && count > 1 ? " devices" : "");
+  return text.empty() ? "no technique" : text;
 }
 
 } // namespace

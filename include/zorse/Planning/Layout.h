@@ -13,17 +13,31 @@
 
 namespace zorse::planning {
 
-/// What saves memory at the cost of time. The search takes them where nothing fits without; see Search/Techniques.cpp.
-struct Techniques {
-  bool recompute = false;        ///< activations are computed again
-  bool moments = false;          ///< the optimizer's moments are on the hosts
-  bool state = false;            ///< and parameters (where units read copies, all that is left of them on devices are these) and reduced gradients
-  std::vector<uint32_t> without; ///< devices that do without, ascending
+/// Where a device keeps what updates alone read.
+enum class StatePlace : uint8_t {
+  Device,
+  MomentsOnHost,
+  OnHost, ///< the optimizer's moments, and parameters (where units read copies, all that is left of them on devices are these) and reduced gradients
+};
 
-  bool any() const { return recompute || moments || state; }
-  bool uses(uint32_t device) const { return any() && !std::binary_search(without.begin(), without.end(), device); }
-  /// These devices, ascending, with or without.
-  void change(const std::vector<uint32_t> &devices, bool with);
+/// What a device does to save memory at the cost of time.
+struct Technique {
+  step::Activations activations = step::Activations::Keep;
+  StatePlace state = StatePlace::Device;
+
+  bool any() const { return activations != step::Activations::Keep || state != StatePlace::Device; }
+  bool operator==(const Technique &o) const { return activations == o.activations && state == o.state; }
+};
+
+/// Of a cluster's devices. The search takes techniques where nothing fits without; see Search/Techniques.cpp.
+struct Techniques {
+  Technique most;                                     ///< of devices that are not listed
+  std::vector<std::pair<uint32_t, Technique>> others; ///< by device, ascending
+
+  bool any() const { return most.any() || !others.empty(); }
+  const Technique &of(uint32_t device) const;
+  /// \returns whether that is a change
+  bool set(uint32_t device, const Technique &technique);
 };
 
 /// What is planned: a model on a cluster. References must outlive the problem.

@@ -2,18 +2,29 @@
 
 #include "LayoutTimer.h"
 
-#include <iterator>
+#include <algorithm>
 
 using namespace zorse;
 using namespace zorse::planning;
 
-void Techniques::change(const std::vector<uint32_t> &devices, bool with) {
-  std::vector<uint32_t> changed;
-  if (with)
-    std::set_difference(without.begin(), without.end(), devices.begin(), devices.end(), std::back_inserter(changed));
-  else
-    std::set_union(without.begin(), without.end(), devices.begin(), devices.end(), std::back_inserter(changed));
-  without = std::move(changed);
+static auto placeOf(const Techniques &techniques, uint32_t device) {
+  return std::lower_bound(techniques.others.begin(), techniques.others.end(), device, [](const auto &other, uint32_t d) { return other.first < d; });
+}
+
+const Technique &Techniques::of(uint32_t device) const {
+  const auto at = placeOf(*this, device);
+  return at != others.end() && at->first == device ? at->second : most;
+}
+
+bool Techniques::set(uint32_t device, const Technique &technique) {
+  if (of(device) == technique)
+    return false;
+  auto at = others.begin() + (placeOf(*this, device) - others.begin());
+  if (at != others.end() && at->first == device)
+    at = others.erase(at);
+  if (!(technique == most))
+    others.insert(at, {device, technique});
+  return true;
 }
 
 const Techniques &zorse::planning::techniquesOf(const Problem &problem, const Layout &layout) {

@@ -47,19 +47,21 @@ void applyTechniques(const Techniques &techniques, step::Plan &plan) {
   if (!techniques.any())
     return;
   for (step::Cell &cell : plan.cells)
-    cell.activations = techniques.recompute && techniques.uses(cell.device) ? step::Activations::Recompute : step::Activations::Keep;
-  if (!techniques.moments && !techniques.state)
-    return;
-  step::ResidencyRule rule;
-  for (uint32_t d = 0; d < plan.devices.size() && !techniques.without.empty(); ++d)
-    if (techniques.uses(d))
-      rule.devices.push_back(d);
-  if (rule.devices.empty() && !techniques.without.empty())
-    return;
-  rule.moments = step::Tier::Host;
-  if (techniques.state)
-    rule.parameters = rule.gradients = step::Tier::Host;
-  plan.residency.push_back(std::move(rule));
+    cell.activations = techniques.of(cell.device).activations;
+  for (StatePlace place : {StatePlace::MomentsOnHost, StatePlace::OnHost}) {
+    step::ResidencyRule rule;
+    for (uint32_t d = 0; d < plan.devices.size(); ++d)
+      if (techniques.of(d).state == place)
+        rule.devices.push_back(d);
+    if (rule.devices.empty())
+      continue;
+    if (rule.devices.size() == plan.devices.size())
+      rule.devices.clear(); // all
+    rule.moments = step::Tier::Host;
+    if (place == StatePlace::OnHost)
+      rule.parameters = rule.gradients = step::Tier::Host;
+    plan.residency.push_back(std::move(rule));
+  }
 }
 
 } // namespace

@@ -87,7 +87,8 @@ const UnitTimes::Prefix &UnitTimes::of(uint32_t deviceClass, int64_t rows) {
   };
   const bool split = tables.canSplit();
   // Of units that are not a cell's last it is the whole forward: the timer of layouts knows.
-  auto again = [&](int32_t u) { return problem.techniques.recompute ? problem.costs.unit(device, u, UnitTask::Recompute, rows) : 0.0; };
+  const bool recomputes = problem.techniques.most.activations == step::Activations::Recompute;
+  auto again = [&](int32_t u) { return recomputes ? problem.costs.unit(device, u, UnitTask::Recompute, rows) : 0.0; };
   sums(prefix->forward, [&](int32_t u) { return task(u, TaskKind::Forward, false); });
   sums(prefix->backward, [&](int32_t u) { return task(u, TaskKind::Backward, false) + again(u); });
   sums(prefix->inputGradients, [&](int32_t u) { return task(u, TaskKind::Backward, split) + again(u); });

@@ -102,34 +102,94 @@ private:
           " left");
   }
 
-  /// What saves memory, and how much devices would lack without it.
+  /// What saves memory: how much, and what it costs; how much devices would lack without any of it.
   void techniques() {
-    step::Plan without = plan;
-    size_t cells = 0;
-    std::set<uint32_t> again, host;
-    for (step::Cell &cell : without.cells) {
-      const bool recomputes = cell.activations == step::Activations::Recompute;
-      cells += recomputes;
-      if (recomputes)
-        again.insert(cell.device);
+    step::Plan plain = plan;
+    for (step::Cell &cell : plain.cells)
       cell.activations = step::Activations::Keep;
-    }
-    for (uint32_t d = 0; d < plan.devices.size(); ++d)
-      for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && !plan.residency.empty(); ++g)
-        if (!plan.residenceOf(d, g).onDevice())
-          host.insert(d);
-    without.residency.clear();
-    if (cells == 0 && host.empty())
-      return;
-    auto devices = [](size_t n) { return std::to_string(n) + (n == 1 ? " device" : " devices"); };
-    std::string text = again.empty() ? "" : devices(again.size()) + " compute activations again";
-    if (!host.empty())
-      text += (text.empty() ? "" : ", ") + devices(host.size()) + (host.size() == 1 ? " keeps" : " keep") + " state on the host";
+    plain.residency.clear();
     std::string error;
-    if (std::optional<Evaluation> plain = evaluate(problem, without, error, /*timeOnly=*/true))
-      text += plain->excess ? "; without, devices lack " + showBytes(double(plain->excess))
-                            : "; without, it fits and takes " + format("%.4g s", plain->step);
-    say("to fit, " + text);
+    const std::optional<Evaluation> with = evaluate(problem, plan, error, /*timeOnly=*/true);
+    size_t used = 0;
+    auto sayOf = [&](const std::set<uint32_t> &devices, const char *one, const char *many, const step::Plan &without) {
+      if (devices.empty())
+        return;
+      ++used;
+      std::string text = devices.size() == 1 ? plan.devices[*devices.begin()].name + " " + one : std::to_string(devices.size()) + " devices " + many;
+      text += unitsOf(devices);
+      const std::optional<Evaluation> other = evaluate(problem, without, error, /*timeOnly=*/true);
+      if (other && with) {
+        uint64_t saved = 0;
+        for (uint32_t d : devices)
+          saved = std::max(saved, other->memory[d] - std::min(other->memory[d], with->memory[d]));
+        text += ": saves " + showBytes(double(saved)) + (devices.size() == 1 ? "" : " on one of them");
+        if (with->step > other->step)
+          text += ", costs " + format("%.1f %%", 100 * (with->step / other->step - 1));
+        else
+          text += ", costs no time";
+      }
+      say(text);
+    };
+    using step::Activations;
+    for (Activations how : {Activations::Recompute, Activations::Offload}) {
+      std::set<uint32_t> devices;
+      step::Plan without = plan;
+      for (step::Cell &cell : without.cells)
+        if (cell.activations == how) {
+          devices.insert(cell.device);
+          cell.activations = Activations::Keep;
+        }
+      if (how == Activations::Recompute)
+        sayOf(devices, "computes activations again", "compute activations again", without);
+      else
+        sayOf(devices, "keeps activations on the host between forward and backward", "keep activations on their hosts between forward and backward",
+              without);
+    }
+    std::set<uint32_t> state, moments;
+    for (uint32_t d = 0; d < plan.devices.size() && !plan.residency.empty(); ++d)
+      for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()); ++g)
+        if (const step::Residence at = plan.residenceOf(d, g); !at.onDevice() && holds(d))
+          (at.parameters == step::Tier::Device ? moments : state).insert(d);
+    for (uint32_t d : state)
+      moments.erase(d);
+    auto onDevice = [&](const std::set<uint32_t> &devices) {
+      step::Plan without = plan;
+      step::ResidencyRule rule;
+      rule.devices.assign(devices.begin(), devices.end());
+      rule.parameters = rule.moments = rule.gradients = rule.update = step::Tier::Device;
+      without.residency.push_back(std::move(rule));
+      return without;
+    };
+    sayOf(moments, "keeps the optimizer's moments on the host", "keep the optimizer's moments on their hosts", onDevice(moments));
+    sayOf(state, "keeps parameters, moments and reduced gradients on the host", "keep parameters, moments and reduced gradients on their hosts",
+          onDevice(state));
+    if (used == 0)
+      return;
+    if (const std::optional<Evaluation> other = evaluate(problem, plain, error, /*timeOnly=*/true))
+      say(other->excess ? "without any of that, devices lack " + showBytes(double(other->excess))
+                        : "without any of that, it fits and takes " + format("%.4g s", other->step));
+  }
+
+  bool holds(uint32_t device) const {
+    return std::any_of(plan.cells.begin(), plan.cells.end(), [&](const step::Cell &cell) { return cell.device == device; });
+  }
+
+  /// " of units 3-9", where the devices' cells are of one range.
+  std::string unitsOf(const std::set<uint32_t> &devices) const {
+    std::vector<std::pair<int32_t, int32_t>> ranges;
+    for (const step::Cell &cell : plan.cells)
+      if (devices.count(cell.device))
+        ranges.push_back({cell.unitBegin, cell.unitEnd});
+    std::sort(ranges.begin(), ranges.end());
+    int32_t end = ranges.empty() ? 0 : ranges.front().second;
+    for (auto [first, last] : ranges) {
+      if (first > end)
+        return ""; // not one range
+      end = std::max(end, last);
+    }
+    if (ranges.empty())
+      return "";
+    return " of units " + std::to_string(ranges.front().first) + "-" + std::to_string(end);
   }
 
   static std::string largest(const step::MemoryUse &use) {

@@ -212,9 +212,10 @@ Layout CanonicalProblem::restore(Layout layout) const {
     for (Stage &stage : pipeline.stages)
       for (Member &member : stage.members)
         member.device = original[member.device];
-  for (uint32_t &device : layout.techniques.without)
-    device = original[device];
-  std::sort(layout.techniques.without.begin(), layout.techniques.without.end());
+  auto &others = layout.techniques.others;
+  for (auto &other : others)
+    other.first = original[other.first];
+  std::sort(others.begin(), others.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   return layout;
 }
 

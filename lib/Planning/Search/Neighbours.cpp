@@ -397,7 +397,7 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
   }
 }
 
-/// Techniques left and taken by all devices of a class, by those of a stage, by one.
+/// Other techniques for all devices of a class, for those of a stage, for one: none, or another place for activations or for state.
 void Neighbours::relief() {
   const Techniques &techniques = techniquesOf(context.problem, now->layout);
   if (!techniques.any())
@@ -415,12 +415,22 @@ void Neighbours::relief() {
   for (std::vector<uint32_t> &set : sets) {
     std::sort(set.begin(), set.end());
     set.erase(std::unique(set.begin(), set.end()), set.end());
-    for (bool with : {false, true}) {
+    auto tryChange = [&](auto change) {
       Layout layout = now->layout;
       layout.techniques = techniques;
-      layout.techniques.change(set, with);
-      if (!enough && layout.techniques.without != techniques.without)
+      bool changed = false;
+      for (uint32_t d : set) {
+        Technique technique = techniques.of(d);
+        change(technique);
+        changed |= layout.techniques.set(d, technique);
+      }
+      if (!enough && changed)
         offer(layout);
-    }
+    };
+    tryChange([](Technique &technique) { technique = Technique(); });
+    for (step::Activations place : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
+      tryChange([&](Technique &technique) { technique.activations = place; });
+    for (StatePlace place : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost})
+      tryChange([&](Technique &technique) { technique.state = place; });
   }
 }

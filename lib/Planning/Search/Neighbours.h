@@ -12,7 +12,7 @@ namespace zorse::planning {
 class Neighbours {
 public:
   /// Schedules and owners; samples between devices and pipelines; rows; cuts; a device to every other place; devices and stages exchanged; stages
-  /// joined, divided and repeated; classes, stages and devices that do without memory techniques, or with them; and, of few enough pieces, samples
+  /// joined, divided and repeated; classes, stages and devices with other memory techniques, or without; and, of few enough pieces, samples
   /// that go their own way through the same devices.
   enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Exchanges, Structure, Relief, Tiles };
   size_t kinds() const { return isTiny() ? Tiles + 1 : Tiles; }

@@ -101,8 +101,10 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
       double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
-        const Techniques &on = problem.techniques;
-        s += n * size * ((on.moments || on.state ? 0 : tables.moments()) + (group.computeSize != group.elementSize && !on.state ? 1.0 : 0.0));
+        const StatePlace place = problem.techniques.most.state;
+        s += n * size *
+             ((place == StatePlace::Device ? tables.moments() : 0) +
+              (group.computeSize != group.elementSize && place != StatePlace::OnHost ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
       }
@@ -143,7 +145,7 @@ void StageModel::measureCells() {
       break;
     auto cell = [&](int32_t u, int32_t v, int64_t rows) {
       step::Cell one{u, v, 0, rows, 0};
-      one.activations = problem.techniques.recompute ? step::Activations::Recompute : step::Activations::Keep;
+      one.activations = problem.techniques.most.activations;
       return step::cellMemory(*expansion, one, split);
     };
     auto bytesOfCell = [](const step::CellMemory &memory) {

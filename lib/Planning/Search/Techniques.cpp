@@ -2,11 +2,12 @@
 //
 //   moments      the optimizer's moments on the hosts: their bytes to and fro once a step, beside updates
 //   state        parameters and reduced gradients on the hosts, too
+//   offload      activations on the hosts between forward and backward: their bytes to and fro beside computing
 //   recompute    activations computed again: a forward more
-//   both of these, or the first and the last
+//   each of the last two with each of the first two
 //
 // A short search says with which of them something fits, and how fast; the fastest is searched in full, with descents (Neighbours::Relief) in which
-// classes, stages and devices that have room do without. Where there are too many devices to descend, stages do without one after the other.
+// classes, stages and devices do with others or without. Where there are too many devices to descend, stages do without one after the other.
 
 #include "Candidates.h"
 
@@ -19,18 +20,10 @@ namespace {
 
 std::vector<Techniques> answers() {
   std::vector<Techniques> list;
-  auto add = [&](bool recompute, bool moments, bool state) {
-    Techniques one;
-    one.recompute = recompute;
-    one.moments = moments;
-    one.state = state;
-    list.push_back(one);
-  };
-  add(false, true, false);
-  add(false, true, true);
-  add(true, false, false);
-  add(true, true, false);
-  add(true, true, true);
+  for (step::Activations activations : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
+    for (StatePlace state : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost})
+      if (const Technique technique{activations, state}; technique.any())
+        list.push_back({technique, {}});
   return list;
 }
 
@@ -45,7 +38,6 @@ void relieve(const Problem &problem, SearchResult &result) {
       for (uint32_t d : devices)
         if (const uint64_t capacity = problem.cluster.devices[d].capacity())
           fullest = std::max(fullest, static_cast<double>(result.evaluation.memory[d]) / static_cast<double>(capacity));
-      std::sort(devices.begin(), devices.end());
       byRoom.push_back({fullest, std::move(devices)});
     }
   std::sort(byRoom.begin(), byRoom.end());
@@ -55,7 +47,8 @@ void relieve(const Problem &problem, SearchResult &result) {
   Layout layout = result.layout;
   for (const auto &[used, devices] : byRoom) {
     Layout without = layout;
-    without.techniques.change(devices, /*with=*/false);
+    for (uint32_t d : devices)
+      without.techniques.set(d, Technique());
     const LayoutTimer::Result &found = timer.run(without);
     if (found.ran && found.excess == 0 && found.step <= best) {
       best = found.step;
