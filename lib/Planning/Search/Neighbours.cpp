@@ -409,9 +409,10 @@ void Neighbours::relief() {
       for (uint32_t d : sets.back())
         sets[model->classOf(d)].push_back(d);
     }
-  for (const Seat &seat : seats())
-    if (seat.pipeline != kNowhere)
-      sets.push_back({seat.device});
+  if (context.devices.size() <= kThoroughDevices)
+    for (const Seat &seat : seats())
+      if (seat.pipeline != kNowhere)
+        sets.push_back({seat.device});
   for (std::vector<uint32_t> &set : sets) {
     std::sort(set.begin(), set.end());
     set.erase(std::unique(set.begin(), set.end()), set.end());
@@ -424,7 +425,20 @@ void Neighbours::relief() {
         change(technique);
         changed |= layout.techniques.set(d, technique);
       }
-      if (!enough && changed)
+      if (enough || !changed)
+        return;
+      offer(layout);
+      // What is on its way to and from the host is four cells' activations: of one row, there may be room for them.
+      bool smaller = false;
+      for (Pipeline &pipeline : layout.pipelines)
+        for (Stage &stage : pipeline.stages)
+          for (Member &member : stage.members)
+            if (member.rows > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
+                layout.techniques.of(member.device).activations == step::Activations::Offload) {
+              member.rows = 1;
+              smaller = true;
+            }
+      if (smaller && !enough)
         offer(layout);
     };
     tryChange([](Technique &technique) { technique = Technique(); });

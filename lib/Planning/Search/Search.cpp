@@ -49,7 +49,8 @@ size_t partsTried(const SearchContext &context) { return isLarge(context) ? 2 : 
 
 /// Simulations of descents, beyond the budget of the moves: of 1.2e7 tasks together for up to 16 devices, of 4e7 for up to 64.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (isThorough(context) ? 1.2e7 : 4e7) / tasksOf(layout)));
+  const double lists = context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // two of them, and one of many copies
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (isThorough(context) ? 1.2e7 : 4e7) / (lists * tasksOf(layout))));
 }
 
 bool checkOptions(const SearchContext &context, std::string &error) {
