@@ -21,7 +21,8 @@ std::string fields::show(const YAML::Node &node) {
   if (!node.IsScalar())
     return node.IsSequence() ? "a list" : "a mapping";
   std::string text = node.Scalar().substr(0, 80);
-  std::replace_if(text.begin(), text.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
   return "'" + text + (node.Scalar().size() > 80 ? "..." : "") + "'";
 }
 
@@ -175,11 +176,11 @@ double fields::toPrice(const YAML::Node &node, const std::string &what) { return
 
 double fields::toRows(const YAML::Node &node, const std::string &what) { return toQuantity(node, what, {}, 0, 1e9, true); }
 
-uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero) {
+uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero, double least) {
   double bytes = toQuantity(
       node, what,
       {{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}},
-      65536, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
+      least, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
   return static_cast<uint64_t>(bytes);
 }
 

@@ -36,7 +36,7 @@ double toSeconds(const YAML::Node &node, const std::string &what);
 double toPrice(const YAML::Node &node, const std::string &what);
 double toRows(const YAML::Node &node, const std::string &what);
 /// Bytes; 0 only where `zero`.
-uint64_t toBytes(const YAML::Node &node, const std::string &what, bool zero);
+uint64_t toBytes(const YAML::Node &node, const std::string &what, bool zero, double least = 65536);
 bool toFlag(const YAML::Node &node, const std::string &what);
 uint32_t toCount(const YAML::Node &node, const std::string &what, uint32_t most);
 /// Names become parts of file names: no spaces, slashes or control characters, at most 200 bytes.

@@ -295,7 +295,7 @@ private:
       if (pair["flow"])
         link.set_flow(toBandwidth(pair["flow"], "links.between.flow", /*link=*/true));
       if (pair["half_size"])
-        link.set_half_size(static_cast<double>(toBytes(pair["half_size"], "links.between.half_size", /*zero=*/true)));
+        link.set_half_size(static_cast<double>(toBytes(pair["half_size"], "links.between.half_size", /*zero=*/true, /*least=*/1)));
       auto *entry = cluster.topology.add_site_pairs();
       entry->set_a(a);
       entry->set_b(b);

@@ -182,6 +182,6 @@ bundle::LinkClass zorse::planning::readLink(const YAML::Node &node, const std::s
   if (YAML::Node flow = node["flow"])
     link.set_flow(toBandwidth(flow, what + ".flow", /*link=*/true));
   if (YAML::Node size = node["half_size"])
-    link.set_half_size(static_cast<double>(toBytes(size, what + ".half_size", /*zero=*/true)));
+    link.set_half_size(static_cast<double>(toBytes(size, what + ".half_size", /*zero=*/true, /*least=*/1)));
   return link;
 }

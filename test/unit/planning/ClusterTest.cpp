@@ -72,7 +72,7 @@ templates:
       site: east
       port: {bandwidth: 250 GB/s, latency: 3 us}
       bus: {bandwidth: 400 GB/s, latency: 1 us}
-      nic: {bandwidth: 50 Gbit/s, latency: 5 us, flow: 2.4 GB/s, half_size: 64 KiB}
+      nic: {bandwidth: 50 Gbit/s, latency: 5 us, flow: 2.4 GB/s, half_size: 22795}
       host_memory: 512 GiB
       pcie: 20 GB/s
       nvme: {size: 2 TB, bandwidth: 3 GB/s}
@@ -146,7 +146,7 @@ TEST(Cluster, Everything) {
   EXPECT_DOUBLE_EQ(t.sites(1).fabric().latency(), 90e-6); // links.inter_node
   EXPECT_EQ(c.egressPrice, (std::vector<double>{0.05 / 1e9, 0, 0}));
   EXPECT_EQ(t.nodes(0).nic().flow(), 2.4e9);
-  EXPECT_EQ(t.nodes(0).nic().half_size(), 65536);
+  EXPECT_EQ(t.nodes(0).nic().half_size(), 22795);
   EXPECT_EQ(t.nodes(0).bus().bandwidth(), 400e9);
   EXPECT_EQ(t.nodes(4).nic().bandwidth(), 25 / 8.0 * 1e9);
   EXPECT_EQ(t.nodes(4).nic().flow(), 2e9);
