@@ -21,8 +21,7 @@ std::string fields::show(const YAML::Node &node) {
   if (!node.IsScalar())
     return node.IsSequence() ? "a list" : "a mapping";
   std::string text = node.Scalar().substr(0, 80);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
+  std::replace_if(text.begin(), text.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
   return "'" + text + (node.Scalar().size() > 80 ? "..." : "") + "'";
 }
 
