@@ -27,11 +27,13 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   Option<double> clip{*this, "clip", llvm::cl::desc("global gradient norm, 0: off"), llvm::cl::init(1.0)};
   Option<step::ExpandUntil> until{
       *this, "until", llvm::cl::desc("Stop earlier and print what is known by then"), llvm::cl::init(step::ExpandUntil::All),
-      llvm::cl::values(clEnumValN(step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
-                       clEnumValN(step::ExpandUntil::Collectives, "collectives", "and gathers, reductions, norms, updates, the report"),
-                       clEnumValN(step::ExpandUntil::Order, "order", "and one global list with times"),
-                       clEnumValN(step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
-                       clEnumValN(step::ExpandUntil::All, "all", "and waits: the programs"))};
+      llvm::cl::values(
+          clEnumValN(step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
+          clEnumValN(step::ExpandUntil::Offload, "offload", "and parameters as they come: from hosts, and gathered"),
+          clEnumValN(step::ExpandUntil::Collectives, "collectives", "and reductions, norms, updates, what goes back to hosts, the report"),
+          clEnumValN(step::ExpandUntil::Order, "order", "and one global list with times"),
+          clEnumValN(step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
+          clEnumValN(step::ExpandUntil::All, "all", "and waits: the programs"))};
   Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("folder for the text of bodies and kernels")};
 
   StringRef getArgument() const override { return "zorse-apply-plan"; }

@@ -212,6 +212,8 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   if (options.until == ExpandUntil::Stages)
     return withoutPlaces(x);
   expandState(x);
+  if (options.until == ExpandUntil::Offload)
+    return withoutPlaces(x);
   routeTransfers(x);
   stageTransfers(x);
   if (options.until == ExpandUntil::Collectives)

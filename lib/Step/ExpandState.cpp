@@ -536,5 +536,6 @@ private:
 void zorse::step::expandState(Expansion &x) {
   StateExpander state(x);
   state.loadsAndGathers();
-  state.reductionsAndUpdates();
+  if (x.options.until != ExpandUntil::Offload)
+    state.reductionsAndUpdates();
 }

@@ -32,17 +32,16 @@ std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64
 
 uint64_t fullest(const SearchResult &result) { return *std::max_element(result.evaluation.memory.begin(), result.evaluation.memory.end()); }
 
-/// "moments on hosts for 12 devices, activations computed again for 3"
+/// "moments on the hosts for 12 devices, activations computed again for 3"
 std::string techniquesIn(const SearchResult &result) {
   std::map<std::string, size_t> devices;
   for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d) {
     if (result.evaluation.busy[d] == 0)
       continue;
     const Technique &technique = result.layout.techniques.of(d);
-    if (technique.activations != step::Activations::Keep)
-      ++devices[technique.activations == step::Activations::Offload ? "activations on hosts" : "activations computed again"];
-    if (technique.state != StatePlace::Device)
-      ++devices[technique.state == StatePlace::OnHost ? "state on hosts" : "moments on hosts"];
+    for (const std::string &what : {showActivations(technique.activations), showState(technique.state)})
+      if (!what.empty())
+        ++devices[what];
   }
   std::string text;
   for (const auto &[what, count] : devices)

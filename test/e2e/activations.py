@@ -2,12 +2,11 @@
 
     activations.py recompute|offload [--quick]
 
-One device, all forwards before the first backward, a cell per half block (recompute) or block (offload) and micro-batch: the case in which most activations are alive. Losses are equal to every bit. --quick: fewer turns.
+One device, all forwards before the first backward, a cell per half block (recompute) or block (offload) and micro-batch: the case in which most activations are alive. Losses are equal to every bit. A step's time is the shortest of all turns: other work on the machine only makes steps longer. --quick: fewer turns.
 """
 import os
 import re
 import shutil
-import statistics
 import sys
 import tempfile
 
@@ -17,7 +16,7 @@ import harness as z
 from larger_than_memory import LENGTH, UNITS, chunks, cluster
 
 QUICK, HOW = "--quick" in sys.argv, next((word for word in sys.argv if word in ("recompute", "offload")), "recompute")
-ROWS, CELLS, STEPS, TURNS = 2, 6, 2, 3 if QUICK else 10
+ROWS, CELLS, STEPS, TURNS = 2, 6, 3, 3 if QUICK else 10
 MOST_BYTES, MOST_SECONDS = 0.25, 1.22  # of keeping
 
 
@@ -40,12 +39,12 @@ def main():
             for how in seconds:
                 metrics = z.run(bundles[how], os.path.join(z.SMALL, "gpt.tokens.bin"), STEPS + 1)
                 losses[how] = [m["loss"] for m in metrics]
-                seconds[how].append(metrics[-1]["seconds"])
+                seconds[how].append(min(m["seconds"] for m in metrics[1:]))
         part = activations[HOW] / activations["keep"]
         ratios = sorted(b / a for a, b in zip(seconds["keep"], seconds[HOW]))
-        ratio = statistics.median(ratios)
+        ratio = min(seconds[HOW]) / min(seconds["keep"])
         results = [z.check("activations, as a part of those kept", part, MOST_BYTES), z.check("step, against keeping", ratio, MOST_SECONDS), losses["keep"] == losses[HOW]]
-        z.finish(results, f"activations take {part:.3f} of keeping (limit {MOST_BYTES}), a step {ratio:.2f} x ({ratios[0]:.2f}-{ratios[-1]:.2f}, {TURNS} turns, limit {MOST_SECONDS}), losses equal to every bit")
+        z.finish(results, f"activations take {part:.3f} of keeping (limit {MOST_BYTES}), a step {ratio:.2f} x (single turns: {ratios[0]:.2f}-{ratios[-1]:.2f}, {TURNS} turns, limit {MOST_SECONDS}), losses equal to every bit")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     larger_than_memory.py [--quick]
 
 On a processor and on an emulated GPU with an arena as large as the cluster file allows. Without these the plan is refused, with them it trains to the bits of the run that keeps everything on a device
-without limits. From the programs: parameters come at most twice a step and unit whatever the number of micro-batches, what is there of them is never more than the two largest neighbouring chunks, and no
+without limits; so does a plan that the compiler finds by itself, to 1e-6. From the programs: parameters come at most twice a step and unit whatever the number of micro-batches, what is there of them is never more than the two largest neighbouring chunks, and no
 state stays on the device. --quick: fewer steps and micro-batches.
 """
 import os
@@ -113,6 +113,12 @@ def main():
                 expect(label + "no state stays on the device", program.on_device == 0)
                 expect(label + "the arena is less than a third of the state", 3 * arena < program.state, f"{arena} of {program.state} bytes")
                 figures.append(program.state / MEMORY)
+            # Without a plan, the compiler finds one.
+            chosen, losses = os.path.join(folder, "chosen.zorse"), []
+            code, _, err = z.compile(model, chosen, cluster(folder, device, MEMORY), BATCH, LENGTH, training=z.ADAMW, ok=False)
+            if code == 0 and not isinstance(found, str):
+                losses = [abs(m["loss"] / loss - 1) for m, (loss, _) in zip(z.run(chosen, data, STEPS), found[0])]
+            expect(f"{device}: a plan is found, which trains to the same losses", losses and max(losses) < 1e-6, max(losses) if losses else err)
             if len(fetched) > 1:
                 expect(f"{device}: as many fetches for any micro-batches", fetched[0] == fetched[1])
     z.finish(results, f"state of {min(figures or [0]):.1f} times the memory of the device trains on it (aim 4)" if min(figures or [0]) >= 4 else "state is less than 4 times the memory")

@@ -18,7 +18,11 @@ enum class StatePlace : uint8_t {
   Device,
   MomentsOnHost,
   OnHost, ///< the optimizer's moments, and parameters (where units read copies, all that is left of them on devices are these) and reduced gradients
+  UpdatedOnHost, ///< the same, and the host's processor updates them: nothing of it comes to the device but parameters
 };
+/// Whether a device keeps its part of moments and of parameters.
+inline bool keepsMoments(StatePlace place) { return place == StatePlace::Device; }
+inline bool keepsMasters(StatePlace place) { return place <= StatePlace::MomentsOnHost; }
 
 /// What a device does to save memory at the cost of time.
 struct Technique {
@@ -28,13 +32,18 @@ struct Technique {
   bool any() const { return activations != step::Activations::Keep || state != StatePlace::Device; }
   bool operator==(const Technique &o) const { return activations == o.activations && state == o.state; }
 };
+/// "activations computed again", "moments on the hosts"; empty for what needs no technique.
+std::string showActivations(step::Activations activations);
+std::string showState(StatePlace state);
 
 /// Of a cluster's devices. The search takes techniques where nothing fits without; see Search/Techniques.cpp.
 struct Techniques {
   Technique most;                                     ///< of devices that are not listed
   std::vector<std::pair<uint32_t, Technique>> others; ///< by device, ascending
+  /// Parameters come before the forwards and again before the backwards of each chunk, and go in between (step::Gather::Phase); of all devices.
+  bool byPhase = false;
 
-  bool any() const { return most.any() || !others.empty(); }
+  bool any() const { return most.any() || !others.empty() || byPhase; }
   const Technique &of(uint32_t device) const;
   /// \returns whether that is a change
   bool set(uint32_t device, const Technique &technique);

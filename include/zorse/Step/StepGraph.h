@@ -184,7 +184,8 @@ struct StepGraph {
 /// there is no arena and every region is absent; only after all are there waits.
 enum class ExpandUntil : uint8_t {
   Stages,      ///< tasks of cells, inputs, transfers between cells
-  Collectives, ///< and gathers, reductions, norms, updates, the report
+  Offload,     ///< and parameters as they come: from hosts, and gathered. What activations do is of the stages
+  Collectives, ///< and reductions, norms, updates, what goes back to hosts, the report
   Order,       ///< and one global list with times
   Memory,      ///< and a place for every buffer
   All,         ///< and waits

@@ -27,6 +27,32 @@ bool Techniques::set(uint32_t device, const Technique &technique) {
   return true;
 }
 
+std::string zorse::planning::showActivations(step::Activations activations) {
+  switch (activations) {
+  case step::Activations::Keep:
+    return "";
+  case step::Activations::Recompute:
+    return "activations computed again";
+  case step::Activations::Offload:
+    return "activations on the hosts";
+  }
+  return "";
+}
+
+std::string zorse::planning::showState(StatePlace state) {
+  switch (state) {
+  case StatePlace::Device:
+    return "";
+  case StatePlace::MomentsOnHost:
+    return "moments on the hosts";
+  case StatePlace::OnHost:
+    return "state on the hosts";
+  case StatePlace::UpdatedOnHost:
+    return "state on the hosts and updated there";
+  }
+  return "";
+}
+
 const Techniques &zorse::planning::techniquesOf(const Problem &problem, const Layout &layout) {
   return layout.techniques.any() ? layout.techniques : problem.techniques;
 }

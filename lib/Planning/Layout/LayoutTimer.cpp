@@ -48,7 +48,7 @@ void applyTechniques(const Techniques &techniques, step::Plan &plan) {
     return;
   for (step::Cell &cell : plan.cells)
     cell.activations = techniques.of(cell.device).activations;
-  for (StatePlace place : {StatePlace::MomentsOnHost, StatePlace::OnHost}) {
+  for (StatePlace place : {StatePlace::MomentsOnHost, StatePlace::OnHost, StatePlace::UpdatedOnHost}) {
     step::ResidencyRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       if (techniques.of(d).state == place)
@@ -58,8 +58,17 @@ void applyTechniques(const Techniques &techniques, step::Plan &plan) {
     if (rule.devices.size() == plan.devices.size())
       rule.devices.clear(); // all
     rule.moments = step::Tier::Host;
+    if (!keepsMasters(place))
+      rule.parameters = step::Tier::Host;
     if (place == StatePlace::OnHost)
-      rule.parameters = rule.gradients = step::Tier::Host;
+      rule.gradients = step::Tier::Host;
+    if (place == StatePlace::UpdatedOnHost)
+      rule.update = step::Tier::Host;
+    plan.residency.push_back(std::move(rule));
+  }
+  if (techniques.byPhase) {
+    step::ResidencyRule rule;
+    rule.gather = step::Gather::Phase;
     plan.residency.push_back(std::move(rule));
   }
 }

@@ -150,13 +150,23 @@ private:
         sayOf(devices, "keeps activations on the host between forward and backward", "keep activations on their hosts between forward and backward",
               without);
     }
-    std::set<uint32_t> state, moments;
+    std::set<uint32_t> phased, updated, state, moments;
     for (uint32_t d = 0; d < plan.devices.size() && !plan.residency.empty(); ++d)
-      for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()); ++g)
-        if (const step::Residence at = plan.residenceOf(d, g); !at.onDevice() && holds(d))
-          (at.parameters == step::Tier::Device ? moments : state).insert(d);
+      for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && holds(d); ++g) {
+        if (plan.gatherOf(g) == step::Gather::Phase)
+          phased.insert(d);
+        if (const step::Residence at = plan.residenceOf(d, g); !at.onDevice())
+          (at.update == step::Tier::Host ? updated : at.parameters == step::Tier::Host ? state : moments).insert(d);
+      }
+    for (uint32_t d : updated)
+      state.erase(d), moments.erase(d);
     for (uint32_t d : state)
       moments.erase(d);
+    step::Plan atOnce = plan;
+    step::ResidencyRule once;
+    once.gather = step::Gather::Step;
+    atOnce.residency.push_back(std::move(once));
+    sayOf(phased, "has parameters chunk by chunk, twice a step", "have parameters chunk by chunk, twice a step", atOnce);
     auto onDevice = [&](const std::set<uint32_t> &devices) {
       step::Plan without = plan;
       step::ResidencyRule rule;
@@ -168,6 +178,8 @@ private:
     sayOf(moments, "keeps the optimizer's moments on the host", "keep the optimizer's moments on their hosts", onDevice(moments));
     sayOf(state, "keeps parameters, moments and reduced gradients on the host", "keep parameters, moments and reduced gradients on their hosts",
           onDevice(state));
+    sayOf(updated, "keeps parameters and moments on the host, whose processor updates them",
+          "keep parameters and moments on their hosts, whose processors update them", onDevice(updated));
     if (used == 0)
       return;
     if (const std::optional<Evaluation> other = evaluate(problem, plain, error, /*timeOnly=*/true))

@@ -156,6 +156,11 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     schedule.weightDelay = delay;
     choices.push_back(schedule);
   };
+  if (context.problem.techniques.byPhase) { // under other orders the phases of a chunk become one
+    for (bool split : {false, true})
+      add(step::ScheduleKind::Ministages, split, 1, 0);
+    return choices;
+  }
   // Along many stages samples wait for each other more than their ideal times say.
   std::vector<double> factors = small ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})

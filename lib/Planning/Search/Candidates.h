@@ -112,9 +112,10 @@ std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, con
 /// The best estimates on parts of the devices `of`, `each` of every part.
 void addSubclusterSeeds(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds);
 
-/// One pipeline of as many stages as are asked for, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves
-/// start there, or it shows what lacks. None: there are more stages than devices, units or samples allow.
-std::optional<Candidate> plainCut(const SearchContext &context);
+/// One pipeline of so many stages, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves start there, or it
+/// shows what lacks. With `laps`, the devices have that many stages each, one after the other around a ring; micro-batches have rows()[rows] rows.
+/// None: there are more stages than devices, units or samples allow.
+std::optional<Candidate> plainCut(const SearchContext &context, size_t stages, size_t laps = 1, size_t rows = 0);
 
 /// A neighbour of a layout; false: this draw led nowhere. Of one whose stages have whole units, some neighbours share units out.
 bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
@@ -151,9 +152,14 @@ void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simu
 /// fits. False and a message: nothing does, or not what was asked for.
 bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
 
+/// Those that are tried for all devices, what costs least first.
+std::vector<Technique> techniqueAnswers();
 /// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none is faster than `toBeat` seconds.
 /// Devices as `problem` has them.
 std::optional<SearchResult> searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat);
+/// The best plan whose parameters come by phase: what is left where even a stage's parameters and gradients are too much for its devices. None: as
+/// above.
+std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options, double toBeat);
 /// One search, without techniques but the problem's.
 std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error);
 /// Seconds of the best that fits of what a short search finds; none: nothing does.

@@ -444,7 +444,7 @@ void Neighbours::relief() {
     tryChange([](Technique &technique) { technique = Technique(); });
     for (step::Activations place : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
       tryChange([&](Technique &technique) { technique.activations = place; });
-    for (StatePlace place : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost})
+    for (StatePlace place : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost, StatePlace::UpdatedOnHost})
       tryChange([&](Technique &technique) { technique.state = place; });
   }
 }

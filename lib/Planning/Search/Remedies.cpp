@@ -5,6 +5,7 @@
 #include "zorse/Step/ShowBytes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 using namespace zorse;
@@ -42,6 +43,43 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
   return "";
 }
 
+std::string show(const Technique &technique) {
+  const std::string activations = showActivations(technique.activations), state = showState(technique.state);
+  return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
+}
+
+/// What would do: techniques that were left out, or hosts with memory for them.
+std::string techniqueThatFits(const Problem &problem, const SearchOptions &options) {
+  auto tryOn = [&](const Cluster &cluster) -> std::string {
+    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, nullptr, {}, problem.blocking};
+    for (const Technique &technique : techniqueAnswers()) {
+      eased.techniques.most = technique;
+      if (stepOfShortSearch(eased, options))
+        return show(technique);
+    }
+    eased.techniques = {};
+    if (cluster.devices.size() <= kThoroughDevices)
+      if (const std::optional<SearchResult> found = searchByPhase(eased, options, INFINITY)) {
+        const std::string rest = show(found->layout.techniques.most);
+        return "parameters by phase" + (rest.empty() ? "" : ", " + rest);
+      }
+    return "";
+  };
+  if (!options.techniques)
+    if (const std::string text = tryOn(problem.cluster); !text.empty())
+      return text + " (--no-techniques leaves that out)";
+  Cluster roomy = problem.cluster;
+  bool limited = false;
+  for (ClusterNode &node : roomy.nodes) {
+    limited |= node.hostMemory > 0;
+    node.hostMemory = 0;
+  }
+  if (!limited)
+    return "";
+  const std::string text = tryOn(roomy);
+  return text.empty() ? "" : "hosts with more memory (host_memory in the cluster file), for " + text;
+}
+
 } // namespace
 
 std::optional<double> zorse::planning::stepOfShortSearch(const Problem &problem, const SearchOptions &asked) {
@@ -66,9 +104,12 @@ std::optional<double> zorse::planning::stepOfShortSearch(const Problem &problem,
 
 std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text = "no plan fits the memory of the devices, also with activations computed again and state on the hosts. Without these, the one "
-                     "that comes closest lacks " +
-                     showBytes(static_cast<double>(closest.excess)) + ":";
+  std::string text =
+      (context.options.techniques
+           ? "no plan fits the memory of the devices, also with activations computed again or on the hosts, state there, and parameters "
+             "that come by phase. Without these, the one that comes closest lacks "
+           : "no plan fits the memory of the devices without memory techniques. The one that comes closest lacks ") +
+      showBytes(static_cast<double>(closest.excess)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].capacity();
@@ -105,6 +146,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     if (!remedy.empty())
       remedies += (remedies.empty() ? "" : "; or ") + remedy;
   };
+  add(techniqueThatFits(problem, context.options));
   if (context.options.stages > 0 && stepOfShortSearch(problem, context.options))
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
   add(moreDevices(problem, context.options));

@@ -186,7 +186,7 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
     pool.push_back(std::move(candidate));
   }
   if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
-    if (std::optional<Candidate> plain = plainCut(context)) {
+    if (std::optional<Candidate> plain = plainCut(context, options.stages)) {
       plain->layout.schedule = schedules.front();
       plain->id = context.nextId();
       pool.push_back(std::move(*plain));

@@ -443,14 +443,13 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   return sorted;
 }
 
-std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context) {
+std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context, size_t stages, size_t laps, size_t rows) {
   const StageModel &model = context.model;
-  const size_t stages = context.options.stages;
   const std::vector<Block> blocks = makeBlocks(context, context.devices);
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
   const std::vector<Atom> groups = groupAtoms(context, makeAtoms(blocks, order, 1), stages);
-  if (groups.size() != stages || static_cast<size_t>(model.units()) < stages)
+  if (groups.size() != stages || static_cast<size_t>(model.units()) < stages * laps)
     return std::nullopt;
   std::vector<double> passed;
   double total = 0;
@@ -461,11 +460,11 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context)
   }
   Candidate candidate;
   Pipeline pipeline{context.problem.batch, {}};
-  for (size_t s = 0; s < stages; ++s) {
-    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages - 1 - s);
-    const int32_t end =
-        std::clamp(static_cast<int32_t>(static_cast<double>(model.units()) * passed[s] / total + 0.5), begin + 1, model.units() - left);
-    pipeline.stages.push_back(makeStage(model, groups[s].devices, begin, end, pipeline.samples, 0));
+  for (size_t s = 0; s < stages * laps; ++s) {
+    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages * laps - 1 - s);
+    const double part = (static_cast<double>(s / stages) + passed[s % stages] / total) / static_cast<double>(laps);
+    const int32_t end = std::clamp(static_cast<int32_t>(static_cast<double>(model.units()) * part + 0.5), begin + 1, model.units() - left);
+    pipeline.stages.push_back(makeStage(model, groups[s % stages].devices, begin, end, pipeline.samples, rows));
   }
   candidate.layout.pipelines.push_back(std::move(pipeline));
   return candidate;

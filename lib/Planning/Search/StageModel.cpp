@@ -102,9 +102,7 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
         const StatePlace place = problem.techniques.most.state;
-        s += n * size *
-             ((place == StatePlace::Device ? tables.moments() : 0) +
-              (group.computeSize != group.elementSize && place != StatePlace::OnHost ? 1.0 : 0.0));
+        s += n * size * ((keepsMoments(place) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(place) ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
       }

@@ -5,6 +5,7 @@
 //   offload      activations on the hosts between forward and backward: their bytes to and fro beside computing
 //   recompute    activations computed again: a forward more
 //   each of the last two with each of the first two
+//   phases       parameters twice a step, chunk by chunk, where nothing else suffices (Phases.cpp)
 //
 // A short search says with which of them something fits, and how fast; the fastest is searched in full, with descents (Neighbours::Relief) in which
 // classes, stages and devices do with others or without. Where there are too many devices to descend, stages do without one after the other.
@@ -12,20 +13,21 @@
 #include "Candidates.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace zorse;
 using namespace zorse::planning;
 
-namespace {
-
-std::vector<Techniques> answers() {
-  std::vector<Techniques> list;
+std::vector<Technique> zorse::planning::techniqueAnswers() {
+  std::vector<Technique> list;
   for (step::Activations activations : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
     for (StatePlace state : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost})
       if (const Technique technique{activations, state}; technique.any())
-        list.push_back({technique, {}});
+        list.push_back(technique);
   return list;
 }
+
+namespace {
 
 /// Stages whose devices have enough room do without, those with most room first.
 void relieve(const Problem &problem, SearchResult &result) {
@@ -68,11 +70,11 @@ void relieve(const Problem &problem, SearchResult &result) {
 
 std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat) {
   std::vector<std::pair<double, Techniques>> found;
-  for (const Techniques &techniques : answers()) {
+  for (const Technique &technique : techniqueAnswers()) {
     Problem eased = problem;
-    eased.techniques = techniques;
+    eased.techniques.most = technique;
     if (const std::optional<double> step = stepOfShortSearch(eased, options); step && *step < toBeat)
-      found.push_back({*step, techniques});
+      found.push_back({*step, eased.techniques});
   }
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   for (const auto &[step, techniques] : found) { // the next only if buffers, once placed, do not fit
@@ -88,5 +90,5 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       relieve(problem, *result);
     return result;
   }
-  return std::nullopt;
+  return toBeat < INFINITY ? std::nullopt : searchByPhase(problem, options, toBeat);
 }

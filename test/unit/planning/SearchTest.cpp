@@ -177,12 +177,42 @@ TEST(Search, SamplesAndUnitsAreExact) {
 
 TEST(Search, ImpossibleMemoryIsItemised) {
   auto made = setUp({80, 80}, 1, 4, 8, 50u << 20);
+  for (ClusterNode &node : made->cluster.nodes)
+    node.hostMemory = 1u << 20; // or techniques would answer
   std::string error;
   EXPECT_FALSE(searchPlan(*made->problem, {}, error));
   EXPECT_NE(error.find("no plan fits the memory"), std::string::npos) << error;
   EXPECT_NE(error.find("lacks"), std::string::npos) << error;
   EXPECT_NE(error.find("MiB: it needs"), std::string::npos) << error;
   EXPECT_NE(error.find("What would make it fit: "), std::string::npos) << error;
+}
+
+/// A model whose parameters and gradients are more than all devices have of memory.
+TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
+  auto made = setUp({80}, 2, 24, 8, 160u << 20);
+  double held = 0;
+  for (const bundle::GroupInfo &group : made->summary.groups())
+    held += static_cast<double>(group.elements()) * 6; // bf16 and f32
+  ASSERT_GT(held, 2.0 * (160u << 20));
+  std::string error;
+  std::optional<SearchResult> found = searchPlan(*made->problem, {}, error);
+  ASSERT_TRUE(found) << error;
+  EXPECT_TRUE(found->layout.techniques.byPhase);
+  EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::Ministages);
+  EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
+  EXPECT_EQ(found->evaluation.excess, 0u);
+  EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+
+  // Messages name what is left out, or missing.
+  SearchOptions without;
+  without.techniques = false;
+  EXPECT_FALSE(searchPlan(*made->problem, without, error));
+  EXPECT_NE(error.find("parameters by phase"), std::string::npos) << error;
+  EXPECT_NE(error.find("--no-techniques leaves that out"), std::string::npos) << error;
+  for (ClusterNode &node : made->cluster.nodes)
+    node.hostMemory = 1u << 20;
+  EXPECT_FALSE(searchPlan(*made->problem, {}, error));
+  EXPECT_NE(error.find("hosts with more memory (host_memory in the cluster file), for parameters by phase"), std::string::npos) << error;
 }
 
 /// Where nothing fits as it is, techniques answer; devices with room do without.
