@@ -34,6 +34,19 @@ class WithLoss(torch.nn.Module):
         return self.model(input_ids=input_ids, labels=labels, use_cache=False).loss
 
 
+@contextlib.contextmanager
+def exported_mode(module):
+    """The mode in which a module is exported: training if it has dropout, which is said. Afterwards every submodule has its own mode again (a frozen batch norm is in evaluation, whatever its model)."""
+    modes = {m: m.training for m in module.modules()}
+    dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in modes)
+    module.train(dropout)
+    try:
+        yield dropout
+    finally:
+        for m, mode in modes.items():
+            m.training = mode
+
+
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
            outputs=("loss",), hub=None):
     """Write `module`, called as module(input_ids, labels), to `path`.
@@ -47,8 +60,6 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     hub: what parameters are called in checkpoints of the Hugging Face hub, for modules that are not of transformers (hub_names.py).
     A module with dropout is exported in training mode, which keeps it (but not that of attention probabilities: no exporter writes its mode).
     """
-    dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
-    module.train(dropout)
     batch = length = None
     if dynamic:
         limit = getattr(getattr(module, "config", None), "context", None)
@@ -62,23 +73,24 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
     arguments, names = tuple(inputs.values()), list(inputs)
-    if not dynamo:
-        axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
-        mode = torch.onnx.TrainingMode.TRAINING
-        torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
-                          dynamo=False, training=mode, do_constant_folding=False)
-    else:
-        with experts.exportable(module), torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
-            torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
-                              optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
-    strip(path)
-    with experts.exportable(module):
-        write_facts(module, path, arguments, hub)
-    costs = experts.cost(module)
-    if costs:
-        print(f"note: {path}: {len(costs)} layers of experts are written so that every expert computes every position: {max(costs.values()):g} times the computing of the experts chosen")
-    if not dropout and not external_data:
-        check(module, path, inputs)
+    with exported_mode(module) as dropout:
+        if not dynamo:
+            axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
+            mode = torch.onnx.TrainingMode.TRAINING
+            torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
+                              dynamo=False, training=mode, do_constant_folding=False)
+        else:
+            with experts.exportable(module), torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+                torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
+                                  optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
+        strip(path)
+        with experts.exportable(module):
+            write_facts(module, path, arguments, hub)
+        costs = experts.cost(module)
+        if costs:
+            print(f"note: {path}: {len(costs)} layers of experts are written so that every expert computes every position: {max(costs.values()):g} times the computing of the experts chosen")
+        if not dropout and not external_data:
+            check(module, path, inputs)
     return path
 
 
@@ -112,8 +124,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
 
     batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
     ids = torch.zeros((rows, sequence), dtype=torch.int64)
-    module.train(any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules()))
-    with experts.exportable(module), torch.no_grad():
+    with exported_mode(module), experts.exportable(module), torch.no_grad():
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
                                     optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
     offset, location = 0, os.path.basename(path) + ".data"
@@ -130,7 +141,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         offset += (size + 4095) // 4096 * 4096
     ir.save(program.model, path)
     strip(path)
-    with experts.exportable(module):
+    with exported_mode(module), experts.exportable(module):
         write_facts(module, path)
     return path
 

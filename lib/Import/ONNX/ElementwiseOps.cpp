@@ -213,8 +213,10 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
     if (op == "Relu")
       return create<arith::MaximumFOp>(a[0], splat(0, type));
     if (op == "Softplus") {
-      Value e = create<math::ExpOp>(create<arith::NegFOp>(create<math::AbsFOp>(a[0])));
-      return create<arith::AddFOp>(create<arith::MaximumFOp>(a[0], splat(0, type)), create<math::Log1pOp>(e));
+      // max(x, 0) + log(1 + exp(-|x|)). The maximum as a half of x + |x|, which is as exact, and whose derivative at 0 is a half, too.
+      Value size = create<math::AbsFOp>(a[0]), half = splat(0.5, type);
+      Value above = create<arith::AddFOp>(create<arith::MulFOp>(a[0], half), create<arith::MulFOp>(size, half));
+      return create<arith::AddFOp>(above, create<math::Log1pOp>(create<math::ExpOp>(create<arith::NegFOp>(size))));
     }
     StringRef mathName = llvm::StringSwitch<StringRef>(op)
                              .Case("Abs", "math.absf")
