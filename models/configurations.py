@@ -134,9 +134,9 @@ T5 = dict(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_h
 
 
 def squared(key="last_hidden_state"):
-    """Mean square of a hidden state against the target, which broadcasts."""
+    """Mean square of a hidden state, or of the sum of several, against the target, which broadcasts."""
     def loss(result, target):
-        value = result[key]
+        value = sum(result[k] for k in key.split("+"))
         return F.mse_loss(value, target.reshape(target.shape[0], *[1] * (value.dim() - 1)).expand_as(value))
     return loss
 
@@ -254,7 +254,7 @@ def hub():
             patch_stride=[4, 4], patch_kernel=[7, 7], patch_padding=[3, 3], query_stride=[2, 2], masked_unit_size=[4, 4], num_query_pool=1, masked_unit_attention=[True, False]),
         "swiftformer": picture("SwiftFormer", image_size=32, embed_dims=[8, 8, 12, 12], depths=[1, 1, 1, 1]),
         "clip-vision": hidden("vision", "CLIPVision", "CLIPVisionModel", {"pixel_values": lambda: floats(ROWS, 3, 32, 32)}, key="pooler_output", **VISION),
-        "clip": hidden("vision", "CLIP", "CLIPModel", {"input_ids": lambda: ids(ROWS, LENGTH), "pixel_values": lambda: floats(ROWS, 3, 32, 32)}, key="text_embeds",
+        "clip": hidden("vision", "CLIP", "CLIPModel", {"input_ids": lambda: ids(ROWS, LENGTH), "pixel_values": lambda: floats(ROWS, 3, 32, 32)}, key="text_embeds+image_embeds",
                        text_config={**TEXT, **SPECIAL}, vision_config=VISION, projection_dim=16),
         "dpt": hidden("vision", "DPT", "DPTForDepthEstimation", {"pixel_values": lambda: floats(ROWS, 3, 32, 32)}, key="predicted_depth", **{**VISION, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3],
                       neck_hidden_sizes=[8, 8, 12, 12], fusion_hidden_size=8, is_hybrid=False, use_batch_norm_in_fusion_residual=False),
