@@ -29,8 +29,13 @@ def outcomes(folder, name, *words):
 
 def reason(text):
     """What was refused and why, without the case's names."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(r"^.*?error: ", "", text)
+    text = re.sub(r" ?(This is step|; its operands:).*", "", text)
+    if re.search(r"labels are constants|combines a sum over samples with a tensor", text):
+        return "gradient: reads samples by nature, and the cases have none; the models below train with it"
     text = re.sub(r"^\S*\.onnx: ", "", text)
+    text = re.sub(r"^(1 operator is|\d+ operators are) not supported: .*", "is not supported", text)
     text = re.sub(r"^node '[^']*' \(([^)]*)\)[:,]? ?", "", text)
     return text.replace("|", "\\|").strip()[:160]
 

@@ -5,6 +5,7 @@ owners of nothing, 1F1B and GPipe.
 """
 import json
 import os
+import re
 
 import harness as z
 from random_tilings import BATCHES, LENGTH, MODEL, TRAININGS, make_data
@@ -47,8 +48,18 @@ TABLES = (  # everything on the hosts, updated there or on devices; parts of it
 )
 
 
+def order_of(bundle, devices):
+    """The order in which a bundle's devices have their tasks, as plan.json says it."""
+    def of(device):
+        text = z.call("zorse-inspect", bundle, f"--program={device}")[1]
+        return [kind + cell for kind, cell in re.findall(r"^ *exec\.compute \d+ ([FBW]) cell (\d+) ", text, re.M)]
+    return {"order": {device: of(device) for device in devices}}
+
+
 def tiers(folder, count, most_devices=4):
-    """Random tilings whose state is on hosts, and the same tilings with other memories: (name, bundle, data, extra words, other bundles)"""
+    """Random tilings whose state is on hosts, and the same tilings with other memories: (name, bundle, data, extra words, other bundles)
+
+    All have the order that the first finds: schedules look at times, which memories change, and sums in another order have other last bits."""
     for seed in range(count):
         batch, training = BATCHES[1 + seed % (len(BATCHES) - 1)], {**TRAININGS[seed % 4], "clip": "0"}
         devices = [f"d{i}" for i in range(2 + seed % (most_devices - 1))]
@@ -58,6 +69,8 @@ def tiers(folder, count, most_devices=4):
         with open(drawn) as f:
             plan = json.load(f)
         paths = []
+        z.compile(MODEL, one, z.cluster(folder, devices), batch, LENGTH, drawn, training, "f32")
+        plan["schedule"] = order_of(one, devices)
         for k, table in enumerate(TABLES[seed % 4:seed % 4 + 1] + TABLES[:seed % 4] + TABLES[seed % 4 + 1:]):
             plan.pop("residency", None)
             plan["state"].pop("commit", None)

@@ -111,8 +111,8 @@ def attempt(case, operands, results, tool, folder):
                 return "crashed", f"exit code {done.returncode}: {done.stderr[-300:]}"
             lines = [line for line in done.stdout.splitlines() if line.startswith("gradient ")]
             if done.returncode or not lines:
-                errors = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()[-1:]
-                said = said or (errors[0].replace(folder + "/", "") if errors else "no gradient")
+                errors = [line for line in done.stderr.splitlines() if "error:" in line]
+                said = said or (errors[0].replace(folder + "/", "") if errors else "has no gradient")
                 break
             smooth, bent, worst, where = compared(lines)
             if smooth == 0 and moved:
