@@ -1,0 +1,43 @@
+"""How much longer a simulated step is with the optimizer's moments on the hosts: Llama 7B on clusters A and B, the plan that the search finds and the same plan with moments there.
+
+    moments_on_clusters.py [--quick]      --quick: cluster B
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+TOOL, LIMIT = os.path.join(ROOT, "build", "release", "bin", "zorse-plan"), 0.01
+SETTINGS = {"A": ("a-4h100-16a100", 4096, 256), "B": ("b-8a100-16a10g-16v100-24t4", 1024, 1024)}
+
+
+def step(folder, cluster, sequence, batch, *words):
+    report = os.path.join(folder, "report.json")
+    model = ["--shape", "llama-7b,precision=f16", "--seq", str(sequence), "--batch", str(batch), "--cluster", os.path.join(ROOT, "models", "clusters", cluster + ".yaml")]
+    # A plan that lacks memory is described all the same, with another exit code: both keep what they compare.
+    subprocess.run([TOOL, *model, "--json", report, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with open(report) as f:
+        return json.load(f)["step_seconds"]
+
+
+said, worst = [], 0.0
+with tempfile.TemporaryDirectory() as folder:
+    plan = os.path.join(folder, "plan.json")
+    for name, setting in SETTINGS.items():
+        if "--quick" in sys.argv and name != "B":
+            continue
+        before = step(folder, *setting, "-o", plan)
+        with open(plan) as f:
+            changed = json.load(f)
+        if changed.get("residency"):
+            sys.exit(f"cluster {name}: the plan that was found keeps state on hosts itself")
+        with open(plan, "w") as f:
+            json.dump({**changed, "residency": [{"moments": "host"}]}, f)
+        longer = step(folder, *setting, "--plan", plan) / before - 1
+        worst = max(worst, longer)
+        said.append(f"cluster {name}: {before:.3f} s a step, {100 * longer:+.2f} % with moments on the hosts")
+        print(said[-1], flush=True)
+print("; ".join(said) + f" (limit {100 * LIMIT:.0f} %)")
+sys.exit(worst > LIMIT)
