@@ -98,6 +98,43 @@ TEST(Import, SumsOfTermsWithCoefficients) {
   EXPECT_TRUE(contains(outcome.text, "zorse.denominator_per_row = 6.600000e+01")) << outcome.text;
 }
 
+/// Scalars of parameters alone are terms of their own; products of sums over samples are none.
+TEST(Import, PenaltiesOfParameters) {
+  Graph graph;
+  graph.languageModel();
+  graph.weight("v", {3, 3});
+  for (const char *name : {"w", "v"}) {
+    graph.node("Mul", {name, name}, {std::string(name) + "_squares"});
+    Graph::attribute(graph.node("ReduceSum", {std::string(name) + "_squares"}, {std::string(name) + "_sum"}), "keepdims", 0);
+  }
+  graph.node("Add", {"w_sum", "v_sum"}, {"penalty"});
+  graph.node("Sub", {"loss", "penalty"}, {"total"});
+  graph.node("Mul", {"loss", "w_sum"}, {"product"});
+  graph.node("Mul", {"loss", "loss"}, {"square"});
+  for (const char *name : {"total", "product", "square"})
+    graph.output(name);
+  const std::string path = graph.write("penalties.onnx");
+  ImportOptions options;
+  options.lossOutput = "total";
+  options.trainable["v"] = TrainableChoice::Train;
+  Outcome outcome = import(path, options);
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.term = 2")) << outcome.text;
+  EXPECT_FALSE(contains(outcome.text, "zorse.term = 3")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.coefficient = -1.000000e+00")) << outcome.text;
+  ASSERT_EQ(outcome.model.warnings.size(), 1u);
+  EXPECT_TRUE(contains(outcome.model.warnings[0], "reads all of these, wherever they are used")) << outcome.model.warnings[0];
+  options.lossOutput = "product";
+  outcome = import(path, options);
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_TRUE(contains(outcome.text, "n_product")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "with what depends on parameters")) << outcome.text;
+  options.lossOutput = "square";
+  outcome = import(path, options);
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_TRUE(contains(outcome.text, "not a sum of terms")) << outcome.text;
+}
+
 TEST(Import, TransposeWrittenTwiceIsOneParameter) {
   auto model = [](bool equal, const std::string &table = "wte.weight") {
     Graph graph;
