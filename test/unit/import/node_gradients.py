@@ -3,7 +3,7 @@
     python test/unit/import/node_gradients.py build/release/bin/evaluate-onnx [--keep FOLDER] [--list] [--least N] [--save FILE] [PATTERN]
 
 Every operand of floats that may depend on a parameter is one, slightly moved off round numbers, where many operators bend; the loss is a sum of the results
-with weights of their own. An element counts where the loss is smooth around it. A case whose operands of floats all have to be constants (scales, bounds)
+with weights of their own. Where an operator reads samples by nature (attention, losses), operands are inputs with a parameter added. An element counts where the loss is smooth around it. A case whose operands of floats all have to be constants (scales, bounds)
 has no gradient and is listed with what the importer says.
 """
 import argparse
@@ -30,49 +30,100 @@ warnings.filterwarnings("ignore")
 LIMIT = 1e-5  # relative, of an element that is smooth
 
 
+class Wrapped:
+    """A case's graph that grows into a model with a loss."""
+
+    def __init__(self, case):
+        self.case, self.graph, self.facts, self.terms = case, onnx.GraphProto(), {}, []
+        self.graph.name = case.name
+
+    def constant(self, value, name=None):
+        name = name or f"z_c{len(self.graph.initializer)}"
+        self.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def parameter(self, name, value):
+        self.facts[name] = {"shape": list(value.shape), "trained": True}
+        return self.constant(value, name)
+
+    def node(self, op, inputs, output=None, **attributes):
+        name = output or f"z_{len(self.graph.node)}"
+        self.graph.node.append(helper.make_node(op, inputs, [name], name=f"z_{len(self.graph.node)}", **attributes))
+        return name
+
+    def input(self, name, kind, shape):
+        self.graph.input.append(helper.make_tensor_value_info(name, kind, shape))
+        return name
+
+    def operator(self):
+        self.graph.node.extend(self.case.model.graph.node)
+        self.graph.initializer.extend(self.case.model.graph.initializer)
+
+    def weighed(self, name, a, seed, shape):
+        value = self.node("Cast", [name], to=TensorProto.FLOAT) if a.dtype != np.float32 else name
+        return self.node("Mul", [value, self.constant(weights_like(shape, seed))])
+
+    def model(self):
+        loss = self.terms[0]
+        for term in self.terms[1:]:
+            loss = self.node("Add", [loss, term])
+        self.graph.output.append(helper.make_tensor_value_info(loss, TensorProto.FLOAT, []))
+        case = self.case.model
+        opset = max(s.version for s in case.opset_import if s.domain in ("", "ai.onnx"))
+        model = helper.make_model(self.graph, opset_imports=[helper.make_opsetid("", min(max(opset, OLDEST), NEWEST["opset"]))], functions=case.functions,
+                                  ir_version=min(case.ir_version, NEWEST["ir"]))
+        helper.set_model_props(model, {"zorse.facts": json.dumps({"version": 1, "parameters": self.facts})})
+        return model
+
+
 def wrap(case, operands, results, trained, moved):
-    """The model whose loss sums the results, with operands `trained` as its parameters."""
-    graph = onnx.GraphProto()
-    graph.name = case.name
-    facts = {}
+    """The model whose loss sums the results, with operands `trained` as its parameters; and its inputs."""
+    made = Wrapped(case)
     for position, info in enumerate(case.model.graph.input):
         a = operands[info.name]
-        if info.name in trained:
-            if moved:  # towards 0: no operand leaves the domain of a root, a logarithm or an arc
-                a = (a * (1 - np.random.default_rng(position).uniform(0.01, 0.05, a.shape))).astype(a.dtype)
-            facts[info.name] = {"shape": list(a.shape), "trained": True}
-        graph.initializer.append(numpy_helper.from_array(a.copy(), info.name))
-    graph.input.append(helper.make_tensor_value_info("z_rows", TensorProto.FLOAT, [ROWS, 1]))
-    graph.node.extend(case.model.graph.node)
-    graph.initializer.extend(case.model.graph.initializer)
-    terms = []
-
-    def node(op, inputs, **attributes):
-        name = f"z_{len(graph.node)}"
-        graph.node.append(helper.make_node(op, inputs, [name], name=name, **attributes))
-        return name
-
-    def constant(value):
-        name = f"z_c{len(graph.initializer)}"
-        graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
+        if info.name not in trained:
+            made.constant(a.copy(), info.name)
+            continue
+        if moved:  # towards 0: no operand leaves the domain of a root, a logarithm or an arc
+            a = (a * (1 - np.random.default_rng(position).uniform(0.01, 0.05, a.shape))).astype(a.dtype)
+        made.parameter(info.name, a.copy())
+    made.input("z_rows", TensorProto.FLOAT, [ROWS, 1])
+    made.operator()
     for seed, (name, a) in enumerate(results.items()):
         if a.size == 0 or a.dtype.kind != "f":
             continue
-        value = node("Cast", [name], to=TensorProto.FLOAT) if a.dtype != np.float32 else name
-        value = node("Mul", [value, constant(weights_like(a.shape, seed))])
-        whole = node("Reshape", [node("ReduceSum", [value], keepdims=0), constant(np.array([1, 1], np.int64))])
-        terms.append(node("ReduceSum", [node("Mul", ["z_rows", whole])], keepdims=0))
-    loss = terms[0]
-    for term in terms[1:]:
-        loss = node("Add", [loss, term])
-    graph.output.append(helper.make_tensor_value_info(loss, TensorProto.FLOAT, []))
-    opset = max(s.version for s in case.model.opset_import if s.domain in ("", "ai.onnx"))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", min(max(opset, OLDEST), NEWEST["opset"]))], functions=case.model.functions,
-                              ir_version=min(case.model.ir_version, NEWEST["ir"]))
-    helper.set_model_props(model, {"zorse.facts": json.dumps({"version": 1, "parameters": facts})})
-    return model
+        whole = made.node("Reshape", [made.node("ReduceSum", [made.weighed(name, a, seed, a.shape)], keepdims=0), made.constant(np.array([1, 1], np.int64))])
+        made.terms.append(made.node("ReduceSum", [made.node("Mul", ["z_rows", whole])], keepdims=0))
+    return made.model(), {"z_rows": np.linspace(0.5, 1.5, ROWS)}
+
+
+def wrap_samples(case, operands, results):
+    """For operators that read samples by nature: operands of as many rows as the first are inputs, those of floats with a parameter added that all samples share. None: there is no such form."""
+    first = next((a for a in operands.values() if a.ndim and a.dtype.kind == "f" and a.size), None)
+    if first is None or first.shape[0] < 2:
+        return None
+    rows, made, fed = first.shape[0], Wrapped(case), {}
+    for position, info in enumerate(case.model.graph.input):
+        a, kind = operands[info.name], info.type.tensor_type.elem_type
+        if not a.ndim or a.shape[0] != rows or a.dtype == np.float16:
+            made.parameter(info.name, a.copy()) if a.dtype == np.float32 and a.size and a.ndim else made.constant(a.copy(), info.name)
+        elif a.dtype.kind == "f":
+            moved = made.parameter("z_p_" + info.name, np.random.default_rng(position).uniform(0.01, 0.05, (1, *a.shape[1:])).astype(a.dtype))
+            made.node("Add", [made.input("z_in_" + info.name, kind, a.shape), moved], info.name)
+            fed["z_in_" + info.name] = a
+        else:
+            fed[made.input(info.name, kind, a.shape)] = a
+    made.operator()
+    for seed, (name, a) in enumerate(results.items()):
+        if a.size == 0 or a.dtype.kind != "f":
+            continue
+        if not a.ndim:
+            made.terms.append(name)  # a loss itself
+        elif a.shape[0] == rows:
+            made.terms.append(made.node("ReduceSum", [made.weighed(name, a, seed, a.shape[1:])], keepdims=0))
+        else:
+            return None
+    return (made.model(), fed) if made.terms and made.facts else None
 
 
 def compared(lines):
@@ -93,40 +144,47 @@ def compared(lines):
     return smooth, bent, worst, where
 
 
+def measured(model, inputs, name, tool, folder):
+    """(outcome, remark) of one model."""
+    path = os.path.join(folder, f"{name}.onnx")
+    with open(path, "wb") as f:
+        f.write(model.SerializeToString())
+    words = []
+    for number, (key, a) in enumerate(inputs.items()):
+        words.append(f"{key}={os.path.join(folder, f'{name}.{number}.bin')}")
+        a.astype(np.float64 if a.dtype.kind == "f" else np.int64).tofile(words[-1].split("=", 1)[1])
+    done = subprocess.run([tool, path, str(len(next(iter(inputs.values())))), "--f64", "--differences", *words], capture_output=True, text=True)
+    if done.returncode < 0 or done.returncode > 1:
+        return "crashed", f"exit code {done.returncode}: {done.stderr[-300:]}"
+    lines = [line for line in done.stdout.splitlines() if line.startswith("gradient ")]
+    if done.returncode or not lines:
+        errors = [line for line in done.stderr.splitlines() if "error:" in line]
+        return "refused", errors[0].replace(folder + "/", "") if errors else "has no gradient"
+    smooth, bent, worst, where = compared(lines)
+    if smooth == 0:
+        return "bent", "the loss is smooth nowhere"
+    if math.isinf(worst) and "_expanded" in name and "attention" in name:
+        # A softmax of a row that is masked everywhere is NaN, which the expansion replaces behind it: its derivative is NaN times 0, in PyTorch, too.
+        return "undefined", where
+    return ("matches" if worst <= LIMIT else "wrong"), f"{smooth} elements, {bent} not smooth, worst error {worst:.1e}" if worst <= LIMIT else where
+
+
 def attempt(case, operands, results, tool, folder):
     """(outcome, remark): matches, wrong, crashed, undefined, refused or bent."""
     floats = [name for name, a in operands.items() if a.dtype in (np.float32, np.float64) and a.size and a.ndim]
-    said = ""
+    first = None
     tried = [floats] + [list(c) for n in range(len(floats) - 1, 0, -1) for c in itertools.combinations(floats, n)]
     for trained in tried[:16]:
         for moved in (True, False):
-            model = wrap(case, operands, results, trained, moved)
-            path = os.path.join(folder, f"{case.name}.onnx")
-            with open(path, "wb") as f:
-                f.write(model.SerializeToString())
-            rows = os.path.join(folder, f"{case.name}.rows.bin")
-            np.linspace(0.5, 1.5, ROWS).tofile(rows)
-            done = subprocess.run([tool, path, str(ROWS), "--f64", "--differences", f"z_rows={rows}"], capture_output=True, text=True)
-            if done.returncode < 0 or done.returncode > 1:
-                return "crashed", f"exit code {done.returncode}: {done.stderr[-300:]}"
-            lines = [line for line in done.stdout.splitlines() if line.startswith("gradient ")]
-            if done.returncode or not lines:
-                errors = [line for line in done.stderr.splitlines() if "error:" in line]
-                said = said or (errors[0].replace(folder + "/", "") if errors else "has no gradient")
-                break
-            smooth, bent, worst, where = compared(lines)
-            if smooth == 0 and moved:
-                continue  # outside the domain, perhaps
-            if smooth == 0:
-                said = said or "the loss is smooth nowhere"
-                break
-            if math.isinf(worst) and "_expanded" in case.name and "attention" in case.name:
-                # A softmax of a row that is masked everywhere is NaN, which the expansion replaces behind it: its derivative is NaN times 0, in PyTorch, too.
-                return "undefined", where
-            if not worst <= LIMIT:
-                return "wrong", where
-            return "matches", f"{smooth} elements, {bent} not smooth, worst error {worst:.1e}"
-    return ("bent" if "smooth nowhere" in said else "refused"), said
+            found = measured(*wrap(case, operands, results, trained, moved), case.name, tool, folder)
+            if found[0] not in ("refused", "bent"):
+                return found
+            first = first or found
+            if found[0] == "refused":
+                break  # smooth nowhere: outside the domain, perhaps
+    samples = wrap_samples(case, operands, results)
+    found = measured(*samples, case.name, tool, folder) if samples else first
+    return found if found[0] not in ("refused", "bent") else first
 
 
 def main():
