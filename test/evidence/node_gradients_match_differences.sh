@@ -10,4 +10,4 @@ python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
 if [ "${1:-}" = --quick ]; then
   exec "$python" test/unit/import/node_gradients.py build/release/bin/evaluate-onnx 'test_[erl]*' --least 60
 fi
-exec "$python" test/unit/import/node_gradients.py build/release/bin/evaluate-onnx --least 800
+exec "$python" test/unit/import/node_gradients.py build/release/bin/evaluate-onnx --least 880
