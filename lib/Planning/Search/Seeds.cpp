@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -462,8 +463,9 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context,
   Pipeline pipeline{context.problem.batch, {}};
   for (size_t s = 0; s < stages * laps; ++s) {
     const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages * laps - 1 - s);
-    const double part = (static_cast<double>(s / stages) + passed[s % stages] / total) / static_cast<double>(laps);
-    const int32_t end = std::clamp(static_cast<int32_t>(static_cast<double>(model.units()) * part + 0.5), begin + 1, model.units() - left);
+    const size_t lap = s / stages;
+    const double part = (static_cast<double>(lap) + passed[s % stages] / total) / static_cast<double>(laps);
+    const auto end = static_cast<int32_t>(std::clamp<long>(std::lround(model.units() * part), begin + 1, model.units() - left));
     pipeline.stages.push_back(makeStage(model, groups[s % stages].devices, begin, end, pipeline.samples, rows));
   }
   candidate.layout.pipelines.push_back(std::move(pipeline));
