@@ -378,9 +378,9 @@ private:
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   double attentionScale(double scale, int64_t channels) const;
   mlir::FailureOr<Val> product(const GraphNode &node, Val a, Val b);
-  /// A scalar without samples, such as a penalty of parameters' squares, as terms of the loss: means over samples that all have it. Sums are terms of
-  /// their own, so that each lies with the units of its parameters.
-  mlir::LogicalResult penaltyTerms(const GraphNode &node, const Val &scalar, double coefficient, std::vector<LossSummand> &terms);
+  /// A scalar without samples, such as a penalty of parameters' squares, as a term of the loss: the mean over samples that all have it. Losses are of
+  /// the last unit, which so reads every parameter of the penalty.
+  mlir::LogicalResult addPenalty(const GraphNode &node, const Val &scalar, double sign, std::vector<LossSummand> &terms);
   mlir::LogicalResult lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore,
                                     const std::string &reduction);

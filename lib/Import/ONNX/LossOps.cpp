@@ -12,39 +12,18 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-LogicalResult Importer::penaltyTerms(const GraphNode &node, const Val &scalar, double coefficient, std::vector<LossSummand> &terms) {
+LogicalResult Importer::addPenalty(const GraphNode &node, const Val &scalar, double sign, std::vector<LossSummand> &terms) {
+  if (!scalar.isConstant())
+    warn("the loss has a term of parameters alone (node '" + node.name +
+         "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
   const Val ones = wrap(splat(1, RankedTensorType::get({ShapedType::kDynamic}, elementType(ElementKind::F32))), ElementKind::F32, {rows});
-  auto addTerm = [&](const Val &value, double factor) {
-    Composition make(*this, node);
-    const Val mean = make("ReduceMean", {make("Mul", {ones, make.reshape(value, {1})})}, {{"keepdims", int64_t(0)}});
-    if (make.hasFailed())
-      return false;
-    for (LossSummand summand : mean.summands) {
-      summand.coefficient *= factor;
-      terms.push_back(summand);
-    }
-    return true;
-  };
-  if (scalar.isConstant())
-    return success(addTerm(scalar, coefficient));
-  warn("the loss has terms of parameters alone (node '" + node.name +
-       "'): what makes the loss reads all of these, wherever they are used; --weight-decay of the "
-       "optimizer costs nothing");
-  std::vector<std::pair<Value, double>> left{{scalar.value, coefficient * scalar.scale}};
-  while (!left.empty()) {
-    auto [value, factor] = left.back();
-    left.pop_back();
-    const bool isScalar = cast<RankedTensorType>(value.getType()).getNumElements() == 1;
-    Operation *op = value.getDefiningOp();
-    if (isScalar && isa_and_nonnull<arith::AddFOp, arith::SubFOp>(op)) {
-      left.push_back({op->getOperand(1), isa<arith::SubFOp>(op) ? -factor : factor});
-      left.push_back({op->getOperand(0), factor});
-      continue;
-    }
-    Val part = isScalar ? wrap(value, scalar.type, {1}) : scalar; // one element of a larger value stays as it is
-    part.scale = 1;
-    if (!addTerm(part, factor))
-      return failure();
+  Composition make(*this, node);
+  const Val mean = make("ReduceMean", {make("Mul", {ones, make.reshape(scalar, {1})})}, {{"keepdims", int64_t(0)}});
+  if (make.hasFailed())
+    return failure();
+  for (LossSummand summand : mean.summands) {
+    summand.coefficient *= sign;
+    terms.push_back(summand);
   }
   return success();
 }
@@ -84,15 +63,14 @@ LogicalResult Importer::lossBinary(const GraphNode &node, const std::string &op,
   }
   const Val &loss = lossA ? a : b, &other = lossA ? b : a;
   auto constant = uniformValue(other);
-  if (other.view.elements() != 1 || isSampled(other) || !isFloat(other.type))
-    if (!constant)
-      return error(node, "combines a sum over samples with a tensor; the loss must be a scalar");
+  if (!constant && (other.view.elements() != 1 || isSampled(other) || !isFloat(other.type)))
+    return error(node, "combines a sum over samples with a tensor; the loss must be a scalar");
   Val value = loss;
   if ((op == "Add" || op == "Sub") && !isCountOnly(value) && (!constant || *constant != 0)) {
     if (op == "Sub" && !lossA)
       for (LossSummand &summand : value.summands)
         summand.coefficient = -summand.coefficient;
-    if (failed(penaltyTerms(node, other, op == "Sub" && lossA ? -1 : 1, value.summands)))
+    if (failed(addPenalty(node, other, op == "Sub" && lossA ? -1 : 1, value.summands)))
       return failure();
     return out(node, 0, std::move(value)), success();
   }
