@@ -100,10 +100,7 @@ int main(int argc, char **argv) {
       graph = step::expandPlan(*summary, plan, error);
       step::ExpandOptions apart;
       apart.shareBytes = false;
-      if (auto unshared = graph ? step::expandPlan(*summary, plan, error, apart) : std::nullopt)
-        longer.push_back(steadyStep(*graph) / steadyStep(*unshared));
-      if (lists && !longer.empty() && longer.back() > kLongest)
-        std::printf("plan %d, %s: a step takes %.4f x\n", p, step::scheduleRule(plan.schedule.kind).name, longer.back());
+      const auto unshared = graph ? step::expandPlan(*summary, plan, error, apart) : std::nullopt;
       // Those that take more are limited to what they should take.
       bool misses = false;
       for (uint32_t d = 0; graph && d < graph->devices.size(); ++d)
@@ -116,6 +113,11 @@ int main(int argc, char **argv) {
       limited.checkMemory = false;
       if (misses)
         graph = step::expandPlan(*summary, plan, error, limited);
+      // With the memory that has been counted.
+      if (graph && unshared)
+        longer.push_back(steadyStep(*graph) / steadyStep(*unshared));
+      if (lists && !longer.empty() && longer.back() > kLongest)
+        std::printf("plan %d, %s: a step takes %.4f x\n", p, step::scheduleRule(plan.schedule.kind).name, longer.back());
       for (uint32_t d = 0; lists && graph && d < graph->devices.size(); ++d)
         if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.least))
           std::printf(
