@@ -164,8 +164,8 @@ def measured(model, inputs, name, tool, folder):
     smooth, bent, worst, where = compared(lines)
     if smooth == 0:
         return "bent", "the loss is smooth nowhere"
-    if math.isinf(worst) and {"IsNaN", "Softmax"} <= operators:
-        # A softmax of a row that is masked everywhere is NaN, which the expansion replaces behind it: its derivative is NaN times 0, in PyTorch, too.
+    if ": nan," in where and {"Where", "Softmax"} <= operators:
+        # A softmax of a row that is masked everywhere is NaN, which a Where behind it replaces: its derivative is NaN times 0, in PyTorch, too.
         return "undefined", where
     return ("matches" if worst <= LIMIT else "wrong"), f"{smooth} elements, {bent} not smooth, worst error {worst:.1e}" if worst <= LIMIT else where
 
