@@ -157,9 +157,9 @@ std::vector<Technique> techniqueAnswers();
 /// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none is faster than `toBeat` seconds.
 /// Devices as `problem` has them.
 std::optional<SearchResult> searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat);
-/// The best plan whose parameters come by phase: what is left where even a stage's parameters and gradients are too much for its devices. None: as
-/// above.
-std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options, double toBeat);
+/// The best plan whose parameters come by phase: what is left where even a stage's parameters and gradients are too much for its devices. None:
+/// nothing fits.
+std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options);
 /// One search, without techniques but the problem's.
 std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error);
 /// Seconds of the best that fits of what a short search finds; none: nothing does.

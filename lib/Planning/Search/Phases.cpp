@@ -49,7 +49,9 @@ void simulateSome(SearchContext &context, std::vector<Candidate> tried, double m
 
 } // namespace
 
-std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &problem, const SearchOptions &options, double toBeat) {
+std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &problem, const SearchOptions &options) {
+  if (options.pipelines > 1)
+    return std::nullopt; // these plans have one
   Problem phased = problem;
   phased.techniques = {{step::Activations::Keep, StatePlace::OnHost}, {}, /*byPhase=*/true};
   SearchContext context(phased, options);
@@ -85,7 +87,7 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
   simulateSome(context, std::move(varied), kRowTasks, pool);
   if (context.devices.size() <= kDescendDevices && !pool.empty())
     descend(context, pool, static_cast<uint32_t>(std::min(kMostDescents, kDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
-  pool.erase(std::remove_if(pool.begin(), pool.end(), [&](const Candidate &c) { return c.excess > 0 || c.step >= toBeat; }), pool.end());
+  pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.excess > 0; }), pool.end());
   SearchResult result;
   std::string error;
   if (pool.empty() || !judge(context, pool, result, error))

@@ -5,7 +5,6 @@
 #include "zorse/Step/ShowBytes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 using namespace zorse;
@@ -59,7 +58,7 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
     }
     eased.techniques = {};
     if (cluster.devices.size() <= kThoroughDevices)
-      if (const std::optional<SearchResult> found = searchByPhase(eased, options, INFINITY)) {
+      if (const std::optional<SearchResult> found = searchByPhase(eased, options)) {
         const std::string rest = show(found->layout.techniques.most);
         return "parameters by phase" + (rest.empty() ? "" : ", " + rest);
       }

@@ -90,5 +90,5 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       relieve(problem, *result);
     return result;
   }
-  return toBeat < INFINITY ? std::nullopt : searchByPhase(problem, options, toBeat);
+  return toBeat < INFINITY ? std::nullopt : searchByPhase(problem, options);
 }
