@@ -16,7 +16,7 @@ namespace {
 Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const std::string &facts = "", const ImportOptions &options = {},
                    const std::string &torchCall = "", const std::string &signature = "") {
   Graph graph;
-  graph.weight(name, shape);
+  graph.weight(name, std::move(shape));
   graph.node("Gather", {"w", "ids"}, {"x"});
   onnx::Node &identity = graph.node("Identity", {"x"}, {"stopped"});
   if (!torchCall.empty()) {
@@ -48,7 +48,7 @@ bool isTrained(const Outcome &outcome, const std::string &name) {
 const char *kBothTrained = R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":true}}})";
 
 TEST(TrainedParameters, AmbiguousFormsAreAsked) {
-  for (std::vector<int64_t> shape : {std::vector<int64_t>{}, {1}, {1, 1, 4}, {6, 4}, {4}}) {
+  for (const std::vector<int64_t> &shape : {std::vector<int64_t>{}, {1}, {1, 1, 4}, {6, 4}, {4}}) {
     EXPECT_ERROR(withFactor("p", shape), "their uses do not tell: 'p' [");
     ImportOptions options;
     options.trainable["p*"] = TrainableChoice::Train;
