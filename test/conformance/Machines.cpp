@@ -18,7 +18,7 @@ namespace {
 
 class Emulator final : public Machine {
 public:
-  Emulator() : products(std::move(*runtime::CpuDevice::create({}))) {}
+  Emulator() : Machine("emu"), products(std::move(*runtime::CpuDevice::create({}))) {}
 
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
@@ -41,12 +41,16 @@ private:
 
 class Driven final : public Machine {
 public:
-  explicit Driven(const runtime::Driver &driver) : driver(driver) {
+  Driven(const runtime::Driver &driver, const std::string &arch) : Machine(arch), driver(driver) {
     folder = (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid()))).string();
-    std::filesystem::create_directories(folder + "/emu");
+    std::filesystem::create_directories(folder + "/" + arch);
+    if (arch != "emu") // keeps the GPU's context between cases
+      if (auto made = make("context"); !made.failed())
+        context = std::move(*made);
   }
   ~Driven() override {
     device.reset();
+    context.reset();
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
   }
@@ -54,11 +58,10 @@ public:
   /// Bodies are loaded once per device, so each library has a device of its own.
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
-    std::ofstream(folder + "/emu/" + bodies.library.objects(0), std::ios::binary) << bodies.object;
+    if (library.objects_size() > 0)
+      std::ofstream(folder + "/" + arch + "/" + library.objects(0), std::ios::binary) << bodies.object;
     device.reset();
-    runtime::DeviceRequest request;
-    request.name = "conformance";
-    auto made = driver.make(request);
+    auto made = make("conformance");
     if (made.failed())
       return made.message();
     device = std::move(*made);
@@ -94,25 +97,37 @@ private:
   const runtime::Driver &driver;
   std::string folder;
   bundle::BodyLibrary library;
-  std::unique_ptr<runtime::QueuedDevice> device;
+  std::unique_ptr<runtime::QueuedDevice> context, device;
+
+  runtime::Result<std::unique_ptr<runtime::QueuedDevice>> make(const char *name) const {
+    runtime::DeviceRequest request;
+    request.name = name;
+    return driver.make(request);
+  }
 };
 
 } // namespace
 
 std::unique_ptr<Machine> conformance::makeEmulator() { return std::make_unique<Emulator>(); }
 
-std::unique_ptr<Machine> conformance::makeDriver(std::string &error) {
-  // Whatever is loaded under a library's name is what the driver gets when it asks for that name.
+/// Whatever is loaded under a library's name is what the driver gets when it asks for that name.
+static bool loadStandIns(std::string &error) {
   for (const char *library : {"libcuda.so.1", "libcublasLt.so.13"})
     if (!::dlopen((std::string(ZORSE_BINARY_DIR "/standin/") + library).c_str(), RTLD_NOW | RTLD_GLOBAL)) {
       error = ::dlerror();
-      return nullptr;
+      return false;
     }
   ::setenv("ZORSE_EMULATOR_CHECK", "1", 1);
+  return true;
+}
+
+std::unique_ptr<Machine> conformance::makeDriver(const std::string &arch, std::string &error) {
+  if (arch == "emu" && !loadStandIns(error))
+    return nullptr;
   auto driver = runtime::findDriver("cuda", "conformance");
   if (driver.failed()) {
     error = driver.message();
     return nullptr;
   }
-  return std::make_unique<Driven>(**driver);
+  return std::make_unique<Driven>(**driver, arch);
 }

@@ -197,7 +197,7 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   codegen::CodegenOptions options;
   options.useCache = false;
   options.threads = 1;
-  options.arch = "emu";
+  options.arch = machine.arch;
   bundle::ModelSummary summary;
   summary.set_compute_type(type == "bf16" ? bundle::BF16 : type == "f16" ? bundle::F16 : bundle::F32);
   for (int term = 0; term <= sizes.index % abi::kMaxLossTerms; ++term)

@@ -183,7 +183,7 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   options.useCache = false;
   options.threads = 1;
   options.optimizationLevel = 2;
-  options.arch = "emu";
+  options.arch = machine.arch;
   OwningOpRef<ModuleOp> untouched(module->clone());
   auto compiled = codegen::compileBodies(*module, options);
   if (failed(compiled))

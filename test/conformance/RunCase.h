@@ -1,4 +1,4 @@
-// Compiles a case for the emulated GPU, runs it watched, and holds its results against the reference.
+// Compiles a case for the emulated GPU or a real one, runs it, and compares its results with the reference.
 #pragma once
 
 #include "Cases.h"
@@ -17,10 +17,12 @@ struct Outcome {
   int kernels = 0;     ///< launches of kernels and products in the body
 };
 
-/// What runs bodies of the architecture "emu".
+/// Runs compiled bodies.
 class Machine {
 public:
+  explicit Machine(std::string arch) : arch(std::move(arch)) {}
   virtual ~Machine() = default;
+  const std::string arch; ///< what bodies are compiled for
   /// \returns what went wrong; empty: nothing
   virtual std::string load(const codegen::CompiledBodies &bodies) = 0;
   struct Call {
@@ -34,10 +36,11 @@ public:
 
 /// Kernels on the emulator, every access watched; products by a processor's device, in the order of its own sums.
 std::unique_ptr<Machine> makeEmulator();
-/// The driver of real GPUs over the stand-ins for libcuda and cuBLASLt; null and `error` where they are not there.
-std::unique_ptr<Machine> makeDriver(std::string &error);
+/// The driver of GPUs. For "emu" it runs on the stand-ins for libcuda and cuBLASLt, for other architectures on this machine's first GPU. Null and
+/// `error` where the libraries are missing.
+std::unique_ptr<Machine> makeDriver(const std::string &arch, std::string &error);
 
-/// Overwriting, and adding where results can be added to.
+/// Compiles a case for the machine's architecture and runs it twice: results are overwritten, then added to where the function can add.
 Outcome runCase(const Case &test, const std::string &type, Machine &machine, uint64_t seed);
 
 } // namespace zorse::conformance

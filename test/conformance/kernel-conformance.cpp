@@ -1,8 +1,9 @@
-// Generated kernels for GPUs over shapes and types, on the emulator: every access is watched, every number is held against the reference within a
-// band that follows from how numbers are rounded (Bands.h).
+// Runs generated GPU kernels over shapes and types and compares every number with the reference, within a band that follows from how numbers are
+// rounded (Bands.h). The emulator also checks every access.
 //
-//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--verbose]
+//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] [--verbose]
 //
+// --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator.
 // Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight that the seed gives. --quick takes a few
 // of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or --type is given, where a class has fewer than
 // 20 shapes.
@@ -28,7 +29,7 @@ struct Totals {
 struct Arguments {
   bool quick = false, verbose = false;
   int seeds = 1, first = 1;
-  std::string only, type;
+  std::string only, type, arch = "emu";
 };
 
 /// One shape: its outcome and what it is called.
@@ -89,13 +90,20 @@ int main(int argc, char **argv) {
       arguments.only = text;
     else if (auto [is, text] = value("--type="); is)
       arguments.type = text;
+    else if (auto [is, text] = value("--arch="); is)
+      arguments.arch = text;
     else
-      return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--verbose]\n"), 2;
+      return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] "
+                                  "[--verbose]\n"),
+             2;
   }
   std::string error;
-  std::unique_ptr<Machine> emulator = makeEmulator(), driver = makeDriver(error);
+  const bool emulates = arguments.arch == "emu";
+  std::unique_ptr<Machine> driver = makeDriver(arguments.arch, error);
   if (!driver)
-    return std::fprintf(stderr, "no stand-ins for the libraries of GPUs: %s\n", error.c_str()), 2;
+    return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
+  std::unique_ptr<Machine> emulator = emulates ? makeEmulator() : nullptr;
+  Machine &kernelMachine = emulates ? *emulator : *driver;
   Totals totals;
   int turn = 0;
   auto inAllTypes = [&](const char *name, auto run, bool narrowAlone = false) {
@@ -112,9 +120,10 @@ int main(int argc, char **argv) {
     };
   };
   for (const KernelClass &kernels : kernelClasses())
-    inAllTypes(kernels.name, onMachine(kernels, *emulator), kernels.narrowAlone);
-  inAllTypes("routines of a step",
-             [&](Sizes &sizes, const std::string &type, uint64_t) { return std::pair(runRoutines(sizes, type, *emulator), std::string("by size")); });
+    inAllTypes(kernels.name, onMachine(kernels, kernelMachine), kernels.narrowAlone);
+  inAllTypes("routines of a step", [&](Sizes &sizes, const std::string &type, uint64_t) {
+    return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
+  });
   const KernelClass products = productClass();
   inAllTypes(products.name, onMachine(products, *driver));
   if (!totals.enough && !arguments.quick)

@@ -103,10 +103,11 @@ def main():
         alone = [c for c in cases if c["name"].endswith("one GPU") and "two" not in c["name"]]
         for case in alone[:2]:
             same_bits(case, folder)
-        sanitizer(alone[0])
         overhead(alone[0], 40 if suite["arch"] == "emu" else 400)
         if "gpt2" in suite:
             gpt2(suite["gpt2"], folder)
+        if "--no-sanitizer" not in sys.argv:
+            sanitizer(alone[0])
     with open("report.json", "w") as f:
         json.dump(results, f, indent=1)
     bad = sum(not r["good"] for r in results)

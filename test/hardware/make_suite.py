@@ -21,11 +21,11 @@ UNITS, BATCH, LENGTH = cuda.UNITS, cuda.BATCH, cuda.LENGTH
 PLANS = {name: cuda.PLANS[name] for name in ("one GPU", "GPU and processor, shares 5 and 3", "stages, processor in the middle", "split backward", "two devices on one GPU")}
 
 
-def write_cluster(path, devices, arch):
+def write_cluster(path, devices, arch, memory):
     with open(path, "w") as f:
         f.write("name: suite\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
-            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + ", speed: 1e10, memory: 8GiB }\n")
+            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + f", speed: 1e10, memory: {memory} }}\n")
     return path
 
 
@@ -62,12 +62,12 @@ def main():
     shutil.copy(os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), os.path.join(out, "tokens.bin"))
     cases = []
 
-    def add(name, model, precision, devices, cells, more, batch=BATCH, length=LENGTH, extra=()):
+    def add(name, model, precision, devices, cells, more, batch=BATCH, length=LENGTH, memory="8GiB", extra=()):
         folder = os.path.join(out, "work")
         os.makedirs(folder, exist_ok=True)
         plan = z.plan(folder, "p", batch, devices, cells, **more)
         bundle = f"{len(cases)}.zorse"
-        z.compile(model, os.path.join(out, bundle), write_cluster(os.path.join(folder, "c.yaml"), devices, options.arch), batch, length, plan,
+        z.compile(model, os.path.join(out, bundle), write_cluster(os.path.join(folder, "c.yaml"), devices, options.arch, memory), batch, length, plan,
                   {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision, extra=extra)
         cases.append({"name": name, "bundle": bundle, "precision": precision, "model": os.path.basename(model)})
         print(f"{len(cases)}: {name}", flush=True)
@@ -81,7 +81,7 @@ def main():
                     add(f"{model}, {precision}, {plan}", path, precision, devices, cells, more)
     suite = {"arch": options.arch, "cases": cases}
     if options.gpt2:
-        add("GPT-2 124M, bf16, 32 x 1024, one GPU", options.gpt2, "bf16", ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, ("--weights", "later"))
+        add("GPT-2 124M, bf16, 32 x 1024, one GPU", options.gpt2, "bf16", ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "later"))
         suite["gpt2"] = {"bundle": cases.pop()["bundle"], "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
     with open(os.path.join(out, "suite.json"), "w") as f:
         json.dump(suite, f, indent=1)
