@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <vector>
 
 namespace {
+
+constexpr int kInvalidValue = 7; // CUBLAS_STATUS_INVALID_VALUE
 
 struct Description {
   bool transpose[2] = {false, false};
@@ -17,6 +20,18 @@ struct Layout {
   int64_t ld;
   int32_t batch = 1;
   int64_t stride = 0;
+};
+
+/// What a caller promises of the addresses of A, B, C and D, in bytes. Part of the algorithm that the heuristic finds.
+struct Alignments {
+  uint32_t bytes[4] = {256, 256, 256, 256};
+  bool hold(std::initializer_list<const void *> addresses) const {
+    const uint32_t *promised = bytes;
+    for (const void *address : addresses)
+      if (uintptr_t(address) % *promised++)
+        return false;
+    return true;
+  }
 };
 
 using namespace zorse::runtime;
@@ -78,13 +93,13 @@ int cublasLtMatmulDescCreate(void **description, int, int) { return *description
 int cublasLtMatmulDescDestroy(void *description) { return delete static_cast<Description *>(description), 0; }
 int cublasLtMatmulDescSetAttribute(void *description, int attribute, const void *value, size_t bytes) {
   if ((attribute != 3 && attribute != 4) || bytes != 4)
-    return 7;
+    return kInvalidValue;
   static_cast<Description *>(description)->transpose[attribute - 3] = *static_cast<const int32_t *>(value) != 0;
   return 0;
 }
 int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld) {
   if (ld < int64_t(rows))
-    return 7;
+    return kInvalidValue;
   *layout = new Layout{type, rows, columns, ld};
   return 0;
 }
@@ -96,13 +111,21 @@ int cublasLtMatrixLayoutSetAttribute(void *layout, int attribute, const void *va
   else if (attribute == 6 && bytes == 8)
     std::memcpy(&l.stride, value, 8);
   else
-    return 7;
+    return kInvalidValue;
   return 0;
 }
-int cublasLtMatmulPreferenceCreate(void **preference) { return *preference = new int(0), 0; }
-int cublasLtMatmulPreferenceDestroy(void *preference) { return delete static_cast<int *>(preference), 0; }
-int cublasLtMatmulPreferenceSetAttribute(void *, int, const void *, size_t) { return 0; }
-int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, void *c, void *, void *, int, void *, int *found) {
+int cublasLtMatmulPreferenceCreate(void **preference) { return *preference = new Alignments, 0; }
+int cublasLtMatmulPreferenceDestroy(void *preference) { return delete static_cast<Alignments *>(preference), 0; }
+int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *value, size_t bytes) {
+  if (attribute == 1)
+    return bytes == 8 ? 0 : kInvalidValue;
+  if (attribute < 5 || attribute > 8 || bytes != 4)
+    return kInvalidValue;
+  std::memcpy(&static_cast<Alignments *>(preference)->bytes[attribute - 5], value, 4);
+  return 0;
+}
+int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, void *c, void *, void *preference, int, void *result, int *found) {
+  std::memcpy(result, preference, sizeof(Alignments)); // the algorithm is the result's first member
   const auto &d = *static_cast<Description *>(description);
   const auto &la = *static_cast<Layout *>(a), &lb = *static_cast<Layout *>(b), &lc = *static_cast<Layout *>(c);
   const uint64_t m = d.transpose[0] ? la.columns : la.rows, k = d.transpose[0] ? la.rows : la.columns;
@@ -111,7 +134,11 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
   return 0;
 }
 int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,
-                   const void *, void *layoutC, void *d, void *, const void *, void *workspace, size_t workspaceBytes, void *stream) {
+                   const void *c, void *layoutC, void *d, void *, const void *algorithm, void *workspace, size_t workspaceBytes, void *stream) {
+  Alignments promised;
+  std::memcpy(&promised, algorithm, sizeof promised);
+  if (!promised.hold({a, b, c, d}))
+    return kInvalidValue; // a kernel of the library would end with a misaligned address, or read in wider pieces than it may
   if (zorse::emulator::zorseStandInLeavesOut(static_cast<zorse::emulator::Stream *>(stream)))
     return 0;
   const auto &lc = *static_cast<Layout *>(layoutC);

@@ -217,7 +217,19 @@ int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
 }
 
 /// The image is what code generation writes for "emu": modules of bitcode, each behind its length, and a length of 0 at the end.
-int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
+/// To CU_JIT_ERROR_LOG_BUFFER, cut to CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
+static void writeErrorLog(const std::string &text, unsigned count, const int *options, void **values) {
+  char *log = nullptr;
+  size_t bytes = 0;
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == 5)
+      log = static_cast<char *>(values[i]);
+    else if (options[i] == 6)
+      bytes = reinterpret_cast<size_t>(values[i]);
+  if (log && bytes)
+    std::snprintf(log, bytes, "%s", text.c_str());
+}
+int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
   const auto *bytes = static_cast<const char *>(image);
   size_t end = 0;
   for (uint64_t length; std::memcpy(&length, bytes + end, 8), length != 0;) {
@@ -229,7 +241,7 @@ int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void *
   auto made = std::make_unique<Module>();
   made->code = HostCode::compile(std::string(bytes, end), error, isSet("ZORSE_EMULATOR_CHECK"));
   if (!made->code) {
-    std::fprintf(stderr, "emulator: %s\n", error.c_str());
+    writeErrorLog(error, count, options, values);
     return kInvalidImage;
   }
   *module = made.release();

@@ -49,7 +49,7 @@ Status check(const char *call, int status) {
 bool BlasProduct::operator<(const BlasProduct &o) const {
   auto key = [](const BlasProduct &p) {
     return std::tie(p.typeOfOperands, p.typeOfC, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.strideA, p.strideB,
-                    p.strideC);
+                    p.strideC, p.alignmentA, p.alignmentB, p.alignmentC);
   };
   return key(*this) < key(o);
 }
@@ -128,8 +128,15 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
   call("cublasLtMatmulPreferenceCreate", lt.cublasLtMatmulPreferenceCreate(&preference));
   if (failure.failed())
     return failure;
-  const uint64_t most = kWorkspace;
-  call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, kMaxWorkspace, &most, sizeof most));
+  auto prefer = [&](int attribute, auto value) {
+    call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+  };
+  prefer(kMaxWorkspace, uint64_t(kWorkspace));
+  // The library's first operand is our second. It would otherwise assume 256 bytes of every address, and slices of views have less.
+  prefer(kMinAlignmentA, p.alignmentB);
+  prefer(kMinAlignmentB, p.alignmentA);
+  prefer(kMinAlignmentC, p.alignmentC);
+  prefer(kMinAlignmentD, p.alignmentC);
   Heuristic best{};
   int found = 0;
   call("cublasLtMatmulAlgoGetHeuristic",
@@ -144,9 +151,18 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
   return plan.get();
 }
 
-Status BlasLt::multiply(const BlasProduct &product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream) {
+/// The largest power of two that divides the address, at most 256: the library asks for no more.
+static uint32_t alignmentOf(CUdeviceptr address) {
+  uint32_t alignment = 256;
+  while (address % alignment)
+    alignment /= 2;
+  return alignment;
+}
+
+Status BlasLt::multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream) {
   if (product.m == 0 || product.n == 0 || product.batch == 0)
     return Status::success();
+  product.alignmentA = alignmentOf(a), product.alignmentB = alignmentOf(b), product.alignmentC = alignmentOf(c);
   Result<Plan *> plan = planOf(product);
   if (plan.failed())
     return plan.error();

@@ -13,6 +13,7 @@ struct BlasProduct {
   int typeOfOperands = 0, typeOfC = 0; ///< kF32, ...
   bool transposeA = false, transposeB = false;
   int64_t m = 0, n = 0, k = 0, batch = 1, lda = 0, ldb = 0, ldc = 0, strideA = 0, strideB = 0, strideC = 0;
+  uint32_t alignmentA = 0, alignmentB = 0, alignmentC = 0; ///< of the addresses, in bytes; set by multiply()
 
   bool operator<(const BlasProduct &o) const;
 };
@@ -24,7 +25,7 @@ public:
   static Result<std::unique_ptr<BlasLt>> create(const CudaApi &cuda);
   ~BlasLt();
 
-  Status multiply(const BlasProduct &product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream);
+  Status multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream);
 
   /// "cuBLASLt 130100".
   static Result<std::string> identity();

@@ -10,7 +10,8 @@ namespace zorse::runtime::cuda {
 inline constexpr int kCompute32F = 68, kCompute64F = 70;
 inline constexpr int kTransposeA = 3, kTransposeB = 4;  // cublasLtMatmulDescAttributes_t
 inline constexpr int kBatchCount = 5, kBatchOffset = 6; // cublasLtMatrixLayoutAttribute_t
-inline constexpr int kMaxWorkspace = 1;                 // cublasLtMatmulPreferenceAttributes_t
+// cublasLtMatmulPreferenceAttributes_t
+inline constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5, kMinAlignmentB = 6, kMinAlignmentC = 7, kMinAlignmentD = 8;
 /// Opaque; the same bytes mean the same algorithm to one version of the library.
 struct Algorithm {
   uint64_t data[8];

@@ -23,6 +23,7 @@ inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
 inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1;
 inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 inline constexpr int kMaxDynamicSharedSizeBytes = 8; ///< of a function
+inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
 
 // name in the library, result, parameters
 #define ZORSE_CUDA_FUNCTIONS(F)                                                                                                                      \

@@ -45,10 +45,8 @@ Status CudaBodies::load(const bundle::BodyLibrary &library, const std::string &k
     std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (!file)
       return userError("kernel object '" + path + "' cannot be read");
-    CUmodule module = nullptr;
-    if (Status status = cuda_.check("cuModuleLoadDataEx", cuda_.cuModuleLoadDataEx(&module, image.c_str(), 0, nullptr, nullptr)); status.failed())
+    if (Status status = loadModule(image); status.failed())
       return userError("kernel object '" + path + "' cannot be loaded: " + status.message());
-    modules_.push_back(module);
   }
   for (const bundle::Body &body : library.bodies()) {
     std::vector<Launch> &launches = bodies_.emplace_back();
@@ -68,6 +66,17 @@ Status CudaBodies::launch(uint32_t index, const BodyArguments &arguments, CUstre
       return status;
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
+  return Status::success();
+}
+
+Status CudaBodies::loadModule(const std::string &image) {
+  char log[8192] = "";
+  int options[] = {kJitErrorLogBuffer, kJitErrorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
+  CUmodule module = nullptr;
+  if (Status status = cuda_.check("cuModuleLoadDataEx", cuda_.cuModuleLoadDataEx(&module, image.c_str(), 2, options, values)); status.failed())
+    return log[0] ? Status(userError(status.message() + "\n" + log)) : status;
+  modules_.push_back(module);
   return Status::success();
 }
 

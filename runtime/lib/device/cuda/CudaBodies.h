@@ -57,6 +57,8 @@ private:
   };
 
   CudaBodies(const CudaApi &cuda, std::string arch) : cuda_(cuda), arch_(std::move(arch)) {}
+  /// One object of the bundle, which the driver compiles. An error has the compiler's log.
+  Status loadModule(const std::string &image);
   CUfunction findFunction(const std::string &symbol) const;
   Status checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
   Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);

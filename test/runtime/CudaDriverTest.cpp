@@ -1,0 +1,73 @@
+// The driver of GPUs over the stand-ins for NVIDIA's libraries (test/emulator), where the contract that all drivers keep does not reach.
+#include "device/cuda/BlasLt.h"
+#include "device/cuda/CudaBodies.h"
+
+#include "TemporaryFolder.h"
+#include "bundle.pb.h"
+
+#include "gtest/gtest.h"
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::cuda;
+
+namespace {
+
+struct CudaDriver : testing::Test {
+  const CudaApi *cuda = nullptr;
+  CUcontext context = nullptr;
+  CUdeviceptr memory = 0;
+
+  void SetUp() override {
+    auto api = cudaApi();
+    ASSERT_FALSE(api.failed()) << api.message();
+    cuda = *api;
+    ASSERT_EQ(cuda->cuDevicePrimaryCtxRetain(&context, 0), kSuccess);
+    ASSERT_EQ(cuda->cuCtxSetCurrent(context), kSuccess);
+    ASSERT_EQ(cuda->cuMemAlloc_v2(&memory, 4096), kSuccess);
+  }
+  void TearDown() override {
+    cuda->cuMemFree_v2(memory);
+    cuda->cuDevicePrimaryCtxRelease_v2(0);
+  }
+};
+
+// Slices of views begin anywhere: cuBLASLt must not be told that their addresses are multiples of 256.
+TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
+  auto blas = BlasLt::create(*cuda);
+  ASSERT_FALSE(blas.failed()) << blas.message();
+  for (uint64_t shift : {0, 4, 8, 64}) {
+    const float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
+    const CUdeviceptr atA = memory + shift, atB = memory + 512 + 2 * shift, atC = memory + 1024 + shift;
+    ASSERT_EQ(cuda->cuMemcpyHtoD_v2(atA, a, sizeof a), kSuccess);
+    ASSERT_EQ(cuda->cuMemcpyHtoD_v2(atB, b, sizeof b), kSuccess);
+    BlasProduct product;
+    product.typeOfOperands = product.typeOfC = kF32;
+    product.m = product.n = product.k = product.lda = product.ldb = product.ldc = 2;
+    const Status status = (*blas)->multiply(product, 1, atA, atB, 0, atC, nullptr);
+    ASSERT_TRUE(status.succeeded()) << status.message() << " at " << shift;
+    ASSERT_EQ(cuda->cuStreamSynchronize(nullptr), kSuccess);
+    float c[4];
+    ASSERT_EQ(cuda->cuMemcpyDtoH_v2(c, atC, sizeof c), kSuccess);
+    EXPECT_EQ(std::vector<float>(c, c + 4), (std::vector<float>{19, 22, 43, 50}));
+  }
+}
+
+TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
+  test::TemporaryFolder folder;
+  std::string image(24, 'x'); // one module of 8 bytes that are no code, and the end of the list
+  for (int i = 0; i < 8; ++i)
+    image[size_t(i)] = i == 0 ? 8 : 0, image[size_t(16 + i)] = 0;
+  folder.write("emu/kernels.bc", image);
+  auto bodies = CudaBodies::create(*cuda, "emu");
+  ASSERT_FALSE(bodies.failed()) << bodies.message();
+  bundle::BodyLibrary library;
+  library.set_arch("emu");
+  library.add_objects("kernels.bc");
+  const Status status = (*bodies)->load(library, folder.path(""));
+  ASSERT_TRUE(status.failed());
+  EXPECT_NE(status.message().find("cuModuleLoadDataEx"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("\n"), std::string::npos) << status.message();
+}
+
+} // namespace
