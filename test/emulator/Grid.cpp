@@ -246,6 +246,7 @@ void emuCopy(void *to, void *from, uint32_t bytes, uint32_t size, uint32_t site)
 void emuCommit() { ++grid->threads[grid->thread].group; }
 void emuWait(uint32_t groups) { grid->waitForCopies(groups); }
 uint32_t emuPack(float high, float low, uint32_t isHalf) { return packNumbers(high, low, isHalf != 0); }
+float emuWiden(uint32_t bits, uint32_t isHalf) { return widenNumber(uint16_t(bits), isHalf != 0); }
 float emuExp2(float x) { return exp2Flushed(x); }
 float emuReciprocal(float x) { return reciprocalFlushed(x); }
 void *emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
@@ -290,6 +291,7 @@ const std::vector<Hook> &zorse::emulator::hooks() {
       {"emu_wait", reinterpret_cast<void *>(emuWait)},
       {"emu_warp_barrier", reinterpret_cast<void *>(emuWarpBarrier)},
       {"emu_pack", reinterpret_cast<void *>(emuPack)},
+      {"emu_widen", reinterpret_cast<void *>(emuWiden)},
       {"emu_exp2", reinterpret_cast<void *>(emuExp2)},
       {"emu_reciprocal", reinterpret_cast<void *>(emuReciprocal)},
   };

@@ -178,6 +178,8 @@ private:
                                                            decides(*compare) && plants(PlantedBug::OpenGuard, *instruction))
         compare->replaceUsesWithIf(ConstantInt::getTrue(context), // but for what `plants` has put behind it
                                    [compare](Use &use) { return use.getUser() != compare->getNextNode(); });
+      if (isa<FPTruncInst, FPExtInst>(instruction) && rewriteConversion(*instruction))
+        continue;
       if (!check && !isa<CallInst>(instruction))
         continue;
       if (auto *load = dyn_cast<LoadInst>(instruction))
@@ -208,6 +210,35 @@ private:
                                                                         b.getInt32(uint32_t(alignment.value())), site(instruction)});
     const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex() : StoreInst::getPointerOperandIndex();
     instruction.setOperand(operand, pointer->getType() == generic ? allowed : b.CreateAddrSpaceCast(allowed, pointer->getType()));
+  }
+
+  /// Replaces a conversion between f32 and half precision, which some processors have no instruction for. \returns whether it is one
+  bool rewriteConversion(Instruction &conversion) {
+    Value *from = conversion.getOperand(0);
+    const bool narrows = isa<FPTruncInst>(conversion);
+    Type *half = (narrows ? conversion.getType() : from->getType())->getScalarType();
+    Type *wide = (narrows ? from->getType() : conversion.getType())->getScalarType();
+    if ((!half->isHalfTy() && !half->isBFloatTy()) || !wide->isFloatTy())
+      return false;
+    IRBuilder<> b(&conversion);
+    Type *real = Type::getFloatTy(context), *bits = Type::getInt16Ty(context);
+    auto convert = [&](Value *x) -> Value * {
+      if (!narrows)
+        return b.CreateCall(hook("emu_widen", real, {word, word}), {b.CreateZExt(b.CreateBitCast(x, bits), word), b.getInt32(half->isHalfTy())});
+      Value *narrow = b.CreateCall(hook("emu_pack", word, {real, real, word}), {ConstantFP::get(real, 0), x, b.getInt32(half->isHalfTy())});
+      return b.CreateBitCast(b.CreateTrunc(narrow, bits), half);
+    };
+    Value *result = nullptr;
+    if (auto *vector = dyn_cast<FixedVectorType>(from->getType())) {
+      result = PoisonValue::get(conversion.getType());
+      for (unsigned i = 0; i < vector->getNumElements(); ++i)
+        result = b.CreateInsertElement(result, convert(b.CreateExtractElement(from, i)), i);
+    } else {
+      result = convert(from);
+    }
+    conversion.replaceAllUsesWith(result);
+    conversion.eraseFromParent();
+    return true;
   }
 
   void rewriteFence(Instruction &fence) {

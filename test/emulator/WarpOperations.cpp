@@ -89,6 +89,7 @@ void zorse::emulator::distributeMatrices(const std::array<std::array<uint16_t, 8
 }
 
 uint32_t zorse::emulator::packNumbers(float high, float low, bool isHalf) { return uint32_t(narrow(high, isHalf)) << 16 | narrow(low, isHalf); }
+float zorse::emulator::widenNumber(uint16_t stored, bool isHalf) { return widen(stored, isHalf); }
 
 float zorse::emulator::exp2Flushed(float x) { return flushed(std::exp2(flushed(x))); }
 float zorse::emulator::reciprocalFlushed(float x) { return flushed(1.0f / flushed(x)); }

@@ -20,6 +20,7 @@ void distributeMatrices(const std::array<std::array<uint16_t, 8>, 32> &rows, boo
 
 /// Two numbers rounded to nearest, ties to even; `low` in the lower half.
 uint32_t packNumbers(float high, float low, bool isHalf);
+float widenNumber(uint16_t stored, bool isHalf);
 
 /// With numbers below the smallest normal one as 0.
 float exp2Flushed(float x);

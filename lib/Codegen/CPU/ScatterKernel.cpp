@@ -32,7 +32,7 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
     std::function<void(size_t, Value, Value)> addRow = [&](size_t dim, Value from, Value to) {
       // Outer dimensions of the row, then one loop over the last.
       if (dim == p.tailSizes.size())
-        return p.add(from, to);
+        return p.put(p.sum(p.get(to), p.update(from)), to);
       int64_t inner = 1;
       for (size_t i = dim + 1; i < p.tailSizes.size(); ++i)
         inner *= p.tailSizes[i].count;

@@ -121,7 +121,7 @@ private:
     carried.append(identities());
     Value end = k.size(product(reducedSizes));
     const auto loads = llvm::count_if(expression.nodes, [](const Node &node) { return node.kind == Node::Load; });
-    const int64_t atOnce = std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, 4);
+    const int64_t atOnce = std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, kLoadsAtOnce);
     carried = k.loop(
         first, k.sub(end, k.mul(step, atOnce - 1)), carried,
         [&](Value element, ArrayRef<Value> before) {

@@ -5,12 +5,16 @@
 
 namespace zorse::codegen::cuda {
 
+/// 80 of "sm_80" and of "emu"; none of others.
+std::optional<int> capabilityOf(llvm::StringRef chip);
+
 Kernel buildRowKernel(const KernelContext &context, int cluster);
 Kernel buildColumnKernel(const KernelContext &context, int cluster);
 Kernel buildScatterKernel(const KernelContext &context, int cluster);
 
 /// What the runtime's routine `call` does, as a kernel; none for routines that drivers have themselves.
-std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call);
+std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call,
+                                   HalfConversions conversions);
 
 /// Replaces attention and its gradient by products of matrices, a softmax and copies between them: what any GPU can do.
 /// \param stays  which of these operations are left as they are; null: none

@@ -10,6 +10,13 @@ using namespace zorse::codegen;
 
 bool zorse::codegen::isCudaArch(const std::string &arch) { return arch == "emu" || llvm::StringRef(arch).starts_with("sm_"); }
 
+std::optional<int> cuda::capabilityOf(llvm::StringRef chip) {
+  int number = 0;
+  if (chip == "emu")
+    return 80;
+  return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number) : std::nullopt;
+}
+
 namespace {
 
 class CudaKernels final : public KernelSet {
@@ -21,6 +28,7 @@ public:
   llvm::StringRef name() const override { return "CUDA"; }
   mlir::LogicalResult prepare(mlir::func::FuncOp function) override { return cuda::prepareAttention(function, target.chip); }
   bool wantsFewLaunches() const override { return true; }
+  HalfConversions conversions() const override { return {/*f16=*/true, /*bf16=*/*cuda::capabilityOf(target.chip) >= 80}; }
   Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster); }
   Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster); }
   Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster); }
@@ -29,7 +37,7 @@ public:
     return cuda::buildAttention(context, cluster, target.chip);
   }
   std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) override {
-    return cuda::buildRoutine(context, body, call);
+    return cuda::buildRoutine(context, body, call, conversions());
   }
   std::string arch() const override { return target.chip; }
   const char *object() const override { return target.isBitcode() ? "kernels.bc" : "kernels.ptx"; }

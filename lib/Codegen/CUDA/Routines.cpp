@@ -19,8 +19,8 @@ namespace {
 
 class Routine {
 public:
-  Routine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call)
-      : body(body), call(call), k(context, [this](Value, int64_t index) { return place(int(index)); }), b(k.b) {}
+  Routine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call, HalfConversions conversions)
+      : body(body), call(call), k(context, [this](Value, int64_t index) { return place(int(index)); }, conversions), b(k.b) {}
 
   std::optional<Kernel> build() {
     const std::string &name = call.name();
@@ -152,13 +152,7 @@ private:
     Value x = operand(0), copy = operand(1), end = k.add(k.begin, k.i64(width));
     auto at = [&](Value index) { k.store(k.load(x, index, b.getF32Type()), copy, index, half); };
     Value whole = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, end, k.rows);
-    k.ifTrue(whole, [&] {
-      SmallVector<Value> values;
-      for (int i = 0; i < width; ++i)
-        values.push_back(k.load(x, k.add(k.begin, k.i64(i)), b.getF32Type()));
-      for (int i = 0; i < width; ++i)
-        k.store(values[size_t(i)], copy, k.add(k.begin, k.i64(i)), half);
-    });
+    k.ifTrue(whole, [&] { k.storeMany(k.loadMany(x, k.begin, b.getF32Type(), width), copy, k.begin, half); });
     k.ifTrue(no(whole), [&] { k.loop(k.begin, k.rows, at); });
     return k.finishCuda("cast", Size{1, true}, 256, width);
   }
@@ -248,6 +242,7 @@ private:
 
 } // namespace
 
-std::optional<Kernel> cuda::buildRoutine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) {
-  return Routine(context, body, call).build();
+std::optional<Kernel> cuda::buildRoutine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call,
+                                         HalfConversions conversions) {
+  return Routine(context, body, call, conversions).build();
 }

@@ -1,74 +1,182 @@
-// scatter_add on a GPU: a warp has a row of the table, looks at all ids in order, 32 at a time, and adds the updates of those that are its own. So
-// every row receives its updates in the order of the ids.
+// scatter_add on a GPU. A block owns neighbouring rows of the table and up to kThreads columns, one for each thread. It reads all ids in order,
+// kChunk at a time, and lists in shared memory the ids that name its rows, in their order. Then every thread adds the listed updates to its column.
+// So every element of the table receives its updates in the order of the ids, and ids are read once per block instead of once per row.
+//
+// A row that many ids name is the longest chain of additions. Its sum stays in a register from one update to the next, and kUpdatesAtOnce of these
+// are loaded before the first is added.
 #include "CudaEmitters.h"
 
 #include "ScatterProgram.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-static constexpr int kThreads = 256;
+namespace {
 
-Kernel cuda::buildScatterKernel(const KernelContext &context, int index) {
-  ScatterProgram p(context, index);
-  KernelBuilder &k = p.k;
-  const int64_t width = p.width;
-  const size_t lead = p.leadSizes.size();
-  OpBuilder &b = k.b;
-  Value row = arith::DivUIOp::create(b, k.loc, k.begin, k.i64(32)), lane = arith::RemUIOp::create(b, k.loc, k.begin, k.i64(32));
-  Value first = k.mul(row, width);
-  Value add = p.accumulates ? k.accumulates(p.out) : Value();
-  // Columns lane, lane + 32, ...
-  auto eachColumn = [&](llvm::function_ref<void(Value)> body) {
-    Value turns = arith::DivUIOp::create(b, k.loc, k.sub(k.i64(width + 31), lane), k.i64(32));
-    k.loop(k.i64(0), turns, [&](Value turn) { body(k.add(k.mul(turn, 32), lane)); });
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kIds = 4; ///< of a chunk that a thread looks at
+constexpr int kChunk = kThreads * kIds, kBallots = kWarps * kIds;
+constexpr int64_t kBlocks = 1024; ///< about as many, where the table has the rows
+constexpr int64_t kUpdatesAtOnce = 8;
+
+int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+class ScatterKernel {
+public:
+  ScatterKernel(const KernelContext &context, int index)
+      : p(context, index), k(p.k), b(k.b), columnBlocks(ceilDivide(p.width, kThreads)),
+        rowsOfBlock(ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1))), counts(k.shared(b.getI32Type(), 2 * kBallots)),
+        tokens(k.shared(b.getI64Type(), kChunk)), rows(k.shared(b.getI64Type(), kChunk)) {}
+
+  Kernel build() {
+    thread = k.threadIndex();
+    lane = arith::AndIOp::create(b, k.loc, thread, k.i64(31));
+    warp = arith::ShRUIOp::create(b, k.loc, thread, k.i64(5));
+    Value block = k.blockIndex(), columnBlock = arith::RemUIOp::create(b, k.loc, block, k.i64(columnBlocks));
+    column = k.add(k.mul(columnBlock, kThreads), thread);
+    hasColumn = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, column, k.i64(p.width));
+    firstRow = k.mul(arith::DivUIOp::create(b, k.loc, block, k.i64(columnBlocks)), rowsOfBlock);
+    endRow = k.smaller(k.add(firstRow, k.i64(rowsOfBlock)), k.i64(p.tableRows));
+    clearRows();
+    Value count = k.size(p.tokens), chunks = arith::DivUIOp::create(b, k.loc, k.add(count, k.i64(kChunk - 1)), k.i64(kChunk));
+    k.loop(k.i64(0), chunks, [&](Value chunk) { addChunk(chunk, count); });
+    const int64_t blocks = ceilDivide(p.tableRows, rowsOfBlock) * columnBlocks;
+    return k.finishCuda("scatter_add", Size{blocks * kThreads, false}, kThreads, 1);
+  }
+
+private:
+  ScatterProgram p;
+  KernelBuilder &k;
+  OpBuilder &b;
+  const int64_t columnBlocks, rowsOfBlock;
+  Value counts, tokens, rows; ///< in shared memory: hits of each ballot, twice; of each hit its number among the ids and its row in the block
+  Value thread, lane, warp, firstRow, endRow;
+  Value column, hasColumn; ///< of this thread
+
+  struct Hits {
+    Value token, row, mine, ballot;
   };
-  auto place = [&](Value token) { return p.leadSizes.empty() ? SmallVector<Value>() : k.delinearize(token, p.leadSizes); };
-  k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, row, k.i64(p.tableRows)), [&] {
-    auto clear = [&] { eachColumn([&](Value column) { p.clear(k.add(first, column)); }); };
-    if (add)
-      k.ifTrue(arith::XOrIOp::create(b, k.loc, add, arith::ConstantIntOp::create(b, k.loc, 1, 1)), clear);
-    else
-      clear();
-    Value count = k.size(p.tokens);
-    Value turns = arith::DivUIOp::create(b, k.loc, k.add(count, k.i64(31)), k.i64(32));
-    k.loop(k.i64(0), turns, [&](Value turn) {
-      Value base = k.mul(turn, 32), token = k.add(base, lane);
-      Value inside = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, token, count);
-      Value id = k.widen(k.load(k.pointer(p.idOperand), k.offset(place(k.select(inside, token, k.i64(0))), p.idStrides), p.idType));
-      Value mine = arith::AndIOp::create(b, k.loc, inside, arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, id, row));
-      if (p.op.getPadding())
-        mine = k.andNot(mine, id, *p.op.getPadding());
-      Value found = arith::ExtUIOp::create(b, k.loc, b.getI64Type(), k.ballot(mine));
-      // Bit by bit from below; all lanes have the same bits.
-      auto loop = scf::WhileOp::create(
-          b, k.loc, TypeRange{b.getI64Type()}, ValueRange{found},
-          [&](OpBuilder &inner, Location loc, ValueRange bits) {
-            Value any = arith::CmpIOp::create(inner, loc, arith::CmpIPredicate::ne, bits[0], arith::ConstantIntOp::create(inner, loc, 0, 64));
-            scf::ConditionOp::create(inner, loc, any, bits);
-          },
-          [&](OpBuilder &inner, Location loc, ValueRange bits) {
-            OpBuilder::InsertionGuard guard(b);
-            b.setInsertionPointToEnd(inner.getInsertionBlock());
-            Value one = k.i64(1), lowest = math::CountTrailingZerosOp::create(b, loc, bits[0]);
-            Value from = k.offset(place(k.add(base, lowest)), ArrayRef<int64_t>(p.updateStrides).take_front(lead));
-            eachColumn([&](Value column) {
-              Value source = from;
-              if (!p.tailSizes.empty())
-                source = k.add(source, k.offset(k.delinearize(column, p.tailSizes), ArrayRef<int64_t>(p.updateStrides).drop_front(lead)));
-              p.add(source, k.add(first, column));
-            });
-            Value rest = arith::AndIOp::create(b, loc, bits[0], arith::SubIOp::create(b, loc, bits[0], one));
-            scf::YieldOp::create(b, loc, rest);
-            inner.setInsertionPointToEnd(b.getInsertionBlock());
-          });
-      (void)loop;
+
+  /// Unless the run asks to add to what is there.
+  void clearRows() {
+    Value clears = hasColumn;
+    if (p.accumulates) {
+      Value overwrites = arith::XOrIOp::create(b, k.loc, k.accumulates(p.out), arith::ConstantIntOp::create(b, k.loc, 1, 1));
+      clears = arith::AndIOp::create(b, k.loc, clears, overwrites);
+    }
+    k.ifTrue(clears, [&] { k.loop(firstRow, endRow, [&](Value row) { p.clear(target(row)); }); });
+  }
+
+  /// The element of this thread's column in a row of the table.
+  Value target(Value row) { return k.add(k.mul(row, p.width), column); }
+
+  SmallVector<Value> place(Value token) { return p.leadSizes.empty() ? SmallVector<Value>() : k.delinearize(token, p.leadSizes); }
+
+  /// What a warp finds among 32 ids.
+  Hits look(Value token, Value count) {
+    Hits hits;
+    hits.token = token;
+    Value inside = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, token, count);
+    Value id = k.widen(k.load(k.pointer(p.idOperand), k.offset(place(k.select(inside, token, k.i64(0))), p.idStrides), p.idType));
+    hits.mine = arith::AndIOp::create(b, k.loc, inside, k.inRange(id, firstRow, endRow));
+    if (p.op.getPadding())
+      hits.mine = k.andNot(hits.mine, id, *p.op.getPadding());
+    hits.row = k.sub(id, firstRow);
+    hits.ballot = k.ballot(hits.mine);
+    return hits;
+  }
+
+  Value bitsIn(Value word) { return arith::ExtUIOp::create(b, k.loc, b.getI64Type(), math::CtPopOp::create(b, k.loc, word)); }
+
+  void addChunk(Value chunk, Value count) {
+    Value base = k.add(k.mul(chunk, kChunk), thread);
+    Value isFirstLane = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
+    // Counts of two chunks: a thread may read those of this chunk while another writes those of the next.
+    Value half = k.mul(arith::AndIOp::create(b, k.loc, chunk, k.i64(1)), kBallots);
+    SmallVector<Hits> all;
+    for (int i = 0; i < kIds; ++i) {
+      all.push_back(look(k.add(base, k.i64(int64_t(i) * kThreads)), count));
+      Value number = math::CtPopOp::create(b, k.loc, all.back().ballot);
+      k.ifTrue(isFirstLane, [&] { k.store(number, counts, k.add(half, k.add(k.i64(int64_t(i) * kWarps), warp)), b.getI32Type()); });
+    }
+    k.barrier();
+    Value total = k.i64(0);
+    SmallVector<Value> before; // of this warp's hits in each ballot
+    for (int i = 0; i < kIds; ++i) {
+      before.push_back(total);
+      for (int w = 0; w < kWarps; ++w) {
+        Value number = k.load(counts, k.add(half, k.i64(int64_t(i) * kWarps + w)), b.getI32Type());
+        number = arith::ExtUIOp::create(b, k.loc, b.getI64Type(), number);
+        Value isBefore = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ugt, warp, k.i64(w));
+        before.back() = k.add(before.back(), k.select(isBefore, number, k.i64(0)));
+        total = k.add(total, number);
+      }
+    }
+    k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, total, k.i64(0)), [&] {
+      for (auto [hits, position] : llvm::zip(all, before))
+        list(hits, position);
+      k.barrier();
+      addListed(total);
     });
-  });
-  return k.finishCuda("scatter_add", Size{p.tableRows * 32, false}, kThreads, 1);
-}
+  }
+
+  void list(const Hits &hits, Value before) {
+    k.ifTrue(hits.mine, [&] {
+      Type word = b.getI32Type();
+      Value bit = arith::ShLIOp::create(b, k.loc, arith::ConstantIntOp::create(b, k.loc, 1, 32), arith::TruncIOp::create(b, k.loc, word, lane));
+      Value lower = arith::SubIOp::create(b, k.loc, bit, arith::ConstantIntOp::create(b, k.loc, 1, 32));
+      Value at = k.add(before, bitsIn(arith::AndIOp::create(b, k.loc, hits.ballot, lower)));
+      k.store(hits.token, tokens, at, b.getI64Type());
+      k.store(hits.row, rows, at, b.getI64Type());
+    });
+  }
+
+  /// The next chunk's barrier keeps the list until all threads are done with it.
+  void addListed(Value total) {
+    k.ifTrue(hasColumn, [&] {
+      Value many = arith::DivUIOp::create(b, k.loc, total, k.i64(kUpdatesAtOnce));
+      SmallVector<Value> sum = {k.i64(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row of the table, or -1; what it has so far
+      sum = k.loop(k.i64(0), many, sum, [&](Value turn, ArrayRef<Value> before) { return add(k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before); });
+      sum = k.loop(k.mul(many, kUpdatesAtOnce), total, sum, [&](Value at, ArrayRef<Value> before) { return add(at, 1, before); });
+      p.put(sum[1], target(sum[0])); // something is listed, so there is a row
+    });
+  }
+
+  /// The listed updates from `at` on. \returns row and sum of the last
+  SmallVector<Value> add(Value at, int64_t count, ArrayRef<Value> before) {
+    SmallVector<Value> updates, ownRows;
+    for (int64_t i = 0; i < count; ++i) {
+      Value entry = k.add(at, k.i64(i)), token = k.load(tokens, entry, b.getI64Type());
+      ownRows.push_back(k.add(firstRow, k.load(rows, entry, b.getI64Type())));
+      const size_t lead = p.leadSizes.size();
+      Value source = k.offset(place(token), ArrayRef<int64_t>(p.updateStrides).take_front(lead));
+      if (!p.tailSizes.empty())
+        source = k.add(source, k.offset(k.delinearize(column, p.tailSizes), ArrayRef<int64_t>(p.updateStrides).drop_front(lead)));
+      updates.push_back(p.update(source));
+    }
+    Value row = before[0], sum = before[1];
+    for (auto [update, next] : llvm::zip(updates, ownRows)) {
+      sum = sumOf(next, row, sum);
+      sum = p.sum(sum, update);
+      row = next;
+    }
+    return {row, sum};
+  }
+
+  /// What row `next` has so far. Leaves the sum of another row before it in the table.
+  Value sumOf(Value next, Value row, Value sum) {
+    Value changes = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, next, row);
+    return k.ifElse(changes, {sum}, [&] {
+      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, row, k.i64(0)), [&] { p.put(sum, target(row)); });
+      return SmallVector<Value>{p.get(target(next))};
+    })[0];
+  }
+};
+
+} // namespace
+
+Kernel cuda::buildScatterKernel(const KernelContext &context, int index) { return ScatterKernel(context, index).build(); }

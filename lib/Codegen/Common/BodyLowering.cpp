@@ -163,7 +163,8 @@ struct Lowering {
             claims,
             [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
             [this](Value root) { return accumulates(root); },
-            [this](int cluster) { return scratchOf(cluster); }};
+            [this](int cluster) { return scratchOf(cluster); },
+            emitter.conversions()};
   }
 
   /// What the launches of a cluster leave for each other.

@@ -5,7 +5,7 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 ColumnProgram::ColumnProgram(const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(context.context, context.resolve),
+    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(context.context, context.resolve, context.conversions),
       expression(k, context.clustering, index, context.claims, cluster.domain, true) {
   hasColumns = !cluster.reduced.back() && !ShapedType::isDynamic(cluster.domain.back());
   for (size_t dim = 0; dim < cluster.domain.size(); ++dim)

@@ -1,5 +1,5 @@
-// Rounding to half precision and its storage, in operations on integers that every processor vectorises: conversions of LLVM call a library where the
-// processor has none, element by element.
+// Rounding to half precision and its storage. Targets without conversions of their own use operations on integers, which every processor vectorises:
+// LLVM's conversions would call a library there, element by element.
 #include "KernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -43,6 +43,12 @@ struct Bits {
 } // namespace
 
 Value KernelBuilder::round(Value x, Type to) {
+  if (x.getType().isF32() && conversions.has(to))
+    return widenHalf(narrowHalf(x, to), to);
+  return roundByBits(x, to);
+}
+
+Value KernelBuilder::roundByBits(Value x, Type to) {
   Type type = x.getType();
   Format from = Format::of(type), target = Format::of(to);
   unsigned width = type.getIntOrFloatBitWidth();
@@ -70,6 +76,9 @@ Value KernelBuilder::round(Value x, Type to) {
 }
 
 Value KernelBuilder::narrowHalf(Value x, Type to) {
+  if (conversions.has(to))
+    return arith::TruncFOp::create(b, loc, to, x);
+  x = roundByBits(x, to);
   Bits bits{*this, b.getI32Type()};
   Value all = bits.of(x), half;
   if (to.isBF16()) {
@@ -87,6 +96,8 @@ Value KernelBuilder::narrowHalf(Value x, Type to) {
 }
 
 Value KernelBuilder::widenHalf(Value stored, Type from) {
+  if (conversions.has(from))
+    return arith::ExtFOp::create(b, loc, computeType(from), stored);
   Bits bits{*this, b.getI32Type()};
   Type type = computeType(from);
   Value all = arith::ExtUIOp::create(b, loc, b.getI32Type(), stored);

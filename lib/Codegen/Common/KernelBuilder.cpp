@@ -14,8 +14,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
-    : b(context), loc(UnknownLoc::get(context)), module(ModuleOp::create(UnknownLoc::get(context))), resolve(std::move(resolve)) {
+KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve, HalfConversions conversions)
+    : b(context), loc(UnknownLoc::get(context)), conversions(conversions), module(ModuleOp::create(UnknownLoc::get(context))),
+      resolve(std::move(resolve)) {
   b.setInsertionPointToStart(module->getBody());
   auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {});
   inner = LLVM::LLVMFuncOp::create(b, loc, "body", type, LLVM::Linkage::Internal);
@@ -71,8 +72,8 @@ void KernelBuilder::addProductFlops(const Size &operations) {
 
 Type KernelBuilder::computeType(Type element) { return element.isBF16() || element.isF16() ? Float32Type::get(element.getContext()) : element; }
 
-Type KernelBuilder::memoryType(Type element) {
-  bool half = computeType(element) != element; // as bits: not every processor converts
+Type KernelBuilder::memoryType(Type element) const {
+  bool half = computeType(element) != element && !conversions.has(element);
   return element.isInteger(1) || half ? IntegerType::get(element.getContext(), half ? 16 : 8) : element;
 }
 
@@ -142,7 +143,7 @@ Value KernelBuilder::offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) 
 }
 
 static Value elementPointer(KernelBuilder &k, Value base, Value offset, Type element) {
-  return LLVM::GEPOp::create(k.b, k.loc, base.getType(), KernelBuilder::memoryType(element), base, LLVM::GEPArg(offset));
+  return LLVM::GEPOp::create(k.b, k.loc, base.getType(), k.memoryType(element), base, LLVM::GEPArg(offset));
 }
 
 Value KernelBuilder::fromMemory(Value stored, Type element) {
@@ -154,7 +155,7 @@ Value KernelBuilder::fromMemory(Value stored, Type element) {
 Value KernelBuilder::toMemory(Value value, Type element) {
   if (element.isInteger(1))
     return arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
-  return computeType(element) != element ? narrowHalf(round(value, element), element) : value;
+  return computeType(element) != element ? narrowHalf(value, element) : value;
 }
 
 void KernelBuilder::noteWritten(Value base) {
@@ -343,8 +344,9 @@ void KernelBuilder::close(bool contract) {
     inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   if (contract)
     inner.walk([&](Operation *op) {
-      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
-          fast && fast.getFastMathFlagsAttr() && fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
+      // Roundings stay: "contract" might be read as leave to drop a pair of conversions.
+      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op); fast && !isa<arith::TruncFOp, arith::ExtFOp>(op) && fast.getFastMathFlagsAttr() &&
+                                                                   fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
         op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, arith::FastMathFlags::contract));
     });
 }

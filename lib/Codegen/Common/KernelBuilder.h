@@ -27,6 +27,13 @@ struct Size {
   bool sampled = false;
 };
 
+/// Types of half precision that the target converts from and to f32 by instructions of its own. Others are converted by integer operations, to the
+/// same bits (but for the payload of NaN).
+struct HalfConversions {
+  bool f16 = false, bf16 = false;
+  bool has(mlir::Type type) const { return type.isF16() ? f16 : type.isBF16() && bf16; }
+};
+
 class KernelBuilder {
 public:
   using Value = mlir::Value;
@@ -38,7 +45,7 @@ public:
   /// Address of element `offset` of the buffer that holds root; a null root means the SCALARS block.
   using Resolve = std::function<Place(Value root, int64_t offset)>;
 
-  KernelBuilder(mlir::MLIRContext *context, Resolve resolve);
+  KernelBuilder(mlir::MLIRContext *context, Resolve resolve, HalfConversions conversions = {});
 
   mlir::OpBuilder b;
   mlir::Location loc;
@@ -59,12 +66,12 @@ public:
 
   /// The type in which values of `element` are computed: f32 for half precision.
   static mlir::Type computeType(mlir::Type element);
-  /// The type in memory: i8 for booleans, i16 for half precision.
-  static mlir::Type memoryType(mlir::Type element);
+  /// The type in memory: i8 for booleans, i16 for half precision that the target does not convert.
+  mlir::Type memoryType(mlir::Type element) const;
 
   /// The number of type `to` (bf16 or f16) nearest to x, ties to even, in x's type (f32 or f64).
   Value round(Value x, mlir::Type to);
-  /// An f32 that `to` holds exactly as its 16 bits, and back.
+  /// An f32 rounded to `to`, as its memoryType, and back.
   Value narrowHalf(Value x, mlir::Type to);
   Value widenHalf(Value stored, mlir::Type from);
 
@@ -149,6 +156,8 @@ public:
   Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
 
 private:
+  const HalfConversions conversions;
+  Value roundByBits(Value x, mlir::Type to);
   /// Between what is in memory and what is computed with.
   Value fromMemory(Value stored, mlir::Type element);
   Value toMemory(Value value, mlir::Type element);

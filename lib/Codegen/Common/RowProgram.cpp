@@ -10,7 +10,7 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 RowProgram::RowProgram(const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[index]), k(context.context, context.resolve),
+    : context(context), cluster(context.clustering.clusters[index]), k(context.context, context.resolve, context.conversions),
       expression(k, context.clustering, index, context.claims, cluster.shape(), cluster.columns != 0), columns(cluster.columns) {
   buildGraph();
   mergeDims();

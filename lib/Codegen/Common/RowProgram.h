@@ -16,6 +16,7 @@ struct KernelContext {
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
   std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< what only the launches of this cluster use
+  HalfConversions conversions = {};                              ///< of the target
 };
 
 class RowProgram {

@@ -7,7 +7,7 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 ScatterProgram::ScatterProgram(const KernelContext &context, int index)
-    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(context.context, context.resolve) {
+    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(context.context, context.resolve, context.conversions) {
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
   idType = getElementTypeOrSelf(op.getIds().getType());
@@ -35,9 +35,15 @@ ScatterProgram::ScatterProgram(const KernelContext &context, int index)
   k.addCost(Size{tokens.count * width, tokens.sampled}, 3 * elementBytes(element));
 }
 
-void ScatterProgram::add(Value from, Value to) {
-  Value sum = k.combine(ReduceKind::Sum, k.load(k.pointer(out), to, element), k.load(k.pointer(updateOperand), from, updateElement));
-  k.store(sum, k.pointer(out), to, element);
-}
+Value ScatterProgram::update(Value from) { return k.load(k.pointer(updateOperand), from, updateElement); }
 
-void ScatterProgram::clear(Value to) { k.store(k.number(KernelBuilder::computeType(element), 0.0), k.pointer(out), to, element); }
+Value ScatterProgram::get(Value at) { return k.load(k.pointer(out), at, element); }
+
+void ScatterProgram::put(Value value, Value at) { k.store(value, k.pointer(out), at, element); }
+
+void ScatterProgram::clear(Value at) { put(k.number(KernelBuilder::computeType(element), 0.0), at); }
+
+Value ScatterProgram::sum(Value value, Value update) {
+  value = k.combine(ReduceKind::Sum, value, update);
+  return KernelBuilder::computeType(element) == element ? value : k.round(value, element);
+}

@@ -21,10 +21,15 @@ struct ScatterProgram {
   int64_t tableRows = 0, width = 0;            ///< rows of the table and elements of each
   Size tokens;                                 ///< number of ids
 
-  /// table[to] += updates[from], in elements.
-  void add(mlir::Value from, mlir::Value to);
-  /// table[to] = 0
-  void clear(mlir::Value to);
+  /// updates[from], in elements.
+  mlir::Value update(mlir::Value from);
+  /// table[at]
+  mlir::Value get(mlir::Value at);
+  /// table[at] = value
+  void put(mlir::Value value, mlir::Value at);
+  void clear(mlir::Value at);
+  /// What the table would have after an update, rounded to its element type.
+  mlir::Value sum(mlir::Value value, mlir::Value update);
 };
 
 } // namespace zorse::codegen

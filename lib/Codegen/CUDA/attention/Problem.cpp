@@ -1,5 +1,6 @@
 #include "Problem.h"
 
+#include "CudaEmitters.h"
 #include "Variant.h"
 
 #include <algorithm>
@@ -48,19 +49,11 @@ template <typename Op> static AttentionProblem common(Op op, const Claims &claim
   return p;
 }
 
-/// 80 of "sm_80", and of "emu"; none of others.
-static std::optional<int> capabilityOf(StringRef chip) {
-  int number = 0;
-  if (chip == "emu")
-    return 80;
-  return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number) : std::nullopt;
-}
-
 AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims, StringRef chip) {
   AttentionProblem p;
   if (auto op = dyn_cast<AttentionOp>(operation)) {
     p = common(op, claims);
-    p.capability = *capabilityOf(chip);
+    p.capability = *cuda::capabilityOf(chip);
     p.out = resultOf(op.getOut(), claims);
     if (Value lse = op.getLse())
       p.lse = lse, p.lseOffset = storageLayout(lse, claims).offset;
@@ -68,7 +61,7 @@ AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims, Str
   }
   auto op = cast<AttentionGradOp>(operation);
   p = common(op, claims);
-  p.capability = *capabilityOf(chip);
+  p.capability = *cuda::capabilityOf(chip);
   p.out = operandOf(op.getOut(), claims), p.dout = operandOf(op.getDout(), claims);
   View lse = *viewOf(op.getLse(), claims);
   p.lse = lse.root, p.lseOffset = lse.layout.offset;
@@ -95,7 +88,7 @@ template <typename Op> static std::string why(Op op) {
 }
 
 std::string cuda::whyUnsupported(Operation *op, StringRef chip) {
-  const std::optional<int> capability = capabilityOf(chip);
+  const std::optional<int> capability = cuda::capabilityOf(chip);
   if (!capability || *capability < 80)
     return "tensor cores of bf16, and copies that a warp does not wait for, begin with sm_80";
   if (auto forward = dyn_cast<AttentionOp>(op))
