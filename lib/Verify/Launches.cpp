@@ -4,7 +4,7 @@
 #include "Device.h"
 
 #include <algorithm>
-#include <map>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::verify;
@@ -25,87 +25,106 @@ public:
       : model(model), results(results), findings(findings) {}
 
   void run() {
+    index();
+    follow();
     for (uint32_t r = 0; r < results.size(); ++r)
-      for (size_t place = 0; place < results[r].launches.size(); ++place)
-        placesOf[results[r].launches[place]].push_back({r, place});
-    if (checkPairs())
-      checkCircles();
+      if (front[r] < first[r + 1])
+        return explain(r);
   }
 
 private:
-  struct Place {
-    uint32_t result;
-    size_t place;
+  /// A launch of one device. The places of all devices are numbered through, in the order of results and programs.
+  struct Member {
+    int64_t id;
+    uint32_t result, place;
+    bool operator<(const Member &o) const { return std::tie(id, place) < std::tie(o.id, o.place); }
   };
   const Model &model;
   const std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
-  std::map<int64_t, std::vector<Place>> placesOf; ///< by id: in the order of programs
+  std::vector<Member> members;       ///< of all launches, by id
+  std::vector<uint32_t> launchAt;    ///< by place: the number of its launch
+  std::vector<uint32_t> firstMember; ///< by launch: into members; and the end
+  std::vector<uint32_t> first;       ///< by result: its first place; and the end
+  std::vector<uint32_t> front;       ///< by result: the place that it has come to
+
+  void index() {
+    for (uint32_t r = 0; r < results.size(); ++r) {
+      first.push_back(uint32_t(members.size()));
+      for (int64_t id : results[r].launches)
+        members.push_back({id, r, uint32_t(members.size())});
+    }
+    first.push_back(uint32_t(members.size()));
+    front.assign(first.begin(), first.end() - 1);
+    std::sort(members.begin(), members.end());
+    launchAt.resize(members.size());
+    for (uint32_t m = 0; m < members.size(); ++m) {
+      if (m == 0 || members[m].id != members[m - 1].id)
+        firstMember.push_back(m);
+      launchAt[members[m].place] = uint32_t(firstMember.size() - 1);
+    }
+    firstMember.push_back(uint32_t(members.size()));
+  }
+
+  /// A launch ends when all of its devices have come to it: follows the devices as far as they go. All of them come to their ends exactly if there is
+  /// one order that fits the order of each, so no two devices need to be compared.
+  void follow() {
+    std::vector<uint32_t> missing, ready;
+    for (size_t launch = 0; launch + 1 < firstMember.size(); ++launch)
+      missing.push_back(firstMember[launch + 1] - firstMember[launch]);
+    auto arrive = [&](uint32_t r) {
+      if (front[r] < first[r + 1] && --missing[launchAt[front[r]]] == 0)
+        ready.push_back(launchAt[front[r]]);
+    };
+    for (uint32_t r = 0; r < results.size(); ++r)
+      arrive(r);
+    while (!ready.empty()) {
+      const uint32_t launch = ready.back();
+      ready.pop_back();
+      for (uint32_t m = firstMember[launch]; m < firstMember[launch + 1]; ++m) {
+        ++front[members[m].result];
+        arrive(members[m].result);
+      }
+    }
+  }
 
   std::string device(uint32_t result) const {
     const auto index = uint32_t(results[result].device);
     return index < model.plan.devices.size() ? model.plan.devices[index].name : "device " + std::to_string(index);
   }
+  int64_t idAt(uint32_t place) const { return members[firstMember[launchAt[place]]].id; }
 
-  /// What two devices both launch, in the order of either.
-  bool checkPairs() {
-    for (uint32_t one = 0; one < results.size(); ++one) {
-      std::map<uint32_t, std::vector<int64_t>> shared; // by the other device's program: ids in the order of this one
-      for (int64_t launch : results[one].launches)
-        for (const Place &other : placesOf[launch])
-          if (other.result > one)
-            shared[other.result].push_back(launch);
-      for (const auto &[other, mine] : shared) {
-        std::vector<int64_t> theirs;
-        for (int64_t launch : results[other].launches)
-          if (std::find_if(placesOf[launch].begin(), placesOf[launch].end(), [one = one](const Place &p) { return p.result == one; }) !=
-              placesOf[launch].end())
-            theirs.push_back(launch);
-        const size_t count = std::min(mine.size(), theirs.size());
-        const size_t at = size_t(std::mismatch(mine.begin(), mine.begin() + long(count), theirs.begin()).first - mine.begin());
-        if (at < count) {
-          findings.push_back({Code::Launch, results[one].device, mine[at],
-                              "entry " + std::to_string(mine[at]) + ": " + device(one) + " launches it where " + device(other) + " launches entry " +
-                                  std::to_string(theirs[at]) + ": expects both to launch what they share in one order, or they wait for each other"});
-          return false;
-        }
-      }
-    }
-    return true;
+  /// Whom a device that has come no further waits for: one that launches something else before.
+  uint32_t waitsFor(uint32_t result) const {
+    const uint32_t launch = launchAt[front[result]];
+    for (uint32_t m = firstMember[launch]; m < firstMember[launch + 1]; ++m)
+      if (members[m].place != front[members[m].result])
+        return members[m].result;
+    return result;
   }
 
-  /// A launch ends when all of its devices have come to it: follows the fronts of all devices as far as they go.
-  void checkCircles() {
-    std::vector<size_t> front(results.size(), 0);
-    std::vector<uint32_t> look;
-    look.reserve(results.size());
-    for (uint32_t r = 0; r < results.size(); ++r)
-      look.push_back(r);
-    while (!look.empty()) {
-      const uint32_t r = look.back();
-      look.pop_back();
-      if (front[r] == results[r].launches.size())
-        continue;
-      const std::vector<Place> &places = placesOf[results[r].launches[front[r]]];
-      if (!std::all_of(places.begin(), places.end(), [&](const Place &p) { return front[p.result] == p.place; }))
-        continue;
-      for (const Place &p : places) {
-        ++front[p.result];
-        look.push_back(p.result);
-      }
+  /// Every device that has not come to its end waits for another one of these: following them ends in a circle.
+  void explain(uint32_t result) {
+    std::vector<bool> seen(results.size());
+    for (; !seen[result]; result = waitsFor(result))
+      seen[result] = true;
+    for (uint32_t next = waitsFor(result), met = result; next != met; next = waitsFor(next)) // of the circle, the first device
+      result = std::min(result, next);
+    const uint32_t other = waitsFor(result);
+    const int64_t id = idAt(front[result]);
+    std::string text = "entry " + std::to_string(id) + ": " + device(result);
+    if (other == result) {
+      text += " launches it twice: expects once";
+    } else if (waitsFor(other) == result) {
+      text += " launches it where " + device(other) + " launches entry " + std::to_string(idAt(front[other])) +
+              ": expects both to launch what they share in one order, or they wait for each other";
+    } else {
+      text += " launches it and waits for ";
+      for (uint32_t next = other; next != result; next = waitsFor(next))
+        text += device(next) + ", which launches entry " + std::to_string(idAt(front[next])) + " before and waits for ";
+      text += device(result) + ": the orders of the devices go round in a circle, expects one that all follow";
     }
-    for (uint32_t r = 0; r < results.size(); ++r)
-      if (front[r] < results[r].launches.size()) {
-        const int64_t id = results[r].launches[front[r]];
-        std::string others;
-        for (const Place &p : placesOf[id])
-          if (front[p.result] != p.place)
-            others += (others.empty() ? "" : ", ") + device(p.result) + " is at entry " + std::to_string(results[p.result].launches[front[p.result]]);
-        findings.push_back({Code::Launch, results[r].device, id,
-                            "entry " + std::to_string(id) + ": " + device(r) + " launches it while " + others +
-                                ": the orders of the devices go round in a circle, expects one that all follow"});
-        return;
-      }
+    findings.push_back({Code::Launch, results[result].device, id, text});
   }
 };
 
