@@ -2,6 +2,7 @@
 
 #include "CellShapes.h"
 #include "Expansion.h"
+#include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
 
@@ -26,6 +27,7 @@ public:
       return false;
     planInputs();
     sizeWorkspaces();
+    reserveCalls();
     for (size_t cut = 0; cut < x.cellsByBegin.size(); ++cut) {
       cursor = 0;
       for (uint32_t c : x.cellsByBegin[cut])
@@ -42,6 +44,30 @@ public:
   }
 
 private:
+  /// Slots are most of a step's memory: grown by doubling they would take twice as much while they are copied.
+  void reserveCalls() {
+    if (x.lean)
+      return;
+    const bool split = x.plan.schedule.splitBackward;
+    size_t calls = 0, slots = 0;
+    auto add = [&](int32_t unit, std::optional<UnitTask> task) {
+      calls += task.has_value();
+      slots += task ? x.tables.slots(unitFunction(x.summary.units(unit), *task).body) : 0;
+    };
+    for (const Cell &cell : x.plan.cells)
+      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+        for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
+          add(u, unitTask(x.summary, u, kind, split));
+        if (cell.activations == Activations::Recompute)
+          add(u, repeatedTask(x.summary, cell, u));
+      }
+    size_t held = 0; // whose norms, casts and updates are few calls of few slots each
+    for (const std::vector<Holding> &list : x.holdings)
+      held += list.size();
+    x.graph.calls.reserve(calls + 8 * held);
+    x.graph.slots.reserve(slots + 32 * held);
+  }
+
   bool checkLoss(std::string &error) {
     for (const auto &unit : x.summary.units())
       if (unit.loss_terms_size() != 0 && unit.loss_terms_size() != x.summary.loss_size()) {

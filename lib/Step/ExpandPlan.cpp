@@ -5,6 +5,8 @@
 #include "zorse/Step/Schedules.h"
 
 #include <algorithm>
+#include <cassert>
+#include <utility>
 
 using namespace zorse::step;
 
@@ -27,10 +29,22 @@ void zorse::step::setOverwriteFlags(Expansion &x) {
     }
 }
 
+/// Moves entry from[i] to place i, for all i. \param from  a permutation
+static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
+  assert(from.size() == entries.size() && "every half is of an op in the list");
+  for (uint32_t begin = 0; begin < from.size(); ++begin) {
+    const Entry first = entries[begin];
+    uint32_t at = begin;
+    for (uint32_t next; (next = std::exchange(from[at], at)) != begin; at = next)
+      entries[at] = entries[next];
+    entries[at] = first;
+  }
+}
+
 void zorse::step::placeEntries(Expansion &x) {
   StepGraph &graph = x.graph;
-  std::vector<Entry> placed;
-  placed.reserve(graph.entries.size());
+  std::vector<uint32_t> halves; // by place
+  halves.reserve(graph.entries.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
   for (uint32_t id = 0; id < x.list.size(); ++id) {
     const Op &op = x.ops[x.list[id]];
@@ -51,20 +65,20 @@ void zorse::step::placeEntries(Expansion &x) {
         number[q] = static_cast<uint32_t>(program.queues.size());
         program.queues.push_back(kQueueTable[q]);
       }
-    program.entries.begin = static_cast<uint32_t>(placed.size());
+    program.entries.begin = static_cast<uint32_t>(halves.size());
     for (auto [id, half] : ofDevice[d]) {
-      Entry entry = graph.entries[half];
+      Entry &entry = graph.entries[half];
       entry.id = id;
       entry.queue = number[entry.queue];
       if (!x.endTime.empty()) {
         entry.plannedStart = x.startOf(id);
         entry.plannedEnd = x.endTime[x.list[id]];
       }
-      placed.push_back(entry);
+      halves.push_back(half);
     }
-    program.entries.end = static_cast<uint32_t>(placed.size());
+    program.entries.end = static_cast<uint32_t>(halves.size());
   }
-  graph.entries = std::move(placed);
+  permute(graph.entries, std::move(halves));
   graph.listLength = static_cast<uint32_t>(x.list.size());
 }
 
@@ -188,11 +202,8 @@ StepGraph withoutPlaces(Expansion &x) {
   return std::move(x.graph);
 }
 
-} // namespace
-
-std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
-                                                 const ExpandOptions &given) {
-  error.clear();
+/// All but the waits, which need nothing but the graph.
+std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &given) {
   if (!given.checked && (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error)))
     return std::nullopt;
   ExpandOptions options(given);
@@ -242,7 +253,16 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
     keepBuffers(x);
   placeRegions(x);
   placeEntries(x);
-  if (options.until == ExpandUntil::All)
-    computeWaits(x.graph, x.plan.blocking);
   return std::move(x.graph);
+}
+
+} // namespace
+
+std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
+                                                 const ExpandOptions &options) {
+  error.clear();
+  std::optional<StepGraph> graph = expandEntries(summary, plan, error, options);
+  if (graph && !options.timeOnly && options.until == ExpandUntil::All)
+    computeWaits(*graph, plan.blocking);
+  return graph;
 }

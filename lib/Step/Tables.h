@@ -26,6 +26,7 @@ struct ExpansionTables {
   std::vector<std::vector<uint32_t>> groupsOf;        ///< per unit, ascending
 
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+  size_t slots(uint32_t body) const { return body < bodySlots.size() ? bodySlots[body].size() : 0; } ///< 0: not known
   CellShapes &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
   /// Valid as long as this object.
   const TaskSeconds &seconds(const Cell &cell, const CellShape &shape, bool splitBackward);

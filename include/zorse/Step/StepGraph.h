@@ -35,11 +35,12 @@ struct Region {
 /// bundle::Value.
 struct Value {
   bundle::Value::Kind kind = bundle::Value::NONE;
-  uint32_t id = 0;
-  uint32_t cut = 0;
+  uint32_t id = 0, cut = 0, version = 0;
   int64_t begin = 0, end = 0;
-  uint32_t version = 0;
 
+  Value() = default;
+  Value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end, uint32_t version)
+      : kind(kind), id(id), cut(cut), version(version), begin(begin), end(end) {}
   bool operator==(const Value &o) const {
     return kind == o.kind && id == o.id && cut == o.cut && begin == o.begin && end == o.end && version == o.version;
   }
@@ -48,12 +49,14 @@ struct Value {
 /// One slot of a call. Calls list every slot the function could have, in the order of (kind, index): whoever writes bundle::Call looks the slots
 /// of its Body up by (kind, index) and drops those the body does not have (a backward that does not read its boundary input, say).
 struct Slot {
-  bundle::SlotKind kind = bundle::SLOT_UNSPECIFIED;
-  uint32_t index = 0;
-  bundle::AccessMode mode = bundle::ACCESS_UNSPECIFIED;
-  bool overwrite = false; ///< ACCUMULATE: first contribution of the step in list order.
   Region region;
   Value value;
+  uint32_t index = 0;
+  bundle::SlotKind kind : 8; // large steps have millions of slots: 64 bytes each
+  bundle::AccessMode mode : 8;
+  bool overwrite : 1; ///< ACCUMULATE: first contribution of the step in list order.
+
+  Slot() : kind(bundle::SLOT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
 };
 
 struct Call {
