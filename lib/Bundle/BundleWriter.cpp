@@ -15,12 +15,11 @@ using nlohmann::ordered_json;
 namespace zorse::bundle {
 
 std::string serialize(const google::protobuf::MessageLite &message) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
+  std::string bytes(message.ByteSizeLong(), 0); // a stream that grows would leave gaps
+  google::protobuf::io::ArrayOutputStream stream(bytes.data(), int(bytes.size()));
   google::protobuf::io::CodedOutputStream coded(&stream);
   coded.SetSerializationDeterministic(true); // maps in the order of their keys
-  message.SerializeToCodedStream(&coded);
-  coded.Trim();
+  message.SerializeWithCachedSizes(&coded);
   return bytes;
 }
 

@@ -10,6 +10,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <google/protobuf/arena.h>
+
 #include <atomic>
 #include <thread>
 
@@ -32,15 +34,32 @@ bool show(const bundle::Program &program, const conversion::ExecNames &names, st
   return true;
 }
 
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::string &bytes, std::string *text) {
-  std::string error;
-  std::optional<bundle::Program> program = step::writeProgram(graph, device, *names.bodies, error);
-  if (!program) {
-    printError(error);
-    return false;
+/// Bytes a thread keeps between programs, at most.
+constexpr uint64_t kLargestBlock = 64 << 20;
+
+/// A program is many small messages, on an arena whose first block serves one program after another. \param block  the thread's
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::vector<char> &block, std::string &bytes,
+                  std::string *text) {
+  uint64_t used = 0;
+  {
+    google::protobuf::ArenaOptions memory;
+    memory.initial_block = block.data();
+    memory.initial_block_size = block.size();
+    google::protobuf::Arena arena(memory);
+    auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
+    std::string error;
+    if (!step::writeProgram(graph, device, *names.bodies, *program, error)) {
+      printError(error);
+      return false;
+    }
+    bytes = bundle::serialize(*program);
+    if (text && !show(*program, names, *text))
+      return false;
+    used = arena.SpaceAllocated();
   }
-  bytes = bundle::serialize(*program);
-  return !text || show(*program, names, *text);
+  if (used > block.size())
+    block.resize(std::min(used, kLargestBlock));
+  return true;
 }
 
 } // namespace
@@ -56,8 +75,9 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};
   auto work = [&] {
+    std::vector<char> block;
     for (uint32_t device; (device = next++) < programs.size();)
-      if (!buildProgram(graph, device, names, programs[device], text ? &texts[device] : nullptr))
+      if (!buildProgram(graph, device, names, block, programs[device], text ? &texts[device] : nullptr))
         good = false;
   };
   std::vector<std::thread> pool;

@@ -174,11 +174,9 @@ struct Writer {
 
 } // namespace
 
-std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies,
-                                                         std::string &error) {
+bool zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out, std::string &error) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
-  bundle::Program out;
   out.set_device(device);
   out.set_device_name(from.name);
   out.set_planned_bytes(from.plannedBytes);
@@ -199,7 +197,15 @@ std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph,
   for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
     if (!writer.entry(graph.entries[i], out.add_entries())) {
       error = "program of device " + from.name + ": " + error;
-      return std::nullopt;
+      return false;
     }
+  return true;
+}
+
+std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies,
+                                                         std::string &error) {
+  std::optional<bundle::Program> out(std::in_place);
+  if (!writeProgram(graph, device, bodies, *out, error))
+    out.reset();
   return out;
 }
