@@ -29,10 +29,9 @@ struct Compiler {
   codegen::CompiledBodies bodies = {}; ///< of the first target: the others have the same slots.
   std::vector<codegen::CompiledBodies> otherTargets = {};
   PlanOutcome planned = {};
-  std::string planJson = {}; ///< canonical
-  step::StepGraph graph = {};
-  std::optional<step::StepGraph> staged = {}; ///< the same step by way of the host, where `graph` has direct transfers
-  std::vector<std::string> programs = {}, stagedPrograms = {};
+  std::string planJson = {};                                   ///< canonical
+  step::StepGraph graph = {};                                  ///< until its programs are there
+  std::vector<std::string> programs = {}, stagedPrograms = {}; ///< the latter of the same step by way of the host, where something goes directly
 
   // Each phase says in `remark` what it made, for its line, and returns whether it succeeded; it has printed why not.
   bool import(std::string &remark);
@@ -53,6 +52,7 @@ struct Compiler {
   /// Says which target each of the plan's devices runs, and forgets those that none does.
   void assignTargets();
   std::string describeKernels() const;
+  std::optional<step::StepGraph> expandAs(const step::Plan &plan, std::string &error);
 
   /// Writes `text` to options.dumpDir/name, if there is one.
   void dump(const std::string &name, const std::string &text) const;

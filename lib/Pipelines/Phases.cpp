@@ -23,6 +23,9 @@
 #include "llvm/TargetParser/X86TargetParser.h"
 
 #include <set>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 using namespace mlir;
 
@@ -345,32 +348,52 @@ static bool isDirect(const step::StepGraph &graph) {
   });
 }
 
-bool Compiler::expand(std::string &remark) {
-  std::string error;
+/// Whether two devices with work are of one group of those that exchange directly: else nothing goes directly, and no expansion is needed to see it.
+static bool mayBeDirect(const step::Plan &plan, const std::vector<int32_t> &direct) {
+  std::set<uint32_t> used;
+  for (const step::Cell &cell : plan.cells)
+    used.insert(cell.device);
+  std::set<int32_t> groups;
+  return llvm::any_of(used, [&](uint32_t device) { return direct[device] >= 0 && !groups.insert(direct[device]).second; });
+}
+
+/// Gives what has been freed back to the system: what a search and an expansion leave lies between what stays, and the next one takes as much again.
+static void releaseFreed() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+std::optional<step::StepGraph> Compiler::expandAs(const step::Plan &plan, std::string &error) {
+  releaseFreed();
   step::ExpandOptions expand;
   expand.bodies = &bodies.library;
   expand.costs = planned.costs.get();
-  std::optional<step::StepGraph> result = step::expandPlan(model.summary, planned.plan, error, expand);
-  if (!result) {
+  std::optional<step::StepGraph> made = step::expandPlan(model.summary, plan, error, expand);
+  releaseFreed();
+  return made;
+}
+
+bool Compiler::expand(std::string &remark) {
+  std::string error, direct;
+  std::optional<step::StepGraph> result;
+  if (mayBeDirect(planned.plan, planned.direct)) {
+    step::Plan plan = planned.plan;
+    for (size_t d = 0; d < plan.devices.size(); ++d)
+      plan.devices[d].direct = planned.direct[d];
+    result = expandAs(plan, error);
+    if (!result)
+      direct = "; transfers go by way of the host, as there is no room for direct ones: " + error.substr(0, error.find('\n'));
+  }
+  if (!result && !(result = expandAs(planned.plan, error))) {
     printError((options.plan.empty() ? options.cluster : options.plan) + ": " + error);
     return false;
   }
   graph = std::move(*result);
-  std::string direct;
-  if (llvm::any_of(planned.direct, [](int32_t group) { return group >= 0; })) {
-    step::Plan plan = planned.plan;
-    for (size_t d = 0; d < plan.devices.size(); ++d)
-      plan.devices[d].direct = planned.direct[d];
-    std::optional<step::StepGraph> found = step::expandPlan(model.summary, plan, error, expand);
-    if (!found) {
-      direct = "; transfers go by way of the host, as there is no room for direct ones: " + error.substr(0, error.find('\n'));
-    } else if (isDirect(*found)) {
-      staged = std::move(graph);
-      graph = std::move(*found);
-      for (size_t d = 0; d < plan.devices.size(); ++d)
-        planned.devices[d].direct = planned.direct[d];
-      direct = ", GPUs exchange directly; " + std::to_string(staged->entries.size()) + " entries by way of the host";
-    }
+  if (isDirect(graph)) {
+    for (size_t d = 0; d < planned.devices.size(); ++d)
+      planned.devices[d].direct = planned.direct[d];
+    direct = ", GPUs exchange directly";
   }
   uint64_t largest = 0;
   for (const step::DeviceProgram &device : graph.devices)
@@ -388,17 +411,29 @@ bool Compiler::convert(std::string &remark) {
       if (options.emit == Emit::Exec)
         llvm::outs() << program;
     };
+  const bool direct = isDirect(graph);
   programs = buildPrograms(graph, model.summary, bodies.library, options.threads, text);
-  if (staged) {
-    stagedPrograms = buildPrograms(*staged, model.summary, bodies.library, options.threads);
-    if (stagedPrograms.empty())
-      return false;
-  }
+  graph = {};
+  if (programs.empty())
+    return false;
   uint64_t bytes = 0;
   for (const std::string &program : programs)
     bytes += program.size();
   remark = counted(programs.size(), "program") + ", " + megabytes(bytes);
-  return !programs.empty();
+  if (!direct)
+    return true;
+  // The same step by way of the host, for where GPUs turn out not to reach each other. Large steps take most of the memory of a compilation: of the
+  // two there is one at a time.
+  std::string error;
+  std::optional<step::StepGraph> staged = expandAs(planned.plan, error);
+  if (!staged) {
+    printError((options.plan.empty() ? options.cluster : options.plan) +
+               ": by way of the host, which is for where GPUs do not reach each other: " + error);
+    return false;
+  }
+  stagedPrograms = buildPrograms(*staged, model.summary, bodies.library, options.threads);
+  remark += "; " + std::to_string(staged->entries.size()) + " entries by way of the host";
+  return !stagedPrograms.empty();
 }
 
 bool Compiler::verify(std::string &remark) {
@@ -410,7 +445,7 @@ bool Compiler::verify(std::string &remark) {
     direct.push_back(planned.devices[d].direct);
   }
   return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, byHost, direct) &&
-         (!staged || verifySerialized(stagedPrograms, model.summary, bodies.library, planJson, options.threads, byHost));
+         (stagedPrograms.empty() || verifySerialized(stagedPrograms, model.summary, bodies.library, planJson, options.threads, byHost));
 }
 
 bool Compiler::write(std::string &remark) {
