@@ -30,8 +30,12 @@ public:
         for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
           if (uint32_t d = deviceOf(h); x.plan.devices[d].staged)
             stage(op, h, d);
-    for (const auto &[key, copies] : made)
-      order(key.first, key.second, copies);
+    for (auto it = made.begin(); it != made.end();) {
+      const uint32_t op = it->first.first;
+      for (; it != made.end() && it->first.first == op; ++it)
+        orderCopies(op, it->second);
+      orderNeighbours(op);
+    }
     if (x.lean)
       moveTouches();
   }
@@ -42,16 +46,23 @@ private:
   };
 
   Expansion &x;
-  const uint32_t transfers; ///< ops below may be transfers
-  std::vector<std::vector<uint32_t>> before, after;
+  const uint32_t transfers;                             ///< ops below may be transfers
+  IndexLists before, after;                             ///< by op
   std::map<std::pair<uint32_t, uint32_t>, Copies> made; ///< by op and device
 
   uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
 
-  std::vector<std::vector<uint32_t>> lists(bool incoming) const {
-    std::vector<std::vector<uint32_t>> all(transfers);
+  IndexLists lists(bool incoming) const {
+    IndexLists all;
+    all.begins.assign(transfers + 1, 0);
+    all.items.resize(x.edges.size());
     for (auto [from, to] : x.edges)
-      incoming ? all[to].push_back(from) : all[from].push_back(to);
+      ++all.begins[(incoming ? to : from) + 1];
+    for (uint32_t op = 0; op < transfers; ++op)
+      all.begins[op + 1] += all.begins[op];
+    std::vector<uint32_t> next(all.begins.begin(), all.begins.end() - 1);
+    for (auto [from, to] : x.edges)
+      all.items[next[incoming ? to : from]++] = incoming ? from : to;
     return all;
   }
 
@@ -206,48 +217,54 @@ private:
   Barriers devicesBefore, devicesAfter; ///< of ops without halves: of what they stand for, on either side
 
   /// The devices of an op, or of what a barrier stands for: barriers stand between tasks of one device and collectives, or for tasks without work.
-  std::vector<uint32_t> devicesOf(uint32_t op, const std::vector<std::vector<uint32_t>> &beyond, Barriers &known) {
-    std::vector<uint32_t> all;
-    if (const Span halves = x.ops[op].halves; halves.size() != 0) {
-      for (uint32_t h = halves.begin; h < halves.end; ++h)
-        all.push_back(deviceOf(h));
-      return all;
-    }
+  template <typename Visit> void eachDevice(uint32_t op, const IndexLists &beyond, Barriers &known, const Visit &visit) {
+    const Span halves = x.ops[op].halves;
+    for (uint32_t h = halves.begin; h < halves.end; ++h)
+      visit(deviceOf(h));
+    if (halves.size() == 0)
+      for (uint32_t device : ofBarrier(op, beyond, known))
+        visit(device);
+  }
+
+  const std::vector<uint32_t> &ofBarrier(uint32_t op, const IndexLists &beyond, Barriers &known) {
     if (auto found = known.find(op); found != known.end())
       return found->second;
+    std::vector<uint32_t> all;
     for (uint32_t other : beyond[op])
-      for (uint32_t device : devicesOf(other, beyond, known))
-        if (std::find(all.begin(), all.end(), device) == all.end())
-          all.push_back(device);
-    return known[op] = all;
+      eachDevice(other, beyond, known, [&](uint32_t device) { all.push_back(device); });
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return known[op] = std::move(all);
   }
 
-  bool concerns(uint32_t op, uint32_t device, const std::vector<std::vector<uint32_t>> &beyond, Barriers &known) {
-    const std::vector<uint32_t> devices = devicesOf(op, beyond, known);
-    return std::find(devices.begin(), devices.end(), device) != devices.end();
-  }
-
-  /// What this device does before the transfer comes before its copies to the host, and what it does after it follows its copies from there.
-  void order(uint32_t op, uint32_t device, const Copies &copies) {
-    for (uint32_t out : copies.out) {
+  void orderCopies(uint32_t op, const Copies &copies) {
+    for (uint32_t out : copies.out)
       x.addEdge(out, op);
-      for (uint32_t earlier : before[op]) {
-        if (!concerns(earlier, device, before, devicesBefore))
-          continue;
-        auto staged = made.find({earlier, device});
-        if (staged == made.end() || staged->second.in.empty())
-          x.addEdge(earlier, out);
-        else
-          for (uint32_t in : staged->second.in)
-            x.addEdge(in, out);
-      }
-    }
-    for (uint32_t in : copies.in) {
+    for (uint32_t in : copies.in)
       x.addEdge(op, in);
-      for (uint32_t later : after[op])
-        if (concerns(later, device, after, devicesAfter))
-          x.addEdge(in, later);
-    }
+  }
+
+  /// What a device does before the transfer comes before its copies to the host, and what it does after it follows its copies from there.
+  void orderNeighbours(uint32_t op) {
+    for (uint32_t earlier : before[op])
+      eachDevice(earlier, before, devicesBefore, [&](uint32_t device) {
+        const auto here = made.find({op, device});
+        if (here == made.end() || here->second.out.empty())
+          return;
+        const auto staged = made.find({earlier, device});
+        for (uint32_t out : here->second.out)
+          if (staged == made.end() || staged->second.in.empty())
+            x.addEdge(earlier, out);
+          else
+            for (uint32_t in : staged->second.in)
+              x.addEdge(in, out);
+      });
+    for (uint32_t later : after[op])
+      eachDevice(later, after, devicesAfter, [&](uint32_t device) {
+        if (const auto here = made.find({op, device}); here != made.end())
+          for (uint32_t in : here->second.in)
+            x.addEdge(in, later);
+      });
   }
 
   /// Memory of the device is touched by the copies instead of by the transfer.
