@@ -9,6 +9,7 @@
 #include "mlir/IR/Builders.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -23,17 +24,20 @@ bool zorse::codegen::isElementwise(Operation *op) {
 }
 
 bool zorse::codegen::isUniform(Operation *op) {
-  if (!op || !isElementwise(op) || op->hasAttr(kCopyAttr))
-    return false;
-  RankedTensorType type = typeOf(op->getResult(0));
-  if (carriesSamples(type) || elementCount(type) != 1)
-    return false;
-  return llvm::all_of(op->getOperands(), [](Value operand) {
-    Value root = rootOf(operand);
-    if (!root.getDefiningOp() || isa<arith::ConstantOp>(root.getDefiningOp()))
-      return true;
-    return isUniform(root.getDefiningOp());
-  });
+  SmallVector<Operation *> open{op};
+  SmallPtrSet<Operation *, 16> seen; // scalars are used again and again: every path to one would be gone
+  while (!open.empty()) {
+    Operation *next = open.pop_back_val();
+    if (!next || !isElementwise(next) || next->hasAttr(kCopyAttr))
+      return false;
+    RankedTensorType type = typeOf(next->getResult(0));
+    if (carriesSamples(type) || elementCount(type) != 1)
+      return false;
+    for (Value operand : next->getOperands())
+      if (Operation *root = rootOf(operand).getDefiningOp(); root && !isa<arith::ConstantOp>(root) && seen.insert(root).second)
+        open.push_back(root);
+  }
+  return true;
 }
 
 /// Whether elementwise ops alone read a value, by views that say which of its dimensions goes where.
