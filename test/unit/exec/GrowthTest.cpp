@@ -1,0 +1,160 @@
+// How the step, its programs and their verification grow with layers and devices: what is counted does not depend on time. Twice the layers, or four
+// times the devices, may take twice and four times as much.
+#include "SyntheticModel.h"
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+#include "zorse/Step/WriteProgram.h"
+#include "zorse/Verify/Verify.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <malloc.h>
+#include <map>
+#include <new>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+/// Of this program: bytes and calls of `new`, and the bytes in use at once.
+struct Memory {
+  std::atomic<size_t> bytes{0}, calls{0}, used{0}, most{0};
+  void reset() {
+    bytes = calls = 0;
+    most = used.load();
+  }
+} memory;
+
+} // namespace
+
+void *operator new(size_t size) {
+  void *at = std::malloc(size ? size : 1);
+  if (!at)
+    throw std::bad_alloc();
+  const size_t got = malloc_usable_size(at), used = memory.used += got;
+  memory.bytes += got;
+  ++memory.calls;
+  if (used > memory.most)
+    memory.most = used;
+  return at;
+}
+void operator delete(void *at) noexcept {
+  memory.used -= at ? malloc_usable_size(at) : 0;
+  std::free(at);
+}
+void operator delete(void *at, size_t) noexcept { operator delete(at); }
+
+namespace {
+
+using Counts = std::map<std::string, double>;
+
+/// Pipelines of equal stages; samples go one by one.
+step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas) {
+  constexpr int kSamples = 8; // of a replica
+  std::string text =
+      "{\"batch\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
+  auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
+  for (int d = 0; d < stages * replicas; ++d)
+    text += (d ? ", " : "") + device(d);
+  text += "], \"stages\": [";
+  for (int s = 0; s < stages; ++s) {
+    text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(summary.units_size() * s / stages) + ", " +
+            std::to_string(summary.units_size() * (s + 1) / stages) + "], \"microbatch\": 1, \"devices\": [";
+    for (int r = 0; r < replicas; ++r)
+      text += (r ? ", " : "") + device(s * replicas + r);
+    text += "]}";
+  }
+  std::string error;
+  std::optional<step::Plan> plan = step::readPlan(text + "]}", summary, error);
+  EXPECT_TRUE(plan && step::validatePlan(*plan, summary, error)) << error;
+  return plan ? std::move(*plan) : step::Plan();
+}
+
+Counts count(int layers, int stages, int replicas, bool direct) {
+  SyntheticOptions shape;
+  shape.units = 2 * layers + 2;
+  shape.skip = shape.tied = shape.frozen = false; // what a chain of blocks has
+  shape.sumTerms = 4;
+  const SyntheticModel model = makeModel(shape);
+  step::Plan plan = planOf(model.summary, stages, replicas);
+  verify::VerifyOptions options;
+  for (step::PlanDevice &device : plan.devices) {
+    device.staged = true;
+    device.direct = direct ? 0 : -1;
+    options.staged.push_back(true);
+    options.direct.push_back(device.direct);
+  }
+  Counts counts;
+  auto took = [&](const std::string &what) {
+    counts[what + ", bytes"] = double(memory.bytes);
+    counts[what + ", allocations"] = double(memory.calls);
+    counts[what + ", most bytes at once"] = double(memory.most);
+  };
+  std::string error;
+  step::ExpandOptions expand;
+  expand.bodies = &model.bodies;
+  memory.reset();
+  const std::optional<step::StepGraph> graph = step::expandPlan(model.summary, plan, error, expand);
+  EXPECT_TRUE(graph) << error;
+  if (!graph)
+    return {};
+  took("expansion");
+  counts["simulated tasks"] = graph->listLength;
+  counts["entries"] = double(graph->entries.size());
+  counts["waits"] = double(graph->waits.size());
+  counts["slots"] = double(graph->slots.size());
+
+  memory.reset();
+  std::vector<std::string> programs;
+  for (uint32_t d = 0; d < plan.devices.size(); ++d)
+    programs.push_back(bundle::serialize(*step::writeProgram(*graph, d, model.bodies, error)));
+  took("programs");
+  for (const std::string &program : programs)
+    counts["bytes of programs"] += double(program.size());
+
+  const std::string json = step::writePlan(plan, model.summary);
+  memory.reset();
+  std::optional<verify::PlanView> view = verify::readPlanView(json, error);
+  EXPECT_TRUE(view) << error;
+  const std::vector<verify::Finding> findings = verify::verifySerialized(model.summary, model.bodies, *view, programs, options);
+  took("verification");
+  EXPECT_TRUE(findings.empty()) << verify::toString(findings.front(), *view);
+  return counts;
+}
+
+/// \param slack  what a constant part may hide, and lists that double when they are full
+void expectLinear(const Counts &less, const Counts &more, double factor, const std::string &what, double slack) {
+  for (const auto &[name, value] : less) {
+    const double grown = more.at(name) / value;
+    printf("%-34s %12.0f -> %12.0f, %5.2f times\n", (what + ": " + name).c_str(), value, more.at(name), grown);
+    EXPECT_LE(grown, factor * slack) << name << " of " << what;
+  }
+}
+
+} // namespace
+
+TEST(Growth, IsLinearInLayers) {
+  for (bool direct : {false, true})
+    expectLinear(count(10, 4, 4, direct), count(20, 4, 4, direct), 2, direct ? "directly" : "by host", 1.1);
+}
+
+TEST(Growth, IsLinearInStages) {
+  for (bool direct : {false, true})
+    expectLinear(count(20, 4, 4, direct), count(20, 16, 4, direct), 4, direct ? "directly" : "by host", 1.1);
+}
+
+TEST(Growth, IsLinearInReplicas) {
+  for (bool direct : {false, true})
+    expectLinear(count(10, 4, 4, direct), count(10, 4, 16, direct), 4, direct ? "directly" : "by host", 1.1);
+}
+
+// All devices in every collective.
+TEST(Growth, IsLinearInReplicasAlone) {
+  for (bool direct : {false, true})
+    expectLinear(count(10, 1, 16, direct), count(10, 1, 64, direct), 4, direct ? "directly" : "by host", 1.1);
+}
