@@ -2,12 +2,13 @@
 
 #include "BundleFile.h"
 #include "Weights.h"
+#include "zorse/Bundle/OutputFolder.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <filesystem>
-#include <unistd.h>
+#include <set>
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
@@ -75,39 +76,27 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
   return write(kDigestFile, files["manifest.json"] + "  manifest.json\n");
 }
 
+/// Why a directory is no bundle that may be replaced: somebody's other files in it would be lost.
+std::string notABundle(const std::string &directory) {
+  static const std::set<std::string> known = {
+      "manifest.json", kDigestFile, "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",
+      "programs",      "staged",    "kernels",   "weights.json", "weights.safetensors", "constants.safetensors"};
+  std::error_code failure;
+  if (!fs::exists(directory + "/manifest.json", failure))
+    return "is not a bundle";
+  for (fs::directory_iterator each(directory, failure), end; !failure && each != end; each.increment(failure)) {
+    const std::string name = each->path().filename().string();
+    if (!known.count(name) && !(name.rfind("bodies.", 0) == 0 && each->path().extension() == ".pb"))
+      return "is not a bundle alone: it holds '" + name + "'";
+  }
+  return {};
+}
+
 } // namespace
 
 bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest) {
-  std::error_code failure;
-  fs::path target = fs::absolute(directory).lexically_normal();
-  if (target.filename().empty()) // "out.zorse/"
-    target = target.parent_path();
-  bool exists = fs::exists(fs::symlink_status(target, failure));
-  if (exists && !(fs::is_directory(target, failure) && (fs::is_empty(target, failure) || fs::exists(target / "manifest.json", failure)))) {
-    error = directory + ": exists and is not a bundle: it is left alone. Choose another name with -o, or remove it";
-    return false;
-  }
-
-  // Beside the target, so that the rename stays on one file system.
-  fs::path temporary = target.parent_path() / ("." + target.filename().string() + ".writing." + std::to_string(getpid()));
-  fs::remove_all(temporary, failure);
-  if (!fs::create_directories(temporary, failure)) {
-    error = temporary.parent_path().string() + ": no bundle can be written here: " + failure.message();
-    return false;
-  }
-  bool good = writeFiles(contents, temporary.string(), error, digest);
-  if (good && exists)
-    fs::remove_all(target, failure);
-  if (good) {
-    fs::rename(temporary, target, failure);
-    if (failure) {
-      error = directory + ": cannot be written: " + failure.message();
-      good = false;
-    }
-  }
-  if (!good)
-    fs::remove_all(temporary, failure);
-  return good;
+  std::optional<OutputFolder> folder = OutputFolder::create(directory, notABundle, error);
+  return folder && writeFiles(contents, folder->path(), error, digest) && folder->commit(error);
 }
 
 } // namespace zorse::bundle

@@ -222,6 +222,8 @@ def overwrites(c, good):
     files[inside] = files[model]
     keeps("zorse-compile -o: the model", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", model, ok=False), "--output", "the model")
     keeps("zorse-compile -o: a bundle that holds the model", files, z.call("zorse-compile", inside, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "is replaced", "the model")
+    keeps("zorse-compile -o: a bundle that holds another file", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "holds 'model.onnx'", "left alone")
+    os.remove(inside)
     plan, cluster = os.path.join(folder, "plan.json"), os.path.join(folder, "cluster.yaml")
     code, _, err = z.call("zorse-compile", model, "--cluster", cluster, "--plan", plan, "--batch", 8, "--seq", 32, "--quiet", "-o", folder, ok=False)
     print(f"{'ok  ' if code == 0 else 'FAIL'} zorse-compile makes a bundle again in its place {err}")

@@ -1,13 +1,14 @@
 #include "HubFolder.h"
 
+#include "zorse/Bundle/OutputFolder.h"
 #include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/OutputFile.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <unistd.h>
 
+using namespace zorse;
 using namespace zorse::exporting;
 using namespace zorse::runtime;
 using nlohmann::ordered_json;
@@ -52,27 +53,13 @@ Status copyCompanion(const std::string &from, const std::string &to, std::option
 } // namespace
 
 Status zorse::exporting::writeFolder(const std::string &output, const std::function<Status(const std::string &)> &write) {
-  std::error_code failure;
-  fs::path target = fs::absolute(output).lexically_normal();
-  if (target.filename().empty())
-    target = target.parent_path();
-  if (fs::exists(fs::symlink_status(target, failure)) && !(fs::is_directory(target, failure) && fs::is_empty(target, failure)))
-    return userError(output + ": exists and is not empty: it is left alone. Choose another name with -o, or remove it");
-  fs::path made = target.parent_path() / ("." + target.filename().string() + ".writing." + std::to_string(getpid()));
-  fs::remove_all(made, failure);
-  failure.clear();
-  if (!fs::create_directory(made, failure))
-    return userError(output + ": cannot be made: " + failure.message());
-  Status status = write(made.string());
-  if (status.succeeded()) {
-    fs::rename(made, target, failure);
-    if (failure)
-      status = userError(output + ": cannot be written: " + failure.message());
-  }
-  std::error_code ignored;
-  if (status.failed())
-    fs::remove_all(made, ignored);
-  return status;
+  std::string error;
+  std::optional<bundle::OutputFolder> folder = bundle::OutputFolder::create(output, nullptr, error);
+  if (!folder)
+    return userError(error);
+  if (Status status = write(folder->path()); status.failed())
+    return status;
+  return folder->commit(error) ? Status::success() : Status(userError(error));
 }
 
 Status zorse::exporting::copyCompanions(const std::string &from, const std::string &to, std::optional<StoredType> type) {

@@ -58,8 +58,9 @@ struct BundleContents {
 /// The same bytes for equal messages, maps included.
 std::string serialize(const google::protobuf::MessageLite &message);
 
-/// Writes `directory` whole or not at all: everything goes to a new directory beside it, which then takes its name. An existing bundle of that name
-/// is replaced; anything else of that name is an error. Equal contents give equal bytes: no times, and no paths except those of referenced weights.
+/// Writes `directory` whole or not at all: everything goes to a new directory beside it, which is then exchanged for it (OutputFolder.h). An existing
+/// bundle of that name is replaced; anything else of that name, and a bundle with other files in it, is an error. Equal contents give equal bytes: no
+/// times, and no paths except those of referenced weights.
 /// \param digest  receives the SHA-256 of everything in it.
 bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest = nullptr);
 

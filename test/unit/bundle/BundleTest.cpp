@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace fs = std::filesystem;
 using namespace zorse::bundle;
@@ -184,6 +188,87 @@ TEST_F(BundleTest, FailureLeavesNothingBehind) {
   std::ofstream(folder / "file") << "precious";
   EXPECT_FALSE(writeBundle(contents(), path("file"), error));
   EXPECT_EQ(read(folder / "file"), "precious");
+}
+
+TEST_F(BundleTest, OtherFilesInADirectoryAreKept) {
+  std::string error;
+  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
+  std::ofstream(folder / "one.zorse" / "notes.txt") << "precious";
+  EXPECT_FALSE(writeBundle(contents(), path("one.zorse"), error));
+  EXPECT_NE(error.find("holds 'notes.txt'"), std::string::npos) << error;
+  EXPECT_EQ(read(folder / "one.zorse" / "notes.txt"), "precious");
+  fs::create_directory(folder / "site");
+  std::ofstream(folder / "site" / "manifest.json") << "{}"; // that of a web page
+  std::ofstream(folder / "site" / "index.html") << "precious";
+  EXPECT_FALSE(writeBundle(contents(), path("site"), error));
+  EXPECT_EQ(read(folder / "site" / "index.html"), "precious");
+  fs::create_directory_symlink(folder / "two.zorse", folder / "link.zorse");
+  ASSERT_TRUE(writeBundle(contents(), path("two.zorse"), error)) << error;
+  ASSERT_TRUE(writeBundle(contents(), path("link.zorse"), error)) << error;
+  EXPECT_TRUE(fs::is_symlink(folder / "link.zorse"));
+}
+
+/// What lies beside the bundles, but for the model's data.
+size_t strayCount(const fs::path &folder) {
+  size_t stray = 0;
+  for (const auto &entry : fs::directory_iterator(folder))
+    stray += entry.path().filename().string()[0] == '.';
+  return stray;
+}
+
+TEST_F(BundleTest, AKilledWriterLeavesTheOldBundleOrTheNewOne) {
+  std::string error, digests[2];
+  BundleContents versions[2] = {contents(), contents()};
+  versions[1].cluster = "name: other\n";
+  for (int version : {0, 1})
+    ASSERT_TRUE(writeBundle(versions[version], path("b.zorse"), error, &digests[version])) << error;
+  unsigned seed = 1;
+  for (int kill = 0; kill < 100; ++kill) {
+    pid_t child = fork();
+    if (child == 0) {
+      std::string ignored;
+      for (int version = 0;; version = 1 - version)
+        if (!writeBundle(versions[version], path("b.zorse"), ignored))
+          _exit(1);
+    }
+    usleep(1000 + rand_r(&seed) % 8000);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed";
+    auto bundle = readBundle(path("b.zorse"), error);
+    ASSERT_TRUE(bundle) << "kill " << kill << ": " << error;
+    EXPECT_TRUE(bundle->digest == digests[0] || bundle->digest == digests[1]);
+    for (const auto &[name, hash] : bundle->files)
+      EXPECT_EQ(sha256(read(folder / "b.zorse" / name)), hash) << name;
+  }
+  ASSERT_TRUE(writeBundle(versions[0], path("b.zorse"), error)) << error;
+  EXPECT_EQ(strayCount(folder), 0u) << "what killed writers left is removed by the next one";
+}
+
+TEST_F(BundleTest, WritersOfOneBundleAreOrdered) {
+  std::vector<pid_t> children;
+  for (int writer = 0; writer < 6; ++writer)
+    if (children.push_back(fork()); children.back() == 0) {
+      BundleContents mine = contents();
+      mine.cluster = "name: w" + std::to_string(writer) + "\n";
+      std::string error;
+      for (int i = 0; i < 20; ++i)
+        if (!writeBundle(mine, path("b.zorse"), error)) {
+          std::fprintf(stderr, "%s\n", error.c_str());
+          _exit(1);
+        }
+      _exit(0);
+    }
+  for (pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  std::string error;
+  auto bundle = readBundle(path("b.zorse"), error);
+  ASSERT_TRUE(bundle) << error;
+  EXPECT_EQ(strayCount(folder), 0u);
 }
 
 } // namespace

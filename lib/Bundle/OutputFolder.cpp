@@ -1,0 +1,224 @@
+#include "zorse/Bundle/OutputFolder.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace zorse::bundle {
+
+namespace {
+
+constexpr size_t kDigits = 16;
+constexpr int kLockTries = 500; // of 10 ms: another program (flock . make) may hold the lock of a directory for as long as it likes
+#ifndef RENAME_NOREPLACE
+constexpr unsigned RENAME_NOREPLACE = 1, RENAME_EXCHANGE = 2;
+#endif
+
+/// A lock on a directory as long as the object lives. Not held where the file system has none (NFS).
+class FolderLock {
+public:
+  explicit FolderLock(const std::string &folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    for (int i = 0; file_ >= 0 && !held_ && i < kLockTries; ++i) {
+      held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+      if (!held_ && errno != EWOULDBLOCK && errno != EINTR)
+        break;
+      if (!held_)
+        ::usleep(10000);
+    }
+  }
+  FolderLock(const FolderLock &) = delete;
+  ~FolderLock() {
+    if (file_ >= 0)
+      ::close(file_);
+  }
+  bool held() const { return held_; }
+
+private:
+  int file_;
+  bool held_ = false;
+};
+
+std::string randomDigits() {
+  std::random_device device;
+  char text[kDigits + 1];
+  std::snprintf(text, sizeof text, "%08x%08x", unsigned(device()), unsigned(device()));
+  return text;
+}
+
+bool isDraft(const std::string &name, const std::string &prefix) {
+  return name.size() == prefix.size() + kDigits && name.compare(0, prefix.size(), prefix) == 0 &&
+         name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos;
+}
+
+/// Directories of such names whose processes have ended; each is locked until `use` returns.
+template <typename Use> void eachAbandoned(const fs::path &folder, const std::string &prefix, Use use) {
+  std::error_code failure;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator each(folder, failure), end; !failure && each != end; each.increment(failure))
+    if (isDraft(each->path().filename().string(), prefix))
+      found.push_back(each->path());
+  for (const fs::path &path : found) {
+    int file = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0)
+      continue;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0)
+      use(path);
+    ::close(file);
+  }
+}
+
+int renameWith(const fs::path &from, const fs::path &to, unsigned flags) {
+  return ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0 ? 0 : errno;
+}
+
+std::string draftPrefix(const fs::path &target) { return "." + target.filename().string() + ".writing."; }
+std::string asidePrefix(const fs::path &target) { return "." + target.filename().string() + ".replaced."; }
+
+/// Where file systems cannot exchange, a process that is killed between two renames leaves the old directory under another name.
+void bringBack(const fs::path &target) {
+  FolderLock lock(target.parent_path().string());
+  if (!lock.held())
+    return;
+  eachAbandoned(target.parent_path(), asidePrefix(target), [&](const fs::path &aside) {
+    std::error_code ignored;
+    if (fs::exists(fs::symlink_status(target, ignored)))
+      fs::remove_all(aside, ignored);
+    else
+      fs::rename(aside, target, ignored);
+  });
+}
+
+/// Empty: `target` may be replaced.
+std::string refusalOf(const fs::path &target, OutputFolder::Refusal refusal) {
+  std::error_code failure;
+  if (!fs::is_directory(target, failure))
+    return "is no directory";
+  if (fs::is_empty(target, failure))
+    return {};
+  return refusal ? refusal(target.string()) : "is not empty";
+}
+
+std::string leftAlone(const std::string &name, const std::string &why) {
+  return name + ": exists and " + why + ": it is left alone. Choose another name with -o, or remove it";
+}
+
+} // namespace
+
+DraftFolder::DraftFolder(DraftFolder &&other) noexcept { *this = std::move(other); }
+
+DraftFolder &DraftFolder::operator=(DraftFolder &&other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+DraftFolder::~DraftFolder() {
+  remove();
+  if (lock_ >= 0)
+    ::close(lock_);
+}
+
+void DraftFolder::remove() {
+  std::error_code ignored;
+  if (!path_.empty())
+    fs::remove_all(path_, ignored);
+  path_.clear();
+}
+
+std::optional<DraftFolder> DraftFolder::create(const std::string &prefix, std::string &error) {
+  const fs::path folder = fs::absolute(prefix).parent_path();
+  FolderLock lock(folder.string()); // a directory that is made and not locked yet looks abandoned.
+  std::error_code ignored;
+  if (lock.held())
+    eachAbandoned(folder, fs::path(prefix).filename().string(), [&](const fs::path &path) { fs::remove_all(path, ignored); });
+  DraftFolder draft;
+  int made = -1;
+  do
+    draft.path_ = prefix + randomDigits();
+  while ((made = ::mkdir(draft.path_.c_str(), 0777)) != 0 && errno == EEXIST);
+  if (made != 0) {
+    error = folder.string() + ": nothing can be written here: " + std::strerror(errno);
+    draft.path_.clear();
+    return std::nullopt;
+  }
+  draft.lock_ = ::open(draft.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (draft.lock_ >= 0)
+    (void)::flock(draft.lock_, LOCK_EX | LOCK_NB);
+  return draft;
+}
+
+std::optional<OutputFolder> OutputFolder::create(const std::string &name, Refusal refusal, std::string &error) {
+  std::error_code failure;
+  fs::path target = fs::absolute(name).lexically_normal();
+  if (target.filename().empty()) // "out.zorse/"
+    target = target.parent_path();
+  if (fs::is_symlink(fs::symlink_status(target, failure)) && fs::is_directory(target, failure))
+    target = fs::canonical(target, failure);
+  if (fs::exists(fs::symlink_status(target, failure)))
+    if (std::string why = refusalOf(target, refusal); !why.empty()) {
+      error = leftAlone(name, why);
+      return std::nullopt;
+    }
+  failure.clear();
+  fs::create_directories(target.parent_path(), failure);
+  if (failure) {
+    error = name + ": cannot be made: " + failure.message();
+    return std::nullopt;
+  }
+  bringBack(target);
+  std::optional<DraftFolder> draft = DraftFolder::create((target.parent_path() / draftPrefix(target)).string(), error);
+  if (!draft)
+    return std::nullopt;
+  return OutputFolder(std::move(*draft), name, target.string(), refusal);
+}
+
+bool OutputFolder::commit(std::string &error) {
+  const fs::path target = target_, draft = draft_.path();
+  std::optional<FolderLock> lock(target.parent_path().string());
+  int cause = renameWith(draft, target, RENAME_NOREPLACE);
+  if (cause == 0) {
+    draft_.release();
+    return true;
+  }
+  std::error_code failure;
+  bool exists = fs::exists(fs::symlink_status(target, failure));
+  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) { // another process has made it meanwhile.
+    error = leftAlone(name_, why);
+    return false;
+  }
+  if (exists && (cause = renameWith(draft, target, RENAME_EXCHANGE)) == 0) {
+    lock.reset();
+    draft_.remove(); // what was there
+    return true;
+  }
+  if (cause == EINVAL || cause == ENOSYS) { // the file system cannot
+    const fs::path aside = target.parent_path() / (asidePrefix(target) + randomDigits());
+    cause = exists && ::rename(target.c_str(), aside.c_str()) != 0 ? errno : 0;
+    if (!cause && ::rename(draft.c_str(), target.c_str()) != 0) {
+      cause = errno;
+      (void)::rename(aside.c_str(), target.c_str());
+    }
+    if (!cause) {
+      draft_.release();
+      lock.reset();
+      fs::remove_all(aside, failure);
+      return true;
+    }
+  }
+  error = name_ + ": cannot be written: " + std::strerror(cause);
+  return false;
+}
+
+} // namespace zorse::bundle
