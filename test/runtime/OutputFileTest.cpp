@@ -37,6 +37,21 @@ TEST(OutputFile, ReplacesAFileWholeOrNotAtAll) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), 1); // no draft is left
 }
 
+TEST(OutputFile, DraftsOfKilledWritersAreRemovedAndThoseOfLivingOnesAreNot) {
+  TemporaryFolder folder;
+  std::string path = folder.write("file", "old");
+  folder.write("file.writing.0123456789abcdef", "of a killed writer");
+  folder.write("file.writing.notes", "the user's");
+  Status outer = writeOutput(path, [&](FILE *file) {
+    EXPECT_TRUE(writeOutput(path, "inner").succeeded()); // as another process would
+    return std::fputs("outer", file) >= 0;
+  });
+  EXPECT_TRUE(outer.succeeded()) << outer.message();
+  EXPECT_EQ(folder.read("file"), "outer");
+  EXPECT_EQ(folder.read("file.writing.notes"), "the user's");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), 2);
+}
+
 TEST(OutputFile, KeepsSymbolicLinks) {
   TemporaryFolder folder;
   std::string path = folder.write("file", "old"), link = folder.path("link");

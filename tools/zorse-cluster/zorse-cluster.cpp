@@ -2,6 +2,7 @@
 #include "Gather.h"
 #include "ParseFlags.h"
 
+#include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
 
@@ -9,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 
@@ -40,10 +40,7 @@ Status write(const Options &o, const std::string &text) {
     return std::fflush(stdout) == 0 ? Status::success()
                                     : Status(userError(std::string("standard output cannot be written: ") + std::strerror(errno)));
   }
-  std::ofstream file(o.output, std::ios::binary);
-  file << text;
-  file.close();
-  return file ? Status::success() : Status(userError(o.output + ": cannot be written: " + std::strerror(errno)));
+  return writeOutput(o.output, text);
 }
 
 /// In an allocation, but not one of its tasks: one task per node does the work.

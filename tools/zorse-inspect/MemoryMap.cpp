@@ -3,11 +3,12 @@
 #include "Terminal.h"
 
 #include "zorse/runtime/Buffers.h"
+#include "zorse/runtime/OutputFile.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
+#include <sstream>
 
 namespace zorse::inspect {
 
@@ -67,7 +68,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
 bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers, const std::string &path) {
   static const char *const fills[] = {"#bbb",    "#3b82f6", "#f97316", "#b45309", "#c026d3", "#22c55e", "#eab308", "#6366f1",
                                       "#f472b6", "#0d9488", "#ef4444", "#0d9488", "#0d9488", "#0d9488", "#84cc16"};
-  std::ofstream out(path);
+  std::ostringstream out;
   double width = 1200, height = 600, top = 0;
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"" << height * program.arenas_size() << "\" font-family=\"sans-serif\">\n";
   for (int arena = 0; arena < program.arenas_size(); ++arena, top += height)
@@ -82,7 +83,7 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
           << "</title></rect>\n";
     }
   out << "</svg>\n";
-  return out.good();
+  return runtime::writeOutput(path, out.str()).succeeded();
 }
 
 } // namespace

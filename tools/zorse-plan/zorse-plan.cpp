@@ -13,12 +13,12 @@
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/ShowBytes.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <unistd.h>
 
@@ -35,11 +35,6 @@ int fail(const std::string &message) {
     begin = end + 1;
   }
   return 1;
-}
-
-bool writeFile(const std::string &path, const std::string &text) {
-  std::ofstream file(path, std::ios::binary);
-  return file && (file << text) && file.flush();
 }
 
 struct Options {
@@ -297,8 +292,9 @@ int run(Options &o) {
     plan = std::move(result->plan);
     found = "best of " + std::to_string(result->tried) + " candidates";
   }
-  if (!o.output.empty() && !writeFile(o.output, step::writePlan(*plan, summary)))
-    return fail(o.output + ": cannot write the file");
+  if (!o.output.empty())
+    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary)); status.failed())
+      return fail(status.message());
   if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
     return 0;
 
@@ -330,10 +326,12 @@ int run(Options &o) {
   }
   if (o.explain)
     std::cout << "\nWhy, and what would change it\n" << planning::printReasons(reasons);
-  if (!o.html.empty() && !writeFile(o.html, planning::writeReportPage(*report, *plan, graph, reasons)))
-    return fail(o.html + ": cannot write the file");
-  if (!o.json.empty() && !writeFile(o.json, planning::writeReportJson(*report)))
-    return fail(o.json + ": cannot write the file");
+  if (!o.html.empty())
+    if (runtime::Status status = runtime::writeOutput(o.html, planning::writeReportPage(*report, *plan, graph, reasons)); status.failed())
+      return fail(status.message());
+  if (!o.json.empty())
+    if (runtime::Status status = runtime::writeOutput(o.json, planning::writeReportJson(*report)); status.failed())
+      return fail(status.message());
 
   // A plan that does not fit is described above, and still an error.
   std::string lacking;

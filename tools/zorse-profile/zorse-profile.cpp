@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <new>
 #include <sstream>
@@ -112,12 +111,7 @@ public:
       return Status::success();
     if (Status status = checkOverwrites({{"the bundle", o.bundle}, {"--secret-file", o.secretFile}}, {{"--output", o.output}}); status.failed())
       return status;
-    bool there = std::ifstream(o.output).good();
-    bool good = std::ofstream(o.output, std::ios::app).good();
-    int error = errno;
-    if (good && !there)
-      std::remove(o.output.c_str());
-    return good ? Status::success() : userError(o.output + ": cannot be written: " + std::strerror(error));
+    return checkWritable(o.output);
   }
 
   /// 1, 2, 4, ... up to the batch and 16.
@@ -143,11 +137,8 @@ public:
       std::fwrite(contents.data(), 1, contents.size(), stdout);
       return Status::success();
     }
-    std::ofstream file(o.output, std::ios::binary);
-    file << contents;
-    file.close();
-    if (!file)
-      return userError(o.output + ": cannot be written: " + std::strerror(errno));
+    if (Status status = writeOutput(o.output, contents); status.failed())
+      return status;
     if (!o.quiet)
       std::printf("%s: %zu devices, %zu links\n", o.output.c_str(), profile.devices.size(), profile.links.size());
     return Status::success();

@@ -3,7 +3,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <random>
+#include <vector>
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +29,53 @@ std::string resolved(const std::string &path) {
   std::string out = real ? real : path;
   std::free(real);
   return out;
+}
+
+/// "PREFIX<16 random digits>": drafts of different processes, also of different machines, never meet.
+std::string draftName(const std::string &prefix) {
+  std::random_device device;
+  char digits[20];
+  std::snprintf(digits, sizeof digits, "%08x%08x", unsigned(device()), unsigned(device()));
+  return prefix + digits;
+}
+
+/// Removes the drafts that killed processes have left: a living one holds a lock on its own.
+void removeAbandoned(const std::string &folder, const std::string &prefix) {
+  DIR *list = ::opendir(folder.c_str());
+  std::vector<std::string> names;
+  while (dirent *entry = list ? ::readdir(list) : nullptr)
+    if (std::string name = entry->d_name; name.size() == prefix.size() + 16 && name.compare(0, prefix.size(), prefix) == 0 &&
+                                          name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos)
+      names.push_back(std::move(name));
+  if (list)
+    ::closedir(list);
+  for (const std::string &name : names) {
+    const std::string path = folder + "/" + name;
+    int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+      continue;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0)
+      ::unlink(path.c_str());
+    ::close(file);
+  }
+}
+
+/// A new file, locked as long as it is open; null: errno says why not.
+FILE *createDraft(const std::string &target, std::string &draft) {
+  const std::string prefix = target + ".writing.";
+  removeAbandoned(folderOf(target), prefix.substr(prefix.rfind('/') + 1));
+  for (;;) {
+    draft = draftName(prefix);
+    int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0 && errno == EEXIST)
+      continue;
+    if (file < 0)
+      return nullptr;
+    struct stat info = {};
+    if ((::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && ::fstat(file, &info) == 0 && info.st_nlink > 0)
+      return ::fdopen(file, "wb");
+    ::close(file); // another process took it for one that is left over, before it was locked.
+  }
 }
 
 } // namespace
@@ -51,8 +103,8 @@ Status zorse::runtime::writeOutput(const std::string &path, const std::function<
   struct stat info = {};
   bool exists = ::stat(path.c_str(), &info) == 0, direct = exists && !S_ISREG(info.st_mode);
   std::string target = exists ? resolved(path) : path;
-  std::string draft = direct ? target : target + ".writing." + std::to_string(::getpid());
-  FILE *file = std::fopen(draft.c_str(), "wb");
+  std::string draft;
+  FILE *file = direct ? std::fopen(target.c_str(), "wb") : createDraft(target, draft);
   if (!file)
     return cannotWrite(path, errno);
   errno = 0;
@@ -64,9 +116,12 @@ Status zorse::runtime::writeOutput(const std::string &path, const std::function<
     good &= done;
   };
   step(std::fflush(file) == 0);
+  const int lock = direct ? -1 : ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0); // the draft stays locked until it is the file.
   step(std::fclose(file) == 0);
   if (!direct && good)
     step(std::rename(draft.c_str(), target.c_str()) == 0);
+  if (lock >= 0)
+    ::close(lock);
   if (good)
     return Status::success();
   if (!direct)
