@@ -147,8 +147,12 @@ LogicalResult Importer::checkNames() {
 }
 
 LogicalResult Importer::readInitializers(const std::vector<int> &wanted) {
-  for (auto &[value, tensor] : graph.body.initializers)
+  for (auto &[value, tensor] : graph.body.initializers) {
     initializers[value] = tensor;
+    if (tensor->name() == "__metadata__")
+      return error(
+          "initializer '__metadata__': safetensors files keep this name for themselves, so no checkpoint could hold it. Rename the parameter");
+  }
   if (failed(classifyInitializers(wanted)))
     return failure();
   for (auto &[value, tensor] : graph.body.initializers) {

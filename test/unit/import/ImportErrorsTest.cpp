@@ -45,6 +45,17 @@ TEST(ImportErrors, SequenceBeyondThePositionTable) {
   EXPECT_ERROR(outcome, "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
 }
 
+// Safetensors files keep this name for themselves: a checkpoint with such a tensor could not be read.
+TEST(ImportErrors, ANameThatNoCheckpointCanHold) {
+  Graph graph;
+  graph.weight("__metadata__", {4});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("Add", {"x", "__metadata__"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  EXPECT_ERROR(import(graph.write("metadata.onnx")), "initializer '__metadata__'");
+}
+
 TEST(ImportErrors, MixingSamplesNamesTheNode) {
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
