@@ -6,6 +6,7 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -194,6 +195,14 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
   return argument;
 }
 
+/// 1234567 as "1,234,567".
+static std::string grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (int64_t at = int64_t(text.size()) - 3; at > 0; at -= 3)
+    text.insert(size_t(at), ",");
+  return text;
+}
+
 // Says what cannot be undone: parameters that the exporter merged, renamed or folded.
 void Importer::reportParameters(ImportedModel &result) {
   const char *remedy = ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
@@ -209,7 +218,6 @@ void Importer::reportParameters(ImportedModel &result) {
       sites[input].push_back(module.empty() ? node.name() : module);
     }
   }
-  int64_t trained = 0, frozen = 0;
   std::vector<std::string> renamed;
   for (const onnx::Tensor &tensor : model.model().graph().initializer()) {
     auto found = parameters.find(&tensor);
@@ -230,8 +238,15 @@ void Importer::reportParameters(ImportedModel &result) {
       renamed.push_back(tensor.name() + (stored == facts.stored.end() ? "" : "' for '" + stored->second.parameter));
     }
   }
-  for (auto &[tensor, value] : parameters)
-    ++(roles[tensor] == InitializerRole::Trained ? trained : frozen);
+  int64_t trained = 0, all = 0, trainedTensors = 0;
+  for (auto &[tensor, value] : parameters) {
+    int64_t numbers = 1;
+    for (int64_t dimension : tensor->dims())
+      numbers *= dimension;
+    all += numbers;
+    trained += roles[tensor] == InitializerRole::Trained ? numbers : 0;
+    trainedTensors += roles[tensor] == InitializerRole::Trained;
+  }
   if (!renamed.empty()) {
     std::string list;
     for (size_t i = 0; i < renamed.size() && i < 6; ++i)
@@ -253,5 +268,8 @@ void Importer::reportParameters(ImportedModel &result) {
   if (guessedSingleRow)
     warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
          "symbolic batch dimension, or with at least 2 samples");
-  notes.push_back(std::to_string(trained) + " parameters are trained");
+  char share[32];
+  std::snprintf(share, sizeof share, "%.4g", all > 0 ? 100 * double(trained) / double(all) : 0);
+  notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + share + " %), in " + std::to_string(trainedTensors) +
+                  " of " + std::to_string(parameters.size()) + " tensors");
 }
