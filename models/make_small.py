@@ -107,6 +107,9 @@ def main():
     deep = initialise(GPT(GPTConfig(layers=16, width=192, context=64, heads=6)), seed=5)
     export(deep, os.path.join(here, "small", "gpt-deep.onnx"), sequence=64, external_data=True)
     os.remove(os.path.join(here, "small", "gpt-deep.onnx.data"))
+    # More tokens than there are bytes: texts are neither its data nor its prompts.
+    words = initialise(GPT(GPTConfig(vocabulary=1000, layers=1, heads=2, width=8, context=16)), seed=6, distinct=True)
+    export(words, os.path.join(here, "small", "gpt-words.onnx"), sequence=16, vocabulary=1000, external_data=False)
     # Tiny enough for hundreds of plans in f64, with dropout: the property test's model.
     tiny = initialise(GPT(GPTConfig(vocabulary=32, layers=2, heads=2, width=16, context=16, dropout=0.1)), seed=4, distinct=True)
     export_with_dropout(tiny, os.path.join(here, "small", "gpt-tiny-dropout.onnx"))

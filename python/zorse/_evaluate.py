@@ -31,7 +31,7 @@ def evaluate(bundle: Bundle | Path, data: Any, *, init: Path | None = None, snap
     """The mean loss over data, without dropout: `zorse-run --evaluate`.
 
     data: as for zorse.train. init: parameters from a checkpoint; snapshots: from a snapshot, or the newest in a directory of them; neither: those of
-    the bundle. batches: at most so many of the bundle's; 0: all whole ones. Raises ZorseError with what zorse-run says.
+    the bundle. batches: at most so many of the bundle's; 0: all samples. Raises ZorseError with what zorse-run says.
     """
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         metrics = os.path.join(folder, "metrics.jsonl")

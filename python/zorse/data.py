@@ -338,6 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("inputs", nargs="*", help="files or patterns: .jsonl and .ndjson as JSON lines, others as plain text")
     parser.add_argument("-o", "--output", help="the folder to write")
     parser.add_argument("--say", metavar="FOLDER", help="print what --data is given for a folder that was prepared, and do nothing else")
+    parser.add_argument("--encode", metavar="TEXT", help="print the token ids of a text, as zorse-run --sample-prompt takes them, and do nothing else")
     parser.add_argument("--tokenizer", default="bytes", help="bytes (default), a tokenizer.json, or a directory of the Hugging Face hub")
     parser.add_argument("--seq", type=int, help="positions of a row")
     parser.add_argument("--pack", choices=["stream", "rows", "pad"], help="stream (default), rows of documents one behind the other, or documents in rows of their own")
@@ -356,6 +357,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if manifest is None:
                 raise ZorseError(f"{o.say}: expected a folder that python -m zorse.data has written, found no {_MANIFEST}")
             print(_prepared(o.say, manifest).data)
+            return 0
+        if o.encode is not None:
+            print(",".join(str(i) for i in tokenizer(o.tokenizer).encode(o.encode)))
             return 0
         if not o.inputs or not o.output:
             raise ZorseError("expected files to read, and -o FOLDER, where shards are written (--help lists the options)")

@@ -67,6 +67,7 @@ class CompileOptions(ModelOptions, StateOptions, total=False):
 class RunOptions(TypedDict, total=False):
     """zorse-run. Options that zorse-compile has too are given to it where `train` compiles."""
     shuffle: int  #: seed
+    data_type: Literal["uint8", "uint16", "uint32", "int32", "int64"]  #: of token files without a header
     init: Path
     eval_every: int  #: steps
     eval_batches: int

@@ -102,13 +102,27 @@ def evaluate(folder, one, two):
 
     def said(bundle, *words):
         _, out, _ = z.call("zorse-run", bundle, "--evaluate", "--eval", data, *words)
-        found = re.search(r"^evaluation: loss (\S+), perplexity (\S+)$", out, re.M)
+        found = re.search(r"^evaluation: loss (\S+), perplexity (\S+), \d+ samples$", out, re.M)
         return (float(found[1]), float(found[2])) if found else (float("nan"),) * 2
 
     for name, bundle, words in (("a checkpoint", one, ("--init", checkpoint)), ("the newest snapshot, under another plan", two, ("--snapshots", snapshots)),
                                 ("one snapshot", two, ("--snapshots", sorted(glob.glob(os.path.join(snapshots, "step-*")))[-1])), ("processes", two, ("--snapshots", snapshots, "--processes"))):
         loss, perplexity = said(bundle, *words)
         holds(f"--evaluate of {name}", abs(loss - expected) < 2e-6 * expected and abs(perplexity - np.exp(loss)) < 1e-4 * perplexity, f"{loss}, expected {expected}")
+    # All of the data count, those of the last short batch too: the mean over 75 samples, in batches of 8 and of 3, and from its parts.
+    def loss_of(bundle, samples, first=0):
+        some = os.path.join(folder, f"some-{first}-{samples}.bin")
+        np.fromfile(TOKENS, np.uint16)[first * LENGTH:(first + samples) * LENGTH + 1].tofile(some)
+        _, out, _ = z.call("zorse-run", bundle, "--evaluate", "--eval", some, "--init", checkpoint)
+        found = re.search(r"^evaluation: loss (\S+), perplexity \S+, (\d+) samples$", out, re.M)
+        holds(f"{samples} samples are evaluated", found and int(found[2]) == samples, out)
+        return float(found[1])
+
+    three = os.path.join(folder, "batch-of-3.zorse")
+    z.compile(GPT, three, z.cluster(folder, ["a"]), 3, LENGTH)
+    rest, all_of_them = 3, 9 * BATCH + 3
+    by_batches, by_threes, parts = loss_of(two, all_of_them), loss_of(three, all_of_them), (9 * BATCH * loss_of(one, 9 * BATCH) + rest * loss_of(one, rest, 9 * BATCH)) / all_of_them
+    holds("the remainder of the data is evaluated", abs(by_batches - by_threes) < 2e-6 * by_threes and abs(by_batches - parts) < 2e-6 * parts, (by_batches, by_threes, parts))
     earlier = said(one, "--snapshots", sorted(glob.glob(os.path.join(snapshots, "step-*")))[0])[0]
     holds("an earlier snapshot is another state", abs(earlier - expected) > 1e-4)
     before = sorted(os.listdir(snapshots)), os.stat(os.path.join(snapshots, "generation")).st_mtime_ns
@@ -310,6 +324,12 @@ def sampling(folder):
     _, out, _ = z.call("zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1, "--sample-tokens", 3, "--sample-prompt", "text:Hi")
     holds("bytes are shown as text", re.search(r"step 1  sample: Hi \| ", out), out)
     refused("a bundle without it", "was not compiled for text to be sampled; give zorse-compile --sampling", "zorse-run", plain, "--data", TOKENS, "--steps", 1, "--sample-every", 1)
+    words, tokens, text = os.path.join(folder, "words.zorse"), os.path.join(folder, "words.bin"), write(folder, "words.txt", "Who wrote Faust? " * 200)
+    z.compile(os.path.join(z.SMALL, "gpt-words.onnx"), words, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--sampling",))
+    np.random.default_rng(1).integers(0, 1000, 5000).astype(np.uint16).tofile(tokens)
+    refused("a text as the prompt of a model whose tokens are no bytes", "found a text, whose bytes are no tokens of this model. python3 -m zorse.data --encode 'Hi'", "zorse-run", words, "--data", tokens,
+            "--steps", 1, "--sample-every", 1, "--sample-prompt", "text:Hi")
+    refused("and as its data", "expected token ids below 1000, found a text", "zorse-run", words, "--data", text, "--steps", 1)
     refused("a prompt that is too long", "expected fewer tokens than the 16 positions of the model, got 16", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1,
             "--sample-prompt", ",".join(["1"] * 16))
     refused("a token that is none", "expected ids from 0 to", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1, "--sample-prompt", "70000")

@@ -49,6 +49,7 @@ def main():
         text = open(os.path.join(folder, "t.txt"), "rb").read()
         holds("a stream holds the documents, an end token behind each", code == 0 and bytes(tokens.astype(np.uint8)) == b"".join(p + b"\0" for p in text.split(b"\n\n") if p) and len(shards) > 2, err or shards)
         _, say, _ = call(folder, "--say", "stream")
+        holds("the ids of a prompt", call(folder, "--encode", "Who ")[1].strip() == "87,104,111,32")
         holds("what --data is given", say.strip() == "stream/tokens-*.bin", say)
         before = os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns
         again = call(folder, "t.txt", "-o", "stream", "--separator", "\n\n", "--end-token", 0, "--shard-tokens", 3000)
@@ -119,6 +120,27 @@ def main():
         holds("a model trains on a stream", len(trained) == 3 and all(np.isfinite(m["loss"]) for m in trained), trained)
         trained = z.run(bundle, f"input_ids={folder}/masked/ids-*.npy,labels={folder}/masked/labels-*.npy", 2)
         holds("and on rows with masks", len(trained) == 2 and all(np.isfinite(m["loss"]) for m in trained), trained)
+        code, _, err = z.call("zorse-run", bundle, "--data", f"input_ids={folder}/same/ids-*.npy,labels={folder}/same/labels-*.npy", "--steps", 2, ok=False)
+        holds("labels for models that shift them are refused by one that does not", code == 1 and "data.json" in err and "--labels next" in err, err)
+        shifting = os.path.join(folder, "llama.zorse")
+        z.compile(os.path.join(z.SMALL, "llama.onnx"), shifting, z.cluster(folder, ["a"]), 2, 16, training={})
+        words = lambda form: ("zorse-run", shifting, "--data", f"input_ids={folder}/{form}/ids-*.npy,labels={folder}/{form}/labels-*.npy", "--steps", 2)
+        code, _, err = z.call(*words("masked"), ok=False)
+        holds("shifted labels are refused by a model that shifts them", code == 1 and "data.json" in err and "--labels same" in err, err)
+        holds("and those of their own tokens are taken", z.call(*words("same"), ok=False)[0] == 0)
+        # What is no token of the model is refused, and lines of JSON name what makes tokens of them.
+        code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "a.jsonl"), "--steps", 2, ok=False)
+        holds("lines of JSON name python3 -m zorse.data", code == 1 and f"python3 -m zorse.data {folder}/a.jsonl" in err, err)
+        ids = np.fromfile(os.path.join(folder, "stream", "tokens-00000.bin"), np.uint16)[512:]
+        losses = {}
+        for kind in (np.uint16, np.uint32, np.int64):
+            ids.astype(kind).tofile(os.path.join(folder, f"{kind.__name__}.bin"))
+            losses[kind.__name__] = [m["loss"] for m in z.run(bundle, os.path.join(folder, f"{kind.__name__}.bin"), 3)]
+        holds("a file without a header is read by what it holds", losses["uint16"] == losses["uint32"] == losses["int64"], losses)
+        np.zeros(4000, np.uint16).tofile(os.path.join(folder, "zeros.bin"))
+        code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "zeros.bin"), "--steps", 2, ok=False)
+        holds("or its type is asked for", code == 1 and "--data-type" in err, err)
+        holds("and told", len(z.run(bundle, os.path.join(folder, "zeros.bin"), 2, extra=("--data-type", "uint32"))) == 2)
     z.finish(results)
 
 

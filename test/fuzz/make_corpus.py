@@ -5,6 +5,7 @@ that say what it was, and is left alone.
 """
 import json
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -234,7 +235,10 @@ def data():
         tokens = np.arange(40, dtype=kind) * 11
         header[:3] = magic, 1, len(tokens)
         write("tokens", name, header.tobytes() + tokens.tobytes())
-    write("tokens", "uint16", np.arange(30, dtype=np.uint16).tobytes())
+    for kind in (np.uint16, np.uint32, np.int64):
+        write("tokens", kind.__name__, np.arange(30, dtype=kind).tobytes())
+    for protocol in range(6):
+        write("tokens", f"pickle-{protocol}", pickle.dumps({"ids": list(range(30)), "name": "a"}, protocol))
     write("tokens", "text", "Any other file is read as bytes.\n")
     for name, array in (("ids", np.arange(20).reshape(5, 4)), ("labels", np.full((5, 4), -100, np.int32)), ("pixels", np.ones((4, 2, 3), np.float32)),
                         ("mask", np.ones((4, 4), bool)), ("half", np.ones(6, np.float16)), ("bytes", np.zeros((7, 4), np.uint8))):

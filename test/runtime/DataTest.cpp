@@ -218,7 +218,6 @@ TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
                                                                   {"f.arrow", much},
                                                                   {"g.txt", "ARROW1" + much},
                                                                   {"h.pkl", much},
-                                                                  {"i.txt", "\x80\x04\x95" + much},
                                                                   {"j.txt", "\x89PNG\r\n\x1a\n" + much},
                                                                   {"k.txt", "%PDF-1.7" + much},
                                                                   {"l.txt", "\x7f"
@@ -240,6 +239,98 @@ TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
   EXPECT_EQ(openError(folder.write("prose.txt", "{ is a brace, \"this\" a word: " + much)), "accepted");
   EXPECT_EQ(openError(folder.write("gz.bin", tokens(30))), "accepted");
   EXPECT_EQ(openError("bytes:" + folder.write("odd.bin", much + "x")), "accepted");
+}
+
+TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
+  const std::vector<int64_t> expected = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  auto numbers = [](auto zero) {
+    std::vector<decltype(zero)> out;
+    for (int i = 0; i < 40; ++i)
+      out.push_back(decltype(zero)(i));
+    return bytesOfNumbers(out);
+  };
+  for (int64_t vocabulary : {256, 50257, 70000}) {
+    bundle.summary.mutable_inputs(0)->set_upper_bound(vocabulary);
+    bundle.summary.mutable_inputs(1)->set_upper_bound(vocabulary);
+    for (const auto &[name, bytes] : {std::pair("u16.bin", numbers(uint16_t())), std::pair("u32.bin", numbers(uint32_t())),
+                                      std::pair("i32.bin", numbers(int32_t())), std::pair("i64.bin", numbers(int64_t()))}) {
+      auto source = open(folder.write(name, bytes));
+      ASSERT_TRUE(source) << name;
+      EXPECT_EQ(source->samplesPerEpoch(), 9u) << name;
+      EXPECT_EQ(values(**source->batchFrom(0), 0), expected) << name << " of " << vocabulary;
+    }
+  }
+  // Ids beyond 16 bits, in a large file of which parts are looked at.
+  std::vector<uint32_t> large(1 << 20);
+  for (size_t i = 0; i < large.size(); ++i)
+    large[i] = uint32_t(i * 2654435761u % 70000);
+  auto source = open(folder.write("large.bin", bytesOfNumbers(large)));
+  ASSERT_TRUE(source);
+  expectSays(source->description()[0], {"uint32 tokens, 1048576 tokens"});
+  // What may be either is asked for.
+  bundle.summary.mutable_inputs(0)->set_upper_bound(256);
+  bundle.summary.mutable_inputs(1)->set_upper_bound(256);
+  std::string zeros = folder.write("zeros.bin", std::string(160, '\0'));
+  expectSays(openError(zeros), {"zeros.bin", "--data-type"});
+  for (const auto &[type, samples] : {std::pair(StoredType::U16, 19u), std::pair(StoredType::U32, 9u), std::pair(StoredType::U8, 39u)}) {
+    auto said = DataSource::open(bundle, zeros, std::nullopt, type);
+    ASSERT_FALSE(said.failed()) << said.message();
+    EXPECT_EQ((*said)->samplesPerEpoch(), samples);
+  }
+  auto odd = DataSource::open(bundle, folder.write("six.bin", "123456"), std::nullopt, StoredType::I64);
+  expectSays(odd.failed() ? odd.message() : "accepted", {"six.bin", "--data-type says int64", "6 bytes"});
+}
+
+TEST_F(Data, TextIsForModelsWhoseTokensAreBytes) {
+  bundle.summary.mutable_inputs(0)->set_upper_bound(50257);
+  bundle.summary.mutable_inputs(1)->set_upper_bound(50257);
+  std::string path = folder.write("prose.txt", std::string(200, 'x'));
+  expectSays(openError(path), {"prose.txt", "below 50257", "python3 -m zorse.data", "bytes:"});
+  EXPECT_EQ(openError("bytes:" + path), "accepted");
+}
+
+TEST_F(Data, LabelsAreShiftedOnce) {
+  std::vector<int64_t> ids(16, 5);
+  std::string files = "input_ids=" + folder.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
+                      ",labels=" + folder.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
+  EXPECT_EQ(openError(files), "accepted") << "nothing is said";
+  for (bool shifts : {false, true})
+    for (const char *labels : {"next", "same"}) {
+      bundle.summary.mutable_inputs(1)->set_shifted_in_graph(shifts);
+      folder.write("d/data.json", std::string(R"({"fingerprint": "f", "settings": {"labels": ")") + labels + "\"}}");
+      if (shifts == (std::string(labels) == "same"))
+        EXPECT_EQ(openError(files), "accepted");
+      else
+        expectSays(openError(files), {"labels-0.npy", "data.json", shifts ? "--labels same" : "--labels next"});
+    }
+  folder.write("d/data.json", "[[[{");
+  EXPECT_EQ(openError(files), "accepted") << "of something else";
+}
+
+/// Pickles of [i, i + 1, ...] by protocol, written by CPython: `pickle.dumps(list(range(100, 130)), protocol)` and others.
+TEST_F(Data, PicklesOfEveryProtocolAreRefused) {
+  using namespace std::string_literals;
+  const std::vector<std::string> pickles = {
+      "(lp0\nI100\naI101\naI102\na."s,
+      "(dp0\nVids\np1\n(lp2\nI1\naI2\nas."s,
+      "cnumpy.core.multiarray\n_reconstruct\np0\n(cnumpy\nndarray\np1\n(I0\ntp2\nVb\np3\ntp4\nRp5\n."s,
+      "]q\x00(KdKeKfe."s,
+      "}q\x00X\x03\0\0\0idsq\x01]q\x02(K\x01K\x02"
+      "es."s,
+      "\x80\x02]q\x00(KdKeKfe."s,
+      "\x80\x03]q\x00(KdKeKfe."s,
+      "\x80\x04\x95\x0b\0\0\0\0\0\0\0]\x94(KdKeKfe."s,
+      "\x80\x04K\x01."s,
+      "\x80\x05\x95\x0b\0\0\0\0\0\0\0]\x94(KdKeKfe."s,
+      "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."s + std::string(100, '\1'), // torch.save of old
+  };
+  for (size_t i = 0; i < pickles.size(); ++i)
+    for (const char *suffix : {".txt", ".bin"})
+      expectSays(openError(folder.write(std::to_string(i) + suffix, pickles[i])), {"found a pickle"});
+  for (const char *text : {"I came. I saw. I conquered.", "Very good\n.\n", "(a) one (b) two.", "Nothing to see here.", "cat\ndog\n.", "\n.", "K."}) {
+    std::string error = openError(folder.write("prose.txt", text + std::string(60, ' ') + "."));
+    EXPECT_EQ(error.find("pickle"), std::string::npos) << text << ": " << error;
+  }
 }
 
 TEST_F(Data, SaysHowItWasRead) {

@@ -39,14 +39,14 @@ class NumberedData final : public DataSource {
 public:
   static float element(uint64_t sample, int j) { return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f; }
 
-  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
     if (first == failAt)
       return userError("the data ends here");
     auto batch = std::make_shared<Batch>();
     batch->inputs.emplace_back(5 * 16);
     for (int row = 0; row < 5; ++row)
       for (int j = 0; j < 4; ++j) {
-        float value = element(first + row, j);
+        float value = element(first + std::min<uint64_t>(row, samples - 1), j);
         std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
       }
     return std::shared_ptr<const Batch>(batch);

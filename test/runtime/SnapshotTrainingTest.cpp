@@ -22,12 +22,12 @@ namespace {
 
 class NumberedData final : public DataSource {
 public:
-  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
     auto batch = std::make_shared<Batch>();
     batch->inputs.emplace_back(5 * 16);
     for (int row = 0; row < 5; ++row)
       for (int j = 0; j < 4; ++j) {
-        float value = float(((first + uint64_t(row)) * 7 + uint64_t(j) * 3) % 11) - 4.0f;
+        float value = float(((first + std::min<uint64_t>(row, samples - 1)) * 7 + uint64_t(j) * 3) % 11) - 4.0f;
         std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
       }
     return std::shared_ptr<const Batch>(batch);

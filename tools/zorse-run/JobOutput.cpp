@@ -1,5 +1,7 @@
 #include "JobOutput.h"
 
+#include "zorse/runtime/Data.h"
+
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -124,7 +126,7 @@ void JobOutput::showSample(const std::string &numbers) {
   if (!console_)
     return;
   // Where tokens are bytes, they are text.
-  const bool bytes = bundle_.summary.logits().vocabulary() <= 256;
+  const bool bytes = bytesAreTokens(bundle_.summary.logits().vocabulary());
   std::string text = "step " + std::to_string(step) + "  sample: ";
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i == prompt)
@@ -132,6 +134,8 @@ void JobOutput::showSample(const std::string &numbers) {
     char shown[8];
     if (!bytes)
       text += (i > 0 && i != prompt ? " " : "") + std::to_string(ids[i]);
+    else if (ids[i] >= 256) // the beginning or the end of a text
+      text += "<" + std::to_string(ids[i]) + ">";
     else if (ids[i] >= 32 && ids[i] < 127)
       text += char(ids[i]);
     else if (std::snprintf(shown, sizeof shown, ids[i] == 10 ? "\\n" : "\\x%02x", unsigned(ids[i] & 255)) > 0)

@@ -15,6 +15,7 @@ using namespace zorse::run;
 using runtime::Status;
 
 std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
+  o.words.assign(argv, argv + argc);
   CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job "
                "(docs/launching.md).\n"
                "A bundle is a program: its kernels are machine code that runs in every rank, with your rights. Run those that you have compiled, or "
@@ -26,6 +27,10 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       "--data", o.data,
       "tokens (llm.c or nanoGPT .bin, or plain text as bytes; bytes:FILE for any file), or NAME=FILE.npy,... for each input; several files: "
       "'part-*.bin' or A.bin,B.bin");
+  std::string dataType;
+  app.add_option("--data-type", dataType,
+                 "type of the token ids in files of --data and --eval that have no header (without it: by size, contents and vocabulary)")
+      ->check(CLI::IsMember({"uint8", "uint16", "uint32", "int32", "int64"}));
   app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")
       ->check(wholeNumber())
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
@@ -154,6 +159,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   app.add_flag("--thread-per-queue", o.threadPerQueue, "serve every queue by a thread of its own")->group(inside);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-run"))
     return *done;
+  o.dataType = runtime::tokenTypeNamed(dataType);
   if (app.count("--expect") > 0 && (o.expect.size() != 64 || o.expect.find_first_not_of("0123456789abcdef") != std::string::npos)) {
     fprintf(stderr,
             "error: --expect: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n",
@@ -257,13 +263,32 @@ void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, 
 
 } // namespace
 
-runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Options &o, uint64_t seed) {
+std::string zorse::run::resumeCommand(const Options &o, bool isRank) {
+  if (isRank && !o.processes)
+    return "start the same job again" + std::string(o.resume ? "" : " with --resume");
+  std::string line;
+  for (const std::string &word : o.words) {
+    const bool plain =
+        !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%") == std::string::npos;
+    std::string quoted;
+    for (char c : word)
+      quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    line += (line.empty() ? "" : " ") + (plain ? word : "'" + quoted + "'");
+  }
+  return o.resume ? line : line + " --resume";
+}
+
+runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Options &o, const runtime::Bundle &bundle, uint64_t seed) {
   runtime::SamplingOptions sampling;
   sampling.tokens = o.sampleTokens;
   sampling.temperature = o.sampleTemperature;
   sampling.seed = seed;
   const std::string text = "text:";
   if (o.samplePrompt.rfind(text, 0) == 0) {
+    if (const int64_t vocabulary = bundle.summary.logits().vocabulary(); !runtime::bytesAreTokens(vocabulary))
+      return runtime::userError("--sample-prompt " + o.samplePrompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
+                                ", found a text, whose bytes are no tokens of this model. python3 -m zorse.data --encode '" +
+                                o.samplePrompt.substr(text.size()) + "' --tokenizer TOKENIZER prints the ids to give");
     for (unsigned char byte : o.samplePrompt.substr(text.size()))
       sampling.prompt.push_back(byte);
     return sampling;

@@ -12,10 +12,13 @@
 namespace zorse::run {
 
 struct Options {
+  std::vector<std::string> words; ///< the command line
+
   // the run
   std::string bundle, data, evaluation, initial, cluster;
-  std::vector<std::string> initialSkip; ///< patterns of tensors of `initial`
-  std::string expect;                   ///< digest that the bundle must have; empty: any
+  std::optional<runtime::StoredType> dataType; ///< of numbers in token files without a header
+  std::vector<std::string> initialSkip;        ///< patterns of tensors of `initial`
+  std::string expect;                          ///< digest that the bundle must have; empty: any
   uint64_t steps = 0, evaluateEvery = 0, evaluationBatches = 50;
   std::optional<uint64_t> shuffle, seed;
   std::optional<double> learningRate, clip, finalRatio;
@@ -60,6 +63,10 @@ struct Options {
 /// Reads the command line into `options`; an exit code when the program is to end at once (help, or a mistake, which has been printed).
 std::optional<int> parseOptions(int argc, char **argv, Options &options);
 
+/// What a shell is told to go on with an interrupted run from its last snapshot.
+/// \param isRank  of a job, which another launcher may have started
+std::string resumeCommand(const Options &options, bool isRank);
+
 /// Outputs are refused before training, not after it: where they cannot be written, or would overwrite what is read.
 runtime::Status checkOutputs(const Options &options);
 
@@ -70,7 +77,7 @@ runtime::Result<runtime::Bundle> openBundle(const Options &options, runtime::Bun
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
 
 /// What --sample-prompt and its like say. \param seed  of the run
-runtime::Result<runtime::SamplingOptions> samplingOptions(const Options &options, uint64_t seed);
+runtime::Result<runtime::SamplingOptions> samplingOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
 
 /// What must be equal on all ranks, as text: what the mathematics and the order of work depend on.
 std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);

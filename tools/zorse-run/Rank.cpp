@@ -190,14 +190,15 @@ private:
     if (place.world != bundle->devices.size())
       return userError(o.bundle + ": is for " + std::to_string(bundle->devices.size()) + " devices, " + place.source + " started " +
                        std::to_string(place.world) + " processes; start one process per device, or compile the model for this cluster");
-    Result<std::unique_ptr<DataSource>> opened = DataSource::open(*bundle, o.data, o.shuffle);
+    Result<std::unique_ptr<DataSource>> opened =
+        DataSource::open(*bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
     if (opened.failed())
       return opened.error();
     data = std::move(*opened);
     for (const auto &[files, text] : {std::pair(&o.data, &fingerprint), std::pair(&o.evaluation, &evaluationFingerprint)}) {
       if (files->empty())
         continue;
-      Result<std::string> print = dataFingerprint(*files);
+      Result<std::string> print = dataFingerprint(*files, tokenReading(*bundle, o.dataType));
       if (print.failed())
         return print.error();
       *text = *print;

@@ -75,7 +75,7 @@ private:
       return userError(std::string(o.gradients.empty() ? "--per-sample-losses" : "--dump-gradients") +
                        ": needs all devices in one process; run with --threads");
     if (!o.evaluation.empty()) {
-      Result<std::unique_ptr<DataSource>> opened = DataSource::open(bundle, o.evaluation, std::nullopt);
+      Result<std::unique_ptr<DataSource>> opened = DataSource::open(bundle, o.evaluation, std::nullopt, o.dataType, DataUse::Evaluation);
       if (opened.failed())
         return opened.error();
       evaluation = std::move(*opened);
@@ -107,7 +107,7 @@ private:
           lossRows.observe(call);
       };
     if (o.sampleEvery > 0) {
-      Result<SamplingOptions> sampling = samplingOptions(o, trainingOptions(o, bundle.summary.training()).seed());
+      Result<SamplingOptions> sampling = samplingOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
       if (sampling.failed())
         return sampling.error();
       Result<std::unique_ptr<Sampler>> made = Sampler::create(bundle, data, std::move(*sampling));
@@ -466,7 +466,10 @@ private:
       snprintf(text, sizeof text, ", perplexity %.6g", std::exp(report->loss));
       more = text;
     }
-    printf("evaluation: loss %.9g%s\n", report->loss, more.c_str());
+    const uint64_t all = evaluation->samplesPerEpoch();
+    const uint64_t most = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
+    printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)most,
+           most < all ? (" of " + std::to_string(all)).c_str() : "");
   }
 
   /// Ranks end together: where one that was asked to stop ends with 130, launchers end the others, and rank 0 may be writing.

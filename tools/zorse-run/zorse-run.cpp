@@ -44,7 +44,8 @@ Status runThreads(const Options &o, bool &finished) {
   if (!o.cluster.empty())
     if (Status status = checkCluster(*bundle, o.cluster); status.failed())
       return status;
-  Result<std::unique_ptr<DataSource>> data = DataSource::open(*bundle, o.data, o.shuffle);
+  Result<std::unique_ptr<DataSource>> data =
+      DataSource::open(*bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
   if (data.failed())
     return data.error();
 
@@ -63,7 +64,7 @@ Status runThreads(const Options &o, bool &finished) {
     if (newest.failed())
       return newest.error();
     generation = *newest + 1;
-    Result<std::string> print = dataFingerprint(o.data);
+    Result<std::string> print = dataFingerprint(o.data, tokenReading(*bundle, o.dataType));
     if (print.failed())
       return print.error();
     fingerprint = *print;

@@ -2,6 +2,7 @@
 
 #include "Files.h"
 #include "Order.h"
+#include "Prepared.h"
 
 #include <algorithm>
 #include <sstream>
@@ -118,7 +119,8 @@ public:
       int64_t token = tokens[i];
       if (!inRange(input_, token))
         return userError(place.file.path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() +
-                         "' expects ids in " + rangeText(input_) + " (the file was read as " + place.file.format() + ")");
+                         "' expects ids in " + rangeText(input_) + " (the file was read as " + place.file.format() +
+                         "; --data-type says otherwise, where it holds other numbers)");
       convertElements(&token, StoredType::I64, target + i * elementBytes(input_.type()), storedType(input_.type()), 1);
     }
     return Status::success();
@@ -204,12 +206,12 @@ public:
            std::optional<uint64_t> seed)
       : bundle_(bundle), inputs_(std::move(inputs)), feeds_(std::move(feeds)), samples_(samples), order_(samples, seed) {}
 
-  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
+  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
     auto batch = std::make_shared<Batch>();
     for (const bundle::GraphInput &input : bundle_.summary.inputs())
       batch->inputs.emplace_back(bundle_.batch * input.bytes_per_row());
     for (int64_t n = 0; n < bundle_.samples(); ++n) {
-      uint64_t sample = order_.at(first + n);
+      uint64_t sample = order_.at(first + std::min(uint64_t(n), samples - 1));
       for (size_t i = 0; i < feeds_.size(); ++i)
         if (Status status = feeds_[i]->row(sample, batch->inputs[i].data() + n * (*inputs_)[i].bytes_per_row()); status.failed())
           return status;
@@ -268,15 +270,24 @@ std::string zorse::runtime::inputRole(const bundle::GraphInput &input) {
   return "ids";
 }
 
+TokenReading zorse::runtime::tokenReading(const Bundle &bundle, std::optional<StoredType> tokenType) {
+  TokenReading reading;
+  reading.type = tokenType;
+  for (const bundle::GraphInput &input : bundle.summary.inputs())
+    if (inputRole(input) == "ids")
+      reading.vocabulary = std::max<int64_t>(reading.vocabulary, input.upper_bound());
+  return reading;
+}
+
 /// Shards in the order in which they are named, and by name where a name stands for several.
-static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> &parts) {
+static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> &parts, const TokenReading &reading) {
   std::vector<TokenFile> files;
   for (const std::string &part : parts) {
     Result<std::vector<std::string>> paths = filesOf(withoutBytes(part));
     if (paths.failed())
       return paths.error();
     for (const std::string &path : *paths) {
-      Result<TokenFile> opened = TokenFile::open(part.substr(0, part.size() - withoutBytes(part).size()) + path);
+      Result<TokenFile> opened = TokenFile::open(part.substr(0, part.size() - withoutBytes(part).size()) + path, reading);
       if (opened.failed())
         return opened.error();
       files.push_back(std::move(*opened));
@@ -285,7 +296,8 @@ static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> 
   return files;
 }
 
-Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed) {
+Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
+                                                     std::optional<StoredType> tokenType, DataUse use) {
   auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle));
   const std::vector<bundle::GraphInput> &inputs = *ofSamples;
   std::vector<std::unique_ptr<Feed>> feeds(inputs.size());
@@ -312,6 +324,8 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
       return paths.error();
     std::vector<ArrayFile> files;
     for (const std::string &path : *paths) {
+      if (Status status = checkPrepared(*found, path); status.failed())
+        return status;
       Result<ArrayFile> file = ArrayFile::open(path);
       if (file.failed())
         return file.error();
@@ -327,7 +341,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
   }
 
   if (!tokens.empty()) {
-    Result<std::vector<TokenFile>> files = openTokens(tokens);
+    Result<std::vector<TokenFile>> files = openTokens(tokens, tokenReading(bundle, tokenType));
     if (files.failed())
       return files.error();
     auto isTokens = [&](size_t i) { return !feeds[i] && (inputRole(inputs[i]) == "ids" || inputRole(inputs[i]) == "labels"); };
@@ -364,9 +378,9 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
   }
   if (inputs.empty())
     return userError("the model has no inputs: there is nothing to train on");
-  if (samples < uint64_t(bundle.samples()))
-    return userError(shortest + ": holds " + std::to_string(samples) + " samples, one batch needs " + std::to_string(bundle.samples()) +
-                     (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") +
+  if (const uint64_t needed = use == DataUse::Evaluation ? 1 : uint64_t(bundle.samples()); samples < needed)
+    return userError(shortest + ": holds " + std::to_string(samples) + " samples, one " + (needed == 1 ? "evaluation" : "batch") + " needs " +
+                     std::to_string(needed) + (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") +
                      "; give more data or compile with a smaller --batch");
   return std::unique_ptr<DataSource>(new FileData(bundle, std::move(ofSamples), std::move(feeds), samples, shuffleSeed));
 }

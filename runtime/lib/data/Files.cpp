@@ -1,5 +1,8 @@
 #include "Files.h"
 
+#include "Formats.h"
+#include "TokenTypes.h"
+
 #include "zorse/runtime/Data.h"
 
 #include <algorithm>
@@ -27,68 +30,6 @@ template <typename T> T load(const std::byte *from) {
 }
 
 const std::string kAsBytes = "bytes:";
-
-/// "a Parquet file", of what is known to be neither text nor tokens by how it begins or is called; empty: nothing of that kind.
-Result<std::string> otherFormat(const DataFile &file) {
-  struct Known {
-    const char *what;
-    std::vector<std::string> beginnings, suffixes;
-  };
-  using namespace std::string_literals;
-  static const std::vector<Known> known = {
-      {"a NumPy array, which belongs to one input (NAME=FILE.npy)", {"\x93NUMPY"}, {".npy"}},
-      {"a ZIP archive, as torch.save and numpy.savez write it", {"PK\x03\x04", "PK\x05\x06"}, {".zip", ".pt", ".pth", ".npz", ".ckpt"}},
-      {"a safetensors file", {}, {".safetensors"}},
-      {"compressed by gzip", {"\x1f\x8b"}, {".gz", ".tgz"}},
-      {"compressed by Zstandard", {"\x28\xb5\x2f\xfd"}, {".zst"}},
-      {"compressed by xz", {"\xfd\x37zXZ\0"s}, {".xz"}},
-      {"compressed by bzip2", {"BZh91AY&SY"}, {".bz2"}},
-      {"compressed by LZ4", {"\x04\x22\x4d\x18"}, {".lz4"}},
-      {"a Parquet file", {"PAR1"}, {".parquet"}},
-      {"an Arrow file", {"ARROW1", "\xff\xff\xff\xff\x10\0\0\0"s}, {".arrow", ".feather"}},
-      {"a pickle",
-       {"\x80\x02}", "\x80\x02]",
-        "\x80\x02"
-        "c",
-        "\x80\x03", "\x80\x04\x95", "\x80\x05\x95"},
-       {".pkl", ".pickle"}},
-      {"a picture", {"\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "GIF87a", "GIF89a"}, {".png", ".jpg", ".jpeg", ".gif", ".webp"}},
-      {"a PDF file", {"%PDF-"}, {".pdf"}},
-      {"a program (ELF)",
-       {"\x7f"
-        "ELF"},
-       {".so"}},
-      {"an SQLite database", {"SQLite format 3\0"s}, {".sqlite", ".db"}},
-      {"an HDF5 file", {"\x89HDF\r\n\x1a\n"}, {".h5", ".hdf5"}},
-      {"an ONNX model", {}, {".onnx"}},
-      {"JSON", {}, {".json", ".jsonl", ".ndjson"}},
-      {"a tar archive", {}, {".tar"}},
-  };
-  std::string head(size_t(std::min<uint64_t>(file.size(), 512)), '\0'), name = file.path();
-  if (Status status = file.read(0, head.data(), head.size()); status.failed())
-    return status.error();
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  // Tokens of nanoGPT's .bin may begin with any two bytes: of such a file a beginning counts from four bytes on.
-  const size_t shortest = endsWith(name, ".bin") ? 4 : 1;
-  for (const Known &each : known) {
-    for (const std::string &beginning : each.beginnings)
-      if (beginning.size() >= shortest && head.compare(0, beginning.size(), beginning) == 0)
-        return std::string(each.what);
-    for (const std::string &suffix : each.suffixes)
-      if (endsWith(name, suffix))
-        return std::string(each.what);
-  }
-  if (head.size() > 262 && head.compare(257, 5, "ustar") == 0)
-    return std::string("a tar archive");
-  // A length, and that much JSON: safetensors under another name.
-  if (head.size() > 16 && head[8] == '{' && head[9] == '"' && load<uint64_t>(reinterpret_cast<const std::byte *>(head.data())) <= file.size() - 8)
-    return std::string("a safetensors file");
-  // Lines of JSON under another name.
-  if (size_t begin = head.find_first_not_of(" \t\r\n");
-      begin != std::string::npos && head.compare(begin, 2, "{\"") == 0 && head.find("\":", begin) != std::string::npos)
-    return std::string("JSON");
-  return std::string();
-}
 
 } // namespace
 
@@ -123,24 +64,71 @@ std::vector<std::string> zorse::runtime::dataFiles(const std::string &specificat
 
 std::string zorse::runtime::withoutBytes(const std::string &path) { return path.rfind(kAsBytes, 0) == 0 ? path.substr(kAsBytes.size()) : path; }
 
-Result<TokenFile> TokenFile::open(const std::string &path) {
+Result<TokenFile> TokenFile::open(const std::string &path, const TokenReading &reading) {
   Result<DataFile> opened = DataFile::open(withoutBytes(path));
   if (opened.failed())
     return opened.error();
-  return parse(std::move(*opened), withoutBytes(path) != path);
+  TokenReading mine = reading;
+  if (withoutBytes(path) != path)
+    mine.type = StoredType::U8;
+  return parse(std::move(*opened), mine);
 }
 
-Result<TokenFile> TokenFile::parse(DataFile opened, bool asBytes) {
+namespace {
+
+/// The type of the numbers of a file without a header; U8: its bytes.
+Result<StoredType> typeWithoutHeader(const DataFile &file, const TokenReading &reading) {
+  const std::string &path = file.path();
+  if (reading.type) {
+    if (file.size() % bytesOf(*reading.type))
+      return userError(path + ": --data-type says " + tokenTypeName(*reading.type) + " tokens, but the file has " + std::to_string(file.size()) +
+                       " bytes, no multiple of " + std::to_string(bytesOf(*reading.type)));
+    return *reading.type;
+  }
+  Result<std::string> other = otherFormat(file);
+  if (other.failed())
+    return other.error();
+  if (!other->empty())
+    return userError(path + ": expected text or tokens, found " + *other + ": the model would learn the bytes of that format. " +
+                     remedyFor(*other, path) + ", or give bytes:" + path + " to train on its bytes all the same");
+  if (endsWith(path, ".bin")) {
+    if (file.size() % 2)
+      return userError(path + ": a .bin file without a header is read as uint16 tokens or wider ones, but has an odd number of bytes (" +
+                       std::to_string(file.size()) + "); a file with another suffix is read as bytes, and so is this one with --data-type=uint8");
+    return tokenTypeOf(file, reading.vocabulary);
+  }
+  if (!bytesAreTokens(reading.vocabulary))
+    return userError(path + ": expected token ids below " + std::to_string(reading.vocabulary) +
+                     ", found a text, whose bytes are no tokens of this model. python3 -m zorse.data " + path +
+                     " -o FOLDER --tokenizer TOKENIZER makes tokens of it; bytes:" + path +
+                     " trains on its bytes all the same, and --data-type says "
+                     "what other files without a header hold");
+  return StoredType::U8;
+}
+
+const char *formatOf(StoredType type) {
+  switch (type) {
+  case StoredType::U16:
+    return "uint16 tokens";
+  case StoredType::U32:
+    return "uint32 tokens";
+  case StoredType::I32:
+    return "int32 tokens";
+  case StoredType::I64:
+    return "int64 tokens";
+  default:
+    return "bytes";
+  }
+}
+
+} // namespace
+
+Result<TokenFile> TokenFile::parse(DataFile opened, const TokenReading &reading) {
   const std::string path = opened.path();
   TokenFile file;
-  if (asBytes) {
-    file.format_ = "bytes";
-    file.count_ = opened.size();
-    file.file_ = std::move(opened);
-    return file;
-  }
   int32_t head[3] = {}; // magic number, version, tokens
-  if (opened.size() >= kTokenHeader)
+  const bool asBytes = reading.type == StoredType::U8;
+  if (opened.size() >= kTokenHeader && !asBytes)
     if (Status status = opened.read(0, head, sizeof head); status.failed())
       return status.error();
   if (head[0] == 20240520 || head[0] == 20240801) {
@@ -152,22 +140,16 @@ Result<TokenFile> TokenFile::parse(DataFile opened, bool asBytes) {
     if (said != file.count_ || file.count_ * bytesOf(file.type_) != opened.size() - kTokenHeader)
       return userError(path + ": its header says " + std::to_string(said) + " tokens, the file holds " + std::to_string(file.count_) +
                        ": it is truncated or damaged");
-  } else if (Result<std::string> other = otherFormat(opened); other.failed() || !other->empty()) {
-    return other.failed() ? other.error()
-                          : userError(path + ": expected text or tokens, found " + *other +
-                                      ": the model would learn the bytes of that format. Convert it to tokens (llm.c's or "
-                                      "nanoGPT's .bin) or to plain text, or give bytes:" +
-                                      path + " to train on its bytes all the same");
-  } else if (endsWith(path, ".bin")) {
-    file.type_ = StoredType::U16;
-    file.format_ = "uint16 tokens";
-    file.count_ = opened.size() / 2;
-    if (opened.size() % 2)
-      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" +
-                       std::to_string(opened.size()) + "); a file with another suffix is read as bytes");
+    if (reading.type && bytesOf(*reading.type) != bytesOf(file.type_))
+      return userError(path + ": its header says " + tokenTypeName(file.type_) + " tokens, and --data-type says " + tokenTypeName(*reading.type) +
+                       "; leave the option out, which is for files without a header");
   } else {
-    file.format_ = "bytes";
-    file.count_ = opened.size();
+    Result<StoredType> type = typeWithoutHeader(opened, reading);
+    if (type.failed())
+      return type.error();
+    file.type_ = *type;
+    file.format_ = formatOf(*type);
+    file.count_ = opened.size() / bytesOf(*type);
   }
   file.file_ = std::move(opened);
   return file;

@@ -3,6 +3,7 @@
 
 #include "DataFile.h"
 
+#include "zorse/runtime/Data.h"
 #include "zorse/runtime/Elements.h"
 
 #include <string>
@@ -11,12 +12,12 @@
 namespace zorse::runtime {
 
 /// A row of token ids: llm.c's .bin (a header of 256 int32 that starts with 20240520: uint16 tokens, or 20240801: uint32), nanoGPT's .bin (uint16 and
-/// nothing else), any other file as bytes, unless it is known to hold something else than text.
+/// nothing else, or wider integers: TokenTypes.h), any other file as bytes, unless it is known to hold something else than text.
 class TokenFile {
 public:
   /// \param path  "bytes:PATH": as bytes, whatever it is
-  static Result<TokenFile> open(const std::string &path);
-  static Result<TokenFile> parse(DataFile file, bool asBytes = false);
+  static Result<TokenFile> open(const std::string &path, const TokenReading &reading);
+  static Result<TokenFile> parse(DataFile file, const TokenReading &reading);
 
   uint64_t count() const { return count_; }
   /// Tokens [first, first + count) as int64.

@@ -48,10 +48,10 @@ Result<uint64_t> sampledHash(const DataFile &file) {
   return uint64_t(XXH64_digest(state.get()));
 }
 
-Result<std::string> describeFile(const std::string &name, const std::string &path) {
+Result<std::string> describeFile(const std::string &name, const std::string &path, const TokenReading &reading) {
   std::string form;
   if (name.empty()) {
-    Result<TokenFile> tokens = TokenFile::open(path);
+    Result<TokenFile> tokens = TokenFile::open(path, reading);
     if (tokens.failed())
       return tokens.error();
     form = tokens->format();
@@ -77,7 +77,7 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
 
 } // namespace
 
-Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification) {
+Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification, const TokenReading &reading) {
   std::map<std::string, std::vector<std::string>> shards; // by input; of tokens by nothing
   for (size_t begin = 0; begin <= specification.size();) {
     size_t end = std::min(specification.find(',', begin), specification.size());
@@ -91,7 +91,7 @@ Result<std::string> zorse::runtime::dataFingerprint(const std::string &specifica
     if (files.failed())
       return files.error();
     for (const std::string &file : *files) {
-      Result<std::string> described = describeFile(name, prefix + file);
+      Result<std::string> described = describeFile(name, prefix + file, reading);
       if (described.failed())
         return described.error();
       shards[name].push_back(*described);

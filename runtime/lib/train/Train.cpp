@@ -21,8 +21,13 @@ public:
       return status;
     if (!enter())
       return false;
-    Status status = evaluate(run_.firstStep - 1);
-    return status.failed() ? Result<bool>(status) : Result<bool>(true);
+    Result<double> denominator = evaluate(run_.firstStep - 1);
+    if (denominator.failed())
+      return denominator.error();
+    if (*denominator == 0)
+      return userError(
+          "the evaluation data have no loss: a denominator of it is 0 over all of them, as where every label is ignored. Look at the labels");
+    return true;
   }
 
   Result<TrainingEnd> train() {
@@ -36,8 +41,10 @@ public:
     end_.lastStep = run_.firstStep - 1;
     uint64_t &done = end_.lastStep;
     while (done < last) {
-      // One step ahead, but not past an evaluation: it needs the parameters of its own step.
-      while (next <= last && next <= done + 2 && (next == done + 1 || !pausesAfter(next - 1, planned))) {
+      // One step ahead, but not past an evaluation: it needs the parameters of its own step. Not where a step that is not finite stops the run: the
+      // one ahead would be applied after it.
+      const uint64_t ahead = run_.nonFinite == TrainingRun::NonFinite::Stop ? 1 : 2;
+      while (next <= last && next <= done + ahead && (next == done + 1 || !pausesAfter(next - 1, planned))) {
         if (!enter()) {
           last = next - 1;
           break;
@@ -52,13 +59,20 @@ public:
       if (Status status = finish(); status.failed())
         return status;
       if (evaluatesAfter(done, planned) && enter())
-        if (Status status = evaluate(done); status.failed())
-          return status;
+        if (Result<double> denominator = evaluate(done); denominator.failed())
+          return denominator.error();
       if (samplesAfter(done) && enter())
         if (Status status = sample(done); status.failed())
           return status;
     }
-    if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, end_.lastStep - run_.firstStep + 1))
+    const uint64_t steps = end_.lastStep - run_.firstStep + 1;
+    end_.changed = steps > empty_ && !(since_ && *since_ == run_.firstStep);
+    if (steps > 0 && steps == empty_)
+      end_.notFinite =
+          "no step from " + std::to_string(run_.firstStep) + " to " + std::to_string(end_.lastStep) +
+          " had anything to learn from: a denominator of the loss was 0 in each, as where every label is ignored. No update was applied. "
+          "Look at the labels of --data";
+    if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
                        " were not finite: none of these updates was applied, and what is kept is the state after step " +
                        std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run at once";
@@ -140,6 +154,7 @@ private:
     Pending pending = std::move(pending_.front());
     pending_.pop_front();
     end_.lastStep = pending.step;
+    empty_ += pending.zeroDenominator;
     double before = before_;
     before_ = result->end;
     if (!result->reported)
@@ -216,25 +231,53 @@ private:
     return Status::success();
   }
 
-  /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own.
-  Status evaluate(uint64_t step) {
-    uint64_t batches = std::max<uint64_t>(1, run_.evaluationData->samplesPerEpoch() / bundle_.samples());
-    if (run_.evaluationBatches > 0)
-      batches = std::min(batches, run_.evaluationBatches);
+  /// A batch of an evaluation, and what its sums count.
+  struct EvaluationBatch {
+    uint64_t first, samples;
+    double factor;
+  };
+
+  /// All samples of the evaluation data, or those of at most `evaluationBatches` batches. The last batch of the data may be short: it is filled up
+  /// with its last sample, and as sums are linear, one more batch of that sample alone takes off what was too much.
+  struct EvaluationPlan {
+    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t most) : all(samples), batch(batch), whole(samples / batch), rest(samples % batch) {
+      if (most > 0 && whole >= most) {
+        whole = most;
+        rest = 0;
+      }
+    }
+    uint64_t size() const { return whole + (rest > 0 ? 2 : 0); }
+    uint64_t samples() const { return whole * batch + rest; }
+    EvaluationBatch at(uint64_t i) const {
+      if (i < whole)
+        return {i * batch, batch, 1};
+      return i == whole ? EvaluationBatch{whole * batch, rest, 1} : EvaluationBatch{all - 1, 1, -double(batch - rest) / double(batch)};
+    }
+    uint64_t all, batch, whole, rest;
+  };
+
+  /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own. NaN where a denominator
+  /// is 0.
+  Result<double> evaluate(uint64_t step) {
+    const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches);
     std::vector<double> numerators(bundle_.summary.loss_size(), 0), denominators(bundle_.summary.loss_size(), 0);
     StepReport total;
     bool reported = false;
-    for (uint64_t submitted = 0, done = 0; done < batches; ++done) {
-      for (; submitted < batches && submitted < done + 2; ++submitted)
-        if (Status status = submit(*run_.evaluationData, submitted * bundle_.samples(), step, /*evaluation=*/true); status.failed())
-          return status;
+    for (uint64_t submitted = 0, done = 0; done < plan.size(); ++done) {
+      for (; submitted < plan.size() && submitted < done + 2; ++submitted) {
+        Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(plan.at(submitted).first, plan.at(submitted).samples);
+        if (batch.failed())
+          return batch.error();
+        if (Status status = submit(*batch, step, /*evaluation=*/true); status.failed())
+          return status.error();
+      }
       Result<StepResult> result = executor_.wait();
       if (result.failed())
         return result.error();
       reported = result->reported;
       for (size_t k = 0; k < numerators.size(); ++k) {
-        numerators[k] += result->report.sums[2 + k];
-        denominators[k] += pending_.front().denominators[k];
+        numerators[k] += plan.at(done).factor * result->report.sums[2 + k];
+        denominators[k] += plan.at(done).factor * pending_.front().denominators[k];
       }
       pending_.pop_front();
       total.seconds += result->end - std::max(result->begin, before_);
@@ -242,15 +285,21 @@ private:
     }
     total.step = step;
     total.evaluation = true;
-    for (size_t k = 0; k < numerators.size(); ++k)
+    double smallest = std::numeric_limits<double>::infinity();
+    for (size_t k = 0; k < numerators.size(); ++k) {
+      denominators[k] = std::abs(denominators[k]) < kNothing ? 0 : denominators[k]; // rounding of what was taken off
       total.loss += bundle_.summary.loss(int(k)).coefficient() * numerators[k] / denominators[k];
-    total.tokensPerSecond = double(batches) * double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
+      smallest = std::min(smallest, std::abs(denominators[k]));
+    }
+    total.tokensPerSecond = double(plan.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
     if (reported)
       run_.report(total);
     if (run_.pace)
       run_.pace();
-    return Status::success();
+    return smallest;
   }
+
+  static constexpr double kNothing = 1e-6; ///< denominators count labels, or weights
 
   Executor &executor_;
   const Bundle &bundle_;
@@ -260,6 +309,7 @@ private:
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
   uint64_t turn_ = 0;
+  uint64_t empty_ = 0;            ///< steps with nothing to learn from
   std::optional<uint64_t> since_; ///< all steps from this one on were not finite.
   TrainingEnd end_;
 };

@@ -51,7 +51,7 @@ struct TrainingRun {
   DataSource *data = nullptr;
   DataSource *evaluationData = nullptr; ///< null: no evaluation
   uint64_t evaluateEvery = 0;           ///< 0: only at the end
-  uint64_t evaluationBatches = 0;       ///< at most; 0: an epoch
+  uint64_t evaluationBatches = 0;       ///< at most; 0: all samples, those of a last short batch too
   std::function<void(const StepReport &)> report;
   Sampler *sampler = nullptr; ///< whom beforeCall of the executor's options calls; null: no text is sampled
   uint64_t sampleEvery = 0;   ///< steps
@@ -77,15 +77,17 @@ inline constexpr uint64_t kNotFiniteSteps = 10;
 /// Where a run ended.
 struct TrainingEnd {
   uint64_t lastStep = 0; ///< the last one done, here and in all other processes of the job; firstStep - 1: none
-  std::string notFinite; ///< why the end of the run has learnt nothing: its last steps (kNotFiniteSteps, or all) were not finite. As far as this
-                         ///< process was shown
+  std::string notFinite; ///< why the end of the run has learnt nothing: its last steps (kNotFiniteSteps, or all) were not finite, or none had
+                         ///< anything to learn from. As far as this process was shown
+  bool changed = true;   ///< some update was applied, as far as this process was shown
   uint64_t skipped = 0;  ///< steps whose update was skipped, as far as this process was shown
 };
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes with a Report entry call `report`.
 Result<TrainingEnd> train(Executor &executor, const Bundle &bundle, const TrainingRun &run);
 
-/// One evaluation of `run.evaluationData`, reported as that after step `run.firstStep` - 1. False: the job was asked to end before it.
+/// One evaluation of `run.evaluationData`, reported as that after step `run.firstStep` - 1. False: the job was asked to end before it. An error where
+/// the data have no loss.
 Result<bool> evaluateOnce(Executor &executor, const Bundle &bundle, const TrainingRun &run);
 
 } // namespace zorse::runtime
