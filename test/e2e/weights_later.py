@@ -37,6 +37,24 @@ def main():
         z.compile(model, other, cluster, 8, 32, os.path.join(folder, "plan.json"))
         expect("with the file beside the model it trains to the same bits", losses == [m["loss"] for m in z.run(other, data, 3)], losses)
 
+        # The trained parameters are in the snapshots: evaluating one, and going on from it, needs the model's files no more.
+        snapshots, held = os.path.join(folder, "snapshots"), data
+        z.call("zorse-run", bundle, "--data", data, "--steps", 2, "--snapshots", snapshots)
+        init = os.path.join(folder, "init.safetensors")
+        z.call("zorse-run", bundle, "--data", data, "--steps", 1, "--lr", 0, "--checkpoint", init)
+        evaluate = ("zorse-run", bundle, "--evaluate", "--eval", held, "--eval-batches", 2, "--snapshots", snapshots)
+        line = lambda *words: [x for x in z.call(*words, ok=False)[1].splitlines() if x.startswith("evaluation: ")]
+        with_files = line(*evaluate)
+        whole = os.path.join(folder, "gpt.onnx.data")
+        os.rename(whole, whole + ".away")
+        expect("a snapshot is evaluated without the model's files", with_files and line(*evaluate) == with_files, (with_files, z.call(*evaluate, ok=False)))
+        expect("and with --init beside it, whose trained parameters do not count", line(*evaluate, "--init", init) == with_files, z.call(*evaluate, "--init", init, ok=False))
+        code, out, text = z.call("zorse-run", bundle, "--data", data, "--steps", 3, "--snapshots", snapshots, "--resume", ok=False)
+        expect("a run goes on without them", code == 0 and "resumed after step 2" in out, text)
+        code, _, text = z.call("zorse-run", bundle, "--evaluate", "--eval", held, ok=False)
+        expect("without a snapshot the message names what is there instead", code == 1 and "--init" in text and "gpt.onnx.data" in text, text)
+        os.rename(whole + ".away", whole)
+
         # A constant that decides the graph cannot be left for later.
         with open(os.path.join(folder, "gpt.onnx.data"), "r+b") as f:
             f.truncate(16)

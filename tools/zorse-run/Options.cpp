@@ -43,7 +43,8 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
   app.add_flag(
       "--evaluate", o.evaluate,
-      "train nothing: the loss and the perplexity on --eval (or --data) of --init, of the newest of --snapshots, or of the bundle's weights");
+      "train nothing: the loss and the perplexity on --eval (or --data) of the newest of --snapshots (frozen parameters from --init or the bundle), "
+      "of --init, or of the bundle's weights");
   app.add_option("--eval-every", o.evaluateEvery, "evaluate every so many steps too")->check(wholeNumber());
   app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all, as with --evaluate")
       ->check(wholeNumber())
@@ -193,10 +194,6 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
         fprintf(stderr, "error: --evaluate trains nothing: it cannot be used with %s\n", option);
         return 1;
       }
-    if (!o.initial.empty() && !o.snapshots.empty()) {
-      fprintf(stderr, "error: --evaluate: expects parameters from --init or from --snapshots, got both\n");
-      return 1;
-    }
     if (app.count("--eval-batches") == 0)
       o.evaluationBatches = 0;
     if (o.evaluation.empty())

@@ -139,10 +139,10 @@ private:
 
   /// The state to begin with: initial weights, or a snapshot.
   Status restore() {
-    std::string note;
-    if (Status status = loadState(*executor, bundle, o.initial, &note, o.initialSkip); status.failed())
+    // Of a run that goes on, and of an evaluation, the trained parameters are in a snapshot: the model's files may be gone.
+    const bool inSnapshot = !o.snapshots.empty() && (o.evaluate || (process.resume && hasSnapshot()));
+    if (Status status = loadInitial(inSnapshot ? Initial::Frozen : Initial::All); status.failed())
       return status;
-    say(note);
 
     training.options = trainingOptions(o, bundle.summary.training());
     if (Status status = checkTraining(bundle, training.options); status.failed())
@@ -177,14 +177,14 @@ private:
     options.resuming = process.resume;
     if (Status status = openSnapshots(options, process.group); status.failed() || !process.resume)
       return status;
-    note.clear();
+    std::string note;
     Result<std::optional<ResumePoint>> resumed = snapshots->resume(o.allowChange, &note);
     if (resumed.failed())
       return resumed.error();
     say(note);
     if (!*resumed) {
       say(o.snapshots + ": no snapshot yet; the run starts at the beginning");
-      return Status::success();
+      return inSnapshot ? loadInitial(Initial::All) : Status::success(); // it has gone meanwhile.
     }
     training.firstStep = (*resumed)->step + 1;
     training.firstSample = (*resumed)->samplesConsumed;
@@ -193,6 +193,19 @@ private:
     if (process.output && !o.quiet)
       printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step, (*resumed)->path.c_str());
     return Status::success();
+  }
+
+  Status loadInitial(Initial initial) {
+    std::string note;
+    Status status = loadState(*executor, bundle, o.initial, &note, o.initialSkip, initial);
+    if (status.succeeded())
+      say(note);
+    return status;
+  }
+
+  bool hasSnapshot() const {
+    Result<std::vector<SnapshotFolder>> folders = listSnapshots(o.snapshots);
+    return !folders.failed() && std::any_of(folders->begin(), folders->end(), [](const SnapshotFolder &folder) { return folder.complete; });
   }
 
   /// The parameters of one snapshot, the newest of a directory of them: rank 0 says which, as a run that goes on may be writing others.

@@ -232,7 +232,7 @@ Result<uint64_t> zorse::runtime::loadSnapshotParameters(const std::string &path,
     return hashes.error();
   if (std::vector<Difference> found = loader.compareFrozen(*hashes); !found.empty())
     return userError(path + ": its run had other frozen parameters than this bundle:" + listed(found) +
-                     "\nmake a checkpoint of the snapshot (zorse-export) and give it as --init");
+                     "\ngive the --init of its run, which has them");
   if (Status status = loader.load(/*withMoments=*/false); status.failed())
     return status;
   return snapshot->index().step;

@@ -236,7 +236,7 @@ Status zorse::runtime::writeOptimizerStep(Executor &executor, const Bundle &bund
 }
 
 Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note,
-                                 const std::vector<std::string> &skip) {
+                                 const std::vector<std::string> &skip, Initial initial) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
@@ -266,6 +266,8 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
   WeightFiles files;
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
+    if (initial == Initial::Frozen && parameter.trainable())
+      continue;
     Source source;
     const MatchedTensor &match = matching.parameters[i];
     Status found = match.names.empty() ? fromBundle(bundle, i, files, source) : fromCheckpoint(bundle, i, *given, match, source);

@@ -22,8 +22,10 @@ Status writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::O
 /// need not have and has not keep the bundle's bytes.
 /// \param note  says how names were found and which tensors of the checkpoint are not used; empty when there is nothing to say.
 /// \param skip  patterns of tensors that are not used
+/// \param initial  Frozen: the trained parameters come from a snapshot afterwards, so their files need not be there
+enum class Initial : char { All, Frozen };
 Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr,
-                 const std::vector<std::string> &skip = {});
+                 const std::vector<std::string> &skip = {}, Initial initial = Initial::All);
 
 /// Writes all trainable parameters under their ONNX names, in the ONNX layout and in the precision of training; frozen ones too, as they are.
 Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);
