@@ -224,10 +224,35 @@ def full_disk(case):
     case.check("the end is an error", job.head.code() == 1, job.head.code())
     case.says("the end says that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0, job.error()[-400:])
-    case.check("nothing is left beside it", not os.path.exists(checkpoint + ".parts"))
+    case.check("nothing is left beside it", not glob.glob(checkpoint + ".parts*"))
     case.check("older snapshots are good", all(state == "complete" for folder, state in jobs.snapshots(case.snapshots)[1] if folder in kept))
     subprocess.run(["mount", "-o", "remount,size=20m", case.mounted])
     case.resumes(int(kept[0][5:13]) + 3)
+
+
+def full_disk_of_a_checkpoint(case):
+    """Nobody asked for snapshots: the error speaks of the checkpoint, and nothing is left beside it."""
+    small_disk(case, "8k")
+    for way in ("--processes", "--threads"):
+        checkpoint = os.path.join(case.mounted, "ck.safetensors")
+        _, err = case.run(case.bench.words(3, "--checkpoint", checkpoint), way, code=1)
+        case.says(f"the error names the checkpoint and the cause, {way}", err, "ck.safetensors", "No space left on device")
+        case.check(f"no snapshot is spoken of, {way}", "snapshot" not in err, err)
+        case.check(f"nothing is left, {way}", os.listdir(case.mounted) == [], os.listdir(case.mounted))
+
+
+def folder_beside_a_checkpoint(case):
+    """What lies beside a checkpoint belongs to the user, but for what a killed run has left."""
+    checkpoint = os.path.join(case.folder, "m")
+    mine, abandoned = checkpoint + ".parts", checkpoint + ".parts.0123456789abcdef"
+    for folder in (mine, abandoned):
+        os.mkdir(folder)
+        with open(os.path.join(folder, "precious"), "w") as f:
+            f.write("x")
+    case.run(case.bench.words(3, "--checkpoint", checkpoint), "--processes")
+    case.check("the folder is still there", os.path.exists(os.path.join(mine, "precious")))
+    case.check("and the checkpoint", len(z.safetensors(checkpoint)) > 0)
+    case.check("the rest is clean", not [n for n in os.listdir(case.folder) if n.startswith("m.parts.")], os.listdir(case.folder))
 
 
 def file_size_limit(case):
@@ -452,9 +477,11 @@ def not_finite(case):
     case.check("skipped steps are counted", len(found) == 12 and sum(m["skipped"] for m in found) >= 10, found[-1:])
     _, err = case.run([*words, "--nonfinite", "stop", *take(case)], "--processes", code=1)
     case.says("stops and says why", err, "not finite", "--nonfinite", "step 2")
-    folders = jobs.snapshots(case.snapshots)[1]
-    case.check("the newest is of the step before, or of the one left out", folders and folders[0][1] == "complete", folders)
-    finite = all(np.isfinite(a).all() for path in glob.glob(os.path.join(case.snapshots, folders[0][0], "*.safetensors")) for a in z.safetensors(path).values())
+    # The end of the run may leave one incomplete: the newest that counts is the newest complete one.
+    complete = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
+    case.check("the newest is of the step before, or of the one left out", complete and int(complete[0][5:13]) in (1, 2), jobs.snapshots(case.snapshots)[1])
+    case.check("no later step was applied", all(int(folder[5:13]) <= 2 for folder, _ in jobs.snapshots(case.snapshots)[1]), jobs.snapshots(case.snapshots)[1])
+    finite = all(np.isfinite(a).all() for path in glob.glob(os.path.join(case.snapshots, complete[0], "*.safetensors")) for a in z.safetensors(path).values())
     case.check("their numbers are finite", finite)
 
 
@@ -465,6 +492,16 @@ def no_labels(case):
     case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
     _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
     case.says("stops and says why", err, "step 3", "denominator")
+    # A run in which nothing counts has learnt nothing: that is its end, and the initial parameters are no checkpoint.
+    nothing = case.bench.labelled(case.folder, range(20))
+    for way in ("--processes", "--threads"):
+        checkpoint = os.path.join(case.folder, "nothing.safetensors")
+        _, err = case.run([*case.bench.words(4, "--checkpoint", checkpoint, data=nothing)], way, code=3)
+        case.says(f"nothing to learn from, {way}", err, "no step from 1 to 4", "label", "not written")
+        case.check(f"no checkpoint of initial parameters, {way}", not os.path.exists(checkpoint))
+    _, err = case.run([case.bench.bundle, "--evaluate", "--data", nothing], "--threads", code=1)
+    case.says("an evaluation without labels is an error", err, "no loss", "label")
+    data = case.bench.labelled(case.folder, (2, 3))
     # Groups that commit on their own know before the step that it has nothing to learn from: no state changes, the optimizer's step does not advance.
     by_step, by_group = (case.outcome(case.bench.words(6, bundle=b, data=data), "--processes") for b in (case.bench.by_step, case.bench.by_group))
     case.check("groups on their own skip them, too", [m["step"] for m in by_group[0] if m["skipped"]] == [3, 4], by_group[0])

@@ -248,8 +248,6 @@ std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   if (!o.evaluate)
     all.push_back({"--snapshots", o.snapshots});
   all.push_back({"--tensorboard", o.tensorboard});
-  if (!o.checkpoint.empty())
-    all.push_back({"the parts of --checkpoint", o.checkpoint + ".parts", /*replaced=*/true});
   return all;
 }
 

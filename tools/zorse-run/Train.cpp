@@ -3,6 +3,7 @@
 #include "DirectTransfers.h"
 #include "JobOutput.h"
 
+#include "zorse/Bundle/OutputFolder.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DeviceFactors.h"
@@ -55,8 +56,10 @@ public:
 
   Status run() {
     for (Status (Here::*phase)() : {&Here::prepare, &Here::restore, &Here::announce, &Here::train, &Here::finish})
-      if (Status status = (this->*phase)(); status.failed())
+      if (Status status = (this->*phase)(); status.failed()) {
+        removeParts(); // the process ends without destructors.
         return status;
+      }
     return Status::success();
   }
 
@@ -274,18 +277,28 @@ private:
     return Status::success();
   }
 
-  /// A directory beside the checkpoint for what the ranks hold of it.
+  /// A new directory beside the checkpoint for what the ranks hold of it. Rank 0 makes it and says its name.
   Status openParts() {
     snapshots.reset();
     inParts = true;
-    std::error_code ignored;
+    std::string error;
     if (process.output)
-      std::filesystem::remove_all(partsDirectory(), ignored);
-    if (auto met = again.exchange("parts are cleared", ""); met.failed())
-      return met.error();
+      parts = bundle::DraftFolder::create(o.checkpoint + ".parts.", error);
+    Result<std::vector<std::string>> made = again.exchange("directory of parts", parts ? "=" + parts->path() : error);
+    if (made.failed())
+      return made.error();
+    if (made->front().empty() || made->front()[0] != '=')
+      return userError("--checkpoint " + o.checkpoint + ": " + made->front());
+    partsDirectory = made->front().substr(1);
     SnapshotOptions options;
-    options.directory = partsDirectory();
+    options.directory = partsDirectory;
+    options.checkpoint = o.checkpoint;
     return openSnapshots(options, again);
+  }
+
+  void removeParts() {
+    if (parts)
+      parts->remove();
   }
 
   Status announce() {
@@ -303,7 +316,9 @@ private:
       printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
              bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
              bytesText(planned).c_str(),
-             snapshots ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for snapshots").c_str() : "",
+             snapshots
+                 ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for " + (inParts ? "the checkpoint" : "snapshots")).c_str()
+                 : "",
              (unsigned long long)data.samplesPerEpoch());
       for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
         printf("data: %s\n", line.c_str());
@@ -360,14 +375,16 @@ private:
     if (snapshots && stepsDone >= training.firstStep)
       snapshots->takeNow(stepsDone);
     // Who sees the losses says it to all: the ranks end together, with one exit code.
-    Result<std::vector<std::string>> said = process.group.exchange("numbers", end->notFinite);
+    Result<std::vector<std::string>> said = process.group.exchange("numbers", (end->changed ? "+" : "-") + end->notFinite);
     if (said.failed())
       return said.error();
-    for (const std::string &text : *said)
-      if (!text.empty() && !notFinite) {
-        notFinite = userError(text);
+    for (const std::string &text : *said) {
+      unchanged = unchanged || text[0] == '-';
+      if (text.size() > 1 && !notFinite) {
+        notFinite = userError(text.substr(1));
         notFinite->exitCode = kNotFinite;
       }
+    }
     return Status::success();
   }
 
@@ -375,6 +392,7 @@ private:
   /// may be on a disk that is well.
   Status finishSnapshots() {
     Status status = snapshots->finish();
+    partsFailed = inParts && status.failed();
     if (alone() || o.checkpoint.empty() || inParts)
       return status;
     Result<std::vector<std::string>> failed = process.group.exchange("last snapshot", status.failed() ? "failed" : "");
@@ -383,13 +401,14 @@ private:
     bool any = std::any_of(failed->begin(), failed->end(), [](const std::string &text) { return !text.empty(); });
     if (!any || stepsDone == 0 || checkFence(o.snapshots, process.group.generation()).failed())
       return status;
-    Status parts = openParts();
-    if (parts.succeeded()) {
+    Status collected = openParts();
+    if (collected.succeeded()) {
       snapshots->takeNow(stepsDone);
-      parts = snapshots->finish();
+      collected = snapshots->finish();
     }
-    if (parts.failed())
-      fprintf(stderr, "error: %s\n", parts.message().c_str());
+    partsFailed = collected.failed();
+    if (partsFailed && process.output)
+      fprintf(stderr, "error: %s\n", collected.message().c_str());
     return status;
   }
 
@@ -450,8 +469,12 @@ private:
         {o.trace, "trace", [&] { return process.output->writeTrace(); }},
     };
     for (const auto &output : outputs) {
-      if (output.path.empty())
+      if (output.path.empty() || (partsFailed && output.path == o.checkpoint))
+        continue; // that the parameters could not be collected has been said.
+      if (unchanged && training.firstStep == 1 && output.path == o.checkpoint) {
+        fprintf(stderr, "error: %s: not written: no update was applied, so it would hold the initial parameters\n", o.checkpoint.c_str());
         continue;
+      }
       // Of a process that was stopped meanwhile: the outputs belong to the job's later start.
       if (Status status = o.snapshots.empty() || o.evaluate ? Status::success() : checkFence(o.snapshots, process.group.generation());
           status.failed())
@@ -463,6 +486,7 @@ private:
       fputs(describeShares(bundle, shares, process.output->secondsAStep()).c_str(), stdout);
     if (o.evaluate && !o.quiet)
       sayEvaluation();
+    removeParts();
     keep(waitForOutputs());
     return first ? Status(*first) : Status::success();
   }
@@ -492,20 +516,18 @@ private:
     return Status::success();
   }
 
-  std::string partsDirectory() const { return o.checkpoint + ".parts"; }
-
   Status writeCheckpoint() {
     if (alone())
       return saveCheckpoint(*executor, bundle, o.checkpoint);
-    std::string directory = inParts ? partsDirectory() : o.snapshots;
+    std::string directory = inParts ? partsDirectory : o.snapshots;
     Result<std::vector<SnapshotFolder>> folders = listSnapshots(directory);
     if (folders.failed())
       return folders.error();
     auto newest =
         std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == folders->end())
-      return userError(directory + ": has no snapshot of step " + std::to_string(stepsDone) +
-                       "; is it one that all ranks share? Nothing was written to " + o.checkpoint);
+      return userError(directory + ": has no state of step " + std::to_string(stepsDone) +
+                       "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
     Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
     if (snapshot.failed())
       return snapshot.error();
@@ -513,9 +535,6 @@ private:
     if (Status status = mergeSnapshot(*snapshot, o.checkpoint, &note); status.failed())
       return status;
     say(note);
-    std::error_code ignored;
-    if (inParts)
-      std::filesystem::remove_all(directory, ignored);
     return Status::success();
   }
 
@@ -544,8 +563,12 @@ private:
   Again again;                          // of the checkpoint's parts
   std::unique_ptr<Snapshots> snapshots; // ends before the executor.
   RunIdentity identity;
-  bool inParts = false;           // the checkpoint is merged from its parts, not from the last snapshot.
-  std::optional<Error> notFinite; // the run's end has learnt nothing.
+  bool unchanged = false;                   // no update was applied.
+  bool inParts = false;                     // the checkpoint is merged from its parts, not from the last snapshot.
+  bool partsFailed = false;                 // its parts could not be collected, which has been said.
+  std::string partsDirectory;               // as rank 0 says it
+  std::optional<bundle::DraftFolder> parts; // rank 0: the same directory
+  std::optional<Error> notFinite;           // the run's end has learnt nothing.
   TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bun
   mine.claim = token->substr(token->find(' ') + 1);
   Fence fence(*made->storage, options.directory, mine);
   std::optional<SnapshotTrouble> trouble = fence.check();
-  std::string text = trouble ? trouble->text + (group.rank() > 0 ? "; snapshots need a directory that all ranks share, the same on each" : "") : "";
+  std::string text = trouble ? trouble->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
   Result<std::vector<std::string>> all = group.exchange("snapshot directory seen", text);
   if (all.failed())
     return all.error();

@@ -357,7 +357,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
       context_.storage->close(handle);
     }
     if (cause || bytes != file.bytes)
-      return SnapshotTrouble{cause ? cannot(path, "seen by rank 0", cause) + "; snapshots need a directory that all ranks share"
+      return SnapshotTrouble{cause ? cannot(path, "seen by rank 0", cause) + "; expected a directory that all ranks share"
                                    : path + ": rank 0 sees " + std::to_string(bytes) + " bytes of " + std::to_string(file.bytes)};
     index.files.push_back(std::move(file));
   }
@@ -431,7 +431,7 @@ void Taking::conclude(Job &job, const Outcome &outcome, double seconds) {
   bool superseded = outcome.trouble && outcome.trouble->superseded;
   if (superseded)
     context_.executor.abort(userError(outcome.trouble->text));
-  else if (outcome.trouble && !outcome.jobFailed)
+  else if (outcome.trouble && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() says it
     warn("the " + at(job.step) + " failed, older ones stay and training goes on: " + outcome.trouble->text);
   std::lock_guard<std::mutex> lock(mutex_);
   outcome.trouble ? ++counts_.failed : ++counts_.written;
@@ -464,6 +464,9 @@ Status Taking::finish() {
     return userError(superseded_->text);
   if (finished_ < jobs_.size())
     return userError("the " + at(jobs_.back()->step) + " was not taken: its step did not end");
+  if (const std::string &file = context_.options.checkpoint; lastTrouble_ && !file.empty())
+    return userError(file + ": not written: the parameters after step " + std::to_string(lastDue_) +
+                     " could not be collected beside it: " + lastTrouble_->text);
   if (lastTrouble_)
     return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text + "; older ones in " +
                      context_.fence.directory() + " stay");

@@ -36,10 +36,12 @@ struct RunIdentity {
 };
 
 struct SnapshotOptions {
-  std::string directory; ///< on a file system that all ranks share
-  uint64_t every = 0;    ///< steps; 0: only the last one of the run
-  uint64_t keep = 2;     ///< complete ones; older ones are removed once a newer is complete. At least 1.
-  bool resuming = false; ///< snapshots that are there already are this job's; otherwise open() refuses a directory that holds some.
+  std::string directory;  ///< on a file system that all ranks share
+  uint64_t every = 0;     ///< steps; 0: only the last one of the run
+  uint64_t keep = 2;      ///< complete ones; older ones are removed once a newer is complete. At least 1.
+  bool resuming = false;  ///< snapshots that are there already are this job's; otherwise open() refuses a directory that holds some.
+  std::string checkpoint; ///< not empty: nobody asked for snapshots, the state is collected for this file; messages speak of it
+  std::function<void(uint64_t step, const std::string &path)> written; ///< rank 0: a snapshot is complete; called in a thread of this class
   std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; on every rank with the same words, in a thread of this class.
 };
 
