@@ -270,6 +270,10 @@ private:
       if (process.output)
         process.output->line("warning: " + text);
     };
+    if (process.output && !o.quiet && !inParts)
+      options.written = [this](uint64_t step, const std::string &path) {
+        process.output->line("snapshot of step " + std::to_string(step) + ": " + path);
+      };
     Result<std::unique_ptr<Snapshots>> opened = Snapshots::open(*executor, bundle, group, options, identity);
     if (opened.failed())
       return opened.error();
@@ -453,6 +457,8 @@ private:
     process.output->drain();
     if (stepsDone < o.steps)
       fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
+    if (stepsDone < o.steps && !o.snapshots.empty() && !first)
+      fprintf(stderr, "to go on: %s\n", resumeCommand(o, process.member != nullptr).c_str());
     const TimeShares shares = showsTimes() ? process.output->shares() : TimeShares();
     struct {
       const std::string &path;

@@ -183,12 +183,12 @@ Result<int> start(const Options &o, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   openStandardStreams();
-  Options options;
-  if (std::optional<int> code = parseOptions(argc, argv, options))
-    return *code;
-  explainUnreadableMappings();
   std::signal(SIGXFSZ, SIG_IGN); // a file that grows too large (ulimit -f) is an error of its write.
   try {
+    Options options;
+    if (std::optional<int> code = parseOptions(argc, argv, options))
+      return *code;
+    explainUnreadableMappings();
     Result<int> code = start(options, argc, argv);
     if (!code.failed())
       return *code;

@@ -433,6 +433,8 @@ void Taking::conclude(Job &job, const Outcome &outcome, double seconds) {
     context_.executor.abort(userError(outcome.trouble->text));
   else if (outcome.trouble && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() says it
     warn("the " + at(job.step) + " failed, older ones stay and training goes on: " + outcome.trouble->text);
+  else if (!outcome.trouble && context_.group.rank() == 0 && context_.options.written)
+    context_.options.written(job.step, context_.fence.directory() + "/" + folderName(job.step, context_.fence.generation()));
   std::lock_guard<std::mutex> lock(mutex_);
   outcome.trouble ? ++counts_.failed : ++counts_.written;
   counts_.copySeconds += job.copySeconds;
