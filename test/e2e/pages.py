@@ -105,6 +105,10 @@ def look(folder, name, page, rows, update):
     results.append(z.check(f"{name}: share of blocks that look other than they did", float((apart > 24).mean()), 0.03))
 
 
+def html_text(text):
+    return text.replace("&quot;", '"').replace("&amp;", "&")
+
+
 def dom(folder, page):
     return chromium(folder, page, "--dump-dom")[0]
 
@@ -139,6 +143,18 @@ def main():
                "--quiet")
         html = dom(folder, page)
         holds("the run's page has its legend and the table of time", "loss of training" in html and "loss on held-back data" in html and "Where the time went" in html)
+        holds("and the result, how long it took, and the hyper-parameters", all(w in html for w in ("loss on held-back data", "duration", "learning rate", "weight decay", " at step 30, ")), html[:1500])
+        # What the axes say: round numbers, and none below zero for what never is.
+        spy = os.path.join(folder, "spy.html")
+        with open(page) as f, open(spy, "w") as g:
+            g.write(f.read().replace("<script>const data=", "<script>const said={};const write=CanvasRenderingContext2D.prototype.fillText;CanvasRenderingContext2D.prototype.fillText=function(t,x,y){"
+                                     "(said[this.canvas.id]=said[this.canvas.id]||[]).push(String(t));write.call(this,t,x,y)};"
+                                     "addEventListener('load',()=>{document.title=JSON.stringify(said)});</script><script>const data=", 1))
+        said = json.loads(html_text(re.search(r"<title>(.*?)</title>", dom(folder, spy), re.S)[1]))
+        numbers = {name: [float(t) for t in texts] for name, texts in said.items()}
+        holds("every plot has ticks", set(numbers) == {"loss", "norm", "lr", "rate"} and all(len(n) >= 6 for n in numbers.values()), said)
+        holds("no tick is below zero", all(n >= 0 for texts in numbers.values() for n in texts), said)
+        holds("ticks are round numbers", all(len(t.split("e")[0].strip("0").replace(".", "").lstrip("0")) <= 3 for texts in said.values() for t in texts), said)
         look(folder, "run", page, 440, update)
         with open(page) as f:
             data = json.loads(re.search(r"<script>const data=(.*);\n", f.read())[1])

@@ -74,8 +74,19 @@ Status JobOutput::begin(uint64_t lastStep) {
   if (!options_.quiet && !options_.evaluate) // whose one line is shown at the end
     console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps, bundle_.sequence > 0);
   shown_ = lastStep;
+  begun_ = std::chrono::steady_clock::now();
   thread_ = std::thread([this] { show(); });
   return Status::success();
+}
+
+Status JobOutput::writePage(const TimeShares &shares, const bundle::TrainingOptions &training) const {
+  RunSummary run;
+  run.training = training;
+  run.shuffle = options_.shuffle;
+  run.steps = options_.steps;
+  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  run.secondsAStep = secondsAStep();
+  return page_.write(options_.page, bundle_, shares, run);
 }
 
 void JobOutput::take(const std::string &said) {

@@ -9,6 +9,7 @@
 #include "zorse/runtime/RunPage.h"
 #include "zorse/runtime/TensorBoard.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -48,7 +49,7 @@ public:
   /// Where the time of steps went, from the trace.
   runtime::TimeShares shares() const { return runtime::timeShares(bundle_, trace_); }
   double secondsAStep() const { return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0; } ///< 0: not known
-  runtime::Status writePage(const runtime::TimeShares &shares) const { return page_.write(options_.page, bundle_, shares, secondsAStep()); }
+  runtime::Status writePage(const runtime::TimeShares &shares, const bundle::TrainingOptions &training) const;
   const std::optional<runtime::StepReport> &lastEvaluation() const { return evaluated_; }
   runtime::Status writeMetrics() { return metrics_->close(); }
   runtime::Status writeTrace() { return runtime::writeTrace(options_.trace, bundle_, std::move(trace_)); }
@@ -75,6 +76,7 @@ private:
   std::optional<runtime::StepReport> evaluated_;
   double secondsOfSteps_ = 0; ///< but for the first
   uint64_t steps_ = 0;
+  std::chrono::steady_clock::time_point begun_;
   std::vector<runtime::TraceEvent> trace_;
   std::vector<runtime::Executor::MemoryUse> uses_;
   uint64_t shown_ = 0;

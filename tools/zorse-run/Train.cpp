@@ -471,7 +471,7 @@ private:
         {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
         {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
         {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
-        {o.page, "page", [&] { return process.output->writePage(shares); }},
+        {o.page, "page", [&] { return process.output->writePage(shares, training.options); }},
         {o.trace, "trace", [&] { return process.output->writeTrace(); }},
     };
     for (const auto &output : outputs) {

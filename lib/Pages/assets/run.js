@@ -5,7 +5,27 @@ const span = values => {
   const known = values.filter(v => v !== null && isFinite(v));
   return known.length ? [Math.min(...known), Math.max(...known)] : null;
 };
-const short = v => v === null || v === undefined ? 'not finite' : v === 0 ? '0' : Math.abs(v) >= 1e5 || Math.abs(v) < 1e-3 ? v.toExponential(2) : String(+v.toPrecision(5));
+const short = v => v === null || v === undefined ? 'not finite' : v === 0 ? '0' : Math.abs(v) >= 1e7 || Math.abs(v) < 1e-3 ? v.toExponential(2) : String(+v.toPrecision(5));
+
+// Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`, about `count` of them; whole ones where `whole`.
+function ticks(low, high, count, whole) {
+  const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw)), out = [];
+  const step = Math.max(whole ? 1 : 0, power * (raw / power < 1.5 ? 1 : raw / power < 3 ? 2 : raw / power < 7 ? 5 : 10));
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++)
+    out.push(i * step || 0); // no -0
+  return out;
+}
+// Those of a logarithmic axis: powers of ten and, where they are few, their multiples.
+function logTicks(low, high) {
+  for (const multiples of [[1], [1, 3], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+    const out = [];
+    for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e++)
+      out.push(...multiples.map(m => m * 10 ** e).filter(v => v >= low && v <= high));
+    if (out.length >= 3)
+      return out.filter((v, i) => i % Math.ceil(out.length / 8) === 0);
+  }
+  return ticks(low, high, 4);
+}
 
 // A canvas with steps to the right. lines: [column, colour]; band: [low, high] columns; dots: [step, value]s.
 function plot(id, height, what) {
@@ -26,20 +46,20 @@ function plot(id, height, what) {
     const scale = log ? Math.log10 : v => v, back = log ? v => 10 ** v : v => v;
     let [low, high] = range.map(scale);
     const margin = (high - low || Math.abs(high) || 1) * 0.05;
-    low -= margin;
+    low = !log && low >= 0 ? Math.max(0, low - margin) : low - margin; // what is never negative has no axis below 0
     high += margin;
     const first = Math.min(...steps), last = Math.max(...steps, first + 1);
     const px = s => left + (s - first) * (w - left - right) / (last - first), py = v => top + (high - scale(v)) * (height - top - bottom) / (high - low);
-    for (let i = 0; i <= 4; i++) {
-      const y = top + (height - top - bottom) * i / 4;
+    for (const tick of log ? logTicks(back(low), back(high)) : ticks(low, high, 4)) {
+      const y = py(tick);
       x.fillStyle = c('line');
       x.fillRect(left, y, w - left - right, 1);
       x.fillStyle = c('dim');
-      x.fillText(short(back(high - (high - low) * i / 4)), 4, y + 4);
+      x.fillText(short(tick), 4, y + 4);
     }
     x.fillStyle = c('dim');
-    for (let i = 0; i <= 4; i++)
-      x.fillText(Math.round(first + (last - first) * i / 4), Math.min(px(first + (last - first) * i / 4), w - 46), height - 6);
+    for (const tick of ticks(first, last, 5, true))
+      x.fillText(tick, Math.min(px(tick), w - 46), height - 6);
     const good = v => v !== null && (!log || v > 0);
     if (what.band) {
       x.fillStyle = c(what.lines[0][1]) + '33';

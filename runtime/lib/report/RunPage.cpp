@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 
@@ -35,6 +36,9 @@ void RunPage::step(const StepReport &r) {
         evaluations_.erase(evaluations_.begin() + std::ptrdiff_t(i));
     return;
   }
+  last_ = r;
+  if (!first_)
+    first_ = r;
   Point point{r.step, r.step, r.loss, r.loss, r.loss, r.gradientNorm, r.learningRate, r.tokensPerSecond, 1};
   if (!points_.empty() && points_.back().steps < stepsAPoint_) {
     points_.back() = join(points_.back(), point);
@@ -68,9 +72,65 @@ std::string shareBars(const Bundle &bundle, const TimeShares &shares) {
                 "while nothing computes</span><span><b style=\"background:var(--line)\"></b>waiting</span></div>\n";
 }
 
+std::string number(double value, const char *format = "%.6g") {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return std::isnan(value) ? "not finite" : text;
+}
+
+/// "1 h 02 min 03 s"
+std::string duration(double seconds) {
+  char text[64];
+  const auto whole = uint64_t(seconds + 0.5);
+  if (seconds < 60)
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  else if (whole < 3600)
+    std::snprintf(text, sizeof text, "%llu min %02llu s", (unsigned long long)whole / 60, (unsigned long long)whole % 60);
+  else
+    std::snprintf(text, sizeof text, "%llu h %02llu min %02llu s", (unsigned long long)whole / 3600, (unsigned long long)whole / 60 % 60,
+                  (unsigned long long)whole % 60);
+  return text;
+}
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+std::string table(const Rows &rows) {
+  std::string text = "<table class=facts>\n";
+  for (const auto &[name, value] : rows)
+    text += "<tr><td class=what>" + pages::escape(name) + "<td>" + pages::escape(value) + "</tr>\n";
+  return text + "</table>\n";
+}
+
+/// The options of training that have a meaning for the optimizer and the schedule of the run.
+Rows hyperParameters(const Bundle &bundle, const RunSummary &run) {
+  const bundle::TrainingOptions &t = run.training;
+  std::string optimizer = bundle::TrainingOptions::Optimizer_Name(t.optimizer()), schedule = bundle::TrainingOptions::Schedule_Name(t.schedule());
+  for (std::string *name : {&optimizer, &schedule})
+    std::transform(name->begin(), name->end(), name->begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool decays = t.schedule() == bundle::TrainingOptions::LINEAR || t.schedule() == bundle::TrainingOptions::COSINE,
+             adam = t.optimizer() != bundle::TrainingOptions::SGD;
+  Rows rows = {
+      {"batch", std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " samples of " + std::to_string(bundle.sequence) + " tokens" : " samples")},
+      {"optimizer", optimizer},
+      {"learning rate", number(t.learning_rate())},
+      {"schedule", schedule + (t.warmup_steps() > 0 ? ", warm-up over " + std::to_string(t.warmup_steps()) + " steps" : "") +
+                       (decays ? ", decay until step " + std::to_string(t.total_steps() > 0 ? uint64_t(t.total_steps()) : run.steps) + " to " +
+                                     number(t.final_ratio()) + " of it"
+                               : "")}};
+  if (adam)
+    rows.push_back({"betas, epsilon", number(t.beta1()) + ", " + number(t.beta2()) + ", " + number(t.epsilon())});
+  else
+    rows.push_back({"momentum", number(t.momentum()) + (t.nesterov() ? " (Nesterov)" : "")});
+  rows.push_back({"weight decay", number(t.weight_decay())});
+  rows.push_back({"gradient clipping", t.clip_norm() > 0 ? "norm " + number(t.clip_norm()) : "none"});
+  rows.push_back({"precision", bundle.precision});
+  rows.push_back({"seed, shuffle", std::to_string(t.seed()) + ", " + (run.shuffle ? "seed " + std::to_string(*run.shuffle) : "file order")});
+  return rows;
+}
+
 } // namespace
 
-Status RunPage::write(const std::string &path, const Bundle &bundle, const TimeShares &shares, double seconds) const {
+Status RunPage::write(const std::string &path, const Bundle &bundle, const TimeShares &shares, const RunSummary &run) const {
   json data;
   data["points"] = json::array();
   for (const Point &p : points_)
@@ -85,11 +145,22 @@ Status RunPage::write(const std::string &path, const Bundle &bundle, const TimeS
     body += "steps " + std::to_string(points_.front().first) + " to " + std::to_string(points_.back().last);
   body += ", batch " + std::to_string(bundle.batch) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "") + ", " + bundle.precision +
           ", " + std::to_string(bundle.devices.size()) + " device" + (bundle.devices.size() == 1 ? "" : "s") + "</p>\n";
+  Rows outcome;
+  if (last_)
+    outcome.push_back({"loss", number(last_->loss) + " at step " + std::to_string(last_->step) + ", " + number(first_->loss) + " at step " +
+                                   std::to_string(first_->step)});
+  if (!evaluations_.empty())
+    outcome.push_back({"loss on held-back data", number(evaluations_.back().second) + " after step " + std::to_string(evaluations_.back().first)});
+  if (last_ && last_->skippedSoFar > 0)
+    outcome.push_back({"skipped updates", std::to_string(last_->skippedSoFar)});
+  outcome.push_back({"duration", duration(run.seconds)});
+  body += "<h2>Result</h2>\n" + table(outcome);
   body += "<h2>Loss</h2>\n<label><input type=checkbox id=log> logarithmic</label>\n<canvas id=loss></canvas>\n";
   body += "<h2>Gradient norm before clipping</h2>\n<canvas id=norm></canvas>\n<h2>Learning rate</h2>\n<canvas id=lr></canvas>\n<h2>" +
           std::string(bundle.sequence > 0 ? "Tokens" : "Samples") + " a second</h2>\n<canvas id=rate></canvas>\n";
+  body += "<h2>Hyper-parameters</h2>\n" + table(hyperParameters(bundle, run));
   if (shares.steps > 0)
-    body +=
-        "<h2>Where the time went</h2>\n" + shareBars(bundle, shares) + "<pre>" + pages::escape(describeShares(bundle, shares, seconds)) + "</pre>\n";
+    body += "<h2>Where the time went</h2>\n" + shareBars(bundle, shares) + "<pre class=wrap>" +
+            pages::escape(describeShares(bundle, shares, run.secondsAStep)) + "</pre>\n";
   return writeOutput(path, pages::page(bundle.model + ": training", body, data, pages::kRunScript));
 }

@@ -6,18 +6,28 @@
 #include "zorse/runtime/TimeShares.h"
 #include "zorse/runtime/Training.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace zorse::runtime {
+
+/// What the page says about a run beside its steps.
+struct RunSummary {
+  bundle::TrainingOptions training; ///< as the run uses it
+  std::optional<uint64_t> shuffle;
+  uint64_t steps = 0;      ///< number of the last step that was asked for
+  double seconds = 0;      ///< that the run took, evaluations and waits included
+  double secondsAStep = 0; ///< 0: not known
+};
 
 /// Collects steps in memory that does not grow with their number, and writes the page.
 class RunPage {
 public:
   void step(const StepReport &report);
 
-  /// HTML that needs no other file. \param seconds  a step of the whole run; 0: not known
-  Status write(const std::string &path, const Bundle &bundle, const TimeShares &shares, double seconds) const;
+  /// HTML that needs no other file.
+  Status write(const std::string &path, const Bundle &bundle, const TimeShares &shares, const RunSummary &run) const;
 
 private:
   static constexpr size_t kMostPoints = 2000;
@@ -32,6 +42,7 @@ private:
   std::vector<Point> points_;
   uint64_t stepsAPoint_ = 1;
   std::vector<std::pair<uint64_t, double>> evaluations_;
+  std::optional<StepReport> first_, last_; ///< training steps
 };
 
 } // namespace zorse::runtime
