@@ -16,6 +16,7 @@ docs/running.md tells how the labels of a model are fed.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import glob
 import hashlib
 import json
@@ -253,6 +254,47 @@ def _prepared(folder: str, manifest: dict[str, Any]) -> Prepared:
     return Prepared(folder, manifest["data"].format(folder=folder.rstrip("/")), *(manifest[key] for key in ("documents", "tokens", "masked", "samples", "vocabulary")))
 
 
+class _Draft:
+    """A new folder beside `folder`, locked as long as its process lives, so that a later one can tell what a killed one has left, and removes it."""
+
+    def __init__(self, folder: str):
+        parent, name = os.path.split(os.path.abspath(folder))
+        os.makedirs(parent, exist_ok=True)
+        for old in glob.glob(os.path.join(glob.escape(parent), glob.escape(name) + ".preparing.*")):
+            self._remove_abandoned(old)
+        while True:
+            self.path = os.path.join(parent, f"{name}.preparing.{os.urandom(8).hex()}")
+            os.mkdir(self.path)
+            try:
+                self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, FileNotFoundError):  # another process took it for one that is left over
+                continue
+            except OSError:  # a file system without locks
+                return
+            if os.path.isdir(self.path):
+                return
+
+    @staticmethod
+    def _remove_abandoned(path: str) -> None:
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except OSError:  # its process lives
+            pass
+        finally:
+            os.close(handle)
+
+    def close(self) -> None:
+        """Removes what was not renamed."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._handle)
+
+
 def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str = "bytes", seq: int | None = None,
             pack: Literal["stream", "rows", "pad"] | None = None, labels: Literal["next", "same"] = "next", text_field: str = "text",
             prompt_field: str | None = None, completion_field: str | None = None, separator: str | None = None, end_token: int | None = None,
@@ -298,8 +340,8 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
     end = words.end if end_token is None else (None if end_token < 0 else end_token)
     if end is not None and end >= words.vocabulary:
         words.vocabulary = end + 1
-    draft = folder.rstrip("/") + f".preparing.{os.getpid()}"
-    os.makedirs(draft)
+    work = _Draft(folder)
+    draft = work.path
     try:
         if form == "stream":
             writer: Any = _Streams(draft, 2 if words.vocabulary <= 1 << 16 else 4, shard_tokens)
@@ -327,9 +369,8 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
         if os.path.isdir(folder):
             os.rmdir(folder)
         os.rename(draft, folder)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    finally:
+        work.close()
     return _prepared(folder, manifest)
 
 

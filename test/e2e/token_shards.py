@@ -54,6 +54,9 @@ def main():
         before = os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns
         again = call(folder, "t.txt", "-o", "stream", "--separator", "\n\n", "--end-token", 0, "--shard-tokens", 3000)
         holds("once: the same again does nothing", again[0] == 0 and again[1] == out and os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns == before)
+        os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # of a process that was killed
+        code, _, err = call(folder, "t.txt", "-o", "again")
+        holds("what a killed one has left is removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
         refused(folder, "other options into the same folder", "holds data that were prepared from other files or with other options", "t.txt", "-o", "stream")
 
         code, out, err = call(folder, "a.jsonl", "-o", "masked", "--prompt-field", "prompt", "--completion-field", "completion", "--seq", 16, "--end-token", 0)
