@@ -21,8 +21,11 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Bytes of the whole lines of steps up to `lastStep`, before the first one that is later or is no metrics line.
+/// Bytes of the whole lines of steps up to `lastStep`, before the first one that is later or is no metrics line; 0 where it is no regular file.
 off_t linesUntil(const std::string &path, uint64_t lastStep) {
+  struct stat there = {};
+  if (::stat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode))
+    return 0; // reading a pipe would wait for lines that this process is to write.
   std::ifstream file(path, std::ios::binary);
   off_t bytes = 0;
   for (std::string line; std::getline(file, line) && !file.eof(); bytes += off_t(line.size()) + 1) {
