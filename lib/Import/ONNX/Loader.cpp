@@ -123,9 +123,24 @@ MappedFile::~MappedFile() {
     munmap(const_cast<uint8_t *>(bytes), length);
 }
 
+/// What to do with a model of PyTorch or of the Hugging Face hub that was given in place of an ONNX file; empty: it is none.
+static std::string exportRemedy(const std::string &path) {
+  const char *command = "zorse-torch-export --hf ";
+  if (access((path + "/config.json").c_str(), F_OK) == 0)
+    return "'" + path + "' is a model of the Hugging Face hub, expected an ONNX file; write one: " + command + path + " -o model.onnx";
+  const std::string end = path.substr(std::min(path.find_last_of("./"), path.size()));
+  if (end == ".safetensors" || end == ".pt" || end == ".pth" || end == ".ckpt")
+    return "'" + path + "' holds weights of PyTorch, expected an ONNX file, which has the graph, too; write one: " + command +
+           "DIRECTORY -o model.onnx for a model of the Hugging Face hub, zorse.export(module, \"model.onnx\") in Python for a module";
+  return {};
+}
+
 std::unique_ptr<LoadedModel> LoadedModel::load(const std::string &path, std::string &error) {
   std::shared_ptr<MappedFile> file = MappedFile::open(path, error);
-  return file ? load(std::move(file), path, error) : nullptr;
+  std::unique_ptr<LoadedModel> result = file ? load(std::move(file), path, error) : nullptr;
+  if (std::string remedy = result ? std::string() : exportRemedy(path); !remedy.empty())
+    error = remedy;
+  return result;
 }
 
 std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file, const std::string &path, std::string &error) {
