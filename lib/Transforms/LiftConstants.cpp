@@ -88,7 +88,8 @@ struct LiftConstants : zorse::impl::LiftConstantsBase<LiftConstants> {
       BlockArgument &argument = lifted[name];
       if (!argument) {
         DictionaryAttr described = builder.getDictionaryAttr({builder.getNamedAttr(attributes::kParameter, builder.getStringAttr(name)),
-                                                              builder.getNamedAttr(attributes::kTrainable, builder.getBoolAttr(false))});
+                                                              builder.getNamedAttr(attributes::kTrainable, builder.getBoolAttr(false)),
+                                                              builder.getNamedAttr(attributes::kConstant, builder.getUnitAttr())});
         unsigned index = model.getNumArguments();
         if (failed(model.insertArgument(index, value.getShapedType(), described, op->getLoc())))
           return signalPassFailure();

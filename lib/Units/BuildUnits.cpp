@@ -50,7 +50,7 @@ template <typename Message> void setShape(Message &info, RankedTensorType type) 
 
 /// Raised by whoever changes how the importer or recognition writes a model that they took before: the hash of one model is another then. Snapshots
 /// and plans compare hashes of one version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
-constexpr int kGraphVersion = 1;
+constexpr int kGraphVersion = 2;
 
 struct Cost {
   double flops = 0, bytes = 0; // per row
@@ -154,6 +154,7 @@ private:
         info.set_type(*element);
         info.set_trainable(graph.isTrained(argument));
         info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kStatistic));
+        info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
         Type copy = graph.narrow.lookup(argument);
         copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.isBF16() ? bundle::BF16 : bundle::F16);
         setShape(info, type);

@@ -1,6 +1,8 @@
 """What a module's tensors are called in checkpoints of the Hugging Face hub: a part of the facts (facts.py)."""
 import re
 
+import torch
+
 from .lora import Adapted
 
 
@@ -18,6 +20,14 @@ def ignored(model):
         end = re.split(r"\\d\+|\.\*|[\[\](){}|*+?^$]", str(pattern).replace(r"\.", "."))[-1].lstrip(".")
         if end and re.fullmatch(r"[\w.]+", end):
             yield end
+
+
+def running_statistics(model):
+    """Buffers that are state of the model, and not computed by it: the running statistics of batch norms."""
+    for path, m in model.named_modules():
+        if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.running_mean is not None:
+            for name in ("running_mean", "running_var"):
+                yield f"{path}.{name}" if path else name
 
 
 def hub_names(module, given=None):
@@ -40,7 +50,9 @@ def hub_names(module, given=None):
     adapters = {f"{at}.{name}" for at, m in model.named_modules() if isinstance(m, Adapted) for name in ("lora_A.weight", "lora_B.weight")}
     parameters = {prefix + name: {"names": ["base_model.model." + name], "adapter": True} if name in adapters else {"names": [name]}
                   for name, _ in model.named_parameters(remove_duplicate=False)}
-    facts = {"parameters": parameters, "buffers": sorted({*(name for name, _ in model.named_buffers()), *ignored(model)})}
+    parameters.update({prefix + name: {"names": [name]} for name in running_statistics(model)})
+    statistics = set(running_statistics(model))
+    facts = {"parameters": parameters, "buffers": sorted({*(name for name, _ in model.named_buffers() if name not in statistics), *ignored(model)})}
     if getattr(model, "lora", None):
         facts["lora"] = model.lora
     return facts

@@ -72,7 +72,7 @@ def main():
         refused(results, "groups of a model without batch norm are refused",
                 ["zorse-compile", os.path.join(z.SMALL, "zoo", "regression.onnx"), "--cluster", one, "--batch", 4, "--batch-norm-rows=2", "--quiet", "-o", bundle], "--batch-norm-rows: no node takes statistics")
         code, out, err = z.call(*compiling(0, one, None, bundle))
-        good = "--batch-norm-rows=G takes those of groups of G samples" in out + err
+        good = "--batch-norm-rows=G takes the statistics of groups of G samples" in out + err
         results.append(good)
         print(f"{'ok  ' if good else 'FAIL'} without the option running statistics are used, and a warning names it", flush=True)
     z.finish(results)

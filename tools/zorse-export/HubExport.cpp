@@ -49,7 +49,7 @@ private:
     std::vector<WantedTensor> wanted;
     wanted.reserve(index_.parameters.size());
     for (const SnapshotParameter &parameter : index_.parameters)
-      wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub});
+      wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub, parameter.constant});
     Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, LeftOver::Keep);
     if (matched.failed())
       return matched.error();
@@ -165,7 +165,7 @@ private:
     if (!unnamed.empty())
       return userError(
           snapshot_.path() + ": does not say what " + list(unnamed) + " is called in checkpoints of the hub, and " + options_.hub +
-          " holds no weights; export the model with models/export.py --hf, compile and train it again, or give a directory with weights");
+          " holds no weights; export the model with zorse-torch-export --hf, compile and train it again, or give a directory with weights");
     if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
     return copyCompanions(options_.hub, folder, type);

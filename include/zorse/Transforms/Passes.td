@@ -74,7 +74,7 @@ def RecognizeAttention : Zorse_GraphPass<"zorse-recognize-attention"> {
 def LiftConstants : Pass<"zorse-lift-constants", "::mlir::ModuleOp"> {
   let summary = "Constants that are neither scalars nor splats become non-trainable parameters of @model";
   let description = [{
-    Each distinct value becomes one argument with `zorse.parameter = "const.<hash>"` and `zorse.trainable = false`; its value moves to the module attribute `zorse.constant_value`, a
+    Each distinct value becomes one argument with `zorse.parameter = "const.<hash>"` and `zorse.trainable = false` and `zorse.constant`; its value moves to the module attribute `zorse.constant_value`, a
     dictionary by that name. So units that differ only in a constant are still of one class, and large constants travel like weights.
   }];
   let dependentDialects = ["::zorse::ZorseDialect"];

@@ -11,8 +11,8 @@ using namespace zorse::onnx_import;
 
 static constexpr int64_t kFolded = 1 << 17; ///< elements of a constant up to which it may decide the graph; more stay an argument
 
-static constexpr const char *kFactsRemedy =
-    "write the module's facts into the file (python/zorse/facts.py: write_facts(module, path, inputs)), or export it with models/export.py";
+static constexpr const char *kFactsRemedy = "write the module's facts into the file (zorse.facts: write_facts(module, path, inputs)), or export it "
+                                            "with zorse.export (zorse-torch-export for a model of the hub)";
 
 static std::string shapeText(const onnx::Tensor &tensor) {
   std::string text = "[";
@@ -74,17 +74,23 @@ std::vector<double> Importer::elementsOf(const onnx::Tensor &tensor, int64_t mos
   return out;
 }
 
-InitializerRole Importer::untrained(const onnx::Tensor &tensor, bool asArgument) {
+InitializerRole Importer::asConstant(const onnx::Tensor &tensor) {
   int64_t elements = 1;
   for (int64_t dim : tensor.dims())
     if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements))
       elements = INT64_MAX;
-  // What checkpoints of the hub hold is filled from one of these when a run begins: it must not become part of the program.
-  if (asArgument && !facts.hubNameOf(tensor.name()).names.empty())
-    return InitializerRole::Frozen;
   std::string problem;
-  auto bytes = asArgument ? model.bytes(tensor, problem, options.weightsLater) : std::nullopt;
-  return asArgument && (elements > kFolded || (bytes && bytes->missing)) ? InitializerRole::Frozen : InitializerRole::Constant;
+  auto bytes = model.bytes(tensor, problem, options.weightsLater);
+  return elements > kFolded || (bytes && bytes->missing) ? InitializerRole::Buffer : InitializerRole::Constant;
+}
+
+bool Importer::isParameter(int value, const onnx::Tensor &tensor, const Uses &uses) {
+  if (facts.parameters.count(tensor.name()) || facts.stored.count(tensor.name()))
+    return true;
+  if (facts.namesAll)
+    return false;
+  Guess guess = uses.guess(value, tensor, [&](int64_t most) { return elementsOf(tensor, most); });
+  return guess == Guess::Trained || (guess == Guess::Ambiguous && uses.isProbablyTrained(value, tensor));
 }
 
 /// Whether the file holds the parameter: under a name of its own, restored, or stored as something else.
@@ -206,7 +212,7 @@ LogicalResult Importer::checkMissing(const std::set<std::string> &present, const
     for (const std::string &name : group) {
       auto fact = facts.parameters.find(name);
       bool isTrained = fact != facts.parameters.end() && fact->second.trained;
-      bool unused = fact != facts.parameters.end() && fact->second.reached == false && isTrained;
+      bool unused = fact != facts.parameters.end() && ((fact->second.reached == false && isTrained) || fact->second.read == false);
       if (isInFile(name, present))
         there.push_back("'" + name + "'"), trains |= isTrained;
       else if (!unused && !isTrained && !forced(name)) // trained ones are missing above
@@ -285,15 +291,18 @@ LogicalResult Importer::classifyInitializers(const std::vector<int> &wanted) {
       if (options.trainable.count(name) && forced(name) == TrainableChoice::Train)
         warn("initializer '" + name + "' cannot be trained: its elements are not floats");
     } else if (auto choice = forced(name)) {
-      role = *choice == TrainableChoice::Train ? InitializerRole::Trained : untrained(*tensor, true);
+      // --init may bring other numbers for a frozen parameter: they must not become part of the program.
+      role = *choice == TrainableChoice::Train   ? InitializerRole::Trained
+             : isParameter(value, *tensor, uses) ? InitializerRole::Frozen
+                                                 : asConstant(*tensor);
     } else if (asKnown) {
-      role = fact->second.trained ? InitializerRole::Trained : untrained(*tensor, true);
+      role = fact->second.trained ? InitializerRole::Trained : InitializerRole::Frozen;
     } else if (facts.buffers.count(name)) {
       continue;
     } else if (stored != facts.stored.end()) {
       auto held = facts.parameters.find(stored->second.parameter);
       bool freezes = forced(stored->second.parameter) == TrainableChoice::Freeze;
-      role = held != facts.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : untrained(*tensor, true);
+      role = held != facts.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : InitializerRole::Frozen;
     } else {
       if (fact != facts.parameters.end())
         present.erase(name); // another shape: not the parameter
@@ -341,7 +350,7 @@ LogicalResult Importer::guessRoles(const std::vector<std::pair<int, const onnx::
     } else if (guess == Guess::Trained) {
       trained.push_back(each.name());
     }
-    roles[tensor] = guess == Guess::Trained ? InitializerRole::Trained : untrained(each, false);
+    roles[tensor] = guess == Guess::Trained ? InitializerRole::Trained : InitializerRole::Constant;
   }
   if (!ambiguous.empty() && !options.trustGuess)
     return error("the file does not say whether " + std::to_string(ambiguous.size()) +

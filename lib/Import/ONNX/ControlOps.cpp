@@ -31,7 +31,7 @@ LogicalResult Importer::interpretBody(const GraphNode &node, GraphBody &body, co
   for (int value : body.outputs) {
     if (!values[value])
       if (auto initializer = initializers.find(value); initializer != initializers.end())
-        values[value] = parameter(*initializer->second, roles[initializer->second] == InitializerRole::Trained);
+        values[value] = parameter(*initializer->second);
     results.push_back(values[value]);
   }
   return success();

@@ -52,7 +52,7 @@ std::vector<std::string> Facts::namesOf(const std::string &name) const {
 HubName Facts::hubNameOf(const std::string &initializer) const {
   std::string parameter = initializer;
   bool transposed = false;
-  if (!parameters.count(initializer)) {
+  if (!parameters.count(initializer) && !hub.count(initializer)) { // of buffers, running statistics have names there
     auto found = stored.find(initializer);
     if (found == stored.end() || (found->second.form != "same" && found->second.form != "transpose"))
       return {};
@@ -223,14 +223,19 @@ static bool readModule(const json::Object &object, Facts &facts, std::string &er
     facts.training = *training;
   if (const json::Object *hub = object.getObject("hub"))
     readHub(*hub, facts);
-  if (const json::Array *reached = object.getArray("reached")) {
+  auto mark = [&](StringRef key, std::optional<bool> ParameterFact::*field) {
+    const json::Array *names = object.getArray(key);
+    if (!names)
+      return;
     for (auto &[name, fact] : facts.parameters)
-      fact.reached = false;
-    for (const std::string &name : strings(reached))
+      fact.*field = false;
+    for (const std::string &name : strings(names))
       for (const std::string &other : facts.namesOf(name))
         if (auto found = facts.parameters.find(other); found != facts.parameters.end())
-          found->second.reached = true;
-  }
+          found->second.*field = true;
+  };
+  mark("reached", &ParameterFact::reached);
+  mark("read", &ParameterFact::read);
   return true;
 }
 

@@ -19,6 +19,7 @@ struct ParameterFact {
   std::optional<std::vector<int64_t>> shape;
   bool trained = true;         ///< requires_grad
   std::optional<bool> reached; ///< the outputs depend on it
+  std::optional<bool> read;    ///< the forward pass reads it
 };
 
 /// An initializer that holds a parameter under another name.

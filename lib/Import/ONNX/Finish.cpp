@@ -81,7 +81,12 @@ LogicalResult Importer::describeTerms(const Val &loss, SmallVectorImpl<Value> &r
   location = NameLoc::get(builder.getStringAttr("loss"));
   for (const LossSummand &summand : loss.summands) {
     if (!dependsOnParameter(summand.numerator)) {
-      warn("loss term " + std::to_string(term) + " depends on no trained parameter");
+      warn(
+          "loss term " + std::to_string(term) + " depends on no trained parameter" +
+          (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
+               ? ""
+               : " and no input: it is a constant. Where it stands for a penalty on weights, the exporter has computed it from their initial values; "
+                 "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
     }
     NamedAttrList attributes;
     attributes.set(attributes::kTerm, builder.getI64IntegerAttr(term));

@@ -256,7 +256,7 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
           continue;
         return error(node, "its input '" + graph.valueNames[value] + "' has no value: the producer does not yield it");
       }
-      values[value] = parameter(*found->second, roles[found->second] == InitializerRole::Trained);
+      values[value] = parameter(*found->second);
     }
   }
   if (isReadForShape(node)) { // no value of it need be there

@@ -77,8 +77,9 @@ struct CausalPattern {
   double fill = 0;
 };
 
-/// What an initializer is used as, before anything is emitted.
-enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
+/// What an initializer is used as, before anything is emitted. Frozen: a parameter that is not trained, an argument of its own name. Buffer: a
+/// constant that stays an argument because of its size, or because its bytes are not there.
+enum class InitializerRole : uint8_t { Constant, Trained, Frozen, Buffer };
 
 /// start and step, where ids are start, start + step, ... with a step above 0.
 std::optional<std::pair<int64_t, int64_t>> evenSteps(llvm::ArrayRef<int64_t> ids);
@@ -144,17 +145,21 @@ private:
   mlir::LogicalResult guessRoles(const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses);
   std::optional<TrainableChoice> forced(const std::string &name) const;
   bool isInFile(const std::string &name, const std::set<std::string> &present) const;
-  /// \param asArgument  if it is large, or its bytes are not there, it is an argument that is not trained
-  InitializerRole untrained(const onnx::Tensor &tensor, bool asArgument);
+  /// Whether the flags freeze a parameter by this, and not a number of a formula that a pattern happens to match.
+  bool isParameter(int value, const onnx::Tensor &tensor, const Uses &uses);
+  /// Constant, or Buffer if it is large or its bytes are not there.
+  InitializerRole asConstant(const onnx::Tensor &tensor);
   /// As doubles; empty if there are more than `most` or the bytes are not there.
   std::vector<double> elementsOf(const onnx::Tensor &tensor, int64_t most);
 
   // --- parameters (Parameters.cpp)
   void restoreTies(const std::set<const onnx::Tensor *> &own);
   void reportParameters(ImportedModel &result);
-  Val parameter(const onnx::Tensor &tensor, bool trainable);
+  Val parameter(const onnx::Tensor &tensor);
   /// Operand `index` as a running statistic: state that a step moves towards what it observes.
   mlir::FailureOr<mlir::Value> runningStatistic(const GraphNode &node, size_t index);
+  /// The same where no step moves it: a frozen parameter, which --init may set.
+  Val frozenStatistic(const GraphNode &node, size_t index);
   mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
 
   // --- access to a node (NodeAccess.cpp)
@@ -438,6 +443,8 @@ private:
   int64_t dropouts = 0;
   std::set<const onnx::Tensor *> statistics; ///< running ones
   bool guessedSingleRow = false;
+  std::vector<std::string> frozenNorms; ///< batch norms that normalise by running statistics which do not move
+  bool normsMayTrain = false;           ///< --batch-norm-rows would train some of them
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;
   std::vector<std::string> foldedParameters;

@@ -91,12 +91,12 @@ static WeightSource::Type storedType(ElementKind kind) {
   }
 }
 
-Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
+Val Importer::parameter(const onnx::Tensor &tensor) {
   auto known = parameters.find(&tensor);
   if (known != parameters.end())
     return known->second;
   if (auto tie = transposeOf.find(&tensor); tie != transposeOf.end()) {
-    Val original = parameter(*tie->second, trainable);
+    Val original = parameter(*tie->second);
     std::swap(original.view.dims[0], original.view.dims[1]);
     return original;
   }
@@ -104,6 +104,7 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   auto type = RankedTensorType::get(shape, elementType(kind));
   Value argument = block->addArgument(type, NameLoc::get(builder.getStringAttr(tensor.name())));
+  const bool trainable = roles[&tensor] == InitializerRole::Trained;
   if (trainable)
     tainted.insert(argument);
 
@@ -131,6 +132,8 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, builder.getStringAttr(tensor.name()));
   attributes.set(attributes::kTrainable, builder.getBoolAttr(trainable));
+  if (roles[&tensor] == InitializerRole::Buffer)
+    attributes.set(attributes::kConstant, builder.getUnitAttr());
   argumentAttributes.push_back(attributes.getDictionary(&context));
   Val value = wrap(argument, kind, shape);
   return parameters[&tensor] = value;
@@ -146,7 +149,7 @@ FailureOr<Value> Importer::runningStatistic(const GraphNode &node, size_t index)
   if (!statistics.insert(&tensor).second)
     return error(node,
                  "shares its running statistic '" + tensor.name() + "' with another node: a step would have to update it twice. Give each its own");
-  Value argument = parameter(tensor, true).value;
+  Value argument = parameter(tensor).value;
   tainted.insert(argument);
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, builder.getStringAttr(tensor.name()));
@@ -154,6 +157,15 @@ FailureOr<Value> Importer::runningStatistic(const GraphNode &node, size_t index)
   attributes.set(attributes::kStatistic, builder.getUnitAttr());
   argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - inputNames.size()] = attributes.getDictionary(&context);
   return argument;
+}
+
+Val Importer::frozenStatistic(const GraphNode &node, size_t index) {
+  auto found = initializers.find(node.inputs[index]);
+  if (found == initializers.end() || !isFloat(static_cast<ElementKind>(found->second->data_type())))
+    return in(node, index);
+  if (roles[found->second] != InitializerRole::Trained)
+    roles[found->second] = InitializerRole::Frozen;
+  return parameter(*found->second);
 }
 
 // What a user knows an operand as: the parameter it is, or the name of the value.
@@ -191,6 +203,7 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, builder.getStringAttr(name));
   attributes.set(attributes::kTrainable, builder.getBoolAttr(false));
+  attributes.set(attributes::kConstant, builder.getUnitAttr());
   argumentAttributes.push_back(attributes.getDictionary(&context));
   return argument;
 }
@@ -225,8 +238,9 @@ void Importer::reportParameters(ImportedModel &result) {
       continue;
     std::vector<std::string> &uses = sites[tensor.name()];
     std::set<std::string> distinct(uses.begin(), uses.end());
-    // A vector of one norm or one bias has one user; tied matrices are the model's own doing.
-    if (tensor.dims_size() == 1 && distinct.size() > 1) {
+    // A vector of one norm or one bias has one user; tied matrices are the model's own doing. A file that names all parameters also names those that
+    // were merged (checkMissing), so that a second user is a second use, such as a penalty on weights.
+    if (!facts.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
       std::string list;
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
@@ -255,6 +269,14 @@ void Importer::reportParameters(ImportedModel &result) {
       list += ", ...";
     warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + list +
          "): the checkpoint will not load into the model by name" + remedy);
+  }
+  if (!frozenNorms.empty()) {
+    std::string list;
+    for (size_t i = 0; i < frozenNorms.size() && i < 3; ++i)
+      list += (i ? ", '" : "'") + frozenNorms[i] + "'";
+    warn(std::to_string(frozenNorms.size()) + (frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") + list +
+         (frozenNorms.size() > 3 ? ", ..." : "") + ") normalise by running statistics, which training does not change" +
+         (normsMayTrain ? "; --batch-norm-rows=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
   }
   if (inertDropouts > 0) {
     bool exportedInTraining = dropouts > 0 || facts.training.value_or(false);

@@ -120,7 +120,7 @@ LogicalResult Importer::normalisedByGroups(const GraphNode &node) {
 
 // With statistics that are constants, samples stay independent.
 LogicalResult Importer::onBatchNorm(const GraphNode &node) {
-  Val x = in(node, 0), scale = in(node, 1), bias = in(node, 2), mean = in(node, 3), variance = in(node, 4);
+  Val x = in(node, 0), scale = in(node, 1), bias = in(node, 2);
   // Exporters write batch norms as in evaluation, whatever the module's mode; what is to train is said beside, or every one does.
   auto initializer = initializers.find(node.inputs[3]);
   const bool told = intAttribute(node, "training_mode", 0) != 0;
@@ -141,10 +141,11 @@ LogicalResult Importer::onBatchNorm(const GraphNode &node) {
   if (training)
     return normalisedByGroups(node);
   Composition make(*this, node);
+  Val mean = frozenStatistic(node, 3), variance = frozenStatistic(node, 4);
   Val root = make("Sqrt", {make("Add", {variance, make.number(floatAttribute(node, "epsilon", 1e-5), variance)})});
   Val normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
-  warn("node '" + node.name + "' (BatchNormalization) normalises by its running statistics, which training does not change" +
-       (options.batchNormRows > 0 || !trains ? "" : "; --batch-norm-rows=G takes those of groups of G samples, as training in PyTorch does"));
+  frozenNorms.push_back(node.name);
+  normsMayTrain |= options.batchNormRows == 0 && trains;
   return make.result(scaledAndShifted(make, normal, scale, bias));
 }
 

@@ -53,6 +53,8 @@ ordered_json parameterJson(const SnapshotParameter &parameter) {
     out["hub"] = zorse::bundle::toJson(parameter.hub);
   if (!parameter.trainable) {
     ordered_json frozen = {{"xxh64", hexadecimal(parameter.hash)}};
+    if (parameter.constant)
+      frozen["constant"] = true;
     if (!parameter.file.empty()) {
       frozen["file"] = parameter.file;
       frozen["offset"] = parameter.offset;
@@ -110,6 +112,7 @@ SnapshotParameter parseParameter(const json &from, size_t number, std::string &p
     return out;
   JsonFields frozen(*found, "parameter '" + out.name + "', 'frozen'", problem);
   frozen.hash("xxh64", out.hash);
+  out.constant = frozen.has("constant"); // indices of earlier versions do not say it
   if (frozen.has("file")) {
     frozen.text("file", out.file);
     frozen.number("offset", out.offset);

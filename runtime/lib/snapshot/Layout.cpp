@@ -126,6 +126,7 @@ std::vector<SnapshotParameter> zorse::runtime::snapshotParameters(const Bundle &
     made.permutation = weight.permutation;
     made.hub = weight.hub;
     made.trainable = bundle.summary.groups(int(parameter.group())).trainable();
+    made.constant = parameter.constant();
     if (std::optional<StoredType> type = storedTypeNamed(weight.type); type && !made.trainable) {
       made.file = weight.file;
       made.offset = weight.offset;

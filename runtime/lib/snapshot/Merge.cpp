@@ -55,6 +55,8 @@ Status zorse::runtime::mergeSnapshot(const SnapshotReader &snapshot, const std::
   std::vector<SafetensorsItem> items;
   for (uint32_t p = 0; p < snapshot.index().parameters.size(); ++p) {
     const SnapshotParameter &parameter = snapshot.index().parameters[p];
+    if (parameter.constant)
+      continue;
     if (!parameter.trainable) {
       std::vector<std::byte> bytes(size_t(parameter.elements()) * bytesOf(parameter.type));
       if (Status status = snapshot.readFrozen(p, bytes.data()); status.failed() && !note)

@@ -149,9 +149,10 @@ private:
   }
 
   Error bothFit(const std::string &parameter, const std::string &one, const std::string &other) const {
-    return userError(files_.path() + ": parameter '" + parameter + "' may be tensor '" + one + ") or '" + other +
-                     "), and both ways as many parameters are found; export the model with models/export.py --hf, which writes the names of the hub "
-                     "into the ONNX file, or leave tensors out with --init-skip=PATTERN");
+    return userError(
+        files_.path() + ": parameter '" + parameter + "' may be tensor '" + one + ") or '" + other +
+        "), and both ways as many parameters are found; export the model with zorse-torch-export --hf, which writes the names of the hub "
+        "into the ONNX file, or leave tensors out with --init-skip=PATTERN");
   }
 
   std::string oneOf(const WantedTensor &each, const Renaming &renaming) const {
@@ -182,7 +183,7 @@ private:
           match.names.push_back(found);
       if (match.names.empty()) {
         bool needed = each.trainable || !each.hub.names.empty();
-        kept += !each.trainable && !facts_;
+        kept += !each.trainable && !each.constant && !facts_;
         if (needed && !each.hub.adapter)
           missing_.push_back(shown(each.name, each.shape) +
                              (each.hub.names.empty() || each.hub.names.front() == each.name ? "" : " ('" + each.hub.names.front() + "' there)"));
@@ -273,7 +274,7 @@ private:
     if (!missing_.empty())
       text += "; give the checkpoint of the model that was exported, or save tensors under the names of the ONNX file's initializers";
     if (!ambiguous_.empty() || (!missing_.empty() && !facts_))
-      text += "; export the model with models/export.py --hf, or write the names of the hub into the ONNX file (write_facts(..., hub=...))";
+      text += "; export the model with zorse-torch-export --hf, or write the names of the hub into the ONNX file (write_facts(..., hub=...))";
     if (!left_.empty())
       text += "; --init-skip=PATTERN,... leaves tensors out that are not meant to be trained";
     return text;

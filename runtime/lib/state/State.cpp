@@ -136,7 +136,7 @@ std::vector<WantedTensor> wantedTensors(const Bundle &bundle) {
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     out.push_back({parameter.name(), storedShape(parameter, bundle.weights[i]), parameter.trainable(), isFloat(storedType(parameter.type())),
-                   bundle.weights[i].hub});
+                   bundle.weights[i].hub, parameter.constant()});
   }
   return out;
 }
@@ -290,8 +290,8 @@ Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bu
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const std::vector<Piece> &group = pieces[parameter.group()];
-    if (group.empty())
-      continue; // held by no device.
+    if (parameter.constant() || group.empty())
+      continue; // no parameter of the model, or held by no device.
     Status checked = eachPart(group, parameter, [&](const Piece &piece, int64_t from, int64_t to) -> Status {
       Result<bool> finite = parameter.trainable() ? isFinite(executor, piece, storedType(parameter.type()), from, to) : Result<bool>(true);
       if (finite.failed())

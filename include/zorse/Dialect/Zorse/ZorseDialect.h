@@ -29,6 +29,7 @@ inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
 inline constexpr llvm::StringLiteral kStatistic = "zorse.statistic"; ///< beside kTrainable: running statistics (zorse.track)
+inline constexpr llvm::StringLiteral kConstant = "zorse.constant";   ///< beside kTrainable = false: no parameter of the model, not in checkpoints
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kCoefficient = "zorse.coefficient";

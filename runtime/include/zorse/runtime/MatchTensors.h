@@ -16,6 +16,7 @@ struct WantedTensor {
   bool trainable = true;
   bool floating = true; ///< numbers are converted to a floating-point type
   bundle::HubFact hub;
+  bool constant = false; ///< a constant of the graph: no checkpoint need have it
 };
 
 /// What was found for it.

@@ -22,8 +22,9 @@ struct SnapshotParameter {
   bundle::HubFact hub; ///< relative to storedShape()
 
   // Of a frozen one, which is not in the snapshot:
-  uint64_t hash = 0; ///< XXH64 of its bytes as compiled
-  std::string file;  ///< where they came from, with the range and type there; empty: not known
+  bool constant = false; ///< a lifted constant or a buffer: no parameter of the model
+  uint64_t hash = 0;     ///< XXH64 of its bytes as compiled
+  std::string file;      ///< where they came from, with the range and type there; empty: not known
   uint64_t offset = 0, bytes = 0;
   StoredType storedType = StoredType::F32;
 
