@@ -5,21 +5,26 @@ From Python:
     import zorse
     zorse.export(module, "model.onnx", sequence=512)             # module(input_ids, labels) -> loss
 
-From the shell (in a clone python models/export.py is the same), any Hugging Face causal LM (a configuration class, a directory or a name that transformers can load):
-    python -m zorse.torch_export --hf GPT2Config --set n_layer=12 --sequence 1024 -o gpt2.onnx
-    python -m zorse.torch_export --hf llama-directory --lora r=8,alpha=16,targets=q_proj,v_proj -o adapters.onnx
+From the shell (python -m zorse.torch_export, and in a clone python models/export.py, are the same), any Hugging Face causal LM (a configuration class, a directory or a name that transformers can load):
+    zorse-torch-export --hf GPT2Config --set n_layer=12 --sequence 1024 -o gpt2.onnx
+    zorse-torch-export --hf llama-directory --lora r=8,alpha=16,targets=q_proj,v_proj -o adapters.onnx
 
 Shown by Hugging Face classes: the loss is inside the graph and shifts the labels itself, so the tool feeds labels = ids.
 """
 import argparse
 import ast
 import contextlib
+import io
+import logging
 import os
 import sys
+import traceback
+import warnings
 
 import torch
 
 from . import experts, lora
+from ._tools import ZorseError
 from .facts import KEY, write_facts
 
 
@@ -45,6 +50,51 @@ def exported_mode(module):
     finally:
         for m, mode in modes.items():
             m.training = mode
+
+
+@contextlib.contextmanager
+def quietly(path):
+    """Without what PyTorch and its exporter print on the way; what they refuse is a ZorseError with its first cause, whose `details` have the whole."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    printed = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            warnings.simplefilter("ignore")
+            yield
+    except ZorseError:
+        raise
+    except Exception as error:
+        cause = error
+        while (cause.__cause__ or cause.__context__) is not None:
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, ZorseError):
+            raise cause from None
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        problem = ZorseError(f"{path}: PyTorch cannot export the module: {type(cause).__name__}: {' '.join(lines[:2])[:600]}")
+        problem.details = printed.getvalue() + "".join(traceback.format_exception(error))
+        raise problem from None
+    finally:
+        logging.disable(before)
+
+
+def make_names_unique(model):
+    """Gives results of nodes that are called as something else another name: PyTorch's exporter calls a mean `mean` although a buffer has this name, and by
+    names both are one."""
+    graph = model.graph
+    kept = [*graph.initializers.values(), *graph.inputs, *graph.outputs]
+    results = [value for node in graph for value in node.outputs if value.name and not any(value is output for output in graph.outputs)]
+    held, number = {value.name for value in kept}, 0
+    names = held | {value.name for value in results}
+    for value in results:
+        if value.name not in held:
+            held.add(value.name)
+            continue
+        while f"{value.name}.{number}" in names:
+            number += 1
+        value.name = f"{value.name}.{number}"
+        names.add(value.name)
+        held.add(value.name)
 
 
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
@@ -77,12 +127,15 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         if not dynamo:
             axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
             mode = torch.onnx.TrainingMode.TRAINING
-            torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
-                              dynamo=False, training=mode, do_constant_folding=False)
+            with quietly(path):
+                torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
+                                  dynamo=False, training=mode, do_constant_folding=False)
         else:
-            with experts.exportable(module), torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
-                torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
-                                  optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
+            with quietly(path), experts.exportable(module), torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+                program = torch.onnx.export(module, arguments, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True, optimize=optimize,
+                                            dynamic_shapes=tuple(shapes) if dynamic else None, verbose=False)
+                make_names_unique(program.model)
+                program.save(path, external_data=external_data)
         strip(path)
         with experts.exportable(module):
             write_facts(module, path, arguments, hub)
@@ -124,9 +177,10 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
 
     batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
     ids = torch.zeros((rows, sequence), dtype=torch.int64)
-    with exported_mode(module), experts.exportable(module), torch.no_grad():
+    with exported_mode(module), quietly(path), experts.exportable(module), torch.no_grad():
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
                                     optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
+    make_names_unique(program.model)
     offset, location = 0, os.path.basename(path) + ".data"
     adapters = {f"{at}.{name}": tensor for at, m in module.named_modules() if isinstance(m, lora.Adapted) for name, tensor in m.initial.items()}
     for value in program.model.graph.initializers.values():
@@ -153,7 +207,9 @@ def check(module, path, inputs):
     expected = expected if isinstance(expected, (tuple, list)) else [expected]
     try:
         import onnxruntime
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         taken = {i.name for i in session.get_inputs()}  # an input that no output depends on is not in the file
         names, found = [o.name for o in session.get_outputs()], session.run(None, {k: v.numpy() for k, v in inputs.items() if k in taken})
     except Exception:  # not installed, or an operator it does not have: the check is a courtesy
@@ -191,10 +247,11 @@ def strip(path):
     onnx.save(model, path)
 
 
-def hugging_face(name, settings, weights=True):
+def hugging_face(name, settings, weights=True, by_architecture=False):
     """A causal LM of transformers in f32, from a configuration class, a directory of the hub or a name in the local cache; nothing is fetched.
 
-    settings: of the configuration, in place of its own. weights=False: parameters are on the meta device.
+    settings: of the configuration, in place of its own. weights=False: parameters are on the meta device. by_architecture: the class that the configuration
+    names in place of a causal LM, where it names one with a head.
     """
     import transformers
 
@@ -203,13 +260,19 @@ def hugging_face(name, settings, weights=True):
         config = getattr(transformers, name)(**settings) if is_class else transformers.AutoConfig.from_pretrained(name, local_files_only=True, **settings)
     except OSError as problem:
         raise ValueError(f"--hf {name}: expects a configuration class of transformers, a directory of the hub with config.json, or a name in the local cache ({str(problem).splitlines()[0]})") from None
+    other = next((a for a in (getattr(config, "architectures", None) or [] if not is_class and not by_architecture else []) if "For" in a and not a.endswith("ForCausalLM")), None)
+    if other:
+        raise ValueError(f"--hf {name}: its class is {other}, expected a causal language model; export it in Python, with inputs of its own: "
+                         f"zorse.export(transformers.{other}.from_pretrained({name!r}), \"model.onnx\", inputs={{name: example, ...}})")
     config.dtype = torch.float32  # training is in f32 and what the compiler makes of it (--precision), whatever the files hold
     if not weights:
         with parameters_on_meta():
             return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     if is_class:
         return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(name, config=config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True)
+    named = [getattr(transformers, a, None) for a in getattr(config, "architectures", None) or [] if by_architecture and not a.endswith("Model")]
+    loader = named[0] if named and named[0] is not None else transformers.AutoModelForCausalLM
+    model, info = loader.from_pretrained(name, config=config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True)
     missing = sorted(info["missing_keys"])
     if missing:  # transformers gives them random numbers
         raise ValueError(f"--hf {name}: its files lack {len(missing)} parameters of the model: {', '.join(missing[:5])}; give a whole checkpoint, or --no-weights to export shapes alone")
@@ -217,7 +280,7 @@ def hugging_face(name, settings, weights=True):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="zorse-torch-export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hf", required=True, help="a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory of the hub or a name in the local cache")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the configuration")
     parser.add_argument("--lora", metavar="r=8,alpha=16,targets=q_proj,v_proj", help="freeze the model and train adapters of rank r beside the linear layers of these names")
@@ -239,12 +302,17 @@ def main():
         except (ValueError, SyntaxError):
             settings[key] = value
     try:
-        adapters = lora.parse(a.lora) if a.lora else None
-        model = hugging_face(a.hf, settings, weights=not a.no_weights)
-        if adapters:
-            lora.add_lora(model, **adapters)
-    except ValueError as problem:
+        write(a, settings)
+    except (ValueError, OSError, ZorseError) as problem:
         sys.exit(f"error: {problem}")
+
+
+def write(a, settings):
+    """What the command line asks for."""
+    adapters = lora.parse(a.lora) if a.lora else None
+    model = hugging_face(a.hf, settings, weights=not a.no_weights)
+    if adapters:
+        lora.add_lora(model, **adapters)
     counts = f"{sum(p.numel() for p in model.parameters()):,} parameters" + (f", {sum(p.numel() for p in model.parameters() if p.requires_grad):,} of them of adapters" if a.lora else "")
     if a.no_weights:
         export_without_weights(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset)

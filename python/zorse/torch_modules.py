@@ -1,0 +1,153 @@
+"""PyTorch modules as they come: wrapped, compiled, of transformers, with data in place of example inputs."""
+from __future__ import annotations
+
+import contextlib
+import glob
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._tools import ZorseError
+from .torch_export import export as write_file
+from .torch_export import hugging_face
+
+_ROWS = 2  # of example inputs: of one sample, exporters would fix the samples' axis
+
+
+def from_hub(folder: Any) -> Any:
+    """The model of a directory of the Hugging Face hub, in f32: the class with a head that its config.json names, or a causal language model."""
+    try:
+        return hugging_face(os.fspath(folder), {}, by_architecture=True)
+    except (ImportError, ValueError) as error:
+        raise ZorseError(f"{os.fspath(folder)}: cannot be loaded by transformers: {error}") from None
+
+
+def unwrapped(module: Any) -> Any:
+    """The module behind torch.compile and the wrappers of data parallelism."""
+    while isinstance(module, torch.nn.Module):
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise ZorseError("FullyShardedDataParallel holds shards of its module's parameters; give zorse the module before it is wrapped: zorse shards "
+                             "the state by itself")
+        inner = getattr(module, "_orig_mod", None)
+        if inner is None and list(module._modules) == ["module"] and not module._parameters and re.search("Parallel|Engine", type(module).__name__):
+            inner = module.module
+        if not isinstance(inner, torch.nn.Module):
+            return module
+        module = inner
+    raise ZorseError(f"expected a PyTorch module, the path of an ONNX file, a directory of the Hugging Face hub or a zorse.Bundle, got {type(module).__name__}")
+
+
+def check_types(module: Any) -> None:
+    """Parameters must be numbers of f32 (or f64, for tests) that are there."""
+    for name, p in module.named_parameters():
+        if p.device.type == "meta":
+            raise ZorseError(f"parameter '{name}' has no values (it is on the device meta); load them, or export shapes alone: zorse-torch-export --no-weights")
+        if type(p).__name__ == "DTensor":
+            raise ZorseError(f"parameter '{name}' is a shard (DTensor); give zorse the module before it is sharded: zorse shards the state by itself")
+        if p.dtype in (torch.float16, torch.bfloat16):
+            short = "f16" if p.dtype == torch.float16 else "bf16"
+            raise ZorseError(f"parameter '{name}' is of {p.dtype}: training would lose small updates. Call module.float(), and train in low precision with "
+                             f"precision='{short}', which keeps parameters in f32")
+        if not p.dtype.is_floating_point:
+            raise ZorseError(f"parameter '{name}' is of {p.dtype} (quantized?); load the module in float32: only parameters of floats can be read")
+
+
+def is_of_transformers(module: Any) -> bool:
+    """Whether its results are objects with a loss beside others, which no exporter can write."""
+    return hasattr(module, "base_model_prefix") and hasattr(module, "config") or type(module).__name__.startswith("PeftModel")
+
+
+def _arguments_of(module: Any) -> list[str]:
+    forward = module.forward
+    if type(module).__name__.startswith("PeftModel"):
+        forward = module.get_base_model().forward
+    return list(inspect.signature(forward).parameters)
+
+
+@contextlib.contextmanager
+def returning_loss(module: Any, names: list[str]) -> Iterator[None]:
+    """Within it a model of transformers takes these inputs, in order, and returns its loss alone. Parameters keep their names."""
+    if not is_of_transformers(module):
+        yield
+        return
+    known = _arguments_of(module)
+    fixed = {"return_dict": True, **({"use_cache": False} if "use_cache" in known else {})}
+    forward = module.forward
+
+    def loss_of(given: dict[str, Any]) -> Any:
+        loss = getattr(forward(**given, **fixed), "loss", None)
+        if loss is None:
+            raise ZorseError(f"{type(module).__name__} returns no loss for the inputs {', '.join(names)}: give a class with a head "
+                             "(AutoModelForCausalLM, ...) and its labels, or a module whose forward returns the loss")
+        return loss
+
+    scope: dict[str, Any] = {"loss_of": loss_of}
+    exec(f"def forward({', '.join(names)}): return loss_of(dict({', '.join(f'{n}={n}' for n in names)}))", scope)  # exporters want an argument by input
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = scope["forward"]
+    try:
+        yield
+    finally:
+        del module.__dict__["forward"]
+        if before is not None:
+            module.__dict__["forward"] = before
+
+
+def _arrays(data: Any) -> dict[str, Any] | None:
+    """Inputs by name with their first samples; None: a stream of tokens."""
+    if isinstance(data, Mapping):
+        return {name: value[:_ROWS] for name, value in data.items()}
+    if not isinstance(data, (str, os.PathLike)) or not re.match(r"\w+=", os.fspath(data)):
+        return None
+    found: dict[str, Any] = {}
+    for word in os.fspath(data).split(","):
+        name, _, path = word.rpartition("=") if "=" in word else ("", "", "")  # a further shard has no name
+        files = sorted(glob.glob(path)) if name else []
+        if files and files[0].endswith(".npy"):
+            found[name] = np.load(files[0], mmap_mode="r")[:_ROWS]
+    return found or None
+
+
+def _smallest_table(module: Any) -> int:
+    return min((m.num_embeddings for m in module.modules() if isinstance(m, torch.nn.Embedding)), default=256)
+
+
+def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of export that follow from the data a module is to be trained on: example inputs in the order of forward's arguments, or ids that every table
+    of embeddings has."""
+    known = _arguments_of(module)
+    arrays = _arrays(data)
+    if arrays is None:
+        missing = [name for name in ("input_ids", "labels") if name not in known]
+        if is_of_transformers(module) and missing:
+            raise ZorseError(f"{type(module).__name__} takes {', '.join(known[:6])}, ..., and tokens are for models of input_ids and labels; give arrays by the names of "
+                             "its inputs, such as {'pixel_values': ..., 'labels': ...}")
+        return {} if "vocabulary" in given else {"vocabulary": _smallest_table(module)}
+    unknown = [name for name in arrays if name not in known]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
+        raise ZorseError(f"data: {type(module).__name__} has no input '{unknown[0]}'; its inputs are {', '.join(known)}")
+    inputs = {}
+    for name in sorted(arrays, key=lambda n: known.index(n) if n in known else len(known)):
+        value = torch.as_tensor(np.array(arrays[name]) if not hasattr(arrays[name], "detach") else arrays[name].detach().cpu().clone()).contiguous()
+        if len(value) < _ROWS:
+            raise ZorseError(f"data['{name}']: expected at least {_ROWS} samples, got {len(value)}")
+        if value.dtype != torch.bool:
+            value = value.float() if value.is_floating_point() else value.long()
+        inputs[name] = value
+    return {"inputs": inputs}
+
+
+def export(module: Any, path: Any, **arguments: Any) -> Any:
+    """zorse.export: torch_export.export of any module, compiled and wrapped ones and models of transformers with a head included."""
+    module = unwrapped(module)
+    check_types(module)
+    if is_of_transformers(module):
+        arguments.setdefault("vocabulary", _smallest_table(module))
+    names = list(arguments.get("inputs") or ("input_ids", "labels"))
+    with returning_loss(module, names):
+        return write_file(module, path, **arguments)
