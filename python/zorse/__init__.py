@@ -8,15 +8,24 @@ Only zorse.export and training a module need PyTorch; everything else needs nump
 """
 from ._compile import Bundle, compile
 from ._evaluate import Evaluation, evaluate
+from ._metrics import Sample, Step
 from ._plan import Report, plan
-from ._tools import ZorseError, tool
-from ._train import Run, Sample, Step, train
+from ._tools import ZorseError, ZorseWarning, tool
+from ._train import Run, train
 from ._weights import Weights, load_into
 
-__all__ = ["Bundle", "Evaluation", "Report", "Run", "Sample", "Step", "Weights", "ZorseError", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
+__all__ = ["Bundle", "Evaluation", "Report", "Run", "Sample", "Step", "Weights", "ZorseError", "ZorseWarning", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
 
 
 def export(module, path, **arguments):
-    """Writes a PyTorch module to an ONNX file in the form Zorse reads best; see zorse.torch_export.export for the arguments."""
-    from .torch_export import export as write
+    """Writes a PyTorch module to an ONNX file in the form Zorse reads best; see zorse.torch_export.export for the arguments. A module of transformers with a head
+    is written with its loss, and what torch.compile or data parallelism have wrapped is unwrapped."""
+    from .torch_modules import export as write
     return write(module, path, **arguments)
+
+
+def __getattr__(name):
+    if name == "__version__":
+        from ._version import version
+        return version()
+    raise AttributeError(f"module 'zorse' has no attribute '{name}'")

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from ._files import cluster_file
+from ._files import cluster_file, model_file
 from ._tools import call
 from .options import CompileOptions, Path, check, words
 
@@ -35,6 +35,6 @@ def compile(model: Path, output: Path, *, batch: int, cluster: Path | Mapping[st
     """
     check(options, CompileOptions)
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
-        line = [os.fspath(model), "-o", os.fspath(output), "--batch", str(batch), "--cluster", cluster_file(cluster, folder), *words(options)]
+        line = [model_file(model), "-o", os.fspath(output), "--batch", str(batch), "--cluster", cluster_file(cluster, folder), *words(options)]
         call("zorse-compile", line + (["--quiet"] if quiet else []), quiet)
     return Bundle(output)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ._compile import Bundle
 from ._files import data_words
+from ._metrics import perplexity
 from ._tools import call
 from .options import Path
 
@@ -23,7 +24,7 @@ class Evaluation:
     @property
     def perplexity(self) -> float:
         """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
-        return math.exp(self.loss)
+        return perplexity(self.loss)
 
 
 def evaluate(bundle: Bundle | Path, data: Any, *, init: Path | None = None, snapshots: Path | None = None, batches: int = 0,

@@ -15,6 +15,13 @@ from .options import Path
 _TOKENS = {2: 20240520, 4: 20240801}  # magic numbers of llm.c's header, by bytes of a token (docs/running.md)
 
 
+def model_file(model: Any) -> str:
+    """The path of a model's file. Raises TypeError for a module."""
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"expected the path of an ONNX file, got {type(model).__name__}; zorse.export(module, \"model.onnx\") writes one, and zorse.train takes modules")
+    return os.fspath(model)
+
+
 def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
     """The path of a cluster file (docs/cluster.md): the one that is named, or a new one in `folder` with what the mapping says; None: with the devices
     of this machine."""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from ._files import cluster_file
+from ._files import cluster_file, model_file
 from ._tools import call
 from .options import Path, PlanOptions, check, words
 
@@ -52,7 +52,7 @@ def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None 
         raise TypeError("expected a model or a shape, and not both")
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         files = {name: os.path.join(folder, name) for name in ("plan.json", "report.json", "page.html")}
-        line = [os.fspath(model)] if model is not None else ["--shape", str(shape)]
+        line = [model_file(model)] if model is not None else ["--shape", str(shape)]
         line += ["--cluster", cluster_file(cluster, folder), "--batch", str(batch), "--quiet", "-o", files["plan.json"], "--json", files["report.json"],
                  "--html", files["page.html"], *words(options)]
         call("zorse-plan", line + (["--plan", os.fspath(plan)] if plan is not None else []))

@@ -1,132 +1,153 @@
 """zorse.train: from a module, an ONNX file or a bundle to trained weights."""
 from __future__ import annotations
 
-import json
 import os
-import signal
 import shutil
 import tempfile
-import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _tools
 from ._compile import Bundle, compile
 from ._files import data_words
-from ._weights import Weights, load_into
+from ._metrics import Metrics, Sample, Step, duration, perplexity
+from ._onnx import read_facts
+from ._progress import Progress, shows
+from ._tools import Process, warn
+from ._weights import Weights, load_into, same_tensors
 from .options import CompileOptions, Path, RunOptions, check, of, words
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step of training, or an evaluation, as a line of zorse-run's metrics (docs/running.md)."""
-    step: int  #: number, from 1
-    loss: float | None  #: before the update; None where it is not finite
-    evaluation: bool  #: whether this is the loss on held-back data
-    figures: Mapping[str, Any] = field(repr=False)  #: the whole line: grad_norm, lr, tokens_per_second, seconds, memory_bytes, ...
+class _Folder:
+    """Where model, bundle and checkpoint lie: what the caller named, or a temporary folder that lives as long as this object, unless it is kept."""
+
+    def __init__(self, named: Path | None):
+        self.path = tempfile.mkdtemp(prefix="zorse-") if named is None else os.fspath(named)
+        os.makedirs(self.path, exist_ok=True)
+        self._end = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True) if named is None else None
+
+    def keep(self) -> None:
+        if self._end is not None:
+            self._end.detach()
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Text that the model made on the way (`sample_every`)."""
-    step: int  #: after which
-    prompt: Sequence[int]  #: token ids
-    ids: Sequence[int]  #: that were drawn behind it
-    text: str | None = None  #: both, by the tokenizer that train was given
-
-
-@dataclass
+@dataclass(repr=False)
 class Run:
     """What a run of training left."""
     bundle: Bundle
-    weights: Weights  #: the trained parameters by their names in the ONNX file
+    weights: Weights  #: the trained parameters by their names in the ONNX file; a tied one by each of its names
     steps: list[Step]
     evaluations: list[Step]
     samples: list[Sample]
     stopped: bool  #: by the callback, before its last step
-    _folder: Any = field(default=None, repr=False)  # the temporary folder lives as long as what lies in it
+    _folder: Any = field(default=None)  # a temporary folder lives as long as what lies in it
 
     @property
     def losses(self) -> list[float | None]:
         return [s.loss for s in self.steps]
 
+    @property
+    def loss(self) -> float | None:
+        """Of the last evaluation, or else of the last step."""
+        last = (self.evaluations or self.steps)[-1:]
+        return last[0].loss if last else None
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
+        return perplexity(self.loss)
+
     def save(self, path: Path) -> None:
         """Writes the trained parameters as a safetensors file."""
         shutil.copyfile(self.weights.path, path)
 
+    def __repr__(self) -> str:
+        what = "no step" if not self.steps else f"steps {self.steps[0].step} to {self.steps[-1].step}"
+        loss = "" if self.loss is None else f", loss {self.loss:.4f}"
+        seconds = sum(s.seconds or 0 for s in self.steps)
+        return f"Run({what}{' (stopped)' if self.stopped else ''}{loss}, {duration(seconds)}, {len(self.weights)} tensors in {os.fspath(self.weights.path)!r})"
 
-class _Metrics(threading.Thread):
-    """Reads the lines of metrics as zorse-run writes them, and calls back for each."""
 
-    def __init__(self, path: str, copy: Path | None, on_step: Callable[[Step], Any] | None, stop: Callable[[], None], tokenizer: Any = None):
-        super().__init__(daemon=True)
-        self.steps: list[Step] = []
-        self.evaluations: list[Step] = []
-        self.samples: list[Sample] = []
-        self._tokenizer = tokenizer
-        self.error: BaseException | None = None
-        self.stopped = False
-        self._on_step, self._stop, self._copy = on_step, stop, copy
-        os.mkfifo(path)
-        self._ends = os.open(path, os.O_RDWR)  # both ends: writers come and go with restarts, and no open() waits
-        self.start()
+@dataclass
+class _Source:
+    """What is trained: a PyTorch module that was exported (None: an ONNX file or a bundle), and the file's facts about parameters."""
+    module: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def run(self) -> None:
-        copy = open(self._copy, "w", encoding="utf-8") if self._copy is not None else None
-        try:
-            rest = b""
-            while True:
-                rest += os.read(self._ends, 1 << 16)
-                *lines, rest = rest.split(b"\n")
-                for line in lines:
-                    if not line:  # from `end`
-                        return
-                    if copy:
-                        copy.write(line.decode() + "\n")
-                        copy.flush()
-                    self._take(json.loads(line))
-        finally:
-            if copy:
-                copy.close()
 
-    def _take(self, line: dict[str, Any]) -> None:
-        if "sample" in line:
-            ids = [*line["prompt"], *line["sample"]]
-            self.samples.append(Sample(line["step"], line["prompt"], line["sample"], self._tokenizer.decode(ids) if self._tokenizer is not None else None))
-            return
-        evaluation = "eval_loss" in line
-        step = Step(line["step"], line.get("eval_loss" if evaluation else "loss"), evaluation, line)
-        (self.evaluations if evaluation else self.steps).append(step)
-        if self._on_step is None or self.error is not None or self.stopped:
-            return
-        try:
-            self.stopped = self._on_step(step) is False
-        except BaseException as error:  # raised again where train was called
-            self.error = error
-        if self.stopped or self.error is not None:
-            self._stop()
+def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
+    """The prompt of samples as ids."""
+    prompt = options.get("sample_prompt")
+    if isinstance(prompt, str) and tokenizer is not None:
+        prompt = tokenizer.encode(prompt)
+    if prompt is not None and not isinstance(prompt, str):
+        options["sample_prompt"] = ",".join(str(int(i)) for i in prompt)
 
-    def end(self) -> None:
-        """After the writer's end: what it wrote is read, and the thread ends."""
-        os.write(self._ends, b"\n\n")
-        self.join()
-        os.close(self._ends)
+
+def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None) -> tuple[str, _Source]:
+    """The ONNX file of a model, and what it is."""
+    hub = isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "config.json"))
+    if isinstance(model, (str, os.PathLike)) and not hub:
+        return os.fspath(model), _Source(facts=read_facts(model))
+    from . import torch_modules
+    module = torch_modules.from_hub(model) if hub else torch_modules.unwrapped(model)
+    arguments = dict(export or {})
+    if sequence is not None:
+        arguments.setdefault("sequence", sequence)
+    if "inputs" not in arguments:
+        arguments.update(torch_modules.example(module, data, arguments))
+    path = os.path.join(folder, "model.onnx")
+    torch_modules.export(module, path, **arguments)
+    return path, _Source(module, read_facts(path))
+
+
+def _identity(path: str) -> Any:
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_ino, there.st_mtime_ns
+
+
+def _write_back(source: _Source, weights: Weights) -> None:
+    """Nothing that goes wrong here may cost the run."""
+    try:
+        left_out = load_into(source.module, weights, source.facts.get("stored"), strict=False)
+    except Exception as error:
+        left_out = [f"{type(error).__name__}: {error}"]
+    if left_out:
+        warn(f"{len(left_out)} trained tensors were not put back into the module; they are in the result's weights: {'; '.join(left_out[:5])}" +
+             (" ..." if len(left_out) > 5 else ""))
+
+
+def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> None:
+    """What an exception that ends a run does not cost, said where it is shown."""
+    run._folder.keep()
+    where = "the module has them, and they" if source.module is not None else "they"
+    last = f"of step {run.steps[-1].step}" if run.steps else "that the run had"
+    error.add_note(f"zorse: the weights {last} are not lost: {where} are in {run.weights.path} (the exception's attribute run has the whole result)" +
+                   ("; resume=True goes on from the newest snapshot" if resumable else ""))
+    error.run = run  # type: ignore[attr-defined]
 
 
 def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluster: Path | Mapping[str, Any] | None = None,
           evaluate: Any = None, on_step: Callable[[Step], Any] | None = None, output: Path | None = None, metrics: Path | None = None,
-          export: Mapping[str, Any] | None = None, tokenizer: Any = None, quiet: bool = True, **options: Any) -> Run:
+          export: Mapping[str, Any] | None = None, tokenizer: Any = None, quiet: bool = True, progress: bool | None = None, **options: Any) -> Run:
     """Trains a model on the devices of a cluster: `zorse-compile`, then `zorse-run`, bit for bit.
 
-    model: a PyTorch module, which is exported (`export`: the arguments of zorse.export) and gets its trained weights at the end; an ONNX file; or a
-    Bundle, which is trained as it was compiled. data: token ids in one dimension, arrays by input name with samples first, or a path
-    (docs/running.md). steps: the number of the last step. batch: samples per step, of all devices together. cluster: as for zorse.compile.
-    evaluate: held-back data of the same kinds. on_step: called after every step and evaluation with a Step; if it returns False, training ends
-    after the steps that have begun, and the weights are those of that moment. output: a folder that keeps model, bundle and checkpoint; else they
-    live as long as the result. metrics: a file for the lines of metrics, besides. tokenizer: with `sample_every`, something whose decode(ids) makes
-    the text of samples, and whose encode(text) the ids of `sample_prompt`, where that is text. options: CompileOptions and RunOptions; those of both are
-    compiled in. Raises ZorseError with what the tools say.
+    model: a PyTorch module that returns its loss, or one of transformers with a head, which is exported (`export`: the arguments of zorse.export) and gets its
+    trained weights at the end; a directory of the Hugging Face hub; an ONNX file; or a Bundle, which is trained as it was compiled. data: token ids in one
+    dimension, arrays by input name with samples first, or a path (docs/running.md). steps: the number of the last step. batch: samples per step, of all
+    devices together. cluster: as for zorse.compile. evaluate: held-back data of the same kinds. on_step: called after every step and evaluation with a Step;
+    if it returns False, training ends after the steps that have begun, and the weights are those of that moment. output: a folder that keeps model,
+    bundle, metrics and checkpoint; else they live as long as the result. metrics: a file for the lines of metrics, in place of one in `output`. tokenizer:
+    with `sample_every`, something whose decode(ids) makes the text of samples, and whose encode(text) the ids of `sample_prompt`, where that is text. quiet:
+    the tools print nothing; warnings are ZorseWarnings all the same. progress: a line that is written again and again; None: on terminals and in notebooks,
+    where `quiet`. options: CompileOptions and RunOptions; those of both are compiled in.
+
+    Raises ZorseError with what the tools say. Where training had begun to leave weights before an exception (an interrupt, what `on_step` raises, an error of
+    the tool at the end), the module has them, their file is kept, and the exception's attribute `run` is the result.
     """
     ready = isinstance(model, Bundle)
     check(options, RunOptions) if ready else check(options, CompileOptions, RunOptions)
@@ -137,58 +158,58 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
     if options.get("sample_every"):
         if not ready:
             options.setdefault("sampling", True)
-        prompt = options.get("sample_prompt")
-        if isinstance(prompt, str) and tokenizer is not None:
-            prompt = tokenizer.encode(prompt)
-        if prompt is not None and not isinstance(prompt, str):
-            options["sample_prompt"] = ",".join(str(int(i)) for i in prompt)
-    temporary = tempfile.TemporaryDirectory(prefix="zorse-")
-    folder = temporary.name if output is None else os.fspath(output)
-    os.makedirs(folder, exist_ok=True)
-    module, stored = None, None
-    if ready:
-        bundle = model
-    else:
-        compiled = of(CompileOptions, options)
-        options = {name: value for name, value in options.items() if name not in compiled}
-        path = model
-        if not isinstance(model, (str, os.PathLike)):
-            from .facts import stored_parameters
-            from .torch_export import export as export_module
-            module, path = model, os.path.join(folder, "model.onnx")
-            arguments = dict(export or {})
-            if "seq" in compiled:
-                arguments.setdefault("sequence", compiled["seq"])
-            export_module(module, path, **arguments)
-            stored = stored_parameters(path)
-        bundle = compile(path, os.path.join(folder, "model.zorse"), batch=batch, cluster=cluster, quiet=quiet, **compiled)
-    checkpoint = os.path.join(folder, "trained.safetensors")
-    pipe = os.path.join(temporary.name, "metrics")
-    line = [bundle.path, "--data", data_words(data, temporary.name, "data"), "--steps", str(steps), "--checkpoint", checkpoint, "--metrics", pipe, *words(options)]
-    if evaluate is not None:
-        line += ["--eval", data_words(evaluate, temporary.name, "evaluate")]
-    if quiet:
-        line.append("--quiet")
-    process: Any = None
-    begun = threading.Event()
+        _prompt(options, tokenizer)
+    folder, source, bundle = _Folder(output), _Source(), model
+    with tempfile.TemporaryDirectory(prefix="zorse-") as temporary:
+        line = ["--data", data_words(data, temporary, "data"), "--steps", str(steps)]
+        if evaluate is not None:
+            line += ["--eval", data_words(evaluate, temporary, "evaluate")]
+        if not ready:
+            compiled = of(CompileOptions, options)
+            options = {name: value for name, value in options.items() if name not in compiled}
+            path, source = _exported(model, data, folder.path, compiled.get("seq"), export)
+            bundle = compile(path, os.path.join(folder.path, "model.zorse"), batch=batch, cluster=cluster, quiet=quiet, **compiled)
+        line += words(options) + (["--quiet"] if quiet else [])
+        lines = Metrics(folder.path if output is not None else temporary, metrics, bool(options.get("resume")), steps, tokenizer)
+        shown = Progress(quiet and (shows() if progress is None else progress))
+        return _run(bundle, line, lines, folder, source, on_step, shown, quiet, bool(options.get("snapshots")))
 
-    def stop() -> None:
-        begun.wait()
-        process.send_signal(signal.SIGINT)
 
-    lines = _Metrics(pipe, metrics, on_step, stop, tokenizer)
+def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, source: _Source, on_step: Callable[[Step], Any] | None, shown: Progress,
+         quiet: bool, resumable: bool) -> Run:
+    checkpoint = os.path.join(folder.path, "trained.safetensors")
+    before = _identity(checkpoint)
+    process = Process("zorse-run", [bundle.path, *line, "--checkpoint", checkpoint, "--metrics", lines.path], quiet)
+    stopped = failed = False
+
+    def meanwhile() -> None:
+        nonlocal stopped, failed
+        for entry in lines.more():
+            if not isinstance(entry, Step):
+                continue
+            shown.step(entry)
+            if on_step is None or stopped or failed:
+                continue
+            failed = True  # if it does not return
+            stopped = on_step(entry) is False
+            failed = False
+            if stopped:
+                process.stop()
+
     try:
-        process = _tools.start("zorse-run", line, quiet)
-        begun.set()
-        _tools.finish(process, "zorse-run", (0, 130) if on_step is not None else (0,))
+        code, error = process.wait(meanwhile)
     finally:
-        begun.set()
-        lines.end()
-    if lines.error is not None:
-        raise lines.error
-    if process.returncode == 130 and not lines.stopped:
-        raise KeyboardInterrupt
-    weights = Weights(checkpoint)
-    if module is not None:
-        load_into(module, weights, stored)
-    return Run(bundle, weights, lines.steps, lines.evaluations, lines.samples, lines.stopped, temporary)
+        shown.end()
+        lines.close()
+    if error is None and code != 0 and not (code == 130 and stopped):
+        error = KeyboardInterrupt() if code == 130 else process.failure()
+    if _identity(checkpoint) in (None, before):
+        raise error if error is not None else process.failure()
+    weights = Weights(checkpoint, same_tensors(source.facts))
+    run = Run(bundle, weights, lines.of(Step), lines.of(Step, evaluation=True), lines.of(Sample), stopped, folder)
+    if source.module is not None:
+        _write_back(source, weights)
+    if error is not None:
+        _note(error, run, source, resumable)
+        raise error
+    return run

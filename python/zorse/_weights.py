@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,25 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 class Weights(Mapping[str, np.ndarray]):
     """The tensors of a safetensors file by name, as arrays of the file's shapes and types (BF16 as f32, which holds it exactly).
 
-    Arrays are read when they are asked for, and are views of the file: copy what is to outlive it.
+    Arrays are read when they are asked for, and are views of the file: copy what is to outlive it. `same`: names of one tensor each, as of parameters that
+    the model ties; those that the file does not have can be looked up, and are not iterated over.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, same: Iterable[Sequence[str]] = ()):
         self.path = path
         with open(path, "rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
             self._tensors: dict[str, dict[str, Any]] = json.loads(file.read(size))
         self._tensors.pop("__metadata__", None)
         self._bytes = np.memmap(path, mode="r", offset=8 + size) if any(t["data_offsets"][1] for t in self._tensors.values()) else np.empty(0, np.uint8)
+        self._aliases = {}
+        for names in same:
+            held = next((name for name in names if name in self._tensors), None)
+            if held is not None:
+                self._aliases.update((name, held) for name in names if name not in self._tensors)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        entry = self._tensors[name]
+        entry = self._tensors[self._aliases.get(name, name)]
         begin, end = entry["data_offsets"]
         piece = self._bytes[begin:end]
         if entry["dtype"] == "BF16":
@@ -38,40 +45,70 @@ class Weights(Mapping[str, np.ndarray]):
             raise ZorseError(f"{self.path}: '{name}' is of type {entry['dtype']}, expected one of {', '.join([*_TYPES, 'BF16'])}")
         return piece.view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors or name in self._aliases
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
     def __len__(self) -> int:
         return len(self._tensors)
 
+    def __repr__(self) -> str:
+        numbers = sum(int(np.prod(t["shape"], dtype=np.int64)) for t in self._tensors.values())
+        return f"Weights({len(self)} tensors of {numbers:,} numbers in {os.fspath(self.path)!r})"
 
-def load_into(module: Any, weights: Mapping[str, np.ndarray], stored: Mapping[str, Mapping[str, str]] | None = None) -> None:
-    """Copies trained parameters into a PyTorch module.
 
-    weights: by the names of the ONNX file. stored: which parameter of the module an initializer of another name holds, and in what form ("same",
-    "transpose", "reshape"), as the file's facts say it (docs/training.md). Raises ZorseError, with nothing changed, for a tensor that the module does
-    not have or has in another shape.
-    """
-    import torch
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    targets = []
-    for name in weights:
-        parameter, array = parameters.get(name), weights[name]
-        if parameter is None and stored and name in stored:
-            entry = stored[name]
-            parameter = parameters.get(entry["parameter"])
-            if entry["form"] == "transpose":
-                array = array.T
-            elif entry["form"] == "reshape" and parameter is not None:
-                array = array.reshape(tuple(parameter.shape))
-            elif entry["form"] == "rows":
+def same_tensors(facts: Mapping[str, Any]) -> list[list[str]]:
+    """Names of one tensor by the facts of a file: what the module ties, and initializers of another name that hold a parameter as it is."""
+    ties = [list(names) for names in facts.get("ties", [])]
+    for held, entry in facts.get("stored", {}).items():
+        if entry["form"] == "same":
+            tied = next((names for names in ties if entry["parameter"] in names), None)
+            tied.append(held) if tied else ties.append([entry["parameter"], held])
+    return ties
+
+
+def _assignment(tensors: Mapping[str, Any], name: str, array: np.ndarray, stored: Mapping[str, Mapping[str, Any]]) -> tuple[Any, np.ndarray]:
+    """What an array of a checkpoint is copied to. Raises ZorseError where the module has no such tensor, or one of another shape."""
+    target, entry = tensors.get(name), stored.get(name)
+    if target is None and entry is not None:
+        target = tensors.get(entry["parameter"])
+        if entry["form"] == "transpose":
+            array = array.T
+        elif entry["form"] == "reshape" and target is not None:
+            array = array.reshape(tuple(target.shape))
+        elif entry["form"] == "rows":
+            if target is None or entry.get("start") is None or array.ndim != 2:
                 raise ZorseError(f"'{name}' holds some rows of '{entry['parameter']}' alone, so its trained values cannot be put back; export with the "
                                  "sequence length that the table has")
-        if parameter is None:
-            raise ZorseError(f"the model has no parameter '{name}'; it has {', '.join(list(parameters)[:8])}{' ...' if len(parameters) > 8 else ''}")
-        if tuple(parameter.shape) != array.shape:
-            raise ZorseError(f"'{name}' is of shape {list(array.shape)}, the model's of {list(parameter.shape)}")
-        targets.append((parameter, array))
+            target = target[entry["start"]:entry["start"] + len(array)]
+    if target is None:
+        known = list(tensors)
+        raise ZorseError(f"the model has no parameter '{name}'; it has {', '.join(known[:8])}{' ...' if len(known) > 8 else ''}")
+    if tuple(target.shape) != array.shape:
+        raise ZorseError(f"'{name}' is of shape {list(array.shape)}, the model's of {list(target.shape)}")
+    return target, array
+
+
+def load_into(module: Any, weights: Mapping[str, np.ndarray], stored: Mapping[str, Mapping[str, Any]] | None = None, *, strict: bool = True) -> list[str]:
+    """Copies trained parameters, and running statistics, into a PyTorch module.
+
+    weights: by the names of the ONNX file. stored: which parameter of the module an initializer of another name holds, and in what form ("same",
+    "transpose", "reshape", "rows"), as the file's facts say it (docs/training.md). strict: raises ZorseError, with nothing changed, for a tensor that the
+    module does not have or has in another shape; otherwise such tensors are left out, and what is wrong with each is returned.
+    """
+    import torch
+    tensors = {**dict(module.named_buffers(remove_duplicate=False)), **dict(module.named_parameters(remove_duplicate=False))}
+    targets, left_out = [], []
+    for name in weights:
+        try:
+            targets.append(_assignment(tensors, name, weights[name], stored or {}))
+        except ZorseError as problem:
+            if strict:
+                raise
+            left_out.append(str(problem))
     with torch.no_grad():
-        for parameter, array in targets:
-            parameter.copy_(torch.from_numpy(np.array(array)))
+        for target, array in targets:
+            target.copy_(torch.from_numpy(np.array(array)))
+    return left_out

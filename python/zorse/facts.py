@@ -29,12 +29,13 @@ class GradientStops(TorchFunctionMode):
 
     def __init__(self):
         super().__init__()
-        self.stops, self.modules = [], [""]
+        self.stops, self.modules, self.read = [], [""], set()
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         owner = getattr(function, "__self__", None)
         name = getattr(owner, "__name__", "") if getattr(function, "__name__", "") == "__get__" else getattr(function, "__name__", "")
+        self.read.update(id(t) for t in tensors([*args, *(kwargs or {}).values()]) if isinstance(t, torch.nn.Parameter))
         operands = args[:1] if name in SHAPED_LIKE else [*args, *(kwargs or {}).values()]
         if any(t.requires_grad for t in tensors(operands)):
             cut = any(t.is_floating_point() and not t.requires_grad for t in tensors([result])) and name not in SHAPED_LIKE - {"to", "type_as"} and name != "grad"
@@ -54,7 +55,7 @@ def tensors(values):
 
 
 def traced(module, inputs):
-    """The outputs of one forward and where gradients stopped in it. Buffers are left as they were."""
+    """The outputs of one forward, where gradients stopped in it, and the parameters that it read, by id. Buffers are left as they were."""
     names = {id(m): name for name, m in module.named_modules()}
     watch = GradientStops()
     buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
@@ -69,7 +70,7 @@ def traced(module, inputs):
         with torch.no_grad():
             for name, b in module.named_buffers():
                 b.copy_(buffers[name])
-    return list(tensors([result])), watch.stops
+    return list(tensors([result])), watch.stops, watch.read
 
 
 def backward_nodes(outputs):
@@ -90,8 +91,8 @@ def leaf(node):
 
 
 def of_gradients(module, inputs, name_of):
-    """What the backward graph says: parameters that the outputs depend on, padding rows by table, and what no ONNX file can say."""
-    outputs, stops = traced(module, inputs)
+    """What a run shows: parameters that it reads and that the outputs depend on, padding rows by table, and what no ONNX file can say."""
+    outputs, stops, read = traced(module, inputs)
     if not outputs:
         return {}
     unsaid = [f"in '{s['module']}' the result of {s['by']} has no gradient although an operand has one (no_grad?)" for s in stops if s["by"] != "detach"]
@@ -114,7 +115,7 @@ def of_gradients(module, inputs, name_of):
         if len(rows) > 1 or (table is None and rows != {None}):
             unsaid.append(f"uses of embedding '{table}' differ in padding_idx")
     unsaid += [f"parameter '{name}' has a hook on its gradient" for name, p in module.named_parameters() if p._backward_hooks]
-    return {"reached": sorted(n for n in reached if n), "detached": sum(s["by"] == "detach" for s in stops), "unsaid": sorted(set(unsaid)),
+    return {"reached": sorted(n for n in reached if n), "read": sorted({name_of[i] for i in read if i in name_of}), "detached": sum(s["by"] == "detach" for s in stops), "unsaid": sorted(set(unsaid)),
             "padding": {table: rows.copy().pop() for table, rows in padding.items() if table and len(rows) == 1 and rows != {None}}}
 
 
@@ -158,27 +159,28 @@ def of_module(module, inputs=None, hub=None):
 
 
 def holds(array, parameter):
-    """How an initializer holds a parameter's elements: the form, or None. A value that is the same throughout proves nothing."""
+    """How an initializer holds a parameter's elements: its entry in the facts, or None. A value that is the same throughout proves nothing."""
     if array.dtype != parameter.dtype or array.size == 0 or array.min() == array.max():
         return None
     if array.size == parameter.size:
         if array.shape == parameter.shape and np.array_equal(array, parameter):
-            return "same"
+            return {"form": "same"}
         if parameter.ndim == 2 and array.shape == parameter.T.shape and np.array_equal(array, parameter.T):
-            return "transpose"
-        return "reshape" if np.array_equal(array.ravel(), parameter.ravel()) else None
+            return {"form": "transpose"}
+        return {"form": "reshape"} if np.array_equal(array.ravel(), parameter.ravel()) else None
     if parameter.ndim == 2 and array.ndim >= 2 and array.shape[-1] == parameter.shape[1]:  # rows of a table of positions, perhaps once per sample
         rows = array.reshape(-1, *array.shape[-2:])
         count = rows.shape[1]
         if (rows == rows[:1]).all():
             for start in range(parameter.shape[0] - count + 1):
                 if np.array_equal(rows[0], parameter[start:start + count]):
-                    return "rows"
+                    return {"form": "rows", "start": start}
     return None
 
 
-def of_file(model, module, folder):
-    """What became of the module's tensors in the file: initializers of other names that hold a parameter, and tensors of equal values, which exporters merge."""
+def of_file(model, module, folder, read=None):
+    """What became of the module's tensors in the file: initializers of other names that hold a parameter, and tensors of equal values, which exporters merge. read: parameters that the
+    forward reads; the file holds no others."""
     import onnx
     from onnx import numpy_helper
 
@@ -199,12 +201,14 @@ def of_file(model, module, folder):
             continue
         found = {}
         for name, p in tensors.items():
+            if read is not None and name not in read:
+                continue
             form = holds(array, p.detach().cpu().numpy()) if p.is_floating_point() and p.dtype != torch.bfloat16 else None
             if form:
                 found[name] = form
         if len(found) == 1:
             (name, form), = found.items()
-            stored[initializer.name] = {"parameter": name, "form": form}
+            stored[initializer.name] = {"parameter": name, **form}
     by_content = {}
     for name, t in known.items():
         if t.is_floating_point() and first[id(t)] == name and t.dtype != torch.bfloat16:
@@ -223,19 +227,9 @@ def write_facts(module, path, inputs=None, hub=None):
 
     model = onnx.load(path, load_external_data=False)
     facts = of_module(module, inputs, hub)
-    facts.update(of_file(model, module, os.path.dirname(os.path.abspath(path))))
+    facts.update(of_file(model, module, os.path.dirname(os.path.abspath(path)), facts.get("read")))
     for entry in [p for p in model.metadata_props if p.key == KEY]:
         model.metadata_props.remove(entry)
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, json.dumps(facts, separators=(",", ":"))
     onnx.save(model, path)
-
-
-def stored_parameters(path):
-    """Initializers of the file at `path` that hold a parameter under another name: {initializer: {"parameter": name, "form": same | transpose | reshape | rows}}."""
-    import onnx
-
-    for entry in onnx.load(path, load_external_data=False).metadata_props:
-        if entry.key == KEY:
-            return json.loads(entry.value).get("stored", {})
-    return {}

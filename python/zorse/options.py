@@ -30,6 +30,7 @@ class ModelOptions(TypedDict, total=False):
     train: Sequence[str]
     freeze: Sequence[str]
     trust_guess: bool
+    batch_norm_rows: int  #: samples of a group whose statistics batch norms take
 
 
 class StateOptions(TypedDict, total=False):
@@ -55,6 +56,7 @@ class CompileOptions(ModelOptions, StateOptions, total=False):
     weight_decay: float
     nesterov: bool
     clip: float
+    skip_nonfinite: bool
     schedule: Literal["constant", "linear", "cosine"]
     warmup: int  #: steps
     total_steps: int
@@ -69,6 +71,7 @@ class RunOptions(TypedDict, total=False):
     shuffle: int  #: seed
     data_type: Literal["uint8", "uint16", "uint32", "int32", "int64"]  #: of token files without a header
     init: Path
+    init_skip: str  #: patterns, separated by commas
     eval_every: int  #: steps
     eval_batches: int
     lr: float
@@ -84,6 +87,9 @@ class RunOptions(TypedDict, total=False):
     page: Path
     trace: Path
     trace_steps: int
+    report_memory: Path
+    dump_gradients: Path
+    per_sample_losses: Path
     sample_every: int  #: steps
     sample_tokens: int
     sample_prompt: str | Sequence[int]
@@ -94,10 +100,14 @@ class RunOptions(TypedDict, total=False):
     resume: bool
     allow_change: bool
     processes: bool
+    threads: bool  #: all devices in one process, whatever a launcher says
     restarts: int
     secret_file: Path
+    listen: str
+    node_connections: int
     heartbeat_seconds: float
     deadline_seconds: float
+    join_seconds: float
     stall_seconds: float
     staged: bool
     throttle: Sequence[str]
@@ -112,8 +122,11 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     stages: int
     pipelines: int
     microbatch: int
+    schedule: str
+    communication: str
     split_backward: Literal["yes", "no"]
     exclude: Sequence[str]
+    no_techniques: bool
     candidates: int
     seed: int
     threads: int
@@ -125,6 +138,9 @@ def check(given: Mapping[str, Any], *kinds: type) -> None:
     known = sorted({name for kind in kinds for name in get_type_hints(kind)})
     for name in given:
         if name not in known:
+            other = next((f for f, kind in (("compile", CompileOptions), ("plan", PlanOptions), ("train", RunOptions)) if name in get_type_hints(kind)), None)
+            if other:
+                raise TypeError(f"there is no option '{name}' here; it is one of zorse.{other}")
             near = difflib.get_close_matches(name, known, 1)
             raise TypeError(f"there is no option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "; known are " + ", ".join(known)))
 

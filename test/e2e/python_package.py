@@ -3,10 +3,15 @@
 """
 import contextlib
 import filecmp
+import json
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import typing
+import warnings
 
 import numpy as np
 
@@ -87,12 +92,14 @@ def without_torch(results, folder):
     said(results, "a bundle has its batch", TypeError, "a bundle has its batch", lambda: zorse.train(again.bundle, TOKENS, steps=1, batch=4))
     said(results, "batch is missing", TypeError, "expected batch", lambda: zorse.train(GPT, TOKENS, steps=1))
     said(results, "errors are the tools'", zorse.ZorseError, "--clip: expects a finite number", lambda: zorse.compile(GPT, os.path.join(folder, "y"), batch=8, seq=16, cluster=cluster, clip=-1.0))
+    said(results, "a module is for zorse.train", TypeError, "zorse.export(module", lambda: zorse.compile(object(), "x", batch=8))
     said(results, "no such model", zorse.ZorseError, "nowhere.onnx", lambda: zorse.plan("nowhere.onnx", cluster=cluster, batch=8))
     said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), steps=1))
     said(results, "inputs of unlike lengths", zorse.ZorseError, "as many samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, steps=1))
     said(results, "a token that is negative", zorse.ZorseError, "token ids from 0", lambda: zorse.train(again.bundle, np.array([1, -1]), steps=1))
     said(results, "what a callback raises comes out", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: 1 // 0))
     said(results, "a folder without tools", zorse.ZorseError, "ZORSE_BIN", lambda: without_tools())
+    return run
 
 
 @contextlib.contextmanager
@@ -115,6 +122,91 @@ def without_tools():
             zorse._tools._HERE = real
 
 
+# What the functions give by themselves, or have no use for: other ways of calling, looking inside, and the simulation.
+OTHER_FLAGS = {
+    "compile": "help version config cluster batch output quiet rebuild-kernels compile-to emit dump-dir",
+    "run": "help version config data steps eval evaluate checkpoint metrics quiet cluster poison spoil thread-per-queue simulate links-times speed-times simulate-evaluation json",
+    "plan": "help version config shape cluster batch plan output html json quiet explain compare random devices",
+}
+
+
+def options_are_the_tools(results):
+    """Every option of a tool is an option of its function, and the other way round."""
+    from zorse.options import CompileOptions, PlanOptions, RunOptions
+    for tool, kind in (("compile", CompileOptions), ("run", RunOptions), ("plan", PlanOptions)):
+        flags = set(re.findall(r"^ *(?:-\w,)?--([a-z0-9-]+)", z.call(f"zorse-{tool}", "--help")[1], re.M))
+        named = {name.replace("_", "-") for name in typing.get_type_hints(kind)}
+        missing, unknown = sorted(flags - named - set(OTHER_FLAGS[tool].split())), sorted(named - flags)
+        holds(results, f"options of zorse-{tool} can be given from Python" + (f": missing {missing}, unknown {unknown}" if missing or unknown else ""), not missing and not unknown)
+
+
+def warnings_of_tools(results, folder):
+    """What a tool warns of is a warning of Python, at the line of the caller; and tools that say much do not stand still."""
+    cluster = z.cluster(folder, ["a"])
+    model = os.path.join(z.SMALL, "batch-norm", "model.onnx")
+    data = ",".join(f"{key}={os.path.join(z.SMALL, 'batch-norm', key + '.npy')}" for key in ("pixels", "label"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        bundle = zorse.compile(model, os.path.join(folder, "frozen.zorse"), batch=8, cluster=cluster, quiet=True)
+    ours = [w for w in said if issubclass(w.category, zorse.ZorseWarning)]
+    holds(results, "a batch norm with frozen statistics is a warning, at its line", any("running statistics" in str(w.message) and w.filename == __file__ for w in ours))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run = zorse.train(model, data, steps=2, batch=8, cluster=cluster, batch_norm_rows=8)
+    holds(results, "and batch_norm_rows trains them", not {str(w.message) for w in said} & {str(w.message) for w in ours} and any("running_mean" in n for n in run.weights))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said_as_error = None
+        try:
+            zorse.compile(model, os.path.join(folder, "error.zorse"), batch=8, cluster=cluster, quiet=True)
+        except zorse.ZorseWarning as error:
+            said_as_error = error
+    holds(results, "warnings may be errors", said_as_error is not None)
+    frozen = zorse.compile(GPT, os.path.join(folder, "freeze.zorse"), batch=8, cluster=cluster, seq=16, quiet=True, freeze=["wpe*", "*ln_1*"])
+    holds(results, "several patterns of one option", frozen.path.endswith("freeze.zorse"))
+    return bundle
+
+
+def figures(results, run):
+    """What a step, a run and weights say of themselves."""
+    step = run.steps[2]
+    holds(results, "a step has its figures", step.learning_rate > 0 and step.gradient_norm > 0 and step.tokens_per_second > 0 and step.memory_bytes > 0 and step.seconds > 0 and
+          step.seconds_left >= 0 and step.steps == 6)
+    shown = [repr(x) for x in (step, run, run.weights, run.bundle)]
+    holds(results, f"and is short: {shown[0]}", all(len(text) < 200 for text in shown) and "left" in shown[0] and "loss" in shown[1])
+    holds(results, "perplexity is exp(loss)", abs(step.perplexity - math.exp(step.loss)) < 1e-9 and run.perplexity == math.exp(run.loss))
+    name = next(iter(run.weights))
+    tied = zorse.Weights(run.weights.path, [["other.name", name], ["none", "nor this"]])
+    holds(results, "a tied parameter has each of its names", np.array_equal(tied["other.name"], tied[name]) and "other.name" in tied and "none" not in tied and list(tied) == list(run.weights))
+    with open(os.path.join(z.ROOT, "CMakeLists.txt")) as file:
+        holds(results, "the version is the project's", f"VERSION {zorse.__version__} " in file.read())
+    terminal, slave = os.openpty()
+    code = f"import sys\nsys.path.insert(0, {os.path.join(z.ROOT, 'python')!r})\nimport zorse\nzorse.train(zorse.Bundle({run.bundle.path!r}), {TOKENS!r}, steps=3)"
+    done = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave)
+    os.close(slave)
+    text = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            text += piece
+    except OSError:  # its end
+        pass
+    os.close(terminal)
+    holds(results, "progress is shown on a terminal", done.wait() == 0 and b"3 of 3: loss" in text and b"\r" in text)
+
+
+def pipes(results, folder, bundle):
+    """Files that are no regular ones: metrics of a run that goes on, as zorse-run itself writes them."""
+    pipe, snapshots = os.path.join(folder, "pipe"), os.path.join(folder, "pipe-snapshots")
+    zorse.train(bundle, TOKENS, steps=2, snapshots=snapshots)
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR)
+    try:
+        code = z.call("zorse-run", bundle.path, "--data", TOKENS, "--steps", 3, "--snapshots", snapshots, "--resume", "--metrics", pipe, "--quiet", timeout=60)[0]
+        holds(results, "a run goes on with metrics in a pipe", code == 0 and json.loads(os.read(end, 4096))["step"] == 3)
+    finally:
+        os.close(end)
+
+
 def completion(results):
     """What bash offers, by the script that --help feeds."""
     script = os.path.join(z.ROOT, "tools", "completion", "zorse.bash")
@@ -130,11 +222,16 @@ def completion(results):
 def main():
     results = []
     with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # what a run keeps for its caller goes with the test
         if "--torch" in sys.argv:
             import python_package_torch
             python_package_torch.check(results, folder, holds, said)
         else:
-            without_torch(results, folder)
+            run = without_torch(results, folder)
+            options_are_the_tools(results)
+            warnings_of_tools(results, folder)
+            figures(results, run)
+            pipes(results, folder, run.bundle)
             completion(results)
             versions = {t: z.call(f"zorse-{t}", "--version")[1].split()[:2] for t in ("compile", "run", "plan", "cluster", "profile", "inspect", "export")}
             holds(results, "every tool says its version", all(v[0] == f"zorse-{t}" and v[1].count(".") == 2 for t, v in versions.items()))

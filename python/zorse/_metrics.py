@@ -1,0 +1,186 @@
+"""The metrics of a run while zorse-run writes them: steps, evaluations and samples, in order."""
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from ._tools import warn
+from .options import Path
+
+
+def perplexity(loss: float | None) -> float:
+    """exp(loss); NaN without a loss, infinite where it is too large for a number."""
+    if loss is None:
+        return math.nan
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
+
+
+def duration(seconds: float) -> str:
+    """Such as "42 s", "3:05 min" or "2:03 h"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60}:{whole % 60:02} min" if whole < 3600 else f"{whole // 3600}:{whole // 60 % 60:02} h"
+
+
+@dataclass(frozen=True, repr=False)
+class Step:
+    """A step of training, or an evaluation, as a line of zorse-run's metrics (docs/running.md)."""
+    step: int  #: number, from 1
+    loss: float | None  #: before the update; None where it is not finite
+    evaluation: bool  #: whether this is the loss on held-back data
+    figures: Mapping[str, Any]  #: the whole line
+    steps: int = 0  #: number of the last step
+    seconds_left: float | None = None  #: until the last step, by the pace of the last twenty
+
+    @property
+    def learning_rate(self) -> float | None:
+        return self.figures.get("lr")
+
+    @property
+    def gradient_norm(self) -> float | None:
+        """Before clipping; None where it is not finite."""
+        return self.figures.get("grad_norm")
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Samples per second where the model has no sequence dimension."""
+        return self.figures.get("tokens_per_second")
+
+    @property
+    def seconds(self) -> float | None:
+        return self.figures.get("seconds")
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Of the process (rank 0)."""
+        return self.figures.get("memory_bytes")
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
+        return perplexity(self.loss)
+
+    def __repr__(self) -> str:
+        loss = "not finite" if self.loss is None else f"{self.loss:.4f}"
+        parts = [f"{'evaluation loss' if self.evaluation else 'loss'} {loss}"]
+        for text, value in (("lr {:.3g}", self.learning_rate), ("gradient norm {:.3g}", self.gradient_norm), ("{:.0f} tokens/s", self.tokens_per_second),
+                            ("{:.0f} MiB", self.memory_bytes and self.memory_bytes / (1 << 20))):
+            if value is not None and not self.evaluation:
+                parts.append(text.format(value))
+        if self.seconds_left is not None:
+            parts.append(f"{duration(self.seconds_left)} left")
+        return f"Step({self.step}{f' of {self.steps}' if self.steps else ''}: {', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Text that the model made on the way (`sample_every`)."""
+    step: int  #: after which
+    prompt: Sequence[int]  #: token ids
+    ids: Sequence[int]  #: that were drawn behind it
+    text: str | None = field(default=None)  #: both, by the tokenizer that train was given
+
+
+class Lines:
+    """The whole lines of a file that another process writes. It may replace the file by one that repeats its beginning (a job that starts again)."""
+
+    def __init__(self, path: str, resumed: bool):
+        self._path, self._file, self._rest = path, None, b""
+        self._known: list[bytes] = []
+        if resumed and os.path.isfile(path):
+            with open(path, "rb") as file:
+                self._known = file.read().split(b"\n")[:-1]
+        self._earlier = len(self._known)  # of an earlier run
+
+    def _reopen(self) -> bool:
+        """Whether the file at the path is another one than the open one."""
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        if self._file is not None:
+            ours = os.fstat(self._file.fileno())
+            if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) and there.st_size >= self._file.tell():
+                return False
+            self._file.close()
+        self._file: BinaryIO | None = open(self._path, "rb")
+        return True
+
+    def more(self) -> tuple[int, list[bytes]]:
+        """How many of the lines that were returned so far still count, and those after them."""
+        again = self._reopen()
+        if self._file is None:
+            return max(len(self._known) - self._earlier, 0), []
+        *lines, self._rest = ((b"" if again else self._rest) + self._file.read()).split(b"\n")
+        kept = len(self._known)
+        if again:
+            kept = next((i for i, (a, b) in enumerate(zip(lines, self._known)) if a != b), min(len(lines), len(self._known)))
+            lines = lines[kept:]
+            self._earlier = min(self._earlier, kept)
+        self._known = self._known[:kept] + lines
+        return kept - self._earlier, lines
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Metrics:
+    """What a run has said so far. `copy`: a file that gets the lines, too, where zorse-run does not write them there itself."""
+
+    def __init__(self, folder: str, path: Path | None, resumed: bool, steps: int, tokenizer: Any = None):
+        self.path = os.path.join(folder, "metrics.jsonl")
+        self._copy = None
+        if path is not None:
+            self.path = os.fspath(path)
+            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a terminal or a pipe: nothing to read back
+                self.path = os.path.join(folder, "metrics.jsonl")
+                self._copy = open(path, "wb", buffering=0)
+        self._lines = Lines(self.path, resumed)
+        self._total, self._tokenizer = steps, tokenizer
+        self._all: list[Step | Sample] = []
+
+    def of(self, kind: type, evaluation: bool = False) -> list[Any]:
+        return [e for e in self._all if isinstance(e, kind) and (kind is Sample or e.evaluation == evaluation)]
+
+    def more(self) -> list[Step | Sample]:
+        """What was written since the last call."""
+        kept, lines = self._lines.more()
+        del self._all[kept:]
+        for line in lines:
+            self._all.append(self._entry(json.loads(line)))
+            if self._copy:
+                self._copy.write(line + b"\n")
+        return self._all[kept:] if lines else []
+
+    def close(self) -> None:
+        self._lines.close()
+        if self._copy:
+            self._copy.close()
+
+    def _entry(self, line: dict[str, Any]) -> Step | Sample:
+        if "sample" in line:
+            return Sample(line["step"], line["prompt"], line["sample"], self._text([*line["prompt"], *line["sample"]]))
+        evaluation = "eval_loss" in line
+        return Step(line["step"], line.get("eval_loss" if evaluation else "loss"), evaluation, line, self._total, None if evaluation else self._left(line))
+
+    def _text(self, ids: list[int]) -> str | None:
+        try:
+            return self._tokenizer.decode(ids) if self._tokenizer is not None else None
+        except Exception as error:  # text on the way is not worth a run
+            warn(f"the tokenizer cannot decode a sample: {type(error).__name__}: {error}")
+            return None
+
+    def _left(self, line: dict[str, Any]) -> float | None:
+        recent = [e.seconds for e in self._all[-20:] if isinstance(e, Step) and not e.evaluation and e.seconds is not None]
+        recent += [line["seconds"]] if line.get("seconds") is not None else []
+        return (self._total - line["step"]) * sum(recent) / len(recent) if recent else None
