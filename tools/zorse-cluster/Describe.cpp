@@ -123,12 +123,11 @@ private:
     std::map<std::string, int> used;
     double port = 0, pcie = 0;
     for (const Gpu &gpu : gpus) {
-      std::string type = typeOfGpu(gpu.name, gpu.memory);
       planning::ClusterDevice device;
-      const planning::DeviceType *known = planning::findDeviceType(type);
+      const planning::DeviceType *known = planning::findDeviceType(gpu.name, gpu.memory);
       device.kind = "cuda";
       if (known) {
-        device.type = type;
+        device.type = known->name;
         std::copy(std::begin(known->speed), std::end(known->speed), device.speed);
         device.multiprocessors = known->multiprocessors;
         device.memoryBandwidth = known->memoryBandwidth;
@@ -147,7 +146,7 @@ private:
         note(gpu.name + " is older than any GPU that code can be made for: it cannot be used");
       device.memory = gpu.memory;
       device.reserve = std::min<uint64_t>(uint64_t(2000000000), gpu.memory / 4);
-      std::string base = node.name + "-" + nameFor(known ? type : gpu.name);
+      std::string base = node.name + "-" + nameFor(known ? known->name : gpu.name);
       device.name = base + ":" + std::to_string(used[base]++);
       devices.push_back(device);
       double link = nvlinkBandwidth(gpu), bus = pcieBandwidth(gpu);

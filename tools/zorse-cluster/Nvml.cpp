@@ -95,39 +95,6 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   return gpus;
 }
 
-std::string zorse::cluster::typeOfGpu(const std::string &name, uint64_t memory) {
-  auto has = [&](const char *part) { return name.find(part) != std::string::npos; };
-  bool large = memory > uint64_t(50) << 30, wide = memory > uint64_t(20) << 30;
-  if (has("H200") || has("GH200"))
-    return "H200";
-  if (has("B200"))
-    return "B200";
-  if (has("H100"))
-    return has("PCIe") ? "H100-PCIe" : "H100-SXM";
-  if (has("A100"))
-    return large ? "A100-80" : "A100-40";
-  if (has("V100"))
-    return wide ? "V100-32" : "V100-16";
-  for (auto [part, type] : {std::make_pair("P100", "P100"),
-                            {"L40S", "L40S"},
-                            {"A10G", "A10G"},
-                            {"A30", "A30"},
-                            {"A40", "A40"},
-                            {"RTX A6000", "A6000"},
-                            {"RTX 3090", "RTX3090"},
-                            {"RTX 4090", "RTX4090"},
-                            {"RTX 5090", "RTX5090"}})
-    if (has(part))
-      return type;
-  // Short names: whole words only.
-  for (auto [word, type] : {std::make_pair("T4", "T4"), {"L4", "L4"}}) {
-    size_t at = name.rfind(word);
-    if (at != std::string::npos && at + 2 == name.size() && (at == 0 || name[at - 1] == ' '))
-      return type;
-  }
-  return "";
-}
-
 std::string zorse::cluster::archOfGpu(const Gpu &gpu) {
   std::string best;
   for (const std::string &arch : deviceKindOf("cuda").architectures) // in rising order

@@ -20,8 +20,6 @@ struct Gpu {
 /// \param note     why there are none, if the library is there and fails
 std::vector<Gpu> findGpus(const std::string &library, std::string &note);
 
-/// Entry of the table of device types, "" if the name is none of them.
-std::string typeOfGpu(const std::string &name, uint64_t memory);
 /// The architecture of code for it: the newest known one that is not newer than the GPU, whose code later ones of the vendor run too; "" where none
 /// is.
 std::string archOfGpu(const Gpu &gpu);

@@ -77,11 +77,14 @@ struct DeviceType {
   uint64_t memory, reserve;
   double port; ///< bytes/s, each direction, towards other devices of the node (NVLink or PCIe)
   double pcie;
-  const char *arch; ///< DeviceKind.architectures; "": what the compiler is asked for
+  const char *arch;   ///< DeviceKind.architectures; "": what the compiler is asked for
+  const char *source; ///< where the vendor published the figures
 };
 const std::vector<DeviceType> &deviceTypes();
-/// nullptr if there is none of that name.
-const DeviceType *findDeviceType(const std::string &name);
+/// The type of that name, as the table spells it or as people and drivers do ("RTX 4090", "NVIDIA A100-SXM4-80GB"); nullptr if there is none, or
+/// several.
+/// \param memory  bytes, where they are known; 0: what the name says
+const DeviceType *findDeviceType(const std::string &name, uint64_t memory = 0);
 
 /// Limits that keep a wrong or hostile file from exhausting the machine.
 inline constexpr size_t kMostClusterBytes = size_t(16) << 20;
@@ -94,6 +97,8 @@ std::optional<Cluster> readCluster(const std::string &yaml, std::string &error);
 
 /// Messages start with the path.
 std::optional<Cluster> readClusterFile(const std::string &path, std::string &error);
+/// The same, with the file's text.
+std::optional<Cluster> readClusterFile(const std::string &path, std::string &text, std::string &error);
 
 /// Canonical YAML: readCluster(writeCluster(c)) describes the same cluster.
 std::string writeCluster(const Cluster &cluster);

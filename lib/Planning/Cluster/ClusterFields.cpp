@@ -60,6 +60,48 @@ std::string number(double value) {
   return text;
 }
 
+/// What people call a key that has another name here.
+struct Alias {
+  const char *key;
+  std::initializer_list<const char *> others; ///< in small letters, words separated by underscores
+};
+const Alias kAliases[] = {
+    {"intra_node", {"within_node", "within_nodes", "in_node", "inside_node", "intranode", "nvlink", "local"}},
+    {"inter_node", {"between_nodes", "internode", "across_nodes", "network", "ethernet", "infiniband", "fabric"}},
+    {"inter_site", {"between_sites", "intersite", "across_sites", "between_regions", "inter_region", "wan"}},
+    {"speed", {"flops", "tflops", "flop", "peak", "peak_flops", "throughput", "performance"}},
+    {"memory", {"mem", "ram", "vram", "memory_gb", "memory_size", "gpu_memory", "hbm"}},
+    {"memory_bandwidth", {"bandwidth", "mem_bandwidth", "memory_bw", "hbm_bandwidth"}},
+    {"host_memory", {"memory", "ram", "mem", "cpu_memory", "system_memory"}},
+    {"nic", {"network", "card", "network_card", "ethernet", "infiniband", "nics", "inter_node"}},
+    {"port", {"nvlink", "intra_node"}},
+    {"devices", {"gpus", "gpu", "device", "accelerators", "cpus"}},
+    {"nodes", {"hosts", "machines", "servers", "node"}},
+    {"sites", {"regions", "zones", "datacenters", "site"}},
+    {"count", {"number", "num", "n", "amount", "quantity", "times", "replicas"}},
+    {"type", {"gpu", "model", "gpu_type", "device_type", "product"}},
+    {"threads", {"cores", "cpus", "num_threads", "processors"}},
+    {"price", {"cost", "price_per_hour", "hourly_price", "cost_per_hour"}},
+    {"arch", {"architecture", "compute_capability", "sm", "capability"}},
+    {"multiprocessors", {"sms", "sm_count", "multiprocessor_count"}},
+    {"bandwidth", {"bw", "speed", "rate"}},
+    {"latency", {"delay", "rtt", "ping"}},
+};
+
+/// The key that means the same as `name`; empty if none of `known` does.
+std::string meant(const std::string &name, const std::vector<std::string> &known) {
+  std::string want = lower(name);
+  std::replace_if(want.begin(), want.end(), [](char c) { return c == '-' || c == ' '; }, '_');
+  for (const std::string &key : known)
+    if (want == key)
+      return key;
+  for (const Alias &alias : kAliases)
+    if (std::find(known.begin(), known.end(), alias.key) != known.end() &&
+        std::any_of(alias.others.begin(), alias.others.end(), [&](const char *other) { return want == other; }))
+      return alias.key;
+  return {};
+}
+
 /// A number with an optional unit out of `units`, from `least` to `most`, or 0 if `zero`.
 double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double least, double most, bool zero,
                   const std::string &remedy = "") {
@@ -139,8 +181,8 @@ void fields::checkKeys(const YAML::Node &node, const std::string &what, std::ini
     std::string list;
     for (const std::string &name : names)
       list += (list.empty() ? "" : ", ") + name;
-    fail(item.first,
-         what + ": unknown key " + show(item.first) + suggestion(key, names) + (suggestion(key, names).empty() ? ";" : "") + " known are " + list);
+    const std::string same = meant(key, names), near = same.empty() ? suggestion(key, names) : "; did you mean '" + same + "'?";
+    fail(item.first, what + ": unknown key " + show(item.first) + near + (near.empty() ? ";" : "") + " known are " + list);
   }
 }
 
@@ -197,12 +239,12 @@ bool fields::toFlag(const YAML::Node &node, const std::string &what) {
   return flag;
 }
 
-std::string fields::toName(const YAML::Node &node, const std::string &what) {
+std::string fields::toName(const YAML::Node &node, const std::string &what, bool spaces) {
   bool good = node.IsDefined() && node.IsScalar() && !node.Scalar().empty() && node.Scalar().size() <= 200;
   for (char c : good ? node.Scalar() : "")
-    good &= c != '/' && c != '\\' && c != ' ' && !std::iscntrl(static_cast<unsigned char>(c));
+    good &= c != '/' && c != '\\' && (c != ' ' || spaces) && !std::iscntrl(static_cast<unsigned char>(c));
   if (!good)
-    fail(node, what + ": expected a name without spaces or slashes, at most 200 bytes, got " + show(node));
+    fail(node, what + ": expected a name without " + (spaces ? "" : "spaces or ") + "slashes, at most 200 bytes, got " + show(node));
   return node.Scalar();
 }
 

@@ -40,7 +40,7 @@ uint64_t toBytes(const YAML::Node &node, const std::string &what, bool zero, dou
 bool toFlag(const YAML::Node &node, const std::string &what);
 uint32_t toCount(const YAML::Node &node, const std::string &what, uint32_t most);
 /// Names become parts of file names: no spaces, slashes or control characters, at most 200 bytes.
-std::string toName(const YAML::Node &node, const std::string &what);
+std::string toName(const YAML::Node &node, const std::string &what, bool spaces = false); ///< without spaces unless they are allowed
 
 /// A mapping, and the template it stands on.
 class Fields {

@@ -1,9 +1,10 @@
 // The cluster file as a whole: templates, sites, nodes, links.
 #include "ClusterReader.h"
 
+#include "zorse/Support/RegularFile.h"
+
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -73,6 +74,9 @@ private:
     const YAML::Node links = root["links"];
     if (!links.IsDefined())
       return;
+    if (!links.IsMap())
+      fail(links, "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node: {bandwidth: 10 Gbit/s, latency: 100 us}}, got " +
+                      show(links) + "; links between single sites are listed in links.between");
     checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "between", "collectives", "direct"});
     if (const YAML::Node node = links["intra_node"]; node.IsDefined()) {
       portKnown = node.IsMap() && node["bandwidth"].IsDefined();
@@ -159,7 +163,8 @@ private:
   void readNodes() {
     const YAML::Node nodes = root["nodes"];
     if (!nodes.IsDefined() || !nodes.IsSequence())
-      fail(nodes.IsDefined() ? nodes : root, "cluster: expected 'nodes', a list of {name, devices}");
+      fail(nodes.IsDefined() ? nodes : root,
+           "cluster: expected 'nodes', a list such as [{name: n0, devices: [{name: gpu, type: T4, count: 2}]}], got " + show(nodes));
     for (const YAML::Node &node : nodes)
       readNode(node);
     if (cluster.devices.empty())
@@ -350,13 +355,13 @@ std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std
 }
 
 std::optional<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string &error) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostClusterBytes + 1, 0); // one byte more than allowed: readCluster says so
-  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && (!file.eof() || file.bad())) {
-    error = path + ": cannot read the file";
+  std::string text;
+  return readClusterFile(path, text, error);
+}
+
+std::optional<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string &text, std::string &error) {
+  if (!readRegularFile(path, kMostClusterBytes, text, error)) // one byte more than allowed: readCluster says so
     return std::nullopt;
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
   std::optional<Cluster> cluster = readCluster(text, error);
   if (!cluster)
     error = path + ": " + error;

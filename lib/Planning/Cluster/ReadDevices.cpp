@@ -86,8 +86,8 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
 
   const DeviceType *type = nullptr;
   if (YAML::Node name = fields["type"]) {
-    device.type = toName(name, what + ": type");
-    type = findDeviceType(device.type);
+    type = name.IsScalar() ? findDeviceType(name.Scalar()) : nullptr;
+    device.type = type ? type->name : toName(name, what + ": type", /*spaces=*/true);
     if (!type && !fields["speed"])
       fail(
           name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + [] {

@@ -142,23 +142,6 @@ TEST_F(DescribeMachine, NothingOrNonsense) {
   EXPECT_NE(notes.find("no network card says its speed"), std::string::npos) << notes;
 }
 
-TEST(GpuNames, Types) {
-  EXPECT_EQ(typeOfGpu("NVIDIA H100 80GB HBM3", 85e9), "H100-SXM");
-  EXPECT_EQ(typeOfGpu("NVIDIA H100 PCIe", 85e9), "H100-PCIe");
-  EXPECT_EQ(typeOfGpu("NVIDIA H200", 150e9), "H200");
-  EXPECT_EQ(typeOfGpu("NVIDIA A100 80GB PCIe", 85e9), "A100-80");
-  EXPECT_EQ(typeOfGpu("Tesla V100-SXM2-16GB", 17e9), "V100-16");
-  EXPECT_EQ(typeOfGpu("Tesla V100-SXM2-32GB", 34e9), "V100-32");
-  EXPECT_EQ(typeOfGpu("Tesla T4", 16e9), "T4");
-  EXPECT_EQ(typeOfGpu("NVIDIA L4", 24e9), "L4");
-  EXPECT_EQ(typeOfGpu("NVIDIA L40S", 48e9), "L40S");
-  EXPECT_EQ(typeOfGpu("NVIDIA A10G", 24e9), "A10G");
-  EXPECT_EQ(typeOfGpu("NVIDIA GeForce RTX 3090", 25e9), "RTX3090");
-  EXPECT_EQ(typeOfGpu("NVIDIA GeForce GT 710", 2e9), "");
-  for (const char *name : {"NVIDIA H100 80GB HBM3", "Tesla T4", "NVIDIA A40", "NVIDIA A30", "NVIDIA RTX A6000", "NVIDIA B200"})
-    EXPECT_TRUE(planning::findDeviceType(typeOfGpu(name, 48e9))) << name;
-}
-
 TEST(Merge, RanksOfOneHostCountOnce) {
   auto one = [](const std::string &name) {
     std::string error;

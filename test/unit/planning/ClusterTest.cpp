@@ -267,6 +267,65 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   EXPECT_MISTAKE(device("type: A100-80, efficiency: fast"), "efficiency: expected compiled (kernels as Zorse makes them) or eager");
 }
 
+// As drivers report them, and as people write them.
+TEST(Cluster, TypesAreFoundByTheirUsualNames) {
+  auto type = [](const std::string &name, uint64_t memory = 0) {
+    const DeviceType *found = findDeviceType(name, memory);
+    return std::string(found ? found->name : "");
+  };
+  EXPECT_EQ(type("NVIDIA H100 80GB HBM3", 85520809984), "H100-SXM");
+  EXPECT_EQ(type("NVIDIA H100 PCIe", 85520809984), "H100-PCIe");
+  EXPECT_EQ(type("NVIDIA H200", 150754820096), "H200");
+  EXPECT_EQ(type("NVIDIA A100 80GB PCIe", 85899345920), "A100-80");
+  EXPECT_EQ(type("NVIDIA A100-SXM4-40GB", 42505273344), "A100-40");
+  EXPECT_EQ(type("Tesla V100-SXM2-16GB", 16945512448), "V100-16");
+  EXPECT_EQ(type("Tesla V100-SXM2-32GB", 34089730048), "V100-32");
+  EXPECT_EQ(type("Tesla P100-PCIE-16GB", 17071734784), "P100");
+  EXPECT_EQ(type("Tesla T4", 15843721216), "T4");
+  EXPECT_EQ(type("NVIDIA L4", 24152899584), "L4");
+  EXPECT_EQ(type("NVIDIA L40S", 48305799168), "L40S");
+  EXPECT_EQ(type("NVIDIA A10G", 24146608128), "A10G");
+  EXPECT_EQ(type("NVIDIA RTX A6000", 51527024640), "A6000");
+  EXPECT_EQ(type("NVIDIA RTX 6000 Ada Generation", 51527024640), "RTX6000Ada");
+  EXPECT_EQ(type("NVIDIA GeForce RTX 3090", 25438126080), "RTX3090");
+  EXPECT_EQ(type("NVIDIA GeForce RTX 4060 Ti", 17171480576), "RTX4060Ti-16");
+  EXPECT_EQ(type("NVIDIA GH200 480GB", 102625181696), "GH200-96");
+  EXPECT_EQ(type("NVIDIA B200", 192265846784), "B200");
+  EXPECT_EQ(type("AMD Instinct MI300X"), "MI300X");
+  for (const char *name : {"RTX 4090", "rtx4090", "GeForce RTX 4090", "4090", "NVIDIA GeForce RTX 4090 24GB"})
+    EXPECT_EQ(type(name), "RTX4090") << name;
+  EXPECT_EQ(type("RTX 2080 Ti"), "RTX2080Ti");
+  EXPECT_EQ(type("a100 80gb"), "A100-80");
+  EXPECT_EQ(type("H800 PCIe"), "H800-PCIe");
+  EXPECT_EQ(type("H800"), "H800");
+  // Several, none, or a part of one.
+  for (const char *name : {"V100", "H100", "A100", "NVIDIA H100 NVL", "NVIDIA GeForce GT 710", "RTX", ""})
+    EXPECT_EQ(type(name), "") << name;
+  EXPECT_EQ(type("NVIDIA H100 80GB HBM3", 42e9), ""); // a part of one (MIG)
+
+  Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: RTX 4090}, {name: b, type: MI300X}]}]");
+  EXPECT_EQ(cluster.devices[0].type, "RTX4090");
+  EXPECT_EQ(cluster.devices[1].kind, "sim");
+  for (const DeviceType &known : deviceTypes()) {
+    EXPECT_EQ(type(known.name), known.name);
+    EXPECT_NE(std::string(known.source), "") << known.name;
+    for (size_t t = 0; t < kSpeeds && std::string(known.kind) != "cpu"; ++t) {
+      EXPECT_EQ(known.peak[t] > 0, known.speed[t] > 0) << known.name;
+      EXPECT_LT(known.speed[t], known.peak[t] + 1) << known.name;
+    }
+  }
+}
+
+TEST(Cluster, KeysOfTheSameMeaningAreNamed) {
+  auto links = [](const std::string &text) { return "nodes: [{name: n, devices: [{name: a, type: T4}]}]\nlinks: " + text; };
+  EXPECT_MISTAKE(links("{between-nodes: {bandwidth: 1 GB/s}}"), "unknown key 'between-nodes'; did you mean 'inter_node'?");
+  EXPECT_MISTAKE(links("{within-nodes: {bandwidth: 1 GB/s}}"), "did you mean 'intra_node'?");
+  EXPECT_MISTAKE(links("[{bandwidth: 1 GB/s}]"), "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node:");
+  EXPECT_MISTAKE("nodes: [{name: n, gpus: [{name: a, type: T4}]}]", "did you mean 'devices'?");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, tflops: 10}]}]", "did you mean 'speed'?");
+  EXPECT_MISTAKE("nodes: {n: {devices: [{name: a, type: T4}]}}", "cluster: expected 'nodes', a list such as");
+}
+
 TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("nodes: [", "line 1: not valid YAML");
   EXPECT_MISTAKE("", "expected a mapping, got nothing");
