@@ -1,5 +1,7 @@
 #include "BundleFile.h"
 
+#include "zorse/Support/RegularFile.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -7,22 +9,7 @@
 
 namespace zorse::bundle {
 
-bool readFile(const std::string &path, std::string &bytes, std::string &error) {
-  FILE *file = fopen(path.c_str(), "rb");
-  if (!file) {
-    error = path + ": cannot be read: " + strerror(errno);
-    return false;
-  }
-  bytes.clear();
-  char buffer[1 << 16];
-  while (size_t got = fread(buffer, 1, sizeof buffer, file))
-    bytes.append(buffer, got);
-  bool good = !ferror(file); // a directory opens, but does not read
-  if (!good)
-    error = path + ": cannot be read: " + strerror(errno);
-  fclose(file);
-  return good;
-}
+bool readFile(const std::string &path, std::string &bytes, std::string &error) { return readRegularFile(path, SIZE_MAX, bytes, error); }
 
 BundleFile::~BundleFile() {
   if (file)
@@ -53,9 +40,16 @@ void BundleFile::write(std::string_view bytes) {
 void BundleFile::append(const std::string &source, uint64_t offset, uint64_t size) {
   if (!failure.empty())
     return;
-  FILE *from = fopen(source.c_str(), "rb");
-  if (!from || fseeko(from, static_cast<off_t>(offset), SEEK_SET) != 0) {
+  struct stat info = {};
+  std::string problem;
+  int descriptor = openRegularFile(source, info, problem);
+  FILE *from = descriptor < 0 ? nullptr : fdopen(descriptor, "rb");
+  if (descriptor < 0) {
+    failure = problem;
+  } else if (!from || fseeko(from, static_cast<off_t>(offset), SEEK_SET) != 0) {
     fail(source + ": cannot be read");
+    if (!from)
+      ::close(descriptor);
   } else {
     std::vector<char> buffer(1 << 20);
     while (size > 0 && failure.empty()) {

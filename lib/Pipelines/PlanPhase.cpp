@@ -4,10 +4,8 @@
 #include "zorse/Planning/Search.h"
 #include "zorse/Summary/Summary.h"
 
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 namespace zorse::pipelines {
 
@@ -70,18 +68,14 @@ uint32_t directTerms(const std::string &clusterFile) {
 
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,
                                     int64_t batch, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
-  std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
+  PlanOutcome outcome;
+  std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, outcome.cluster, error);
   if (!cluster)
     return std::nullopt;
   batch /= samplesPerRow(summary); // from here on in rows
   std::optional<planning::Profile> profile;
   if (!profiles.empty() && !(profile = planning::readProfileFiles(profiles, error)))
     return std::nullopt;
-  PlanOutcome outcome;
-  std::stringstream text;
-  text << std::ifstream(clusterFile, std::ios::binary).rdbuf();
-  outcome.cluster = text.str();
-
   if (profile)
     outcome.assumptions = planning::limitMemory(*profile, *cluster);
   if (planFile.empty()) {
@@ -108,8 +102,7 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     if (!plan)
       return std::nullopt;
     if (plan->batch != batch) {
-      error = planFile + ": is for a batch of " + std::to_string(plan->batch * plan->samplesPerRow) + " samples, and --batch says " +
-              std::to_string(batch * plan->samplesPerRow) + ". Change one of them";
+      error = step::otherBatch(planFile, plan->batch * plan->samplesPerRow, batch * plan->samplesPerRow);
       return std::nullopt;
     }
     if (!planning::applyCluster(*plan, *cluster, zorse::productType(summary), error) || !step::validatePlan(*plan, summary, error)) {

@@ -5,13 +5,14 @@
 
 #include "zorse/Summary/Summary.h"
 #include "zorse/Support/JsonFields.h"
+#include "zorse/Support/RegularFile.h"
 
 #include "bundle.pb.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 
+using namespace zorse;
 using namespace zorse::step;
 using namespace zorse::fields;
 using json = Json;
@@ -550,18 +551,37 @@ std::optional<Plan> zorse::step::readPlan(const std::string &text, const bundle:
   return read(text, "the plan", kMostPlanBytes, error, [&](const json &root) { return Reader(root, summary).read(); });
 }
 
-std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {
-  std::ifstream file(path, std::ios::binary);
+std::optional<PlanHead> zorse::step::readPlanHead(const std::string &path, std::string &error) {
   std::string text;
-  char buffer[1 << 16];
-  while (file && text.size() <= kMostPlanBytes) {
-    file.read(buffer, sizeof buffer);
-    text.append(buffer, static_cast<size_t>(file.gcount()));
-  }
-  if (!file.eof() && text.size() <= kMostPlanBytes) {
-    error = path + ": cannot read the file";
+  if (!readRegularFile(path, kMostPlanBytes, text, error))
     return std::nullopt;
-  }
+  std::optional<PlanHead> head = fields::read(text, "the plan", kMostPlanBytes, error, [](const json &root) {
+    PlanHead head;
+    if (!root.is_object())
+      fail("", "expected an object, got " + show(root));
+    if (root.contains("batch"))
+      head.batch = toInteger(root["batch"], "batch", 1, kMostSamples);
+    else
+      fail("", "lacks \"batch\"");
+    if (root.contains("devices"))
+      for (const json &device : toArray(root["devices"], "devices"))
+        if (device.is_string() || (device.is_object() && device.contains("name") && device["name"].is_string()))
+          head.devices.push_back(device.is_string() ? device.get<std::string>() : device["name"].get<std::string>());
+    return head;
+  });
+  if (!head)
+    error = path + ": " + error;
+  return head;
+}
+
+std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
+  return path + ": is for a batch of " + std::to_string(planned) + " samples, and --batch says " + std::to_string(asked) + ". Change one of them";
+}
+
+std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {
+  std::string text;
+  if (!readRegularFile(path, kMostPlanBytes, text, error))
+    return std::nullopt;
   std::optional<Plan> plan = readPlan(text, summary, error);
   if (!plan)
     error = path + ": " + error;

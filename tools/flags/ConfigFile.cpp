@@ -2,6 +2,8 @@
 
 #include "NearestName.h"
 
+#include "zorse/Support/RegularFile.h"
+
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -31,7 +33,16 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
   app.config_formatter(file);
   app.set_config("--config")
       ->description("options from a YAML file: names without dashes, those of one tool under its name; the command line goes before")
-      ->expected(1);
+      ->expected(1)
+      ->check(CLI::Validator(
+          [](std::string &path) { // CLI11 would wait for whoever writes into a FIFO
+            struct stat info = {};
+            std::string error;
+            if (int descriptor = openRegularFile(path, info, error); descriptor >= 0)
+              ::close(descriptor);
+            return error;
+          },
+          ""));
   return file;
 }
 

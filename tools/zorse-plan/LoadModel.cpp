@@ -3,10 +3,10 @@
 #include "zorse/Bundle/BundleReader.h"
 #include "zorse/Pipelines/Summarize.h"
 #include "zorse/Planning/ModelShape.h"
+#include "zorse/Support/RegularFile.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 using namespace zorse;
@@ -36,10 +36,10 @@ std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::
     model.summary = std::move(model.layers->summary);
     return model;
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    error = path + ": cannot read the file";
-  else if (!model.summary.ParseFromIstream(&file) || model.summary.units_size() == 0)
+  std::string bytes;
+  if (!readRegularFile(path, INT32_MAX, bytes, error))
+    return std::nullopt;
+  if (!model.summary.ParseFromString(bytes) || model.summary.units_size() == 0)
     error = path + ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of them";
   return error.empty() ? std::optional<LoadedModel>(std::move(model)) : std::nullopt;
 }

@@ -188,6 +188,16 @@ std::string describeCell(const Plan &plan, uint32_t cell);
 /// open. State groups may be named by index or by name when `summary` is given. Checks syntax and names; `validatePlan` checks the rest.
 std::optional<Plan> readPlan(const std::string &json, const bundle::ModelSummary &summary, std::string &error);
 
+/// What a plan says that can be checked before the model is known.
+struct PlanHead {
+  int64_t batch = 0; ///< samples
+  std::vector<std::string> devices;
+};
+std::optional<PlanHead> readPlanHead(const std::string &path, std::string &error);
+
+/// The message about a plan of another batch than was asked for, both in samples.
+std::string otherBatch(const std::string &path, int64_t planned, int64_t asked);
+
 /// Reads a file; messages start with the path.
 std::optional<Plan> readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error);
 

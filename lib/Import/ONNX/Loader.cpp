@@ -1,12 +1,14 @@
 #include "Loader.h"
 
+#include "zorse/Support/RegularFile.h"
+
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
+#include <filesystem>
 #include <limits>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -84,23 +86,18 @@ std::string zorse::onnx_import::opsetProblem(int64_t version) {
 }
 
 std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::string &error) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    error = "cannot open '" + path + "': " + std::strerror(errno);
-    return nullptr;
-  }
   struct stat status{};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor);
-    error = "'" + path + "' is not a regular file";
-    return nullptr;
-  }
+  int descriptor = openRegularFile(path, status, error);
+  return descriptor < 0 ? nullptr : map(descriptor, static_cast<uint64_t>(status.st_size), path, error);
+}
+
+std::shared_ptr<MappedFile> MappedFile::map(int descriptor, uint64_t length, const std::string &path, std::string &error) {
   auto file = std::make_shared<MappedFile>();
-  file->length = static_cast<uint64_t>(status.st_size);
+  file->length = length;
   if (file->length != 0) {
     void *address = mmap(nullptr, file->length, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (address == MAP_FAILED) {
-      error = "cannot map '" + path + "': " + std::strerror(errno);
+      error = path + ": cannot be read: " + std::strerror(errno);
       ::close(descriptor);
       return nullptr;
     }
@@ -279,13 +276,36 @@ std::shared_ptr<MappedFile> LoadedModel::externalFile(const std::string &locatio
     error = "external data '" + location + "' must be a relative path below the model's directory, without '..'";
     return nullptr;
   }
-  auto file = MappedFile::open(pathOf(location), error);
-  if (!file) {
+  struct stat status{};
+  int descriptor = openRegularFile(pathOf(location), status, error);
+  if (descriptor < 0) {
     error = "external data: " + error + "; keep the data file beside the model";
     return nullptr;
   }
+  if (!isBesideModel(descriptor, location, error)) {
+    ::close(descriptor);
+    return nullptr;
+  }
+  auto file = MappedFile::map(descriptor, static_cast<uint64_t>(status.st_size), pathOf(location), error);
+  if (!file)
+    return nullptr;
   externalFiles.emplace_back(location, file);
   return file;
+}
+
+// Of the open file, not of its name, which may lead elsewhere a moment later. Caches of hubs keep the model and its data as links into one folder.
+bool LoadedModel::isBesideModel(int descriptor, const std::string &location, std::string &error) const {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  fs::path found = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), failed);
+  if (failed) // no /proc
+    found = fs::canonical(pathOf(location), failed);
+  for (const fs::path &folder : {fs::canonical(fs::absolute(modelPath).parent_path(), failed), fs::canonical(modelPath, failed).parent_path()})
+    if (!folder.empty() && std::mismatch(folder.begin(), folder.end(), found.begin(), found.end()).first == folder.end())
+      return true;
+  error = "external data '" + location + "' is a symbolic link to " + found.string() +
+          ", outside the model's folder: a model reads no other files; copy the data beside the model";
+  return false;
 }
 
 std::string LoadedModel::pathOf(const std::string &location) const {

@@ -47,6 +47,8 @@ std::string notRead(const onnx::Model &model);
 class MappedFile {
 public:
   static std::shared_ptr<MappedFile> open(const std::string &path, std::string &error);
+  /// A regular file that is open, and is closed. `path` is for messages.
+  static std::shared_ptr<MappedFile> map(int descriptor, uint64_t length, const std::string &path, std::string &error);
   /// Bytes that the caller keeps while this lives.
   static std::shared_ptr<MappedFile> view(const void *bytes, uint64_t length);
   ~MappedFile();
@@ -90,6 +92,7 @@ public:
 private:
   std::shared_ptr<MappedFile> externalFile(const std::string &location, std::string &error);
   std::string pathOf(const std::string &location) const;
+  bool isBesideModel(int descriptor, const std::string &location, std::string &error) const;
   bool fileExists(const std::string &location) const;
   void locateRawData();
 

@@ -271,7 +271,7 @@ std::optional<LayerTable> zorse::planning::readLayers(const std::string &text, s
 
 std::optional<LayerTable> zorse::planning::readLayersFile(const std::string &path, std::string &error) {
   std::string text;
-  if (!readTextFile(path, kMostProfileBytes, text, error))
+  if (!readRegularFile(path, kMostProfileBytes, text, error))
     return std::nullopt;
   std::optional<LayerTable> table = readLayers(text, error);
   if (!table)

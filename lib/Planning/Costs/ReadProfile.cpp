@@ -2,7 +2,6 @@
 #include "ProfileFields.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 using namespace zorse;
@@ -184,21 +183,9 @@ std::optional<Profile> zorse::planning::readProfile(const std::string &text, std
   return fields::read(text, "the profile", kMostProfileBytes, error, readRoot);
 }
 
-bool zorse::planning::readTextFile(const std::string &path, size_t most, std::string &text, std::string &error) {
-  std::ifstream file(path, std::ios::binary);
-  char buffer[1 << 16];
-  text.clear();
-  while (text.size() <= most && (file.read(buffer, sizeof buffer) || file.gcount() > 0))
-    text.append(buffer, static_cast<size_t>(file.gcount()));
-  if (file.is_open() && !file.bad())
-    return true;
-  error = path + ": cannot read the file";
-  return false;
-}
-
 std::optional<Profile> zorse::planning::readProfileFile(const std::string &path, std::string &error) {
   std::string text;
-  if (!readTextFile(path, kMostProfileBytes, text, error))
+  if (!readRegularFile(path, kMostProfileBytes, text, error))
     return std::nullopt;
   std::optional<Profile> profile = readProfile(text, error);
   if (!profile)

@@ -1,5 +1,7 @@
 #include "zorse/runtime/MappedFile.h"
 
+#include "zorse/Support/RegularFile.h"
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -10,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+using namespace zorse;
 using namespace zorse::runtime;
 
 namespace {
@@ -96,16 +99,15 @@ MappedFile MappedFile::view(std::string path, const void *data, size_t size) {
 }
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // not waiting for whoever writes into a pipe of that name
-  if (descriptor < 0)
-    return userError(path + ": cannot be read: " + std::strerror(errno));
   struct stat info = {};
+  std::string error;
+  int descriptor = openRegularFile(path, info, error);
+  if (descriptor < 0)
+    return userError(error);
   MappedFile file;
   file.path_ = path;
   std::optional<Error> problem;
-  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-    problem = userError(path + ": expects a file, found something else");
-  } else if (info.st_size > 0) {
+  if (info.st_size > 0) {
     void *address = ::mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (address == MAP_FAILED) {
       problem = userError(path + ": cannot be read: " + std::strerror(errno));

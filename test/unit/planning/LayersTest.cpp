@@ -146,7 +146,7 @@ TEST(Layers, Mistakes) {
   }
   std::string error;
   EXPECT_FALSE(readLayersFile("no/such/layers.json", error));
-  EXPECT_EQ(error, "no/such/layers.json: cannot read the file");
+  EXPECT_EQ(error, "no/such/layers.json: cannot be read: No such file or directory");
 }
 
 } // namespace

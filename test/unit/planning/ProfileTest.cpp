@@ -106,7 +106,7 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}", "devices[0]: expected an object, got [[[");
   std::string error;
   EXPECT_FALSE(readProfileFile("/nonexistent/profile.json", error));
-  EXPECT_EQ(error, "/nonexistent/profile.json: cannot read the file");
+  EXPECT_EQ(error, "/nonexistent/profile.json: cannot be read: No such file or directory");
 }
 
 TEST(Profile, SeveralFiles) {
