@@ -4,6 +4,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}
 shift || true
-[ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >"/tmp/zorse-configure-$$.log" 2>&1 || { cat "/tmp/zorse-configure-$$.log"; exit 1; }
-rm -f "/tmp/zorse-configure-$$.log"
+if [ ! -f "build/$preset/build.ninja" ]; then
+  log=$(mktemp)
+  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log"; rm -f "$log"; exit 1; }
+  rm -f "$log"
+fi
 cmake --build --preset "$preset" ${@:+--target "$@"}

@@ -10,6 +10,7 @@
 #include "WeightTable.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Codegen/PrivateFolder.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Overwrites.h"
 
@@ -174,12 +175,17 @@ bool Compiler::compileBodies(std::string &remark) {
     code.dumpDir = options.dumpDir + "/4-bodies";
     llvm::sys::fs::create_directories(code.dumpDir);
   }
-  llvm::SmallString<128> temporary;
+  std::unique_ptr<codegen::PrivateFolder> temporary;
   if (options.emit == Emit::Llvm) {
     code.useCache = false; // cached kernels have no text
     if (code.dumpDir.empty()) {
-      llvm::sys::fs::createUniqueDirectory("zorse-emit", temporary);
-      code.dumpDir = temporary.str().str();
+      llvm::Expected<std::unique_ptr<codegen::PrivateFolder>> made = codegen::PrivateFolder::create("zorse-emit");
+      if (!made) {
+        printError(llvm::toString(made.takeError()));
+        return false;
+      }
+      temporary = std::move(*made);
+      code.dumpDir = temporary->path();
     }
   }
   FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
@@ -209,8 +215,6 @@ bool Compiler::compileBodies(std::string &remark) {
       if (auto text = llvm::MemoryBuffer::getFile(file))
         llvm::outs() << (*text)->getBuffer() << '\n';
   }
-  if (!temporary.empty())
-    llvm::sys::fs::remove_directories(temporary);
   remark += ", " + describeKernels();
   return good;
 }

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 
+#include <unistd.h>
+
 using namespace zorse::runtime;
 using zorse::runtime::test::TemporaryFolder;
 
@@ -50,6 +52,15 @@ TEST(OutputFile, DraftsOfKilledWritersAreRemovedAndThoseOfLivingOnesAreNot) {
   EXPECT_EQ(folder.read("file"), "outer");
   EXPECT_EQ(folder.read("file.writing.notes"), "the user's");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), 2);
+}
+
+// Where others may write to the folder, a link of the draft's name would lead the bytes to a file of theirs or of the user's.
+TEST(OutputFile, DraftsFollowNoLink) {
+  TemporaryFolder folder;
+  std::string path = folder.path("out"), victim = folder.path("victim");
+  ASSERT_EQ(::symlink(victim.c_str(), (path + ".writing." + std::to_string(::getpid())).c_str()), 0);
+  ASSERT_TRUE(writeOutput(path, "text").succeeded());
+  EXPECT_FALSE(std::filesystem::exists(victim));
 }
 
 TEST(OutputFile, KeepsSymbolicLinks) {

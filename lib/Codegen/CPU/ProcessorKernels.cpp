@@ -2,6 +2,7 @@
 #include "KernelSet.h"
 #include "LowerKernel.h"
 #include "RowKernel.h"
+#include "zorse/Codegen/PrivateFolder.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -33,22 +34,11 @@ std::string zorse::codegen::resolveArch(const std::string &arch) {
   return has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
 }
 
-namespace {
-/// A directory of its own that is gone at the end of the scope.
-struct TemporaryDirectory {
-  SmallString<128> path;
-  std::error_code error = sys::fs::createUniqueDirectory("zorse-link", path);
-  ~TemporaryDirectory() {
-    if (!error)
-      sys::fs::remove_directories(path);
-  }
-};
-} // namespace
-
 static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::string>> objects) {
-  TemporaryDirectory directory;
-  if (directory.error)
-    return createStringError(directory.error, "cannot make a temporary directory for the linker");
+  Expected<std::unique_ptr<PrivateFolder>> folder = PrivateFolder::create("zorse-link");
+  if (!folder)
+    return folder.takeError();
+  const std::string directory = (*folder)->path();
   std::vector<std::string> arguments;
   std::string linker;
   bool driver = false;
@@ -60,13 +50,13 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
     }
   if (linker.empty())
     return createStringError("no linker found for the kernels: expected ld.lld-22, ld.lld, ld or cc in PATH; install lld-22");
-  std::string output = (directory.path + "/kernels.so").str();
+  std::string output = directory + "/kernels.so";
   arguments = {linker, "-shared", "-o", output};
   if (driver)
     arguments.push_back("-nostdlib");
   // Named by position: the linker records input names, and those must not depend on the directory.
   for (auto [index, object] : enumerate(objects)) {
-    std::string path = (directory.path + "/" + Twine(index) + ".o").str();
+    std::string path = directory + "/" + std::to_string(index) + ".o";
     std::error_code error;
     raw_fd_ostream out(path, error);
     if (error)
@@ -75,7 +65,7 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
     arguments.push_back(path);
   }
   std::vector<StringRef> references(arguments.begin(), arguments.end());
-  std::string message, log = (directory.path + "/log").str();
+  std::string message, log = directory + "/log";
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   if (int status = sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 60, 0, &message)) {
     if (auto text = MemoryBuffer::getFile(log))

@@ -3,12 +3,14 @@
 
 #include "mlir/IR/Diagnostics.h"
 
+#include "llvm/Support/Program.h"
 #include "llvm/Support/SHA256.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace zorse;
@@ -108,6 +110,43 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   EXPECT_EQ(compile(options).compiled, 2u);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("the cache of kernels is not used, because others may write there"), std::string::npos);
   fs::remove_all(directory);
+}
+
+// The linker's files become machine code: no other user can enter their folder, whatever the umask, or exchange it where TMPDIR is shared.
+TEST(CodegenApi, LinkerFilesAreOutOfReach) {
+  namespace fs = std::filesystem;
+  const fs::path shared = fs::temp_directory_path() / ("zorse-codegen-link-" + std::to_string(getpid()));
+  fs::create_directories(shared / "bin");
+  fs::create_directories(shared / "tmp");
+  fs::permissions(shared / "tmp", fs::perms::all);
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  const codegen::CompiledBodies expected = compile(options);
+
+  // A linker that says who may enter the folder, and puts another one in its place before it begins.
+  llvm::ErrorOr<std::string> linker = std::error_code();
+  for (const char *name : {"ld.lld-22", "ld.lld", "ld", "cc"})
+    if ((linker = llvm::sys::findProgramByName(name))) {
+      std::ofstream(shared / "bin" / name) << "#!/bin/sh\nfor word; do [ \"$before\" = -o ] && out=$word; before=$word; done\n"
+                                           << "folder=$(readlink -f \"$(dirname \"$out\")\"); stat -c %a \"$folder\" >>" << shared / "modes" << "\n"
+                                           << "mv \"$folder\" \"$folder.moved\" && mkdir -m 777 \"$folder\" && echo other >\"$folder/kernels.so\"\n"
+                                           << "exec " << *linker << " \"$@\"\n";
+      fs::permissions(shared / "bin" / name, fs::perms::owner_all);
+      break;
+    }
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", ((shared / "bin").string() + ":" + path).c_str(), 1);
+  setenv("TMPDIR", (shared / "tmp").c_str(), 1);
+  const mode_t before = umask(0002);
+  const codegen::CompiledBodies found = compile(options);
+  umask(before);
+  unsetenv("TMPDIR");
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(found.object, expected.object);
+  std::string mode;
+  std::ifstream(shared / "modes") >> mode;
+  EXPECT_EQ(mode, "700");
+  fs::remove_all(shared);
 }
 
 TEST(CodegenApi, PortableBaseline) {

@@ -1,6 +1,8 @@
 // Which library multiplies: asked for, remembered, or measured.
 #include "Gemm.h"
 
+#include "zorse/Support/RegularFile.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -59,10 +61,10 @@ double measure(const Gemm &gemm) {
 }
 
 std::string readWord(const std::string &path) {
-  std::ifstream file(path);
-  std::string word;
-  file >> word;
-  return word;
+  std::string text, error;
+  if (!zorse::readRegularFile(path, 64, text, error))
+    return {};
+  return text.substr(0, text.find_first_of(" \n"));
 }
 
 const Gemm *rememberedOrMeasured() {
@@ -76,16 +78,17 @@ const Gemm *rememberedOrMeasured() {
     return gemm;
 
   const Gemm *faster = measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm() : openBlasGemm();
-  ::mkdir(directory.substr(0, directory.rfind('/')).c_str(), 0777);
-  ::mkdir(directory.c_str(), 0777);
+  ::mkdir(directory.substr(0, directory.rfind('/')).c_str(), 0700);
+  ::mkdir(directory.c_str(), 0700); // it is the compiler's cache, too, which others must not write to
   // Written aside and linked into place: of several processes that measure at once, the first decides for all.
   std::string draft = path + "." + std::to_string(::getpid());
-  {
-    std::ofstream file(draft);
-    file << faster->name() << "\n";
+  const std::string text = faster->name() + std::string("\n");
+  if (int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); file >= 0) {
+    if (::write(file, text.data(), text.size()) == ssize_t(text.size()))
+      (void)!::link(draft.c_str(), path.c_str());
+    ::close(file);
+    ::unlink(draft.c_str());
   }
-  (void)::link(draft.c_str(), path.c_str());
-  ::unlink(draft.c_str());
   const Gemm *agreed = byName(readWord(path));
   return agreed ? agreed : oneDnnGemm();
 }

@@ -1,0 +1,54 @@
+#include "zorse/Codegen/PrivateFolder.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <cerrno>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace llvm;
+using namespace zorse::codegen;
+
+static Error problem(int cause, const Twine &what) { return createStringError(std::error_code(cause, std::generic_category()), what); }
+
+Expected<std::unique_ptr<PrivateFolder>> PrivateFolder::create(StringRef purpose) {
+  SmallString<128> pattern;
+  sys::path::system_temp_directory(/*ErasedOnReboot=*/true, pattern);
+  const std::string parent = pattern.str().str();
+  sys::path::append(pattern, purpose + "-XXXXXX");
+  constexpr int kTries = 16;
+  for (int tried = 0; tried < kTries; ++tried) {
+    std::unique_ptr<PrivateFolder> folder(new PrivateFolder());
+    std::string name = pattern.str().str();
+    if (!::mkdtemp(name.data())) // mode 0700, and an error where the name exists
+      return problem(errno, "cannot make a temporary folder in " + parent + "; set TMPDIR to a folder in which you may write");
+    folder->name_ = name;
+    struct stat info = {};
+    // Without O_CLOEXEC: the linker finds its files through it.
+    folder->descriptor_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    // Somebody may have moved it and put another one there, or nothing.
+    if (folder->descriptor_ < 0 || ::fstat(folder->descriptor_, &info) != 0 || info.st_uid != ::geteuid() || (info.st_mode & 0077) != 0)
+      continue;
+    folder->path_ = "/proc/self/fd/" + std::to_string(folder->descriptor_);
+    if (::access(folder->path_.c_str(), W_OK) != 0) // no /proc
+      folder->path_ = name;
+    return std::move(folder);
+  }
+  return problem(EPERM, "temporary folders in " + parent + " are exchanged while they are opened; set TMPDIR to a folder in which only you may write");
+}
+
+PrivateFolder::~PrivateFolder() {
+  if (descriptor_ >= 0) {
+    std::error_code failure;
+    for (sys::fs::directory_iterator it(path_, failure), end; it != end && !failure; it.increment(failure))
+      sys::fs::remove(it->path());
+    ::close(descriptor_);
+  }
+  if (!name_.empty())
+    ::rmdir(name_.c_str());
+}
