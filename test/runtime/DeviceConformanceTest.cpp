@@ -37,8 +37,8 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override {
     return inner_->expose(address, fault_ == "any-transport" ? "local" : transport);
   }
-  Status loadBodies(const bundle::BodyLibrary &library, const std::string &directory) override {
-    Status status = inner_->loadBodies(library, directory);
+  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override {
+    Status status = inner_->loadBodies(library, objects);
     return fault_ == "any-bodies" ? Status::success() : status;
   }
   Status runBody(uint32_t index, const BodyArguments &arguments) override {

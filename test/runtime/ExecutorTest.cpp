@@ -145,7 +145,7 @@ public:
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return inner_->copy(to, from, bytes); }
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return inner_->fill(to, value, bytes); }
   Result<void *> expose(DeviceAddress address, const std::string &transport) override { return inner_->expose(address, transport); }
-  Status loadBodies(const bundle::BodyLibrary &library, const std::string &directory) override { return inner_->loadBodies(library, directory); }
+  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return inner_->loadBodies(library, objects); }
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
     if (calls_++ == failAt_)
       return userError("the device has gone");

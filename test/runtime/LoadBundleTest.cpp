@@ -142,6 +142,29 @@ TEST_F(LoadBundle, EveryDamagedOrMissingFileIsNamed) {
   }
 }
 
+// What was hashed is what is run, whatever lies at its path by then.
+TEST_F(LoadBundle, FilesThatAreExchangedAfterwardsChangeNothing) {
+  writeFiles();
+  Result<Bundle> bundle = loadBundle(two.bundle.directory);
+  ASSERT_FALSE(bundle.failed()) << bundle.message();
+  const std::string code = two.bundle.directory + "/kernels/x86-64/kernels.so";
+  std::ofstream(code, std::ios::in | std::ios::binary) << "other"; // in place
+  folder.write("two.zorse/weights.new", std::string(24, 'x'));
+  std::filesystem::rename(two.bundle.directory + "/weights.new", two.bundle.directory + "/weights.bin");
+
+  Result<std::shared_ptr<const MemoryFile>> kernels = bundle->kernels.find("x86-64", "kernels.so");
+  ASSERT_FALSE(kernels.failed()) << kernels.message();
+  EXPECT_EQ(std::string(reinterpret_cast<const char *>((*kernels)->data()), (*kernels)->size()), "not really machine code");
+  std::ifstream loaded((*kernels)->path(), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(loaded), {}), "not really machine code");
+  std::ofstream((*kernels)->path(), std::ios::in | std::ios::binary) << "other";
+  EXPECT_EQ(std::string(reinterpret_cast<const char *>((*kernels)->data()), 3), "not"); // nor can this process change it
+  ASSERT_EQ(bundle->weights.size(), 1u);
+  ASSERT_TRUE(bundle->weights[0].contents);
+  EXPECT_EQ(bundle->weights[0].contents->data()[8], std::byte(0));
+  EXPECT_TRUE(bundle->kernels.find("x86-64", "another.so").failed());
+}
+
 TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(problem(), {"two.zorse", "expects a bundle"});
   writeFiles();

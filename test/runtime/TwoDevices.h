@@ -21,6 +21,7 @@ public:
 
   explicit TwoDevices(const std::string &directory) {
     bundle.directory = directory;
+    bundle.kernels = directory + "/kernels";
     bundle.model = "two";
     bundle.precision = "f32";
     bundle.batch = kBatch;

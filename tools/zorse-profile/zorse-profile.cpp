@@ -68,7 +68,7 @@ public:
     if (device.failed())
       return device.error();
     const bool processors = deviceKindOf(bundle.devices[index].kind).hostProcessors;
-    if (Status status = (*device)->loadBodies(bundle.bodiesOf(index), bundle.kernelDirectory()); status.failed())
+    if (Status status = (*device)->loadBodies(bundle.bodiesOf(index), bundle.kernels); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
     TimerOptions options;

@@ -64,7 +64,7 @@ public:
 
   Status prepare() {
     for (LocalDevice &local : locals) {
-      if (Status status = local.device->loadBodies(bundle.bodiesOf(local.index), bundle.kernelDirectory()); status.failed())
+      if (Status status = local.device->loadBodies(bundle.bodiesOf(local.index), bundle.kernels); status.failed())
         return status;
       Result<std::unique_ptr<DeviceProgram>> program =
           DeviceProgram::create(bundle, local.index, *local.device, local.transport->name(), options.oneThreadPerQueue, options.poison);

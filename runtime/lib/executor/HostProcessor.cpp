@@ -30,7 +30,7 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostProcessor(const Bu
       *library.add_bodies() = code.bodies(int(b));
     else
       library.add_bodies()->set_name(code.bodies(int(b)).name());
-  if (Status status = (*device)->loadBodies(library, bundle.kernelDirectory()); status.failed())
+  if (Status status = (*device)->loadBodies(library, bundle.kernels); status.failed())
     return status;
   return device;
 }

@@ -1,4 +1,6 @@
 // Reading a bundle: files first (present, as the digest says, right version), then what they say.
+#include "HeldFile.h"
+
 #include "zorse/Bundle/Manifest.h"
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/MappedFile.h"
@@ -114,52 +116,62 @@ private:
     return Status::success();
   }
 
-  /// SHA-256 of every file, the large ones beside each other: one thread does 1 to 2 GB/s.
+  /// Reads and hashes every file, the large ones beside each other: one thread does 1 to 2 GB/s.
   Status checkFiles() {
-    std::vector<std::pair<std::string, std::string>> files;
-    for (const auto &[name, hash] : manifest_.files)
-      if (use_ == BundleUse::Execute || (name.rfind("kernels/", 0) != 0 && name.rfind("weights", 0) != 0 && name.rfind("constants", 0) != 0))
-        files.emplace_back(name, hash);
-    std::vector<MappedFile> open;
     uint64_t bytes = 0;
-    for (const auto &[name, hash] : files) {
+    for (const auto &[name, hash] : manifest_.files) {
+      HeldFile held{name, hash, {}, {}, {}, {}, {}};
+      if (use_ != BundleUse::Execute && (held.isCode() || held.isWeights() || name == "weights.json"))
+        continue;
       Result<MappedFile> file = open_(path(name));
       if (file.failed())
         return userError(file.message() + "; the bundle is incomplete, compile the model again");
       bytes += file->size();
-      open.push_back(std::move(*file));
+      held.mapped = std::make_shared<MappedFile>(std::move(*file));
+      files_.push_back(std::move(held));
     }
-    std::vector<std::string> found(files.size());
     std::atomic<size_t> next{0};
     auto work = [&] {
-      for (size_t i; (i = next++) < files.size();)
-        found[i] = bundle::sha256({reinterpret_cast<const char *>(open[i].data()), open[i].size()});
+      for (size_t i; (i = next++) < files_.size();)
+        files_[i].hold();
     };
     constexpr uint64_t kWorthAThread = 16 << 20;
     std::vector<std::thread> threads;
-    for (size_t t = 1; t < std::min<size_t>({files.size(), size_t(bytes / kWorthAThread), std::thread::hardware_concurrency()}); ++t)
+    for (size_t t = 1; t < std::min<size_t>({files_.size(), size_t(bytes / kWorthAThread), std::thread::hardware_concurrency()}); ++t)
       threads.emplace_back(work);
     work();
     for (std::thread &thread : threads)
       thread.join();
-    for (size_t i = 0; i < files.size(); ++i)
-      if (found[i] != files[i].second)
-        return userError(path(files[i].first) + ": its SHA-256 is " + found[i] + ", the manifest says " + files[i].second +
+    for (const HeldFile &file : files_) {
+      if (file.status.failed())
+        return file.status;
+      if (file.found != file.hash)
+        return userError(path(file.name) + ": its SHA-256 is " + file.found + ", the manifest says " + file.hash +
                          ": the file was changed or damaged; compile the model again");
+      if (file.code)
+        bundle_.kernels.add(file.name.substr(sizeof "kernels/" - 1), file.code);
+    }
     return Status::success();
   }
 
-  Result<MappedFile> openListed(const std::string &name) {
-    if (!manifest_.files.count(name))
+  HeldFile *find(const std::string &name) { // sorted, as the manifest's map is
+    auto found = std::lower_bound(files_.begin(), files_.end(), name, [](const HeldFile &file, const std::string &name) { return file.name < name; });
+    return found == files_.end() || found->name != name ? nullptr : &*found;
+  }
+
+  /// The bytes of a file that is listed, to be read once.
+  Result<std::string> take(const std::string &name) {
+    HeldFile *file = find(name);
+    if (!file)
       return userError(path("manifest.json") + ": does not list " + name + "; compile the model again");
-    return open_(path(name));
+    return std::move(file->bytes);
   }
 
   template <typename Message> Status readMessage(const std::string &name, Message &message) {
-    Result<MappedFile> file = openListed(name);
-    if (file.failed())
-      return file.error();
-    if (file->size() > size_t(INT32_MAX) || !message.ParseFromArray(file->data(), static_cast<int>(file->size())))
+    Result<std::string> bytes = take(name);
+    if (bytes.failed())
+      return bytes.error();
+    if (bytes->size() > size_t(INT32_MAX) || !message.ParseFromArray(bytes->data(), static_cast<int>(bytes->size())))
       return userError(path(name) + ": cannot be decoded; compile the model again");
     // Programs are verified against the others, every field of them, and are large.
     if (name.rfind("programs/", 0) != 0 && name.rfind("staged/", 0) != 0 && !bundle::knownFieldsOnly(message))
@@ -168,10 +180,10 @@ private:
   }
 
   Status readText(const std::string &name, std::string &text) {
-    Result<MappedFile> file = openListed(name);
-    if (file.failed())
-      return file.error();
-    text.assign(reinterpret_cast<const char *>(file->data()), file->size());
+    Result<std::string> bytes = take(name);
+    if (bytes.failed())
+      return bytes.error();
+    text = std::move(*bytes);
     return Status::success();
   }
 
@@ -310,6 +322,8 @@ private:
             return userError(
                 name + ": '" + source.name + "' is in '" + source.file +
                 "', which is no file of the bundle: weights outside it are named by absolute paths, in bundles made with --weights=reference");
+          if (const HeldFile *file = find(source.file))
+            source.contents = file->mapped;
           source.file = path(source.file);
         } else if (!references) {
           return userError(name + ": '" + source.name + "' is in " + source.file +
@@ -336,6 +350,7 @@ private:
   BundleUse use_;
   Bundle bundle_;
   bundle::Manifest manifest_;
+  std::vector<HeldFile> files_;
 };
 
 } // namespace

@@ -89,10 +89,13 @@ std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const 
   return pieces;
 }
 
-/// Opens each weights file once.
+/// Opens each weights file once; those of the bundle are open.
 class WeightFiles {
 public:
-  Result<const MappedFile *> open(const std::string &path) {
+  Result<const MappedFile *> open(const WeightSource &weight) {
+    if (weight.contents)
+      return weight.contents.get();
+    const std::string &path = weight.file;
     auto found = files_.find(path);
     if (found == files_.end()) {
       Result<MappedFile> file = MappedFile::open(path);
@@ -120,7 +123,7 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
   if (elementCount(storedShape(parameter, weight)) != elementsOf(parameter) || uint64_t(elementsOf(parameter)) * bytesOf(*type) != weight.bytes)
     return userError(where + ": has " + std::to_string(weight.bytes) + " bytes of " + weight.type + ", its shape " + shapeText(shapeOf(parameter)) +
                      " needs " + std::to_string(elementsOf(parameter)) + " elements");
-  Result<const MappedFile *> file = files.open(weight.file);
+  Result<const MappedFile *> file = files.open(weight);
   if (file.failed())
     return file.error();
   if (weight.offset > (*file)->size() || weight.bytes > (*file)->size() - weight.offset)

@@ -4,10 +4,12 @@
 #include "bundle.pb.h"
 #include "zorse/Bundle/HubFacts.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/runtime/KernelObjects.h"
 #include "zorse/runtime/MappedFile.h"
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,8 @@ struct WeightSource {
   std::vector<int64_t> shape;       ///< as stored, and as the ONNX file has it
   std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: as stored
   bundle::HubFact hub;              ///< relative to `shape`
+  /// Of a file of the bundle: as it was hashed, whatever lies there now. Null: the model's own file, to be opened where it is.
+  std::shared_ptr<const MappedFile> contents;
 };
 
 struct Bundle {
@@ -52,6 +56,7 @@ struct Bundle {
   std::vector<bundle::Program> staged;           ///< the same step without direct transfers, where `programs` has some; else empty
   std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
   bundle::HubModel hub;
+  KernelObjects kernels; ///< none where the bundle is only simulated
 
   const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
   const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
@@ -61,8 +66,6 @@ struct Bundle {
     programs.swap(staged);
     staged.clear();
   }
-
-  std::string kernelDirectory() const { return directory + "/kernels"; }
 };
 
 /// Which of its kind a device is: the machine's GPU of that number, modulo how many there are.

@@ -27,7 +27,7 @@ public:
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override;
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override;
   Result<void *> expose(DeviceAddress address, const std::string &transport) override;
-  Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) override;
+  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override;
   Status runBody(uint32_t index, const BodyArguments &arguments) override;
   uint64_t launches() const override;
 

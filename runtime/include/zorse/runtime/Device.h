@@ -5,6 +5,7 @@
 // itself. A driver may implement the first and be served by threads (withThreads), or implement both over streams of its own.
 #pragma once
 
+#include "zorse/runtime/KernelObjects.h"
 #include "zorse/runtime/Status.h"
 #include "zorse/runtime/abi/KernelAbi.h"
 
@@ -85,9 +86,9 @@ public:
   /// join.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
-  /// Resolves every symbol and routine that the bodies name. Kernel objects lie under `kernelDirectory`/<arch>/. Once per device. An error for code
-  /// that the device does not run and for bodies that it does not know.
-  virtual Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) = 0;
+  /// Resolves every symbol and routine that the bodies name. `objects` may go before the device. Once per device. An error for code that
+  /// the device does not run and for bodies that it does not know.
+  virtual Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) = 0;
 
   /// Runs body `index` of the loaded library; its writes are visible to every thread that synchronises with the caller. Calls from several threads
   /// run one after the other.

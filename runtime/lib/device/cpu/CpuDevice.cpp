@@ -20,7 +20,8 @@ struct CpuDevice::Impl {
   CpuDeviceOptions options;
   const Gemm *gemm = nullptr;
   std::unique_ptr<ThreadPool> pool;
-  std::vector<void *> objects; ///< of dlopen
+  std::vector<void *> objects;                          ///< of dlopen
+  std::vector<std::shared_ptr<const MemoryFile>> files; ///< that they were loaded from
   std::vector<CpuBody> bodies;
   std::mutex running;
   std::atomic<uint64_t> launches{0};
@@ -81,13 +82,18 @@ Status CpuDevice::loadObject(const std::string &path) {
   return Status::success();
 }
 
-Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) {
+Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cpu")->runs(processorHere(), library.arch()))
     return userError("device '" + impl_->options.name + "': the bundle's kernels are for " + library.arch() +
                      ", which this processor does not run; compile for this machine");
-  for (const std::string &object : library.objects())
-    if (Status status = loadObject(kernelDirectory + "/" + library.arch() + "/" + object); status.failed())
-      return status;
+  for (const std::string &object : library.objects()) {
+    Result<std::shared_ptr<const MemoryFile>> file = objects.find(library.arch(), object);
+    if (file.failed())
+      return file.error();
+    if (Status status = loadObject((*file)->path()); status.failed())
+      return userError((*file)->name() + ": " + status.message());
+    impl_->files.push_back(std::move(*file));
+  }
   for (const bundle::Body &body : library.bodies())
     if (Status status = addBody(body); status.failed())
       return status;

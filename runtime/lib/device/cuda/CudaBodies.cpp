@@ -4,9 +4,6 @@
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/runtime/abi/CudaAbi.h"
 
-#include <fstream>
-#include <iterator>
-
 using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
@@ -34,19 +31,17 @@ CudaBodies::~CudaBodies() {
 /// Whether what a body accumulates into is added to, or overwritten by its first contribution.
 static bool adds(uint32_t slot, const BodyArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
 
-Status CudaBodies::load(const bundle::BodyLibrary &library, const std::string &kernelDirectory) {
+Status CudaBodies::load(const bundle::BodyLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cuda")->runs(arch_, library.arch()))
     return userError("the bundle's kernels are for " + library.arch() + ", this GPU is " + arch_ + "; compile for it (arch: " + arch_ +
                      " in the cluster file)");
-  const std::string folder = kernelDirectory + "/" + library.arch() + "/";
   for (const std::string &object : library.objects()) {
-    const std::string path = folder + object;
-    std::ifstream file(path, std::ios::binary);
-    std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (!file)
-      return userError("kernel object '" + path + "' cannot be read");
+    Result<std::shared_ptr<const MemoryFile>> file = objects.find(library.arch(), object);
+    if (file.failed())
+      return file.error();
+    const std::string image(reinterpret_cast<const char *>((*file)->data()), (*file)->size()); // PTX ends with a null
     if (Status status = loadModule(image); status.failed())
-      return userError("kernel object '" + path + "' cannot be loaded: " + status.message());
+      return userError("kernel object '" + (*file)->name() + "' cannot be loaded: " + status.message());
   }
   for (const bundle::Body &body : library.bodies()) {
     std::vector<Launch> &launches = bodies_.emplace_back();

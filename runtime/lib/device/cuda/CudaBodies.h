@@ -35,7 +35,7 @@ public:
   ~CudaBodies();
 
   /// As Device::loadBodies.
-  Status load(const bundle::BodyLibrary &library, const std::string &kernelDirectory);
+  Status load(const bundle::BodyLibrary &library, const KernelObjects &objects);
 
   /// Puts the launches of a body on a stream, one body at a time. Does not wait for them.
   Status launch(uint32_t index, const BodyArguments &arguments, CUstream stream);

@@ -183,10 +183,10 @@ public:
     return static_cast<void *>(address.onHost());
   }
 
-  Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) override {
+  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override {
     if (Status status = enter(); status.failed())
       return status;
-    Status status = bodies_->load(library, kernelDirectory);
+    Status status = bodies_->load(library, objects);
     return status.failed() ? Status(named(status.error())) : status;
   }
 

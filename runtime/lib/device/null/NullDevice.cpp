@@ -30,7 +30,7 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override { return exposeOnHost(name_, "null", address, transport); }
 
   /// There is nothing to load; what a bundle may not hold is refused as by others.
-  Status loadBodies(const bundle::BodyLibrary &library, const std::string &) override {
+  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &) override {
     for (const bundle::Body &body : library.bodies())
       for (const bundle::Launch &launch : body.launches())
         if (launch.what_case() == bundle::Launch::WHAT_NOT_SET)

@@ -1,0 +1,52 @@
+// The machine code of a bundle: loaded from the bytes that were hashed, not from a file that may have been exchanged since.
+#pragma once
+
+#include "zorse/runtime/Status.h"
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace zorse::runtime {
+
+/// A file in memory that no process can change any more.
+class MemoryFile {
+public:
+  /// A copy of `size` bytes. `name` is for messages: the path that they were read from.
+  static Result<std::shared_ptr<const MemoryFile>> copyOf(const std::string &name, const void *data, size_t size);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile &) = delete;
+  MemoryFile &operator=(const MemoryFile &) = delete;
+
+  const std::string &name() const { return name_; }
+  const std::byte *data() const { return data_; }
+  size_t size() const { return size_; }
+  /// Where dlopen finds it, as long as this lives. What was loaded must be closed first: dlopen knows libraries by their paths.
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+private:
+  MemoryFile() = default;
+  std::string name_;
+  const std::byte *data_ = nullptr;
+  size_t size_ = 0;
+  int descriptor_ = -1;
+};
+
+/// Kernel objects by "<architecture>/<object>".
+class KernelObjects {
+public:
+  KernelObjects() = default;
+  /// Those in a folder, read when they are asked for: for objects that belong to no bundle.
+  KernelObjects(std::string folder) : folder_(std::move(folder)) {} // NOLINT(google-explicit-constructor)
+  KernelObjects(const char *folder) : folder_(folder) {}            // NOLINT(google-explicit-constructor)
+
+  void add(const std::string &name, std::shared_ptr<const MemoryFile> file) { files_[name] = std::move(file); }
+  Result<std::shared_ptr<const MemoryFile>> find(const std::string &architecture, const std::string &object) const;
+
+private:
+  std::string folder_;
+  std::map<std::string, std::shared_ptr<const MemoryFile>> files_;
+};
+
+} // namespace zorse::runtime

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "zorse/Bundle/Manifest.h"
+#include "zorse/runtime/KernelObjects.h"
+#include "zorse/runtime/MappedFile.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace zorse::runtime {
+
+/// A file as it was hashed. What is read of a bundle is read from here, so a file that is exchanged meanwhile changes nothing. Weights, which may be
+/// large, stay mapped; of all else there is a copy, which also writing into the file does not change.
+struct HeldFile {
+  std::string name, hash, found;
+  std::shared_ptr<const MappedFile> mapped;
+  std::shared_ptr<const MemoryFile> code;
+  std::string bytes;
+  Status status;
+
+  bool isCode() const { return name.rfind("kernels/", 0) == 0; }
+  bool isWeights() const { return (name.rfind("weights", 0) == 0 || name.rfind("constants", 0) == 0) && name != "weights.json"; }
+
+  void hold() {
+    std::string_view view{reinterpret_cast<const char *>(mapped->data()), mapped->size()};
+    if (isCode()) {
+      Result<std::shared_ptr<const MemoryFile>> copy = MemoryFile::copyOf(mapped->path(), view.data(), view.size());
+      if (copy.failed()) {
+        status = copy.error();
+        return;
+      }
+      code = std::move(*copy);
+      view = {reinterpret_cast<const char *>(code->data()), code->size()};
+    } else if (!isWeights()) {
+      bytes.assign(view);
+      view = bytes;
+    }
+    found = bundle::sha256(view);
+    if (!isWeights())
+      mapped.reset();
+  }
+};
+
+} // namespace zorse::runtime
