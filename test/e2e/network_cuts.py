@@ -1,10 +1,11 @@
-"""Cuts of the network between the nodes of a job, one-way and two-way, at random moments: an outage shorter than the deadline is survived; a longer one ends the job on all nodes with
-exit code 2 and names who was not heard, or the job starts again from its newest snapshot and comes to its end.
+"""Cuts of the network between the nodes of a job, one-way and two-way, at random moments: an outage of at most two thirds of the deadline is survived; a longer one ends the job on all
+nodes in time, with exit code 2 and a message that names who was not heard, or the job starts again from its newest snapshot and comes to its end.
 
-    network_cuts.py [--trials 100] [--seed 1] [--at-once 4]
+    network_cuts.py [--trials 100] [--deadlines 3,10,30,60] [--seed 1] [--at-once 4] [--kind short|long|large]
 
 Three nodes of one rank each are network namespaces on one bridge; the coordinator is in the first one's launcher. A direction is cut by giving the sender a wrong hardware address of the
-receiver: packets leave and nobody takes them, as behind a broken switch. Needs the right to make network namespaces (exit code 77 without it).
+receiver: packets leave and nobody takes them, as behind a broken switch. In trials of the kind "large" only packets above 600 bytes are lost on their way to a node, as behind a tunnel
+whose limit no sender hears of. Trials go through the deadlines in turn. Needs the right to make network namespaces (exit code 77 without it).
 """
 import argparse
 import concurrent.futures
@@ -20,7 +21,9 @@ import time
 
 import harness as z
 
-DEADLINE = 3.0
+DEADLINES = [3.0, 10.0, 30.0, 60.0]
+# A job is over so long after the deadline (docs/faults.md), and processes end.
+LATE = 3.0
 NODES = 3
 DEVICES = "abc"
 NOBODY = "02:00:00:00:00:fe"
@@ -45,7 +48,7 @@ class Network:
         for n, space in enumerate(self.spaces):
             todo += [("link", "add", "zrs", "netns", space, "type", "veth", "peer", "name", f"port{n}", "netns", self.hub),
                      ("-n", self.hub, "link", "set", f"port{n}", "master", "zrs-bridge", "up"), ("-n", space, "address", "add", self.addresses[n] + "/24", "dev", "zrs"),
-                     ("-n", space, "link", "set", "zrs", "address", self.hardware[n]), ("-n", space, "link", "set", "zrs", "up"), ("-n", space, "link", "set", "lo", "up")]
+                     ("-n", space, "link", "set", "zrs", "address", self.hardware[n], "gso_max_segs", 1), ("-n", space, "link", "set", "zrs", "up"), ("-n", space, "link", "set", "lo", "up")]
         try:
             for words in todo:
                 done = ip(*words)
@@ -71,6 +74,12 @@ class Network:
     def heal(self, directions):
         for sender, receiver in directions:
             self.direct(sender, receiver, self.hardware[receiver])
+
+    def limit(self, receiver, largest):
+        """Longer packets are lost on their way to a node, and nobody hears of it."""
+        done = ip("-n", self.hub, "link", "set", f"port{receiver}", "mtu", largest)
+        if done.returncode != 0:
+            raise z.Failure(done.stderr)
 
     def remove(self):
         for space in self.spaces + [self.hub]:
@@ -98,22 +107,27 @@ class Node:
 class Trial:
     """What is cut, when, for how long, and what must come of it."""
 
-    def __init__(self, number, seed):
+    def __init__(self, number, seed, deadlines, kind):
         r = random.Random(seed * 1000003 + number)
         self.number = number
+        self.deadline = deadlines[number % len(deadlines)]
         self.a, self.b = r.sample(range(NODES), 2)
         self.two_way = r.random() < 1 / 3
         self.directions = [(self.a, self.b)] + ([(self.b, self.a)] if self.two_way else [])
-        self.short = r.random() < 0.3
-        self.restarts = not self.short and r.random() < 0.5
-        self.starting = not self.short and r.random() < 0.2  # before the first step
+        self.kind = kind or r.choices(["short", "long", "large"], [4, 5, 1])[0]
+        if self.kind == "large":
+            self.a, self.b = 0, r.choice([1, 2])  # where activations go
+        self.short = self.kind == "short"
+        self.restarts = self.kind == "long" and r.random() < 0.5
+        self.starting = self.kind == "long" and r.random() < 0.2  # before the first step
         self.delay = r.uniform(0, 1.5)
-        self.seconds = r.uniform(0.3, 2.0) if self.short else r.uniform(DEADLINE + 2, DEADLINE + 4)
+        shares = (0.1, 0.6) if r.random() < 1 / 3 else (0.6, 2 / 3)  # most of them near the limit
+        self.seconds = self.deadline * r.uniform(*shares) if self.short else self.deadline + r.uniform(2, 4)
 
     def name(self):
-        arrow = "<->" if self.two_way else "->"
-        return (f"trial {self.number}: {self.a} {arrow} {self.b}, {self.seconds:.1f} s, {self.delay:.1f} s after the {'start' if self.starting else 'first step'}"
-                + (", with restarts" if self.restarts else ""))
+        arrow = "<->" if self.two_way and self.kind != "large" else "->"
+        return (f"trial {self.number}, deadline {self.deadline:g} s: {'large packets ' if self.kind == 'large' else ''}{self.a} {arrow} {self.b}, {self.seconds:.1f} s, {self.delay:.1f} s after "
+                f"the {'start' if self.starting else 'first step'}" + (", with restarts" if self.restarts else ""))
 
     def subjects(self):
         """Ranks that the verdict may be about. Between the coordinator and a rank it is that rank who is cut off, whichever direction is broken."""
@@ -121,8 +135,9 @@ class Trial:
 
     def run(self, network, folder, bundle):
         slow = self.short or self.restarts or self.starting
-        steps = 60 if slow else 10 ** 8
-        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", str(steps), "--deadline-seconds", str(DEADLINE),
+        # Steps take longer than the outage, or go on until the job ends.
+        steps = (60 + int(self.deadline) if self.restarts or self.starting else 60 + 2 * int(self.seconds)) if slow else 10 ** 8
+        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", str(steps), "--deadline-seconds", str(self.deadline),
                  "--join-seconds", "20"]
         if self.restarts:
             words += ["--restarts=8", "--snapshots", os.path.join(folder, f"snapshots-{self.number}"), "--snapshot-every", "10"]
@@ -136,25 +151,51 @@ class Trial:
                 time.sleep(0.02)
             time.sleep(self.delay)
             early = nodes[0].process.poll() is not None
-            network.cut(self.directions)
-            time.sleep(self.seconds)
-            network.heal(self.directions)
-            limit = time.monotonic() + 90 * z.PATIENCE
+            begin = time.monotonic()
+            self.begin(network)
+            ended = self.wait(nodes, begin)
+            self.end(network)
+            limit = time.monotonic() + (90 + 2 * self.deadline) * z.PATIENCE
             for node in nodes:
                 try:
                     node.process.wait(max(0.1, limit - time.monotonic()))
                 except subprocess.TimeoutExpired:
-                    return f"has not ended {90 * z.PATIENCE:.0f} s after the cut\n" + self.all(nodes)
+                    return f"has not ended {limit - begin:.0f} s after the cut\n" + self.all(nodes)
                 node.thread.join(5)
             if early:
                 return "the job had ended before the cut"
+            if ended is not None and ended < 2 / 3 * self.deadline:
+                return f"ended {ended:.1f} s after the cut, long before the deadline\n" + self.all(nodes)
+            if ended is not None and ended > self.deadline + LATE * z.PATIENCE:
+                return f"ended {ended:.1f} s after the cut, expected at most {self.deadline + LATE * z.PATIENCE:.1f} s\n" + self.all(nodes)
             return self.judge(nodes)
         finally:
-            network.heal(self.directions)
+            self.end(network)
             for node in nodes:
                 if node.process.poll() is None:
                     node.process.kill()
                     node.process.wait()
+
+    def begin(self, network):
+        if self.kind == "large":
+            network.limit(self.b, 600)
+        else:
+            network.cut(self.directions)
+
+    def end(self, network):
+        if self.kind == "large":
+            network.limit(self.b, 1500)
+        else:
+            network.heal(self.directions)
+
+    def wait(self, nodes, begin):
+        """Waits until the outage is over, or longer until a job is that is to end by itself. Seconds until all nodes had ended, where that matters."""
+        ends = self.kind != "short" and not self.restarts and not self.starting
+        while time.monotonic() - begin < (self.deadline + LATE * z.PATIENCE + 20 if ends else self.seconds):
+            if ends and all(node.process.poll() is not None for node in nodes):
+                return time.monotonic() - begin
+            time.sleep(0.02)
+        return time.monotonic() - begin if ends else None
 
     def all(self, nodes):
         return "\n".join(f"--- node {n}, exit code {node.process.returncode}\n{node.text()[-2500:]}" for n, node in enumerate(nodes))
@@ -173,6 +214,9 @@ class Trial:
             return ""
         if not verdicts:
             return "nothing was noticed\n" + self.all(nodes)
+        if self.kind == "large":  # lost on the way to one node, whoever sends
+            good = f"is cut off from rank {self.b} " in verdicts[0] and "large packets" in verdicts[0]
+            return "" if good else f"the verdict does not say that large packets to rank {self.b} are lost\n" + self.all(nodes)
         found = re.search(r"rank (\d) \(device (\w)\)", verdicts[0])
         if not found or int(found.group(1)) not in self.subjects():
             return f"the verdict is about {found.group(0) if found else 'nobody'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)
@@ -194,6 +238,8 @@ def prepare(folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--deadlines", type=lambda text: [float(d) for d in text.split(",")], default=DEADLINES)
+    parser.add_argument("--kind", choices=["short", "long", "large"], help="trials of one kind only")
     parser.add_argument("--only", type=int, help="one trial by its number")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=4)
@@ -220,7 +266,7 @@ def main():
                 finally:
                     networks.put(network)
 
-            trials = [Trial(n, a.seed) for n in (range(a.trials) if a.only is None else [a.only])]
+            trials = [Trial(n, a.seed, a.deadlines, a.kind) for n in (range(a.trials) if a.only is None else [a.only])]
             with concurrent.futures.ThreadPoolExecutor(a.at_once) as pool:
                 for trial, problem in pool.map(one, trials):
                     good += not problem

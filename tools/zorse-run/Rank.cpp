@@ -286,6 +286,7 @@ private:
       if (!nodes->empty() && (*nodes)[peer] != (*nodes)[place.rank])
         options.contexts[peer] = o.nodeConnections;
     options.heartbeatSeconds = o.heartbeatSeconds;
+    options.deadlineSeconds = o.deadlineSeconds;
     options.connectSeconds = o.joinSeconds;
     Result<std::unique_ptr<Transport>> transport = makeGlooTransport(*member, options);
     if (transport.failed())

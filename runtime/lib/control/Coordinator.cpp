@@ -414,6 +414,7 @@ private:
       return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));
     peer.rank = join.rank();
     peer.stage = Stage::Work;
+    peer.connection.setDeadline(times_.deadlineSeconds);
     peer.connection.reader().setLimit(kFrameBytes);
     --strangers_;
     peerOfRank_[peer.rank] = id;
@@ -449,7 +450,10 @@ private:
     message.mutable_heartbeat();
     SharedFrame frame = encode(message);
     for (uint32_t rank = 0; rank < options_.world; ++rank)
-      if (Peer *peer = find(peerOfRank_[rank]); peer && !peer->connection.pending()) {
+      if (Peer *peer = find(peerOfRank_[rank])) {
+        peer->connection.keepAlive();
+        if (peer->connection.pending())
+          continue;
         peer->connection.queue(frame);
         dirty_.push_back(peerOfRank_[rank]);
       }

@@ -128,8 +128,9 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     if (message.heartbeat().has_progress())
       progressed(rank, message.heartbeat().progress(), now);
     r.unheard.clear();
+    r.undelivered.clear();
     for (const Silence &silence : message.heartbeat().unheard())
-      r.unheard[silence.rank()] = now - silence.seconds();
+      (silence.undelivered() ? r.undelivered : r.unheard)[silence.rank()] = now - silence.seconds();
     break;
   case Message::kContribution:
     contributed(rank, message.contribution(), now);
@@ -442,7 +443,7 @@ void Job::checkLinks(double now) {
     }
   }
   if (!over)
-    return;
+    return silent.empty() ? checkDelivery(now) : void();
   auto worst = std::max_element(silent.begin(), silent.end(), [](const auto &a, const auto &b) {
     return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners : a.second.since > b.second.since;
   });
@@ -455,6 +456,27 @@ void Job::checkLinks(double now) {
   Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
   failure.where = ranks_[rank].progress.underWay ? ranks_[rank].progress.where : "";
   evidence_.found(failure, now);
+}
+
+/// All hear each other, and what a rank sends to another does not arrive: large packets get lost alone, as behind a tunnel whose limit the hosts do
+/// not know.
+void Job::checkDelivery(double now) {
+  const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
+  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    const Rank &r = ranks_[rank];
+    for (const auto &[peer, since] : r.undelivered) {
+      if (r.state != State::Working || ranks_[peer].state != State::Working || now - since <= deadline + late)
+        continue;
+      Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
+                                evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(peer) +
+                                    ": nothing that it sent there was acknowledged for " + seconds(now - since) +
+                                    ", although each hears the other: large packets get lost in the network (is there a tunnel whose MTU is " +
+                                    "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers theirs)");
+      failure.where = r.progress.underWay ? r.progress.where : "";
+      evidence_.found(failure, now);
+      return;
+    }
+  }
 }
 
 void Job::checkProgress(double now) {

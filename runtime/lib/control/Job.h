@@ -93,7 +93,8 @@ private:
     uint64_t highest = 0; ///< step entered
     std::string device;
     double heardAt = 0;
-    std::map<uint32_t, double> unheard; ///< peers that it does not hear, and since when
+    std::map<uint32_t, double> unheard;     ///< peers that it does not hear, and since when
+    std::map<uint32_t, double> undelivered; ///< peers whose hosts do not acknowledge what it sent, and since when
     runtime::RankProgress progress;
   };
 
@@ -112,6 +113,7 @@ private:
   void decideStop();
   void checkHeartbeats(double now);
   void checkLinks(double now);
+  void checkDelivery(double now);
   void coordinatorLost(uint32_t rank, double seconds, double now);
   void checkProgress(double now);
   void checkJoined(double elapsed, double now, const std::function<std::string()> &refused);

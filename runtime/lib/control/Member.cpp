@@ -41,6 +41,7 @@ public:
       lastStep_ = welcome_.last_step();
     }
     heardAt_ = clock_.now();
+    connection_->setDeadline(welcome_.deadline_seconds());
   }
 
   Status start() {
@@ -260,6 +261,7 @@ private:
   }
 
   void sendHeartbeat() {
+    connection_->keepAlive();
     if (connection_->pending()) // what waits already tells as much when it arrives.
       return;
     Message message;
@@ -275,6 +277,7 @@ private:
         Silence &silence = *heartbeat.add_unheard();
         silence.set_rank(silent.peer);
         silence.set_seconds(silent.seconds);
+        silence.set_undelivered(silent.undelivered);
       }
     }
     connection_->queue(encode(message));

@@ -1,7 +1,5 @@
 #include "Sockets.h"
 
-#include "zorse/runtime/TcpOptions.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -184,9 +182,11 @@ void zorse::control::allowOpenFiles(uint64_t count) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Connection::Connection(Descriptor socket) : socket_(std::move(socket)) {
-  sendWithoutDelay(socket_.get());
-  sendLostOftenAgain(socket_.get());
+Connection::Connection(Descriptor socket) : socket_(std::move(socket)) { sendWithoutDelay(socket_.get()); }
+
+Connection::~Connection() {
+  if (socket_.valid())
+    OutageSurvival::end(socket_.get());
 }
 
 bool Connection::receive(size_t limit) {
@@ -242,11 +242,7 @@ void Connection::flush() {
   }
 }
 
-bool Connection::isSendingAgain() const {
-  tcp_info info = {};
-  socklen_t size = sizeof info;
-  return ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked > 0 && info.tcpi_retransmits > 0;
-}
+bool Connection::isSendingAgain() const { return deliveryOf(socket_.get()).retransmitting; }
 
 void Connection::giveUp() {
   auto first = out_.begin() + (sent_ > 0 ? 1 : 0);

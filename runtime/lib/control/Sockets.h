@@ -5,6 +5,7 @@
 
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/FairClock.h"
+#include "zorse/runtime/TcpOptions.h"
 
 #include <algorithm>
 #include <deque>
@@ -67,8 +68,8 @@ struct Listener {
 /// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
 runtime::Result<Listener> listenOn(const std::string &address, const std::vector<uint16_t> &ports);
 
-/// Silence for which the network is to blame is longer than the outage by TCP's pause until it sends again: at most a second (TcpOptions.h), which
-/// short deadlines cannot afford.
+/// Silence for which the network is to blame is longer than the outage by TCP's pause until it sends again (TcpOptions.h), the time on the way and
+/// that between two heartbeats. So it counts a little later, as far as short deadlines can afford that.
 inline double sendingAgainSeconds(double deadline) { return std::min(1.0, deadline / 3); }
 
 struct Address {
@@ -88,6 +89,12 @@ void allowOpenFiles(uint64_t count);
 class Connection {
 public:
   explicit Connection(Descriptor socket);
+  Connection(Connection &&) = default;
+  ~Connection();
+
+  /// From here on the connection outlasts outages that are shorter than the deadline. `keepAlive` is called with every heartbeat.
+  void setDeadline(double seconds) { survival_.begin(socket_.get(), seconds); }
+  void keepAlive() { survival_.keep(socket_.get()); }
 
   int fd() const { return socket_.get(); }
   FrameReader &reader() { return reader_; }
@@ -119,6 +126,7 @@ private:
     bool lasting;
   };
   Descriptor socket_;
+  runtime::OutageSurvival survival_;
   FrameReader reader_;
   std::deque<Out> out_;
   size_t sent_ = 0; ///< of the first in out_

@@ -89,6 +89,7 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
   options.deviceNames = options_.names;
   options.sites = nodes;
   options.heartbeatSeconds = options_.times.heartbeatSeconds;
+  options.deadlineSeconds = options_.times.deadlineSeconds;
   options.connectSeconds = options_.times.joinSeconds;
   for (uint32_t peer = 0; peer < place_.world; ++peer) {
     if (peer == place_.rank)

@@ -24,6 +24,7 @@ struct GlooOptions {
   std::vector<uint32_t> sites;          ///< by rank: ranks of one number reach each other fast; empty: all do. The same on all ranks.
   std::map<uint32_t, uint32_t> contexts; ///< by peer: parallel connections for long links, 1 to 16; the greater number of both ends counts.
   double heartbeatSeconds = 0.25;        ///< how often peers show each other that they live: see Transport::unheard
+  double deadlineSeconds = 10;           ///< after so long a silence the job gives a peer up: connections outlast shorter outages.
   double connectSeconds = 60;            ///< all connections must be there so long after the addresses are known.
 };
 

@@ -1,4 +1,4 @@
-// What a rank says of peers that have fallen silent.
+// What a rank says of peers that have fallen silent, or that its bytes do not reach.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@ namespace zorse::runtime {
 struct Unheard {
   uint32_t peer = 0;
   double seconds = 0;
+  bool undelivered = false; ///< instead: its host has not acknowledged for so long what was sent to it, although it may be heard
 };
 
 } // namespace zorse::runtime

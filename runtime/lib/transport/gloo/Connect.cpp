@@ -358,7 +358,6 @@ private:
 
   void admit(std::list<Attempt>::iterator attempt, uint32_t peer) {
     sendWithoutDelay(attempt->fd.get());
-    sendLostOftenAgain(attempt->fd.get());
     // A peer that lost our admission connects again; the later connection is the one it knows.
     wanted_[peer].made[attempt->purpose.index] = std::move(attempt->fd);
     attempts_.erase(attempt);

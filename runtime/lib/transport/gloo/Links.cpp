@@ -115,10 +115,11 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
       link->peer = peer;
       link->name = rankName(options, peer);
       link->control = std::move(connection.control);
+      link->survival.begin(link->control.get(), options.deadlineSeconds);
       for (Descriptor &fd : connection.data) {
         auto context = std::make_shared<PairContext>(loop_);
         link->contexts.push_back(context);
-        context->connect(loop_.get(), fd.release(), [this] { poke(); });
+        context->connect(loop_.get(), fd.release(), options.deadlineSeconds, [this] { poke(); });
       }
       links_[peer] = std::move(link);
     }
@@ -173,9 +174,15 @@ uint64_t Links::moved() const {
 
 std::vector<Unheard> Links::unheard() const {
   std::vector<Unheard> silent;
-  for (const auto &[peer, link] : links_)
-    if (double seconds = now_ - link->heardAt; seconds > 2 * beatSeconds_ && !link->saidGoodbye)
-      silent.push_back({peer, seconds});
+  for (const auto &[peer, link] : links_) {
+    if (link->saidGoodbye)
+      continue;
+    const double unheard = now_ - link->heardAt, since = link->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
+    if (unheard > 2 * beatSeconds_)
+      silent.push_back({peer, unheard});
+    if (undelivered > 2 * beatSeconds_)
+      silent.push_back({peer, undelivered, true});
+  }
   return silent;
 }
 
@@ -247,10 +254,16 @@ void Links::poke() {
   (void)!::write(event_.get(), &one, sizeof one);
 }
 
-/// Shows every peer that this rank lives.
-void Links::beat() {
+/// Shows every peer that this rank lives, and looks after the connections.
+void Links::beat(double now) {
   static const std::string word = frame(Beat, {});
   for (auto &[peer, link] : links_) {
+    link->survival.keep(link->control.get());
+    double since = 0;
+    for (const auto &context : link->contexts)
+      if (double found = context->pair().look(now); found > 0 && (since == 0 || found < since))
+        since = found;
+    link->undeliveredSince = since;
     int unsent = 0;
     if (link->controlOpen && ioctl(link->control.get(), SIOCOUTQ, &unsent) == 0 && unsent <= kUnsentBytes)
       writeWhole(link->control.get(), word.data(), word.size());
@@ -289,7 +302,7 @@ void Links::watch() {
         order[i]->heardAt = now;
     now_ = now;
     if (now >= beatAt && !failed()) {
-      beat();
+      beat(now);
       beatAt = now + beatSeconds_;
     }
     for (auto &[peer, link] : links_)

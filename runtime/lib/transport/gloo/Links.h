@@ -14,6 +14,7 @@
 #include "Pair.h"
 
 #include "zorse/runtime/FairClock.h"
+#include "zorse/runtime/TcpOptions.h"
 #include "zorse/runtime/Transport.h"
 
 #include <condition_variable>
@@ -30,13 +31,15 @@ struct Link {
   std::string name;                                   ///< for messages
   std::vector<std::shared_ptr<PairContext>> contexts; ///< one or several connections for data
   Descriptor control;
+  OutageSurvival survival; ///< of `control`
   std::atomic<bool> left{false};
 
   // Of the watching thread:
   std::string inbox;
   bool controlOpen = true;
   std::atomic<bool> saidGoodbye{false};
-  std::atomic<double> heardAt{0}; ///< on the watching thread's clock
+  std::atomic<double> heardAt{0};          ///< on the watching thread's clock
+  std::atomic<double> undeliveredSince{0}; ///< on the same; 0: the peer's host acknowledges what is sent
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
 
@@ -84,7 +87,7 @@ public:
   Status failure() const;
   /// Bytes that arrived here or that peers' hosts have acknowledged: grows also within a message.
   uint64_t moved() const;
-  /// Peers without a sign of life for more than two beats.
+  /// Peers without a sign of life for more than two beats, and those whose hosts have not acknowledged data for as long.
   std::vector<Unheard> unheard() const;
 
 private:
@@ -97,7 +100,7 @@ private:
   void wake(const Link *only);
   void poke();
   void watch();
-  void beat();
+  void beat(double now);
   void readControl(Link &link);
   void judge(Link &link);
   void closePairs();

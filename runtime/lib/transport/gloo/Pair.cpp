@@ -5,8 +5,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <stdexcept>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -14,12 +12,13 @@
 #include <unistd.h>
 #include <utility>
 
+using namespace zorse::runtime;
 using namespace zorse::runtime::gloo_transport;
 
 AdoptedPair::AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed)
     : tcp::Pair(context, device, rank, kForever), closed_(std::move(closed)) {}
 
-void AdoptedPair::adopt(int fd) {
+void AdoptedPair::adopt(int fd, double deadlineSeconds) {
   std::lock_guard<std::mutex> lock(m_);
   if (state_ != LISTENING) {
     ::close(fd);
@@ -33,6 +32,7 @@ void AdoptedPair::adopt(int fd) {
     throw std::runtime_error("dup3 failed");
   }
   ::close(fd);
+  survival_.begin(fd_, deadlineSeconds);
   adopted_.store(true, std::memory_order_release);
   handleConnected();
 }
@@ -55,6 +55,7 @@ void AdoptedPair::shut() noexcept {
   } catch (const std::exception &) { // it was never registered.
   }
   (void)handled_.load(std::memory_order_acquire);
+  OutageSurvival::end(fd);
   ::close(fd);
 }
 
@@ -68,6 +69,21 @@ bool AdoptedPair::delivered() {
   std::lock_guard<std::mutex> lock(m_);
   int left = 0;
   return state_ != CONNECTED || (tx_.empty() && (ioctl(fd_, SIOCOUTQ, &left) != 0 || left == 0));
+}
+
+double AdoptedPair::look(double now) {
+  std::lock_guard<std::mutex> call(calls);
+  std::lock_guard<std::mutex> lock(m_);
+  if (fd_ < 0)
+    return 0;
+  survival_.keep(fd_);
+  Delivery found = deliveryOf(fd_);
+  if (!found.retransmitting)
+    undeliveredSince_ = 0;
+  else if (undeliveredSince_ == 0 || found.acknowledged != delivery_.acknowledged)
+    undeliveredSince_ = now;
+  delivery_ = found;
+  return undeliveredSince_;
 }
 
 uint64_t AdoptedPair::movedBytes() {
@@ -116,7 +132,7 @@ void AdoptedPair::tellClosed() noexcept {
 
 PairContext::PairContext(std::shared_ptr<tcp::Device> device) : tcp::Context(std::move(device), 0, 2) { setTimeout(kForever); }
 
-void PairContext::connect(tcp::Device *device, int fd, std::function<void()> closed) {
+void PairContext::connect(tcp::Device *device, int fd, double deadlineSeconds, std::function<void()> closed) {
   std::unique_ptr<AdoptedPair> pair;
   try {
     pair = std::make_unique<AdoptedPair>(this, device, kPeer, std::move(closed));
@@ -126,7 +142,7 @@ void PairContext::connect(tcp::Device *device, int fd, std::function<void()> clo
   }
   pair_ = pair.get();
   pairs_[kPeer] = std::move(pair);
-  pair_->adopt(fd);
+  pair_->adopt(fd, deadlineSeconds);
 }
 
 std::shared_ptr<tcp::Device> zorse::runtime::gloo_transport::makeEventLoop() {

@@ -3,6 +3,8 @@
 // is reported as its end.
 #pragma once
 
+#include "zorse/runtime/TcpOptions.h"
+
 #include <atomic>
 #include <functional>
 #include <gloo/transport/tcp/context.h>
@@ -24,8 +26,12 @@ public:
   /// `closed` is called once when the connection ends, by whichever thread noticed, with locks held: it may not call Gloo.
   AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed);
 
-  /// Takes over a connected socket. May throw what Gloo throws.
-  void adopt(int fd);
+  /// Takes over a connected socket, which outlasts outages that are shorter than the deadline. May throw what Gloo throws.
+  void adopt(int fd, double deadlineSeconds);
+
+  /// With every heartbeat. Since when the peer's host has acknowledged nothing of what is on its way there, as far as calls of this noticed; 0: it
+  /// does.
+  double look(double now);
 
   /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not
   /// called.
@@ -58,6 +64,9 @@ private:
   mutable std::mutex problemMutex_;
   std::string problem_;
   uint64_t moved_ = 0; ///< when last looked at
+  OutageSurvival survival_;
+  Delivery delivery_; ///< when `look` was last called
+  double undeliveredSince_ = 0;
 };
 
 /// A Gloo context of one pair. Every pair has its own, so that no thread of Gloo ever waits for another pair's locks.
@@ -67,7 +76,7 @@ public:
 
   explicit PairContext(std::shared_ptr<tcp::Device> device);
   /// May throw.
-  void connect(tcp::Device *device, int fd, std::function<void()> closed);
+  void connect(tcp::Device *device, int fd, double deadlineSeconds, std::function<void()> closed);
   AdoptedPair &pair() const { return *pair_; }
 
 private:
