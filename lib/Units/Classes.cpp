@@ -82,60 +82,103 @@ private:
     return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + narrowText(value);
   }
 
-  /// A hash of the structure below a value, blind to which parameter is which.
-  uint64_t hash(Value value) {
-    if (auto it = hashes.find(value); it != hashes.end())
-      return it->second;
-    uint64_t result;
-    if (isa<BlockArgument>(value) || isBoundary(value)) {
-      result = llvm::xxh3_64bits(leafText(value));
-    } else {
+  bool isLeaf(Value value) const { return isa<BlockArgument>(value) || isBoundary(value); }
+
+  /// A hash of the structure below a value, blind to which parameter is which. Without recursion: a unit may be a chain of any length.
+  uint64_t hash(Value top) {
+    SmallVector<Value> waiting{top};
+    while (!waiting.empty()) {
+      Value value = waiting.back();
+      if (hashes.contains(value)) {
+        waiting.pop_back();
+        continue;
+      }
+      if (isLeaf(value)) {
+        hashes[value] = llvm::xxh3_64bits(leafText(value));
+        continue;
+      }
       Operation *op = value.getDefiningOp();
       SmallVector<uint64_t> parts;
       for (Value operand : op->getOperands())
-        parts.push_back(hash(operand));
+        if (auto known = hashes.find(operand); known != hashes.end())
+          parts.push_back(known->second);
+        else
+          waiting.push_back(operand);
+      if (waiting.back() != value)
+        continue;
       if (op->hasTrait<OpTrait::IsCommutative>())
         llvm::sort(parts);
       parts.push_back(llvm::xxh3_64bits(signature(op)));
       parts.push_back(cast<OpResult>(value).getResultNumber());
-      result = llvm::xxh3_64bits(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(parts.data()), parts.size() * sizeof(uint64_t)));
+      hashes[value] = llvm::xxh3_64bits(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(parts.data()), parts.size() * sizeof(uint64_t)));
     }
-    return hashes[value] = result;
+    return hashes.lookup(top);
+  }
+
+  /// The name of a leaf; numbers it on the first visit.
+  const std::string &leafName(Value value) {
+    std::string &name = leaves[value];
+    if (!name.empty())
+      return name;
+    auto number = [&](auto &list, const char *prefix, auto entry) {
+      name = prefix + std::to_string(list.size());
+      list.push_back(entry);
+    };
+    if (auto argument = dyn_cast<BlockArgument>(value); !argument)
+      number(outline.valuesIn, "v", value);
+    else if (graph.isParameter(argument))
+      number(outline.parameters, "p", argument);
+    else
+      number(outline.inputs, "i", argument);
+    body += name + " = " + leafText(value) + "\n";
+    return name;
+  }
+
+  std::string resultName(Value value) const {
+    return "%" + std::to_string(numbers.lookup(value.getDefiningOp())) + "#" + std::to_string(cast<OpResult>(value).getResultNumber());
+  }
+
+  /// An operation that is being numbered: its operands go before it, in this order.
+  struct Visit {
+    Operation *op;
+    SmallVector<Value> operands;
+    std::string line;
+    size_t next = 0;
+  };
+
+  Visit visitOf(Operation *op) {
+    SmallVector<Value> operands(op->getOperands());
+    if (op->hasTrait<OpTrait::IsCommutative>())
+      llvm::stable_sort(operands, [&](Value a, Value b) { return hash(a) < hash(b); });
+    return {op, std::move(operands), signature(op)};
   }
 
   /// The canonical name of a value; numbers it, and everything below it, on the first visit.
   std::string reference(Value value) {
-    if (isa<BlockArgument>(value) || isBoundary(value)) {
-      std::string &name = leaves[value];
-      if (name.empty()) {
-        auto number = [&](auto &list, const char *prefix, auto entry) {
-          name = prefix + std::to_string(list.size());
-          list.push_back(entry);
-        };
-        if (auto argument = dyn_cast<BlockArgument>(value); !argument)
-          number(outline.valuesIn, "v", value);
-        else if (graph.isParameter(argument))
-          number(outline.parameters, "p", argument);
-        else
-          number(outline.inputs, "i", argument);
-        body += name + " = " + leafText(value) + "\n";
+    if (isLeaf(value))
+      return leafName(value);
+    std::vector<Visit> visits;
+    if (!numbers.count(value.getDefiningOp()))
+      visits.push_back(visitOf(value.getDefiningOp()));
+    while (!visits.empty()) {
+      Visit &visit = visits.back();
+      if (visit.next < visit.operands.size()) {
+        Value operand = visit.operands[visit.next];
+        if (!isLeaf(operand) && !numbers.count(operand.getDefiningOp())) {
+          visits.push_back(visitOf(operand.getDefiningOp()));
+          continue;
+        }
+        visit.line += " " + (isLeaf(operand) ? leafName(operand) : resultName(operand));
+        ++visit.next;
+        continue;
       }
-      return name;
+      numbers[visit.op] = outline.ops.size();
+      outline.ops.push_back(visit.op);
+      outline.instances += drawsRandomNumbers(visit.op);
+      body += visit.line + "\n";
+      visits.pop_back();
     }
-    Operation *op = value.getDefiningOp();
-    if (!numbers.count(op)) {
-      SmallVector<Value> operands(op->getOperands());
-      if (op->hasTrait<OpTrait::IsCommutative>())
-        llvm::stable_sort(operands, [&](Value a, Value b) { return hash(a) < hash(b); });
-      std::string line = signature(op);
-      for (Value operand : operands)
-        line += " " + reference(operand);
-      numbers[op] = outline.ops.size();
-      outline.ops.push_back(op);
-      outline.instances += drawsRandomNumbers(op);
-      body += line + "\n";
-    }
-    return "%" + std::to_string(numbers[op]) + "#" + std::to_string(cast<OpResult>(value).getResultNumber());
+    return resultName(value);
   }
 
   const ModelGraph &graph;

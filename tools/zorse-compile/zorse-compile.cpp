@@ -1,4 +1,5 @@
 // zorse-compile: an ONNX model and a cluster become a bundle. The options are read here; lib/Pipelines does the work.
+#include "DeepStack.h"
 #include "ModelFlags.h"
 #include "ParseFlags.h"
 #include "TrainingFlags.h"
@@ -22,7 +23,7 @@ int fail(const std::string &message) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
                "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
@@ -132,3 +133,5 @@ int main(int argc, char **argv) {
 
   return pipelines::compileModel(o) ? 0 : 1;
 }
+
+int main(int argc, char **argv) { return zorse::runOnDeepStack(run, argc, argv); }

@@ -1,6 +1,7 @@
 #include "HubFolder.h"
 
 #include "zorse/Bundle/OutputFolder.h"
+#include "zorse/Support/ShallowJson.h"
 #include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/OutputFile.h"
 
@@ -86,8 +87,7 @@ Result<ordered_json> zorse::exporting::readJson(const std::string &path) {
   if (file.failed())
     return file.error();
   const char *text = reinterpret_cast<const char *>(file->data());
-  auto shallow = [](int depth, ordered_json::parse_event_t, ordered_json &) { return depth <= 64; };
-  ordered_json json = ordered_json::parse(text, text + file->size(), shallow, /*allow_exceptions=*/false);
+  ordered_json json = zorse::parseShallow<ordered_json>(text, file->size(), 65);
   if (json.is_discarded())
     return userError(path + ": is not JSON");
   return json;

@@ -1,4 +1,6 @@
 // Prints the graph IR of an ONNX file: the first phase of zorse-compile alone.
+#include "DeepStack.h"
+
 #include "zorse/Import/ONNX/Import.h"
 
 #include "mlir/IR/AsmState.h"
@@ -32,7 +34,7 @@ static cl::opt<bool> quiet("quiet", cl::desc("print no module"), cl::cat(categor
 static cl::opt<bool> full("full", cl::desc("print large constants in full, so that the text can be compiled"), cl::cat(category));
 static cl::opt<bool> locations("locations", cl::desc("print the ONNX nodes as locations"), cl::cat(category));
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv, "Imports an ONNX model into the zorse dialect.\n");
@@ -85,3 +87,5 @@ int main(int argc, char **argv) {
   }
   return 0;
 }
+
+int main(int argc, char **argv) { return zorse::runOnDeepStack(run, argc, argv); }

@@ -1,4 +1,6 @@
 // zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
+#include "DeepStack.h"
+
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Exec/Exec.h"
@@ -13,7 +15,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   // `--zorse-apply-plan=plan.json` is short for `--zorse-apply-plan="plan=plan.json"`, other options may follow.
   std::vector<std::string> words(argv, argv + argc);
   std::vector<char *> arguments;
@@ -54,3 +56,5 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, arguments.data(), "Zorse optimizer driver\n", registry));
 }
+
+int main(int argc, char **argv) { return zorse::runOnDeepStack(run, argc, argv); }

@@ -222,16 +222,17 @@ LogicalResult Importer::onOneHot(const GraphNode &node) {
   axis = axis < 0 ? axis + ids.rank() + 1 : axis;
   if (axis < 0 || axis > ids.rank())
     return error(node, "axis is outside the rank of its result");
-  Composition make(*this, node);
   const int64_t size = depth->front();
-  std::vector<int64_t> numbers(size), shape(ids.rank() + 1, 1);
-  for (int64_t i = 0; i < size; ++i)
-    numbers[i] = i;
+  if (size > options.mostComputed)
+    return error(node, "has " + Twine(size) + " classes; at most " + Twine(options.mostComputed) + " are supported");
+  Composition make(*this, node);
+  std::vector<int64_t> shape(ids.rank() + 1, 1);
   shape[axis] = size;
+  const Val numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);
   if (isFloat(ids.type))
     ids = make.cast(ids, ElementKind::I64);
   Val wrapped = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
-  Val hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(make.reshape(make.ints(std::move(numbers)), shape), ids.type)});
+  Val hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(numbers, ids.type)});
   Val off = make.squeeze(make.slice(values, 0, 0, 1), 0), on = make.squeeze(make.slice(values, 0, 1, 1), 0);
   return make.result(make("Where", {hit, on, off}));
 }

@@ -2,6 +2,7 @@
 #include "Identity.h"
 #include "Json.h"
 
+#include "zorse/Support/ShallowJson.h"
 #include "zorse/runtime/SnapshotFiles.h"
 
 #include <xxhash.h>
@@ -290,8 +291,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
   auto bad = [&] { return userError(path + ": is no index of a snapshot that can be used: " + problem); };
   if (!checksumHolds(text, size, problem))
     return bad();
-  auto shallow = [&](int depth, json::parse_event_t, json &) { return depth <= 8; };
-  json root = json::parse(text, text + size, shallow, /*allow_exceptions=*/false);
+  json root = zorse::parseShallow<json>(text, size, 9);
   if (root.is_discarded() || !root.is_object()) {
     problem = "it is not JSON";
     return bad();

@@ -1,5 +1,6 @@
 #include "zorse/runtime/Safetensors.h"
 
+#include "zorse/Support/ShallowJson.h"
 #include "zorse/runtime/OutputFile.h"
 
 #include <nlohmann/json.hpp>
@@ -7,13 +8,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <set>
 
 using namespace zorse::runtime;
 using nlohmann::json;
 
 namespace {
 
+constexpr size_t kLongestName = 4096;           // they go into messages.
 constexpr uint64_t kLargestHeader = 100u << 20; // as the reference implementation has it.
 
 struct HeaderTensor {
@@ -22,24 +23,15 @@ struct HeaderTensor {
   uint64_t begin = 0, end = 0;
 };
 
-/// Parses the header by events, because a parsed tree would silently keep one of two tensors of the same name.
+/// Of two tensors of the same name a parsed header would silently keep one.
 bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, bool &isOnnx, std::string &problem) {
-  std::set<std::string> names;
-  bool duplicate = false;
   std::string duplicated;
-  auto watch = [&](int depth, json::parse_event_t event, json &parsed) {
-    if (event == json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) {
-      duplicate = true;
-      duplicated = parsed.get<std::string>();
-    }
-    return depth <= 4; // nothing in a header is deeper.
-  };
-  json header = json::parse(text, text + size, watch, /*allow_exceptions=*/false);
+  json header = zorse::parseShallow<json>(text, size, 5, &duplicated); // nothing in a header is deeper.
   if (header.is_discarded() || !header.is_object()) {
     problem = "its header is not a JSON object";
     return false;
   }
-  if (duplicate) {
+  if (!duplicated.empty()) {
     problem = "tensor '" + duplicated + "' is there twice";
     return false;
   }
@@ -48,6 +40,11 @@ bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tenso
       auto [key, value] = *onnxNames().begin();
       isOnnx = entry.is_object() && entry.contains(key) && entry[key] == value;
       continue;
+    }
+    if (name.size() > kLongestName) {
+      problem = "the name '" + name.substr(0, 40) + "...' of a tensor has " + std::to_string(name.size()) + " bytes, at most " +
+                std::to_string(kLongestName) + " are supported";
+      return false;
     }
     HeaderTensor tensor;
     tensor.name = name;
@@ -135,11 +132,14 @@ Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<Saf
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty())
     header["__metadata__"] = metadata;
+  // Without looking for each name among those before it: they are different.
+  auto &entries = static_cast<nlohmann::ordered_json::object_t::Container &>(header.get_ref<nlohmann::ordered_json::object_t &>());
   uint64_t end = 0, largest = 0;
   std::vector<uint64_t> sizes;
   for (const SafetensorsItem &item : items) {
     uint64_t bytes = uint64_t(elementCount(item.shape).value_or(0)) * bytesOf(item.type);
-    header[item.name] = {{"dtype", safetensorsName(item.type)}, {"shape", item.shape}, {"data_offsets", {end, end + bytes}}};
+    entries.emplace_back(item.name,
+                         nlohmann::ordered_json{{"dtype", safetensorsName(item.type)}, {"shape", item.shape}, {"data_offsets", {end, end + bytes}}});
     end += bytes;
     largest = std::max(largest, bytes);
     sizes.push_back(bytes);

@@ -1,4 +1,5 @@
 #include "zorse/runtime/TensorFiles.h"
+#include "zorse/Support/ShallowJson.h"
 
 #include <nlohmann/json.hpp>
 
@@ -100,8 +101,7 @@ Status TensorFiles::readIndex() {
     return userError(path + ": does not list tensor '" + tensor + "', which " + shard + " holds" + again);
   };
   const char *text = reinterpret_cast<const char *>(file->data());
-  auto shallow = [](int depth, json::parse_event_t, json &) { return depth <= 8; };
-  json root = json::parse(text, text + file->size(), shallow, /*allow_exceptions=*/false);
+  json root = zorse::parseShallow<json>(text, file->size(), 9);
   if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object())
     return bad("expects a JSON object with the object 'weight_map'");
   std::set<std::string> names;
