@@ -4,6 +4,7 @@
 
 #include "Compiler.h"
 #include "Diagnostics.h"
+#include "EarlyChecks.h"
 #include "PlanPhase.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -113,7 +114,12 @@ bool compileModel(const CompileOptions &options) {
       return false;
     }
 
-  // What no model changes: known before minutes are spent. Under a plan, its devices alone count (Compiler::plan).
+  // What no model changes: known before minutes are spent.
+  if (std::string problem = problemAtStart(options); !problem.empty()) {
+    printError(problem);
+    return false;
+  }
+  // Under a plan, its devices alone count (Compiler::plan).
   if (options.writesBundle() && !options.simulateOnly && options.plan.empty())
     if (std::string problem = withoutDriver(options.cluster); !problem.empty()) {
       printError(options.cluster + ": " + problem);

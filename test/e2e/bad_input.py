@@ -190,6 +190,41 @@ def bundles(c):
     c.expect("cluster at run time differs", run(DATA, "--cluster", c.one), "device")
 
 
+def options(c):
+    """Options of other programs are answered with ours; what is cheap to check is checked before the model is read."""
+    def said(tool, option, *words):
+        c.expect(f"{tool} {option}", z.call(tool, *(["x.onnx"] if tool == "zorse-compile" else ["x.zorse"] if tool == "zorse-run" else []), option, ok=False), option.split("=")[0], *words)
+
+    for option, ours in (("--learning-rate=1e-3", "--lr"), ("--learning_rate=1e-3", "--lr"), ("--max-steps=9", "--steps"), ("--num-epochs=9", "--steps"), ("--max_grad_norm=1", "--clip"), ("--dataset=x", "--data"),
+                         ("--save-steps=9", "--snapshot-every"), ("--resume-from-checkpoint=x", "--resume"), ("--nproc-per-node=2", "--processes"), ("--warmup-steps=3", "--warmup"), ("--stepz=4", "--steps")):
+        said("zorse-run", option, f"did you mean {ours} ")
+    for option, ours in (("--batchsize=8", "--batch"), ("--batch-size=8", "--batch"), ("--bf16", "--precision"), ("--seq-len=64", "--seq"), ("--max-seq-length=64", "--seq"), ("--optim=adam", "--optimizer"),
+                         ("--wd=0.1", "--weight-decay"), ("--gradient-checkpointing", "--save"), ("--output-dir=x", "--output")):
+        said("zorse-compile", option, f"did you mean {ours} ")
+    said("zorse-run", "--batch-size=8", "--batch is an option of zorse-compile")
+    said("zorse-compile", "--tensor-parallel-size=2", "the plan decides this")
+    said("zorse-compile", "--zero-stage=3", "plans shard and offload")
+    said("zorse-plan", "--sequence-length=8", "did you mean --seq ")
+
+    # The model is not even there: what is wrong with the rest is said first.
+    out, cluster, notes = os.path.join(c.folder, "early.zorse"), c.one, os.path.join(c.folder, "notes")
+    os.mkdir(notes)
+    todo = c.file("notes/todo", b"x")
+    early = lambda *words: z.call("zorse-compile", os.path.join(c.folder, "none.onnx"), "--quiet", *words, ok=False)
+    c.expect("early: no such cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
+    c.expect("early: no such profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
+    c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch says 8")
+    c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--batch", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
+    c.expect("early: the output is no bundle", early("--cluster", cluster, "--batch", 8, "-o", notes), "is not a bundle", "-o")
+    c.expect("early: the output is below a file", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(todo, "out.zorse")), "is not a folder")
+    closed = os.path.join(c.folder, "closed")
+    os.mkdir(closed, 0o555)
+    if not os.access(closed, os.W_OK):  # whoever is root may write there
+        c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "no bundle can be written here", "closed")
+    for option in ("-o", "--html", "--json"):
+        c.expect(f"early: zorse-plan {option}", z.call("zorse-plan", os.path.join(c.folder, "none.onnx"), "--cluster", cluster, "--batch", 8, option, os.path.join(c.folder, "nowhere", "x"), ok=False), "nowhere", "cannot be written")
+
+
 def overwrites(c, good):
     """Outputs that are inputs, by another name: nothing is written, and the input is as it was."""
     def keeps(name, files, done, *words):
@@ -282,7 +317,7 @@ def rebuilt(c):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         c = Cases(folder)
-        for part in (models, plans, memory, bundles, rebuilt):
+        for part in (models, plans, options, memory, bundles, rebuilt):
             part(c)
         z.finish(c.results)
 

@@ -2,6 +2,7 @@
 
 #include "ConfigFile.h"
 #include "NearestName.h"
+#include "UsualNames.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -32,6 +33,10 @@ std::string flagOf(const std::string &word) { return word.size() > 1 && word[0] 
 } // namespace
 
 std::string nearestName(const std::vector<std::string> &known, const std::string &given) {
+  const std::string dashes = given.substr(0, std::min(given.find_first_not_of('-'), given.size()));
+  for (const std::string &name : sameMeaning(given))
+    if (std::find(known.begin(), known.end(), dashes + name) != known.end())
+      return dashes + name;
   std::string best;
   size_t least = std::max<size_t>(2, given.size() / 3) + 1;
   for (const std::string &name : known) {
@@ -58,17 +63,22 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
     for (const CLI::Option *option : app.get_options())
       for (const std::string &name : option->get_lnames())
         known.push_back("--" + name);
-    std::string hints;
+    std::string hints, remarks;
     for (const std::string &word : app.remaining())
-      if (std::string flag = flagOf(word); !flag.empty())
-        if (std::string near = nearestName(known, flag); !near.empty())
+      if (std::string flag = flagOf(word); !flag.empty()) {
+        std::string near = nearestName(known, flag);
+        if (!near.empty())
           hints += (hints.empty() ? "" : ", ") + near + " (for " + flag + ")";
+        else if (std::string remark = remarkOn(flag); !remark.empty())
+          remarks += "; " + flag + ": " + remark;
+      }
     if (dynamic_cast<const CLI::ConfigError *>(&problem)) { // says all of it
       fprintf(stderr, "error: %s\n", problem.what());
       return 1;
     }
-    fprintf(stderr, "error: %s%s%s %s --help lists the options\n", problem.what(), config->placeOf(problem.what()).c_str(),
-            hints.empty() ? "." : ("; did you mean " + hints + "?").c_str(), tool);
+    const std::string more = (hints.empty() ? "" : "; did you mean " + hints + "?") + remarks;
+    fprintf(stderr, "error: %s%s%s%s %s --help lists the options\n", problem.what(), config->placeOf(problem.what()).c_str(), more.c_str(),
+            hints.empty() || !remarks.empty() ? "." : "", tool);
     return 1;
   }
 }

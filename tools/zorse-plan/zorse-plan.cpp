@@ -1,4 +1,5 @@
 // zorse-plan: which device does what, how fast, in how much memory, and why. Options are read here; lib/Planning does the work.
+#include "DeepStack.h"
 #include "LoadModel.h"
 #include "ModelFlags.h"
 #include "Numbers.h"
@@ -194,6 +195,16 @@ int run(Options &o) {
   std::optional<planning::Cluster> cluster;
   if (!o.cluster.empty() && !(cluster = planning::readClusterFile(o.cluster, error)))
     return fail(error);
+  std::optional<planning::Profile> profile;
+  if (!o.profile.empty() && !(profile = planning::readProfileFile(o.profile, error)))
+    return fail(error);
+  if (!o.plan.empty()) {
+    std::optional<step::PlanHead> head = step::readPlanHead(o.plan, error);
+    if (!head)
+      return fail(error);
+    if (o.batch > 0 && head->batch != o.batch)
+      return fail(step::otherBatch(o.plan, head->batch, o.batch));
+  }
   const std::string path = o.model.empty() ? o.summary : o.model;
   if (path.empty() == o.shape.empty())
     return fail("expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
@@ -203,9 +214,6 @@ int run(Options &o) {
   std::optional<LoadedModel> model =
       o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
   if (!model)
-    return fail(error);
-  std::optional<planning::Profile> profile;
-  if (!o.profile.empty() && !(profile = planning::readProfileFile(o.profile, error)))
     return fail(error);
   std::vector<std::string> assumptions;
   if (model->layers) {
@@ -232,8 +240,7 @@ int run(Options &o) {
     if (!(plan = readPlan(o.plan, *model, cluster ? &*cluster : nullptr, error)))
       return fail(error);
     if (o.batch > 0 && o.batch != plan->batch)
-      return fail(o.plan + ": is for a batch of " + std::to_string(plan->batch * plan->samplesPerRow) + " samples, and --batch says " +
-                  std::to_string(o.batch * plan->samplesPerRow) + ". Change one of them");
+      return fail(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow));
   } else if (o.random >= 0) {
     if (o.devices < 1 || o.devices > 4096 || o.batch < 1)
       return fail("--random expects --devices (1 to 4096) and --batch of at least 1");
@@ -343,7 +350,7 @@ int run(Options &o) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+static int runTool(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   CLI::App app("Chooses a plan for a model on a cluster (or reads one), and shows who does what, how fast, in how much memory, and why.\n"
                "  zorse-plan model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o plan.json --html plan.html\n"
@@ -361,9 +368,15 @@ int main(int argc, char **argv) {
           {{"--output", o.output}, {"--html", o.html}, {"--json", o.json}});
       status.failed())
     return fail(status.message());
+  for (auto [option, path] : {std::make_pair("--output", &o.output), {"--html", &o.html}, {"--json", &o.json}})
+    if (!path->empty())
+      if (runtime::Status status = runtime::checkWritable(*path); status.failed())
+        return fail(std::string(option) + ": " + status.message());
   std::string error;
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
     return fail(error);
   return run(o);
 }
+
+int main(int argc, char **argv) { return zorse::runOnDeepStack(runTool, argc, argv); }

@@ -1,0 +1,127 @@
+#include "UsualNames.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+namespace zorse {
+
+namespace {
+
+struct Meaning {
+  const char *ours;   ///< without dashes
+  const char *theirs; ///< in small letters and with dashes, separated by spaces
+};
+
+const Meaning kMeanings[] = {
+    {"lr", "learning-rate learningrate base-lr max-lr peak-lr initial-lr init-lr start-lr alpha"},
+    {"steps", "max-steps num-steps n-steps total-iters iterations iters max-iters num-iters train-iters train-steps training-steps num-train-steps "
+              "max-train-steps num-training-steps epochs num-epochs num-train-epochs max-epochs n-epochs"},
+    {"batch", "batch-size batchsize bs global-batch-size train-batch-size per-device-train-batch-size per-gpu-train-batch-size minibatch-size "
+              "mini-batch-size samples-per-step"},
+    {"seq", "seq-len seqlen seq-length sequence-length sequence-len max-seq-len max-seq-length max-sequence-length block-size context-length "
+            "context-size ctx-len n-ctx max-length max-len model-max-length"},
+    {"warmup", "warmup-steps num-warmup-steps lr-warmup-steps warmup-iters lr-warmup-iters warm-up n-warmup-steps"},
+    {"schedule", "lr-scheduler lr-scheduler-type scheduler scheduler-type lr-schedule lr-decay-style decay-style"},
+    {"total-steps", "lr-decay-steps lr-decay-iters decay-steps scheduler-steps"},
+    {"final-ratio", "min-lr min-lr-ratio min-lr-rate lr-min end-lr final-lr"},
+    {"clip", "max-grad-norm clip-grad grad-clip clip-grad-norm gradient-clip gradient-clipping gradient-clip-val max-norm clip-norm"},
+    {"weight-decay", "wd l2 weightdecay decay-rate"},
+    {"betas", "beta1 beta2 adam-beta1 adam-beta2 beta adam-betas"},
+    {"eps", "epsilon adam-epsilon adam-eps optimizer-eps"},
+    {"optimizer", "optim opt optimiser"},
+    {"seed", "random-seed manual-seed rng-seed"},
+    {"data", "dataset train-data training-data train-file data-path data-dir train-data-path train-dataset data-file input"},
+    {"eval", "valid-data val-data validation-data eval-data validation-file val-file eval-file eval-dataset valid-data-path validation test-data"},
+    {"eval-every", "eval-steps eval-interval eval-freq eval-frequency val-check-interval evaluation-interval validate-every"},
+    {"eval-batches", "eval-iters limit-val-batches eval-max-batches max-eval-batches"},
+    {"evaluate", "do-eval eval-only validate test-only"},
+    {"init", "pretrained pretrained-model pretrained-weights model-name-or-path load-weights init-from init-checkpoint finetune load-checkpoint from-pretrained"},
+    {"checkpoint", "output output-dir out-dir save save-path save-model output-path out model-dir"},
+    {"output", "out out-dir output-dir output-path output-file save-path"},
+    {"snapshots", "checkpoint-dir checkpoints ckpt-dir ckpt save-dir checkpoint-path default-root-dir output-dir save"},
+    {"snapshot-every", "save-steps save-interval save-every save-freq checkpoint-every checkpoint-interval checkpoint-steps every-n-train-steps"},
+    {"keep-snapshots", "save-total-limit keep-last keep-checkpoints save-top-k max-checkpoints"},
+    {"resume", "resume-from-checkpoint resume-from continue load auto-resume"},
+    {"metrics", "log log-file log-json logfile json-log log-path history"},
+    {"tensorboard", "log-dir logging-dir logdir tensorboard-dir tb-dir report-to"},
+    {"processes", "nproc nproc-per-node num-processes world-size gpus num-gpus n-gpus gpus-per-node devices num-devices"},
+    {"restarts", "max-restarts retries max-retries"},
+    {"deadline-seconds", "timeout timeout-seconds heartbeat-timeout ddp-timeout"},
+    {"join-seconds", "join-timeout rdzv-timeout"},
+    {"shuffle", "shuffle-seed data-seed"},
+    {"precision", "dtype torch-dtype data-type mixed-precision amp bf16 fp16 bfloat16 float16 half fp32"},
+    {"threads", "num-threads workers num-workers jobs nthreads n-threads j"},
+    {"init-skip", "ignore-keys skip-keys ignore-mismatched-sizes"},
+    {"quiet", "silent q"},
+    {"plan", "strategy layout partition"},
+    {"cluster", "devices hardware hosts hostfile cluster-file machine-file"},
+    {"loss-scale", "initial-scale init-scale initial-loss-scale"},
+    {"save", "recompute gradient-checkpointing activation-checkpointing recompute-activations recompute-granularity remat"},
+    {"freeze", "freeze-layers frozen exclude"},
+    {"train", "trainable trainable-params train-only"},
+    {"sample-every", "generate-every sample-interval generation-interval"},
+};
+
+/// Options that only one tool has, as a remark of the others.
+const Meaning kOfOtherTools[] = {
+    {"batch", "zorse-compile"},      {"seq", "zorse-compile"},  {"precision", "zorse-compile"}, {"optimizer", "zorse-compile"},
+    {"betas", "zorse-compile"},      {"eps", "zorse-compile"},  {"weight-decay", "zorse-compile"},
+    {"steps", "zorse-run"},          {"data", "zorse-run"},     {"eval", "zorse-run"},          {"init", "zorse-run"},
+    {"checkpoint", "zorse-run"},     {"snapshots", "zorse-run"}, {"resume", "zorse-run"},       {"metrics", "zorse-run"},
+};
+
+struct Remark {
+  const char *theirs, *text;
+};
+
+const Remark kRemarks[] = {
+    {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
+     "data-parallel data-parallel-size micro-batch-size num-microbatches gradient-accumulation-steps accumulate-grad-batches accum-steps "
+     "num-layers-per-virtual-pipeline-stage",
+     "the plan decides this, and the planner makes one for the cluster; --plan takes one of your own (docs/plan.md)"},
+    {"zero zero-stage zero-optimization fsdp sharding-strategy cpu-offload offload offload-optimizer offload-param deepspeed",
+     "plans shard and offload what does not fit by themselves; --plan takes one of your own (docs/plan.md)"},
+    {"node-rank rank local-rank master-addr master-port rdzv-endpoint rdzv-id nnodes",
+     "launchers tell it by environment variables (docs/launching.md)"},
+    {"compile torch-compile jit", "models are always compiled"},
+    {"wandb wandb-project report-to-wandb", "--metrics writes one JSON object a step, which other programs read"},
+};
+
+std::string plain(const std::string &given) {
+  size_t begin = given.find_first_not_of('-');
+  std::string name = begin == std::string::npos ? std::string() : given.substr(begin);
+  for (char &c : name)
+    c = c == '_' || c == '.' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
+bool isAmong(const std::string &name, const char *words) {
+  if (name.empty() || name.find(' ') != std::string::npos)
+    return false;
+  return (" " + std::string(words) + " ").find(" " + name + " ") != std::string::npos;
+}
+
+} // namespace
+
+std::vector<std::string> sameMeaning(const std::string &given) {
+  const std::string name = plain(given);
+  std::vector<std::string> found{name}; // learning_rate is spelled with a dash here, if it is the same otherwise
+  for (const Meaning &meaning : kMeanings)
+    if (isAmong(name, meaning.theirs))
+      found.push_back(meaning.ours);
+  return found;
+}
+
+std::string remarkOn(const std::string &given) {
+  for (const Remark &remark : kRemarks)
+    if (isAmong(plain(given), remark.theirs))
+      return remark.text;
+  for (const std::string &same : sameMeaning(given))
+    for (const Meaning &other : kOfOtherTools)
+      if (same == other.ours)
+        return "--" + same + " is an option of " + other.theirs;
+  return {};
+}
+
+} // namespace zorse
