@@ -91,7 +91,7 @@ TEST_F(HardwareTest, EveryMismatchIsListed) {
   ranks[1].bundle = "c";
   ranks[1].run = "steps=4";
   std::string message = check();
-  for (const char *part : {"rank 1 (device beta, host h1)", "for x86-64-v3, this processor is x86-64-v2", "has bundle c, rank 0 has b",
+  for (const char *part : {"rank 1 (device beta, host h1)", "are for x86-64-v3, this processor is x86-64-v2", "has bundle c, rank 0 has b",
                            "with steps=4, rank 0 with steps=3"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in:\n" << message;
 }
@@ -99,6 +99,20 @@ TEST_F(HardwareTest, EveryMismatchIsListed) {
 TEST_F(HardwareTest, ProcessorsOfAnotherFamilyDoNotRunX86) {
   ranks[0].processor = "aarch64";
   EXPECT_NE(check().find("this processor is aarch64"), std::string::npos);
+}
+
+TEST_F(HardwareTest, WhereThereIsNoGpuOneMessageSaysSo) {
+  two.bundle.bodies.set_arch("sm_89");
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    two.bundle.devices[r].kind = "cuda";
+    ranks[r].processor = "none";
+  }
+  std::string message = check();
+  EXPECT_NE(message.find("rank 0 (device alpha, host h1) and 1 more: the bundle's kernels are for GPUs (sm_89), and no GPU is found there"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(message.find("arch: none"), std::string::npos) << message;
+  EXPECT_EQ(message.find("rank 1"), std::string::npos) << message;
 }
 
 TEST_F(HardwareTest, MemoryCountsByHost) {

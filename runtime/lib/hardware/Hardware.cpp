@@ -44,6 +44,33 @@ std::string rankText(const Bundle &bundle, const std::vector<RankFacts> &ranks, 
   return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
 }
 
+constexpr const char *kNoGpu = "none"; ///< as drivers of GPUs call their architecture where there is none
+
+/// Why ranks cannot run their code, one message for all ranks of one architecture that found the same where they run.
+std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // by architecture and processor
+  for (size_t r = 0; r < ranks.size(); ++r)
+    if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].processor, arch))
+      wrong[{arch, ranks[r].processor}].push_back(r);
+  std::string text;
+  for (const auto &[what, found] : wrong) {
+    const bool gpus = !zorse::deviceKindOf(bundle.devices[found.front()].kind).hostProcessors;
+    text += "\n  " + rankText(bundle, ranks, found.front());
+    if (found.size() > 1)
+      text += " and " + std::to_string(found.size() - 1) + " more";
+    if (gpus && what.second == kNoGpu)
+      text +=
+          ": the bundle's kernels are for GPUs (" + what.first +
+          "), and no GPU is found there, or no driver of NVIDIA's (libcuda.so.1); start these ranks on machines with GPUs (zorse-cluster shows what "
+          "a machine has), or compile the model for a cluster of the devices that are there";
+    else
+      text += ": the bundle's kernels are for " + what.first + ", this " + (gpus ? "GPU" : "processor") + " is " + what.second +
+              "; say 'arch: " + what.second + "' of the device in the cluster file, or compile the model for the oldest " +
+              (gpus ? "GPU" : "processor") + " of the cluster";
+  }
+  return text.empty() ? text : text.substr(3); // the caller separates
+}
+
 std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 } // namespace
@@ -112,9 +139,6 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
     if (facts.run != ranks[0].run)
       error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run +
             "; start every rank with the same options and data");
-    if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(facts.processor, arch))
-      error(rankText(bundle, ranks, r) + ": the bundle's kernels for it are for " + arch + ", this processor is " + facts.processor +
-            "; say 'arch: " + facts.processor + "' of the device in the cluster file, or compile the model for the oldest processor of the cluster");
     Host &host = hosts[facts.host];
     host.ranks.push_back(r);
     for (const bundle::Arena &arena : bundle.programs[r].arenas())
@@ -123,6 +147,8 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
     host.threads += bundle.devices[r].threads;
     host.cores = std::max(host.cores, facts.cores);
   }
+  if (std::string wrong = wrongProcessors(bundle, ranks); !wrong.empty())
+    error(wrong);
   for (const auto &[name, host] : hosts) {
     if (host.planned > host.memory) {
       std::string devices;
