@@ -1,0 +1,112 @@
+"""Figures on pages for users are those of the evidence: README.md and docs/*.md but docs/evidence.md and docs/evidence-remarks.md.
+
+    page_figures.py             fails where a page and the evidence differ
+    page_figures.py --write     writes the evidence's figures into the pages
+
+A figure stands between two comments, of which the first says where it comes from: a script of test/evidence and what to find in the figure that it printed last (docs/evidence.jsonl; whole runs go
+before quick ones).
+
+    GPT-2 124M compiles in <!-- figure compile_time "slowest ([\\d.]+ s)" -->3.43 s<!-- end -->.
+
+The first group of the expression is what stands there. A sentence that names a script of test/evidence has no other measured figure: none with a decimal point, an exponent, or a unit of time or of ratio.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MARKED = re.compile(r'<!-- figure (\w+) "([^"\n]*)" -->(.*?)<!-- end -->', re.S)
+BARE = re.compile(r"(?<![\w.])(\d[\d,]*\.\d+(e-?\d+)?|\d+e-\d+|\d[\d,]*(?= (?:s|ms|µs|us|ns|%|×|times|tokens/s)\b))(?![\w-])")
+
+
+def evidence(path):
+    """The last figure of every script that passed, and whether it was run at all."""
+    figures, failed = {}, set()
+    with open(path) as f:
+        for line in f:
+            row = json.loads(line)
+            name = row["script"][: -len(".sh")]
+            if row["state"] != "passed":
+                failed.add(name)
+            elif name not in figures or row["form"] == "whole":
+                figures[name] = row["figure"]
+    return {name: figure for name, figure in figures.items() if name not in failed}
+
+
+def pages(root):
+    return [os.path.join(root, "README.md")] + sorted(p for p in glob.glob(os.path.join(root, "docs", "*.md")) if not os.path.basename(p).startswith("evidence"))
+
+
+def figure(name, pattern, figures):
+    """What is to stand on the page, or None and why not."""
+    if name not in figures:
+        return None, f"{name}.sh has not passed: docs/evidence.jsonl has no figure of it. Run tools/run-evidence.sh {name}, or state no figure"
+    try:
+        found = re.search(pattern, figures[name])
+    except re.error as problem:
+        return None, f'"{pattern}" is no regular expression: {problem}'
+    if not found or not found.groups():
+        return None, f'"{pattern}" finds nothing in the figure of {name}.sh, which is: {figures[name]}'
+    return found.group(1), None
+
+
+def sentences(text):
+    """Sentences with the line they begin in; rows of tables are sentences."""
+    line = 1
+    for piece in re.split(r"(?<=[.:!?])\s+(?=[A-Z`*<\[])|\n(?=\||- |\n|#)|(?<=\|)\n", text):
+        at = text.find(piece, 0)
+        yield text.count("\n", 0, at) + 1 if at >= 0 else line, piece
+
+
+def check(path, figures, scripts, write):
+    """Problems of a page; with `write` its figures are mended first."""
+    with open(path) as f:
+        text = f.read()
+    problems = []
+    place = lambda at: f"{os.path.relpath(path, ROOT)}:{text.count(chr(10), 0, at) + 1}"
+
+    def mend(match):
+        wanted, why = figure(match.group(1), match.group(2), figures)
+        if why:
+            problems.append(f"{place(match.start())}: {why}")
+        elif wanted != match.group(3):
+            if write:
+                return match.group(0).replace(match.group(3) + "<!-- end -->", wanted + "<!-- end -->")
+            problems.append(f"{place(match.start())}: says {match.group(3)!r}, {match.group(1)}.sh printed {wanted!r}; tools/page_figures.py --write mends it")
+        return match.group(0)
+
+    mended = MARKED.sub(mend, text)
+    if mended != text:
+        with open(path, "w") as f:
+            f.write(mended)
+    for line, sentence in sentences(re.sub(r"```.*?```", lambda m: "\n" * m.group(0).count("\n"), MARKED.sub(lambda m: "\n" * m.group(0).count("\n"), mended), flags=re.S)):
+        named = [name for name in re.findall(r"`(?:test/evidence/)?(\w+)\.sh`", sentence) if name in scripts]
+        bare = BARE.search(sentence)
+        if named and bare:
+            problems.append(f"{os.path.relpath(path, ROOT)}:{line}: states {bare.group(0)!r} beside {named[0]}.sh, not taken from the evidence: put it between figure comments, or take it out")
+    return problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--root", default=ROOT)
+    a = parser.parse_args()
+    figures = evidence(os.path.join(a.root, "docs", "evidence.jsonl"))
+    scripts = {os.path.basename(p)[: -len(".sh")] for p in glob.glob(os.path.join(a.root, "test", "evidence", "*.sh"))}
+    problems, count = [], 0
+    for path in pages(a.root):
+        problems += check(path, figures, scripts, a.write)
+        with open(path) as f:
+            count += len(MARKED.findall(f.read()))
+    for problem in problems:
+        print(problem)
+    print(f"{count} figures on pages, {len(problems)} problems")
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()
