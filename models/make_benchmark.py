@@ -6,27 +6,13 @@
     python models/make_benchmark.py gpt-6x384 OUT.onnx      # bytes, any LAYERSxWIDTH, 128 positions: for clusters made of one machine
 """
 import os
-import re
 import sys
 
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from benchmark_models import build
 from export import export
-from modules.gpt import GPT, GPTConfig, initialise
-from modules.llama import Llama, LlamaConfig
-
-
-def build(name):
-    if name == "gpt2-124m":
-        return initialise(GPT(GPTConfig(vocabulary=50304, context=1024, layers=12, heads=12, width=768)))
-    if name == "llama-100m":
-        return initialise(Llama(LlamaConfig(vocabulary=32000, layers=12, heads=12, key_heads=4, width=768, hidden=2048)))
-    if name == "gpt-80-blocks":
-        return initialise(GPT(GPTConfig(vocabulary=512, context=64, layers=80, heads=4, width=64)))
-    if sizes := re.fullmatch(r"gpt-(\d+)x(\d+)", name):
-        return initialise(GPT(GPTConfig(vocabulary=256, context=128, layers=int(sizes[1]), heads=4, width=int(sizes[2]))))
-    raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

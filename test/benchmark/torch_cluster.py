@@ -31,7 +31,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models"))
-from make_benchmark import build
+from benchmark_models import build
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--rank", type=int, required=True)

@@ -11,8 +11,9 @@ import time
 
 import torch
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models"))
-from make_benchmark import build
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(here, "models"), os.path.join(here, "..", "..", "models")]  # the former in a hardware suite
+from benchmark_models import build
 
 parser = argparse.ArgumentParser()
 parser.add_argument("model")

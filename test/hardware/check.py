@@ -1,6 +1,7 @@
 """Runs a suite of make_suite.py where a GPU is: parity with processors, the same bits twice, compute-sanitizer, tokens a second. Started by check.sh."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -88,6 +89,33 @@ def gpt2(suite, folder):
     metrics = z.run(suite["bundle"], f"input_ids={tokens},labels={tokens}", 30, extra=("--init", weights))
     rates = sorted(m["tokens_per_second"] for m in metrics[5:] if "tokens_per_second" in m)
     report("GPT-2 124M, bf16, 32 x 1024", bool(rates), f"{rates[len(rates) // 2]:,.0f} tokens/s, {time.time() - start:.0f} s in all" if rates else "no rate in the metrics")
+    if rates:
+        pytorch(suite["tokens"], rates[len(rates) // 2])
+
+
+def processes(case, folder):
+    """Each device in a process of its own: on one GPU, ranks share it, and bytes go by way of the host."""
+    if os.environ.get("ZORSE_NO_PROCESSES"):
+        return print("left out: --processes needs a C library as new as the one that zorse-run was built with")
+    alone, apart = (os.path.join(folder, name) for name in ("threads", "processes"))
+    try:
+        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=alone)
+        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=apart, extra=("--processes",))
+    except z.Failure as failure:
+        return report(f"--processes: {case['name']}", False, str(failure).strip().splitlines()[-1])
+    a, b = z.safetensors(alone), z.safetensors(apart)
+    report(f"--processes: {case['name']}", all(np.array_equal(a[k], b[k]) for k in a), f"the bits of threads: {len(a)} parameters after {STEPS} steps")
+
+
+def pytorch(tokens, rate):
+    """The same model, optimizer and batch in PyTorch, where it is installed."""
+    if subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], capture_output=True).returncode:
+        return print("left out: no PyTorch that sees the GPU")
+    for name, extra in (("eager", []), ("torch.compile", ["--compile"])):
+        words = [sys.executable, "torch_step.py", "gpt2-124m", "--batch", str(tokens // 1024), "--sequence", "1024", "--device", "cuda", "--autocast", "--steps", "40", *extra]
+        done = subprocess.run(words, capture_output=True, text=True)
+        found = re.search(r"tokens/s [\d.]+ ([\d.]+)", done.stdout)
+        report(f"GPT-2 124M in PyTorch, {name}", bool(found), f"{float(found[1]):,.0f} tokens/s: Zorse is {rate / float(found[1]):.2f} times as fast" if found else done.stderr.strip().splitlines()[-1])
 
 
 def main():
@@ -103,6 +131,9 @@ def main():
         alone = [c for c in cases if c["name"].endswith("one GPU") and "two" not in c["name"]]
         for case in alone[:2]:
             same_bits(case, folder)
+        for case in cases:
+            if case["precision"] == "f32" and case["name"].endswith(("two devices on one GPU", "shares 5 and 3")):
+                processes(case, folder)
         overhead(alone[0], 40 if suite["arch"] == "emu" else 400)
         if "gpt2" in suite:
             gpt2(suite["gpt2"], folder)

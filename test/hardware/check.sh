@@ -3,9 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 mkdir -p bin
-# With the loader and the C library that were carried along.
-printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")/..\nexec "$here"/lib/ld-linux-x86-64.so.2 --library-path "$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/zorse-run" "$@"\n' >bin/zorse-run
-chmod +x bin/zorse-run zorse-run lib/ld-linux-x86-64.so.2
+chmod +x zorse-run libc/ld-linux-x86-64.so.2
+if LD_LIBRARY_PATH=$PWD/lib ./zorse-run --version >/dev/null 2>&1; then
+  printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")/..\nLD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/zorse-run" "$@"\n' >bin/zorse-run
+else # this machine's C library is older: with the loader and the library that were carried along. Processes that zorse-run starts do not have them
+  echo "the C library here is older than zorse-run needs: the carried one is used, and --processes is left out"
+  printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")/..\nexec "$here"/libc/ld-linux-x86-64.so.2 --library-path "$here/libc:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/zorse-run" "$@"\n' >bin/zorse-run
+  export ZORSE_NO_PROCESSES=1
+fi
+chmod +x bin/zorse-run
 # cuBLASLt of a Python package, where the system has none.
 for folder in $(python3 -c 'import glob, site; print(" ".join(f for p in site.getsitepackages() + [site.getusersitepackages()] for f in glob.glob(p + "/nvidia/*/lib") + glob.glob(p + "/torch/lib")))' 2>/dev/null); do
   LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"

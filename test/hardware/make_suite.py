@@ -29,14 +29,27 @@ def write_cluster(path, devices, arch, memory):
     return path
 
 
+# The C library, its loader and what belongs to them: carried apart, since the other machine's own are used where they are new enough.
+C_LIBRARY = re.compile(r"/(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libstdc\+\+|libgcc_s)[.-][^/]*$")
+
+
 def carry_runtime(out):
-    """zorse-run, and all that the loader gives it: the other machine's C library may be older."""
-    os.makedirs(os.path.join(out, "lib"))
+    """zorse-run, and all that the loader gives it."""
+    for folder in ("lib", "libc"):
+        os.makedirs(os.path.join(out, folder))
     program = os.path.join(z.BIN, "zorse-run")
-    shutil.copy(program, os.path.join(out, "zorse-run"))
+    subprocess.run(["strip", "-o", os.path.join(out, "zorse-run"), program], check=True)
     for path in re.findall(r"(/\S+)", subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout):
-        if path.startswith("/"):
-            shutil.copy(path, os.path.join(out, "lib"))
+        shutil.copy(path, os.path.join(out, "libc" if C_LIBRARY.search(path) else "lib"))
+
+
+def carry_pytorch_step(out):
+    """What trains the same model in PyTorch, where there is one."""
+    models = os.path.join(z.ROOT, "models")
+    os.makedirs(os.path.join(out, "models"))
+    shutil.copy(os.path.join(z.ROOT, "test", "benchmark", "torch_step.py"), out)
+    shutil.copy(os.path.join(models, "benchmark_models.py"), os.path.join(out, "models"))
+    shutil.copytree(os.path.join(models, "modules"), os.path.join(out, "models", "modules"), ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def parameters(onnx_file):
@@ -81,6 +94,7 @@ def main():
                     add(f"{model}, {precision}, {plan}", path, precision, devices, cells, more)
     suite = {"arch": options.arch, "cases": cases}
     if options.gpt2:
+        carry_pytorch_step(out)
         add("GPT-2 124M, bf16, 32 x 1024, one GPU", options.gpt2, "bf16", ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "later"))
         suite["gpt2"] = {"bundle": cases.pop()["bundle"], "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
     with open(os.path.join(out, "suite.json"), "w") as f:
