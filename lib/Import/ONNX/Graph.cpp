@@ -72,7 +72,9 @@ private:
 
   bool define(Scope &scope, const std::string &name) {
     if (!local.back().insert(name).second) {
-      error = "value '" + name + "' is defined twice; the file is not a valid ONNX graph";
+      error = "value '" + name +
+              "' is defined twice; the file is not a valid ONNX graph. PyTorch's exporter calls results as parameters and buffers of "
+              "such a name: give the module's another one, or export with zorse.export, which keeps them apart";
       return false;
     }
     scope.names[name] = newValue(name);
