@@ -198,7 +198,9 @@ bool OutputFolder::commit(std::string &error) {
     error = leftAlone(name_, why);
     return false;
   }
-  if (exists && (cause = renameWith(draft, target, RENAME_EXCHANGE)) == 0) {
+  if (exists)
+    cause = renameWith(draft, target, RENAME_EXCHANGE);
+  if (cause == 0) {
     lock.reset();
     draft_.remove(); // what was there
     return true;

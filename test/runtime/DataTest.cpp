@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <set>
 
 using namespace zorse;
@@ -244,9 +245,8 @@ TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
 TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
   const std::vector<int64_t> expected = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   auto numbers = [](auto zero) {
-    std::vector<decltype(zero)> out;
-    for (int i = 0; i < 40; ++i)
-      out.push_back(decltype(zero)(i));
+    std::vector<decltype(zero)> out(40);
+    std::iota(out.begin(), out.end(), zero);
     return bytesOfNumbers(out);
   };
   for (int64_t vocabulary : {256, 50257, 70000}) {

@@ -25,8 +25,8 @@ enum class Stack : char {
 struct Operation {
   unsigned char code;
   Stack stack;
-  char needed;
-  char bytes; ///< of the argument; -1: a line, -2: two lines; otherwise with `counted`: of the length that stands before the argument
+  int needed;
+  int bytes; ///< of the argument; -1: a line, -2: two lines; otherwise with `counted`: of the length that stands before the argument
   bool counted = false;
 };
 

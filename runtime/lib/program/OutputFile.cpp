@@ -50,7 +50,8 @@ void removeAbandoned(const std::string &folder, const std::string &prefix) {
   if (list)
     ::closedir(list);
   for (const std::string &name : names) {
-    const std::string path = folder + "/" + name;
+    std::string path = folder;
+    path.append("/").append(name);
     int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)
       continue;

@@ -81,7 +81,7 @@ std::string number(double value, const char *format = "%.6g") {
 /// "1 h 02 min 03 s"
 std::string duration(double seconds) {
   char text[64];
-  const auto whole = uint64_t(seconds + 0.5);
+  const auto whole = uint64_t(std::llround(seconds));
   if (seconds < 60)
     std::snprintf(text, sizeof text, "%.1f s", seconds);
   else if (whole < 3600)
