@@ -311,7 +311,7 @@ int run(Options &o) {
     return fail(o.plan.empty() ? error : o.plan + ": " + error);
   std::vector<planning::Reason> reasons;
   if (o.explain || !o.html.empty()) {
-    planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<double> {
+    planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
       std::string ignored;
       std::optional<planning::CostModel> otherCosts = planning::CostModel::make(summary, other, problem.profile, {}, ignored);
       if (!otherCosts)
@@ -322,9 +322,10 @@ int run(Options &o) {
       quick.progress = nullptr;
       quick.excluded.clear();
       std::optional<planning::SearchResult> result = planning::searchPlan(changed, quick, ignored);
-      return result ? std::optional<double>(result->evaluation.step) : std::nullopt;
+      return result ? std::optional(planning::Replanned{result->evaluation.step, result->price}) : std::nullopt;
     };
-    reasons = planning::explain(problem, *plan, *report, search.excluded.empty() ? again : planning::PlanAgain());
+    reasons = planning::explain(problem, *plan, *report, search.excluded.empty() ? again : planning::PlanAgain(),
+                                search.objective == planning::Objective::CostPerSample);
   }
   if (!o.quiet) {
     std::cout << planning::drawPlan(*plan, summary.units_size()) << "\n" << planning::printReport(*report);

@@ -74,14 +74,22 @@ std::string printReport(const Report &report, size_t mostDevices = 32);
 /// {"format": 1, ...}: docs/planning.md.
 std::string writeReportJson(const Report &report);
 
-/// What binds, and what changes would bring: each as one line. What-ifs are simulated with the same plan (links) or planned again (`plan again`
-/// callback: one more device of a type, more memory; empty: left out).
+/// What binds, and what changes would bring: each as one line. What-ifs are simulated with the same plan (links) or planned again (one more device of
+/// a type, more memory; no callback: left out); the same plan on the changed cluster stands in where planning again finds nothing better.
 struct Reason {
   std::string what; ///< "memory of a100:0 is 98 % full"
-  double gain = 0;  ///< of the step's time, as a share; negative: slower; 0: a remark
+  double gain = 0;  ///< of the step's time or the price of a sample, as a share; negative: slower or dearer; 0: a remark
+  bool price = false;
 };
-using PlanAgain = std::function<std::optional<double>(const Cluster &)>; ///< predicted step with another cluster, or nothing
-std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain);
+/// "the step would take 12.5 % less", "a sample would cost 3.0 % more"; empty for a remark.
+std::string showGain(const Reason &reason);
+/// What planning again comes to: seconds of a step, and the price per hour.
+struct Replanned {
+  double step = 0, price = 0;
+};
+using PlanAgain = std::function<std::optional<Replanned>(const Cluster &)>; ///< with another cluster; nothing: there is no plan
+/// \param byPrice  what is planned again is judged by the price of a sample
+std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice = false);
 std::string printReasons(const std::vector<Reason> &reasons);
 
 /// One self-contained page: the tables, the timeline, memory over the step, the tiling, the reasons.

@@ -24,6 +24,7 @@ struct SearchOptions {
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded; ///< devices to leave out
   bool techniques = true;         ///< memory techniques may answer where memory lacks or binds
+  bool remedies = true;           ///< where nothing fits, the message says what would help: takes about as long as the search
   /// Called from one thread now and then: what has been tried, the best so far.
   std::function<void(uint32_t tried, uint32_t budget, double bestStep)> progress;
 };

@@ -32,8 +32,8 @@ void timesBandwidth(bundle::LinkClass &link, double factor) {
 
 class Explainer {
 public:
-  Explainer(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain)
-      : problem(problem), plan(plan), report(report), planAgain(planAgain) {}
+  Explainer(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain, bool byPrice)
+      : problem(problem), plan(plan), report(report), planAgain(planAgain), byPrice(byPrice) {}
 
   std::vector<Reason> run() {
     factors();
@@ -290,8 +290,7 @@ private:
       nodes->Clear();
       for (const ClusterDevice &device : cluster.devices)
         nodes->Add(device.node);
-      if (auto gain = gainOf(planAgain(cluster)))
-        say("one more device like " + like.name + (like.type.empty() ? "" : " (" + like.type + ")"), *gain);
+      sayPlannedAgain(cluster, "one more device like " + like.name + (like.type.empty() ? "" : " (" + like.type + ")"));
     }
     Cluster cluster = problem.cluster;
     bool limited = false;
@@ -300,19 +299,41 @@ private:
       device.memory += device.memory / 4;
     }
     if (limited)
-      if (auto gain = gainOf(planAgain(cluster)); gain && std::abs(*gain) > 5e-4)
-        say("a quarter more memory on every device", *gain);
+      sayPlannedAgain(cluster, "a quarter more memory on every device");
+  }
+
+  /// What a cluster that has more brings. The plan at hand runs there, too: a search that finds nothing better changes nothing.
+  void sayPlannedAgain(const Cluster &cluster, const std::string &what) {
+    const bool priced = byPrice && report.price > 0;
+    double gain = 0;
+    if (const std::optional<double> kept = stepOn(problem, plan, cluster))
+      gain = std::max(gain, *gainOf(kept));
+    if (const std::optional<Replanned> again = planAgain(cluster))
+      gain = std::max(gain, priced ? 1 - again->step * again->price / (report.step * report.price) : gainOf(again->step).value_or(0));
+    if (gain > 5e-4)
+      reasons.push_back({what, gain, priced});
+    else
+      say(what + " would bring nothing: this plan stays the " + (priced ? "cheapest" : "fastest") + " that is found");
   }
 
   const Problem &problem;
   const step::Plan &plan;
   const Report &report;
   const PlanAgain &planAgain;
+  const bool byPrice;
   std::vector<Reason> reasons;
 };
 
 } // namespace
 
-std::vector<Reason> zorse::planning::explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain) {
-  return Explainer(problem, plan, report, planAgain).run();
+std::vector<Reason> zorse::planning::explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain,
+                                             bool byPrice) {
+  return Explainer(problem, plan, report, planAgain, byPrice).run();
+}
+
+std::string zorse::planning::showGain(const Reason &reason) {
+  if (reason.gain == 0)
+    return "";
+  return (reason.price ? "a sample would cost " : "the step would take ") + format("%.1f %% ", 100 * std::abs(reason.gain)) +
+         (reason.gain > 0 ? "less" : "more");
 }

@@ -176,7 +176,7 @@ std::string reasonsList(const std::vector<Reason> &reasons) {
   for (const Reason &reason : reasons) {
     out += "<li>" + escape(reason.what);
     if (reason.gain != 0)
-      out += format(": <b>%.1f&nbsp;%%</b> %s", 100 * std::abs(reason.gain), reason.gain > 0 ? "less time" : "more time");
+      out += ": " + escape(showGain(reason));
     out += "</li>\n";
   }
   return out + "</ul>\n";

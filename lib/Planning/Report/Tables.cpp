@@ -171,9 +171,7 @@ std::string zorse::planning::writeReportJson(const Report &r) {
 std::string zorse::planning::printReasons(const std::vector<Reason> &reasons) {
   std::string out;
   for (const Reason &reason : reasons)
-    out += "  - " + reason.what +
-           (reason.gain != 0 ? format(": the step would take %.1f %% %s", 100 * std::abs(reason.gain), reason.gain > 0 ? "less" : "more") : "") +
-           "\n";
+    out += "  - " + reason.what + (reason.gain != 0 ? ": " + showGain(reason) : "") + "\n";
   return out;
 }
 

@@ -72,7 +72,7 @@ bool zorse::planning::isSmall(const SearchContext &context) {
 
 bool zorse::planning::isLarge(const SearchContext &context) { return context.devices.size() > 256; }
 
-double SearchContext::price(const Layout &layout) const {
+double zorse::planning::priceOf(const Problem &problem, const Layout &layout) {
   double sum = 0;
   std::vector<uint8_t> node(problem.cluster.nodes.size(), 0), seen(problem.cluster.devices.size(), 0);
   for (const Pipeline &pipeline : layout.pipelines)
@@ -98,10 +98,10 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
   return missing;
 }
 
-double SearchContext::scoreOf(const Layout &layout, double step, double missing) const {
+double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options, const Layout &layout, double step, double missing) {
   double value = step, penalty = missing > 0 ? 1.02 + 2 * missing : 1;
   if (options.objective == Objective::CostPerSample || options.mostPrice > 0) {
-    double perHour = price(layout);
+    double perHour = priceOf(problem, layout);
     if (options.objective == Objective::CostPerSample)
       value = step * std::max(perHour, 1e-9);
     if (options.mostPrice > 0 && perHour > options.mostPrice)

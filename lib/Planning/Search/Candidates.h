@@ -54,6 +54,13 @@ struct Candidate {
 
 inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
 
+/// Per hour, of the devices in use and their nodes.
+double priceOf(const Problem &problem, const Layout &layout);
+/// What is minimised. \param missing  part of their memory that devices lack, summed
+double scoreOf(const Problem &problem, const SearchOptions &options, const Layout &layout, double step, double missing);
+/// Whether prices count: the fewest devices that do may then be best.
+inline bool countsPrices(const SearchOptions &options) { return options.objective == Objective::CostPerSample || options.mostPrice > 0; }
+
 /// What all parts of a search share. Results never depend on the number of threads: work is handed out in batches, and whoever compares looks at
 /// whole batches.
 class SearchContext {
@@ -72,8 +79,8 @@ public:
   CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *partSolvers[worker] : *solvers[worker]; }
   const StageModel &modelOf(const Layout &layout) const { return layout.parts > 1 ? *parts : model; }
   uint64_t nextId() { return ids++; }
-  double price(const Layout &layout) const; ///< per hour
-  double scoreOf(const Layout &layout, double step, double missing) const;
+  double price(const Layout &layout) const { return priceOf(problem, layout); } ///< per hour
+  double scoreOf(const Layout &layout, double step, double missing) const { return planning::scoreOf(problem, options, layout, step, missing); }
   /// Part of their memory that devices lack, summed.
   double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
@@ -109,6 +116,8 @@ inline bool isThorough(const SearchContext &context) { return context.devices.si
 /// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
 /// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
+/// All devices as one stage, with all rows: estimates, which know little of how samples overlap, tend to leave it out.
+void addWhole(SearchContext &context, std::vector<Candidate> &seeds);
 /// The best estimates on parts of the devices `of`, `each` of every part.
 void addSubclusterSeeds(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds);
 
@@ -154,7 +163,7 @@ bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchRes
 
 /// Those that are tried for all devices, what costs least first.
 std::vector<Technique> techniqueAnswers();
-/// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none is faster than `toBeat` seconds.
+/// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none has a lower score than `toBeat`.
 /// Devices as `problem` has them.
 std::optional<SearchResult> searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat);
 /// The best plan whose parameters come by phase: what is left where even a stage's parameters and gradients are too much for its devices. None:
@@ -162,8 +171,13 @@ std::optional<SearchResult> searchWithTechniques(const Problem &problem, const S
 std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options);
 /// One search, without techniques but the problem's.
 std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error);
-/// Seconds of the best that fits of what a short search finds; none: nothing does.
-std::optional<double> stepOfShortSearch(const Problem &problem, const SearchOptions &options);
+/// Score of the best that fits, and keeps the limits, of what a short search finds; none: nothing does.
+/// \param used  receives its devices, ascending
+std::optional<double> shortSearch(const Problem &problem, const SearchOptions &options, std::vector<uint32_t> *used = nullptr);
+/// The same; where prices count, of parts of the cluster, too.
+std::optional<double> shortSearchOfParts(const Problem &problem, const SearchOptions &options);
+/// searchInOrder; where prices count, of the cheapest parts of the cluster, too.
+std::optional<SearchResult> searchParts(const Problem &problem, const SearchOptions &options, std::string &error);
 
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);

@@ -148,7 +148,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   if (bestScore < INFINITY) {
     // Where memory binds, what saves some of it may pay in time: more samples under way.
     if (options.techniques && !problem.techniques.any() && !isLarge(context) && memoryBinds(problem, result.evaluation))
-      if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, result.evaluation.step * kWorth)) {
+      if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->layout);
         result = std::move(*eased);
@@ -177,6 +177,6 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       error.clear();
       return true;
     }
-  error = explainMemory(context, closest->layout, closestEvaluation);
+  error = options.remedies ? explainMemory(context, closest->layout, closestEvaluation) : "no plan fits the memory of the devices";
   return false;
 }

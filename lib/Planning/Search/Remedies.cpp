@@ -35,7 +35,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     if (!costs)
       return "";
     Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
-    if (stepOfShortSearch(enlarged, options))
+    if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
   }
@@ -53,7 +53,7 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
     Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, nullptr, {}, problem.blocking};
     for (const Technique &technique : techniqueAnswers()) {
       eased.techniques.most = technique;
-      if (stepOfShortSearch(eased, options))
+      if (shortSearchOfParts(eased, options))
         return show(technique);
     }
     eased.techniques = {};
@@ -81,14 +81,19 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
 
 } // namespace
 
-std::optional<double> zorse::planning::stepOfShortSearch(const Problem &problem, const SearchOptions &asked) {
+std::optional<double> zorse::planning::shortSearch(const Problem &problem, const SearchOptions &asked, std::vector<uint32_t> *used) {
   SearchOptions options = asked;
   options.progress = nullptr;
   options.stages = options.pipelines = 0;
   SearchContext context(problem, options);
-  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/problem.cluster.devices.size() <= 32), pool;
+  if (context.devices.empty())
+    return std::nullopt;
+  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/context.devices.size() <= 32), pool;
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-  for (size_t i = 0; i < std::min<size_t>(seeds.size(), 24); ++i) {
+  seeds.resize(std::min<size_t>(seeds.size(), 24));
+  if (context.devices.size() <= kDescendDevices)
+    addWhole(context, seeds);
+  for (size_t i = 0; i < seeds.size(); ++i) {
     seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();
     seeds[i].layout.state = StateRule::FreeMemory;
     pool.push_back(seeds[i]);
@@ -96,8 +101,19 @@ std::optional<double> zorse::planning::stepOfShortSearch(const Problem &problem,
   context.simulate(pool);
   std::optional<double> best;
   for (const Candidate &c : pool)
-    if (c.score < 1e300 && c.excess == 0 && (!best || c.step < *best))
-      best = c.step;
+    if (c.score < 1e300 && c.excess == 0 && (!best || c.score < *best) && (options.mostPrice <= 0 || context.price(c.layout) <= options.mostPrice) &&
+        static_cast<double>(problem.batch) >= options.leastThroughput * c.step) {
+      best = c.score;
+      if (!used)
+        continue;
+      used->clear();
+      for (const Pipeline &pipeline : c.layout.pipelines)
+        for (const Stage &stage : pipeline.stages)
+          for (uint32_t device : devicesOf(stage))
+            used->push_back(device);
+      std::sort(used->begin(), used->end());
+      used->erase(std::unique(used->begin(), used->end()), used->end());
+    }
   return best;
 }
 
@@ -146,12 +162,12 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
       remedies += (remedies.empty() ? "" : "; or ") + remedy;
   };
   add(techniqueThatFits(problem, context.options));
-  if (context.options.stages > 0 && stepOfShortSearch(problem, context.options))
+  if (context.options.stages > 0 && shortSearchOfParts(problem, context.options))
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
     Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
-    if (stepOfShortSearch(smaller, context.options)) {
+    if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;
     }

@@ -265,7 +265,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     return std::nullopt;
   SearchOptions translated = options;
   translated.excluded = canonical->translate(options.excluded);
-  std::optional<SearchResult> result = searchInOrder(canonical->on(problem), translated, error);
+  std::optional<SearchResult> result = searchParts(canonical->on(problem), translated, error);
   if (!result || std::is_sorted(canonical->original.begin(), canonical->original.end()))
     return result;
   result->layout = canonical->restore(result->layout);
@@ -276,5 +276,5 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     return result;
   }
   // Of tasks that could run at the same time another one came first, and memory was that short.
-  return searchInOrder(problem, options, error);
+  return searchParts(problem, options, error);
 }

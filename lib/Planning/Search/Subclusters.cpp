@@ -58,21 +58,6 @@ private:
   std::set<Devices> known;
 };
 
-/// All devices as one stage, with all rows: estimates, which know little of how samples overlap, tend to leave it out.
-void addWhole(SearchContext &context, std::vector<Candidate> &seeds) {
-  if (context.options.stages > 1 || context.options.pipelines > 1)
-    return;
-  for (size_t rows = 0; rows < context.model.rows().size(); ++rows) {
-    Candidate candidate;
-    const Stage stage = makeStage(context.model, context.devices, 0, context.model.units(), context.problem.batch, rows);
-    if (stage.members.empty())
-      continue;
-    candidate.layout.pipelines.push_back({context.problem.batch, {stage}});
-    candidate.id = context.nextId();
-    seeds.push_back(std::move(candidate));
-  }
-}
-
 } // namespace
 
 std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t most) {
@@ -105,6 +90,20 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
       sets.add(without(devices, {last}));
     }
   return std::move(sets.list);
+}
+
+void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &seeds) {
+  if (context.options.stages > 1 || context.options.pipelines > 1)
+    return;
+  for (size_t rows = 0; rows < context.model.rows().size(); ++rows) {
+    Candidate candidate;
+    const Stage stage = makeStage(context.model, context.devices, 0, context.model.units(), context.problem.batch, rows);
+    if (stage.members.empty())
+      continue;
+    candidate.layout.pipelines.push_back({context.problem.batch, {stage}});
+    candidate.id = context.nextId();
+    seeds.push_back(std::move(candidate));
+  }
 }
 
 void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds) {

@@ -73,18 +73,18 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
   for (const Technique &technique : techniqueAnswers()) {
     Problem eased = problem;
     eased.techniques.most = technique;
-    if (const std::optional<double> step = stepOfShortSearch(eased, options); step && *step < toBeat)
-      found.push_back({*step, eased.techniques});
+    if (const std::optional<double> score = shortSearch(eased, options); score && *score < toBeat)
+      found.push_back({*score, eased.techniques});
   }
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (const auto &[step, techniques] : found) { // the next only if buffers, once placed, do not fit
+  for (const auto &[score, techniques] : found) { // the next only if buffers, once placed, do not fit
     Problem eased = problem;
     eased.techniques = techniques;
     std::string error;
     std::optional<SearchResult> result = searchInOrder(eased, options, error);
     if (!result)
       continue;
-    if (result->evaluation.step >= toBeat)
+    if (scoreOf(eased, options, result->layout, result->evaluation.step, 0) >= toBeat)
       break;
     if (problem.cluster.devices.size() > kDescendDevices)
       relieve(problem, *result);

@@ -265,6 +265,39 @@ TEST(Search, CheapestThatIsFastEnough) {
   EXPECT_GE(16 / fast->evaluation.step, options.leastThroughput);
 }
 
+/// Leaving devices out by hand finds nothing cheaper, with and without a limit of the price, also where parts fit with memory techniques alone.
+TEST(Search, NoPartIsCheaper) {
+  const std::vector<std::vector<uint32_t>> parts = {{0}, {4}, {2, 3}, {4, 5}};
+  const std::pair<uint64_t, double> cases[] = {{uint64_t(100) << 20, 4.5}, {uint64_t(40) << 20, 0}}; // memory, most to pay
+  for (const auto &[memory, most] : cases) {
+    auto made = setUp({80, 40, 20}, 2, 4, 16, memory, 1e9);
+    const double prices[] = {4, 3, 1};
+    for (ClusterDevice &device : made->cluster.devices)
+      device.price = prices[device.node];
+    made->cluster.devices[1].memory *= 4;
+    std::string error;
+    made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+    const Problem problem{made->summary, made->cluster, *made->costs, 16};
+    SearchOptions options;
+    options.candidates = 16;
+    options.objective = Objective::CostPerSample;
+    options.mostPrice = most;
+    const auto found = searchPlan(problem, options, error);
+    ASSERT_TRUE(found) << error;
+    EXPECT_TRUE(most == 0 || found->price <= most) << found->price;
+    const double price = found->evaluation.step * found->price;
+    for (const std::vector<uint32_t> &part : parts) {
+      SearchOptions alone = options;
+      for (uint32_t d = 0; d < 6; ++d)
+        if (std::find(part.begin(), part.end(), d) == part.end())
+          alone.excluded.push_back(d);
+      if (const auto other = searchPlan(problem, alone, error))
+        EXPECT_LE(price, 1.02 * other->evaluation.step * other->price)
+            << "memory " << memory << ", at most " << most << ", " << part.size() << " devices, the first " << part.front();
+    }
+  }
+}
+
 TEST(Search, LimitsThatNothingKeeps) {
   auto made = setUp({80, 40}, 1, 3, 16);
   SearchOptions options;
