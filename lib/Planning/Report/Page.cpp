@@ -104,6 +104,25 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
   return rows;
 }
 
+/// Of a device's own memory, as the tables have it: what comes for an update, or for a window of tasks, is gathered.
+size_t placeOf(step::Purpose purpose) {
+  switch (purpose) {
+  case step::Purpose::State:
+    return 0;
+  case step::Purpose::Gathered:
+  case step::Purpose::Images:
+    return 1;
+  case step::Purpose::Gradients:
+    return 2;
+  case step::Purpose::Activations:
+    return 3;
+  case step::Purpose::Workspace:
+  case step::Purpose::Staging:
+    break;
+  }
+  return 4;
+}
+
 /// Mebibytes by purpose, for each of kMemoryPoints parts of the step at its fullest moment: no point holds what never lives together, and the highest
 /// is the peak. Rounded down together, so that their sum is never more than the table says.
 json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double step) {
@@ -124,7 +143,7 @@ json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double st
     auto sum = [](const std::array<uint64_t, 5> &bytes) { return std::accumulate(bytes.begin(), bytes.end(), uint64_t(0)); };
     for (; next < changes.size() && (std::get<0>(changes[next]) < end || point + 1 == kMemoryPoints); ++next) {
       const auto &[moment, begins, buffer] = changes[next];
-      now[size_t(buffer->purpose)] += begins ? buffer->bytes : -buffer->bytes;
+      now[placeOf(buffer->purpose)] += begins ? buffer->bytes : -buffer->bytes;
       if (next + 1 == changes.size() || std::get<0>(changes[next + 1]) > moment || (begins && !std::get<1>(changes[next + 1])))
         if (sum(now) > sum(fullest))
           fullest = now;

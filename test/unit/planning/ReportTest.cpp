@@ -130,27 +130,40 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
   summary = *makeSummary({"wide", 3, 2048, 5632, 16, 16, 32000, 1024, bundle::F16}, error);
   costs = CostModel::make(summary, cluster, nullptr, {}, error);
   ASSERT_TRUE(costs) << error;
-  step::StepGraph graph;
-  step::Plan plan = planOf(kThree);
-  auto report = makeReport(problem(), plan, error, &graph);
-  ASSERT_TRUE(report) << error;
-  std::string page = writeReportPage(*report, plan, graph, {});
-  EXPECT_NE(page.find("id=tilinglegend"), std::string::npos);
-  size_t begin = page.find("const data=") + 11;
-  nlohmann::json data = nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
-  ASSERT_EQ(data["memory"].size(), data["timeline"].size());
-  for (size_t i = 0; i < data["memory"].size(); ++i) {
-    const auto &device = report->devices[data["timeline"][i]["d"].get<size_t>()];
-    uint64_t peak = 0;
-    for (size_t point = 0; point < data["memory"][i][0].size(); ++point) {
-      uint64_t together = 0;
-      for (const auto &purpose : data["memory"][i])
-        together += purpose[point].get<uint64_t>();
-      peak = std::max(peak, together);
+  for (const bool phased : {false, true}) {
+    step::StepGraph graph;
+    step::Plan plan = planOf(kThree);
+    if (phased) {
+      plan.schedule.kind = step::ScheduleKind::Ministages;
+      step::ResidencyRule rule;
+      rule.gather = step::Gather::Phase;
+      rule.parameters = step::Tier::Host;
+      plan.residency.push_back(std::move(rule));
     }
-    EXPECT_LE(peak, device.memory >> 20) << device.name;
-    EXPECT_GE(double(peak), 0.8 * double(device.memory >> 20)) << device.name;
-    EXPECT_NE(data["devices"][i][5].get<std::string>().find(" of "), std::string::npos);
+    auto report = makeReport(problem(), plan, error, &graph);
+    ASSERT_TRUE(report) << error;
+    std::string page = writeReportPage(*report, plan, graph, {});
+    EXPECT_NE(page.find("id=tilinglegend"), std::string::npos);
+    size_t begin = page.find("const data=") + 11;
+    nlohmann::json data = nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
+    ASSERT_EQ(data["memory"].size(), data["timeline"].size());
+    for (size_t i = 0; i < data["memory"].size(); ++i) {
+      const auto &device = report->devices[data["timeline"][i]["d"].get<size_t>()];
+      uint64_t peak = 0;
+      for (size_t point = 0; point < data["memory"][i][0].size(); ++point) {
+        uint64_t together = 0;
+        for (const auto &purpose : data["memory"][i])
+          together += purpose[point].get<uint64_t>();
+        peak = std::max(peak, together);
+      }
+      EXPECT_LE(peak, device.memory >> 20) << device.name;
+      EXPECT_GE(double(peak), 0.8 * double(device.memory >> 20)) << device.name;
+      EXPECT_NE(data["devices"][i][5].get<std::string>().find(" of "), std::string::npos);
+      const auto &gathered = data["memory"][i][1];
+      if (phased) // parameters that come by phase are in the picture as in the table
+        EXPECT_GE(double(std::max_element(gathered.begin(), gathered.end())->get<uint64_t>()), 0.8 * double(device.use.gathered >> 20))
+            << device.name;
+    }
   }
 }
 
