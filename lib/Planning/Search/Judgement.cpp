@@ -177,6 +177,34 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       error.clear();
       return true;
     }
-  error = options.remedies ? explainMemory(context, closest->layout, closestEvaluation) : "no plan fits the memory of the devices";
+  if (!options.remedies) {
+    error = "no plan fits the memory of the devices";
+    return false;
+  }
+  // Of all that was simulated, and of the devices in one row, what lacks least: what scores best may be one device with all of the model.
+  Layout least = closest->layout;
+  auto consider = [&](const Candidate &candidate) {
+    std::string ignored;
+    const LayoutTimer::Result &found = context.timer(0).run(candidate.layout);
+    if (!found.ran || found.excess >= closestEvaluation.excess)
+      return;
+    if (std::optional<Evaluation> evaluation = evaluate(problem, makePlan(problem, candidate.layout), ignored, /*timeOnly=*/true);
+        evaluation && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
+      least = candidate.layout;
+      closestEvaluation = std::move(*evaluation);
+    }
+  };
+  const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
+    return std::pair(a.score < INFINITY ? a.excess : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.excess : UINT64_MAX, b.id);
+  });
+  if (leastOfPool != pool.end())
+    consider(*leastOfPool);
+  const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
+  for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
+    if (std::optional<Candidate> row = plainCut(context, stages)) {
+      row->layout.state = StateRule::FreeMemory;
+      consider(*row);
+    }
+  error = explainMemory(context, least, closestEvaluation);
   return false;
 }

@@ -118,8 +118,8 @@ private:
       return;
     // What devices say to each other costs a little, memory techniques a lot.
     constexpr double kOfAnother = 0.02, kOfTechniques = 1.5;
-    part.promise = (options.objective == Objective::CostPerSample ? price : 1) / rate * (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) *
-                   (memory < needed ? kOfTechniques : 1);
+    part.promise = (options.objective == Objective::CostPerSample ? price : 1) / rate *
+                   (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) * (memory < needed ? kOfTechniques : 1);
     std::sort(part.devices.begin(), part.devices.end());
     parts.push_back(std::move(part));
   }

@@ -67,16 +67,24 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
   if (!options.techniques)
     if (const std::string text = tryOn(problem.cluster); !text.empty())
       return text + " (--no-techniques leaves that out)";
-  Cluster roomy = problem.cluster;
-  bool limited = false;
-  for (ClusterNode &node : roomy.nodes) {
-    limited |= node.hostMemory > 0;
-    node.hostMemory = 0;
-  }
-  if (!limited)
+  auto withAtLeast = [&](uint64_t bytes) { // where hosts are limited; 0: not limited
+    Cluster roomy = problem.cluster;
+    for (ClusterNode &node : roomy.nodes)
+      if (node.hostMemory > 0)
+        node.hostMemory = bytes ? std::max(node.hostMemory, bytes) : 0;
+    return tryOn(roomy);
+  };
+  uint64_t most = 0;
+  for (const ClusterNode &node : problem.cluster.nodes)
+    most = std::max(most, node.hostMemory);
+  if (most == 0 || withAtLeast(0).empty())
     return "";
-  const std::string text = tryOn(roomy);
-  return text.empty() ? "" : "hosts with more memory (host_memory in the cluster file), for " + text;
+  constexpr uint64_t kLargest = uint64_t(64) << 40;
+  for (uint64_t bytes = uint64_t(1) << 30; bytes <= kLargest; bytes *= 2)
+    if (bytes > most)
+      if (const std::string text = withAtLeast(bytes); !text.empty())
+        return "hosts with " + showBytes(static_cast<double>(bytes)) + " of memory each (host_memory in the cluster file), for " + text;
+  return "";
 }
 
 } // namespace

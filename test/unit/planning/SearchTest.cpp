@@ -212,7 +212,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   for (ClusterNode &node : made->cluster.nodes)
     node.hostMemory = 1u << 20;
   EXPECT_FALSE(searchPlan(*made->problem, {}, error));
-  EXPECT_NE(error.find("hosts with more memory (host_memory in the cluster file), for parameters by phase"), std::string::npos) << error;
+  EXPECT_NE(error.find("hosts with 2.0 GiB of memory each (host_memory in the cluster file), for parameters by phase"), std::string::npos) << error;
 }
 
 /// Where nothing fits as it is, techniques answer; devices with room do without.
