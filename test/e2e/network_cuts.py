@@ -4,7 +4,7 @@ nodes in time, with exit code 2 and a message that names who was not heard, or t
     network_cuts.py [--trials 100] [--deadlines 3,10,30,60] [--seed 1] [--at-once 4] [--kind short|long|large]
 
 Three nodes of one rank each are network namespaces on one bridge; the coordinator is in the first one's launcher. A direction is cut by giving the sender a wrong hardware address of the
-receiver: packets leave and nobody takes them, as behind a broken switch. In trials of the kind "large" only packets above 600 bytes are lost on their way to a node, as behind a tunnel
+receiver: packets leave and nobody takes them, as behind a broken switch. In trials of the kind "large" only packets above 600 bytes are lost to a node and from it, as behind a tunnel
 whose limit no sender hears of. Trials go through the deadlines in turn. Needs the right to make network namespaces (exit code 77 without it).
 """
 import argparse
@@ -46,7 +46,11 @@ class Network:
         """None, or why not."""
         todo = [("netns", "add", space) for space in [self.hub] + self.spaces] + [("-n", self.hub, "link", "add", "name", "zrs-bridge", "type", "bridge"), ("-n", self.hub, "link", "set", "zrs-bridge", "up")]
         for n, space in enumerate(self.spaces):
-            todo += [("link", "add", "zrs", "netns", space, "type", "veth", "peer", "name", f"port{n}", "netns", self.hub),
+            # A bridge of its own, behind which packets can be lost without the sender's host noticing: zrs - edge = bridge = up - port = the bridge of all.
+            todo += [("link", "add", "zrs", "netns", space, "type", "veth", "peer", "name", f"edge{n}", "netns", self.hub),
+                     ("-n", self.hub, "link", "add", "name", f"zrs-own{n}", "type", "bridge"), ("-n", self.hub, "link", "set", f"zrs-own{n}", "up"),
+                     ("-n", self.hub, "link", "add", f"up{n}", "type", "veth", "peer", "name", f"port{n}"),
+                     ("-n", self.hub, "link", "set", f"edge{n}", "master", f"zrs-own{n}", "up"), ("-n", self.hub, "link", "set", f"up{n}", "master", f"zrs-own{n}", "up"),
                      ("-n", self.hub, "link", "set", f"port{n}", "master", "zrs-bridge", "up"), ("-n", space, "address", "add", self.addresses[n] + "/24", "dev", "zrs"),
                      ("-n", space, "link", "set", "zrs", "address", self.hardware[n], "gso_max_segs", 1), ("-n", space, "link", "set", "zrs", "up"), ("-n", space, "link", "set", "lo", "up")]
         try:
@@ -75,9 +79,9 @@ class Network:
         for sender, receiver in directions:
             self.direct(sender, receiver, self.hardware[receiver])
 
-    def limit(self, receiver, largest):
-        """Longer packets are lost on their way to a node, and nobody hears of it."""
-        done = ip("-n", self.hub, "link", "set", f"port{receiver}", "mtu", largest)
+    def limit(self, node, largest):
+        """Longer packets are lost on their way to a node and from it, and nobody hears of it."""
+        done = ip("-n", self.hub, "link", "set", f"port{node}", "mtu", largest)
         if done.returncode != 0:
             raise z.Failure(done.stderr)
 
@@ -125,7 +129,7 @@ class Trial:
         self.seconds = self.deadline * r.uniform(*shares) if self.short else self.deadline + r.uniform(2, 4)
 
     def name(self):
-        arrow = "<->" if self.two_way and self.kind != "large" else "->"
+        arrow = "<->" if self.two_way or self.kind == "large" else "->"
         return (f"trial {self.number}, deadline {self.deadline:g} s: {'large packets ' if self.kind == 'large' else ''}{self.a} {arrow} {self.b}, {self.seconds:.1f} s, {self.delay:.1f} s after "
                 f"the {'start' if self.starting else 'first step'}" + (", with restarts" if self.restarts else ""))
 
@@ -214,9 +218,9 @@ class Trial:
             return ""
         if not verdicts:
             return "nothing was noticed\n" + self.all(nodes)
-        if self.kind == "large":  # lost on the way to one node, whoever sends
-            good = f"is cut off from rank {self.b} " in verdicts[0] and "large packets" in verdicts[0]
-            return "" if good else f"the verdict does not say that large packets to rank {self.b} are lost\n" + self.all(nodes)
+        if self.kind == "large":  # lost to one node and from it, whoever sends
+            good = f"rank {self.b} (device" in verdicts[0] and "is cut off from" in verdicts[0] and "large packets" in verdicts[0]
+            return "" if good else f"the verdict does not say that large packets to or from rank {self.b} are lost\n" + self.all(nodes)
         found = re.search(r"rank (\d) \(device (\w)\)", verdicts[0])
         if not found or int(found.group(1)) not in self.subjects():
             return f"the verdict is about {found.group(0) if found else 'nobody'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)

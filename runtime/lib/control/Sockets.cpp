@@ -242,7 +242,7 @@ void Connection::flush() {
   }
 }
 
-bool Connection::isSendingAgain() const { return deliveryOf(socket_.get()).retransmitting; }
+bool Connection::isSendingAgain() const { return survival_.isDoubtful(socket_.get()); }
 
 void Connection::giveUp() {
   auto first = out_.begin() + (sent_ > 0 ? 1 : 0);

@@ -110,8 +110,8 @@ public:
   /// Sends as much as the socket takes. When the connection is broken the queue is dropped and `receive` tells, after what the other end said last.
   void flush();
   bool pending() const { return !out_.empty(); }
-  /// The other end's host has not acknowledged for so long that what was sent is being sent again: it is not the process there that is silent, or not
-  /// alone, but the network.
+  /// The other end's host has not acknowledged for so long that what was sent is being sent again, or was a moment ago: it is not the process there
+  /// that is silent, or not alone, but the network.
   bool isSendingAgain() const;
   /// Removes queued frames that are not lasting, except one that has been sent in part.
   void giveUp();

@@ -57,10 +57,12 @@ public:
 
   /// Call it with every heartbeat.
   void keep(int socket) {
-    if (kernelLimits_)
-      return;
     Time now = Clock::now();
     Delivery delivery = deliveryOf(socket);
+    if (delivery.retransmitting)
+      doubted_ = now;
+    if (kernelLimits_)
+      return;
     if (!delivery.retransmitting || delivery.acknowledged != acknowledged_) {
       if (waiting_ && !delivery.retransmitting)
         giveUpAfter(socket, kNever);
@@ -71,6 +73,13 @@ public:
     kept_ = now;
     if (waiting_)
       giveUpAfter(socket, std::chrono::duration<double>(now - since_).count() + pause_);
+  }
+
+  /// Whether silence may be the network's: the other end's host does not acknowledge, or did not until a pause ago. Acknowledgements come again
+  /// before the other end's next try to send what was lost.
+  bool isDoubtful(int socket) const {
+    return deliveryOf(socket).retransmitting ||
+           (doubted_ != Time() && std::chrono::duration<double>(Clock::now() - doubted_).count() <= pause_ + 0.5);
   }
 
   /// Before a connection of a job that has failed is closed: what is still under way is not sent again for long.
@@ -89,7 +98,7 @@ private:
   double pause_ = 1;
   bool kernelLimits_ = true, waiting_ = false;
   uint64_t acknowledged_ = 0;
-  Time since_, kept_;
+  Time since_, kept_, doubted_;
 };
 
 } // namespace zorse::runtime
