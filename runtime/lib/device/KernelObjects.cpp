@@ -48,14 +48,31 @@ Result<std::shared_ptr<const MemoryFile>> MemoryFile::copyOf(const std::string &
     return userError(name + ": cannot be copied to memory: " + std::strerror(errno));
   // Unlinked files cannot be sealed; no other user can open them.
   ::fcntl(file->descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-  if (size == 0)
-    return std::shared_ptr<const MemoryFile>(std::move(file));
-  void *address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->descriptor_, 0);
-  if (address == MAP_FAILED)
-    return userError(name + ": cannot be copied to memory: " + std::strerror(errno));
-  file->data_ = static_cast<const std::byte *>(address);
-  file->size_ = size;
+  if (Status status = file->map(size); status.failed())
+    return status;
   return std::shared_ptr<const MemoryFile>(std::move(file));
+}
+
+Result<std::shared_ptr<const MemoryFile>> MemoryFile::hold(const std::string &path) {
+  std::shared_ptr<MemoryFile> file(new MemoryFile());
+  struct stat info = {};
+  std::string error;
+  file->name_ = path;
+  file->descriptor_ = openRegularFile(path, info, error);
+  if (file->descriptor_ < 0)
+    return userError(error);
+  if (Status status = file->map(size_t(info.st_size)); status.failed())
+    return status;
+  return std::shared_ptr<const MemoryFile>(std::move(file));
+}
+
+Status MemoryFile::map(size_t size) {
+  void *address = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (address == MAP_FAILED)
+    return userError(name_ + ": cannot be mapped: " + std::strerror(errno));
+  data_ = static_cast<const std::byte *>(address);
+  size_ = size;
+  return Status::success();
 }
 
 MemoryFile::~MemoryFile() {

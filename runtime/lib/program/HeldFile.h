@@ -26,6 +26,8 @@ struct HeldFile {
     std::string_view view{reinterpret_cast<const char *>(mapped->data()), mapped->size()};
     if (isCode()) {
       Result<std::shared_ptr<const MemoryFile>> copy = MemoryFile::copyOf(mapped->path(), view.data(), view.size());
+      if (copy.failed())
+        copy = MemoryFile::hold(mapped->path());
       if (copy.failed()) {
         status = copy.error();
         return;

@@ -15,6 +15,9 @@ class MemoryFile {
 public:
   /// A copy of `size` bytes. `name` is for messages: the path that they were read from.
   static Result<std::shared_ptr<const MemoryFile>> copyOf(const std::string &name, const void *data, size_t size);
+  /// The file at `path` itself, held open, where there may be no copy (a limit on the size of files): exchanging it changes nothing, writing into it
+  /// does.
+  static Result<std::shared_ptr<const MemoryFile>> hold(const std::string &path);
   ~MemoryFile();
   MemoryFile(const MemoryFile &) = delete;
   MemoryFile &operator=(const MemoryFile &) = delete;
@@ -27,6 +30,7 @@ public:
 
 private:
   MemoryFile() = default;
+  Status map(size_t size);
   std::string name_;
   const std::byte *data_ = nullptr;
   size_t size_ = 0;
