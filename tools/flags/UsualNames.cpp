@@ -36,7 +36,8 @@ const Meaning kMeanings[] = {
     {"eval-every", "eval-steps eval-interval eval-freq eval-frequency val-check-interval evaluation-interval validate-every"},
     {"eval-batches", "eval-iters limit-val-batches eval-max-batches max-eval-batches"},
     {"evaluate", "do-eval eval-only validate test-only"},
-    {"init", "pretrained pretrained-model pretrained-weights model-name-or-path load-weights init-from init-checkpoint finetune load-checkpoint from-pretrained"},
+    {"init", "pretrained pretrained-model pretrained-weights model-name-or-path load-weights init-from init-checkpoint finetune load-checkpoint "
+             "from-pretrained"},
     {"checkpoint", "output output-dir out-dir save save-path save-model output-path out model-dir"},
     {"output", "out out-dir output-dir output-path output-file save-path"},
     {"snapshots", "checkpoint-dir checkpoints ckpt-dir ckpt save-dir checkpoint-path default-root-dir output-dir save"},
@@ -65,10 +66,21 @@ const Meaning kMeanings[] = {
 
 /// Options that only one tool has, as a remark of the others.
 const Meaning kOfOtherTools[] = {
-    {"batch", "zorse-compile"},      {"seq", "zorse-compile"},  {"precision", "zorse-compile"}, {"optimizer", "zorse-compile"},
-    {"betas", "zorse-compile"},      {"eps", "zorse-compile"},  {"weight-decay", "zorse-compile"},
-    {"steps", "zorse-run"},          {"data", "zorse-run"},     {"eval", "zorse-run"},          {"init", "zorse-run"},
-    {"checkpoint", "zorse-run"},     {"snapshots", "zorse-run"}, {"resume", "zorse-run"},       {"metrics", "zorse-run"},
+    {"batch", "zorse-compile"},
+    {"seq", "zorse-compile"},
+    {"precision", "zorse-compile"},
+    {"optimizer", "zorse-compile"},
+    {"betas", "zorse-compile"},
+    {"eps", "zorse-compile"},
+    {"weight-decay", "zorse-compile"},
+    {"steps", "zorse-run"},
+    {"data", "zorse-run"},
+    {"eval", "zorse-run"},
+    {"init", "zorse-run"},
+    {"checkpoint", "zorse-run"},
+    {"snapshots", "zorse-run"},
+    {"resume", "zorse-run"},
+    {"metrics", "zorse-run"},
 };
 
 struct Remark {

@@ -39,7 +39,8 @@ Expected<std::unique_ptr<PrivateFolder>> PrivateFolder::create(StringRef purpose
       folder->path_ = name;
     return std::move(folder);
   }
-  return problem(EPERM, "temporary folders in " + parent + " are exchanged while they are opened; set TMPDIR to a folder in which only you may write");
+  return problem(EPERM,
+                 "temporary folders in " + parent + " are exchanged while they are opened; set TMPDIR to a folder in which only you may write");
 }
 
 PrivateFolder::~PrivateFolder() {
