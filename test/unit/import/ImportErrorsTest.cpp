@@ -308,7 +308,7 @@ TEST(ImportErrors, ExternalData) {
   };
   EXPECT_ERROR(import(withLocation("/etc/passwd")), "relative path");
   EXPECT_ERROR(import(withLocation("a/../../b")), "without '..'");
-  EXPECT_ERROR(import(withLocation("missing.data")), "cannot open");
+  EXPECT_ERROR(import(withLocation("missing.data")), "cannot be read");
   std::ofstream(::testing::TempDir() + "/short.data") << "too short";
   EXPECT_ERROR(import(withLocation("short.data")), "holds 9 bytes, expects 176");
   EXPECT_ERROR(import(withLocation("short.data", "18446744073709551615")), "external data");
