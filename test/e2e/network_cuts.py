@@ -80,7 +80,7 @@ class Network:
             self.direct(sender, receiver, self.hardware[receiver])
 
     def limit(self, node, largest):
-        """Longer packets are lost on their way to a node and from it, and nobody hears of it."""
+        """Longer packets are lost on their way to a node and from it, and no host hears of it."""
         done = ip("-n", self.hub, "link", "set", f"port{node}", "mtu", largest)
         if done.returncode != 0:
             raise z.Failure(done.stderr)

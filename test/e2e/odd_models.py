@@ -113,7 +113,7 @@ def sizes(c):
 
 
 def unused(c, count):
-    """Checkpoints and models with many tensors that nobody asks for: linear."""
+    """Checkpoints and models with many tensors that no model asks for: linear."""
     bundle = os.path.join(c.folder, "few.zorse")
     z.call("zorse-compile", c.write("few.onnx", onnx.regression(after="x")), "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", bundle, "--train", "w")
     header, begin = {"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}, 64

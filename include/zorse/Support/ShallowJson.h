@@ -44,7 +44,7 @@ private:
   std::unordered_set<std::string> names_;
 };
 
-/// Text of at most so many levels of lists and mappings; otherwise, and for what is no JSON, a discarded value. `repeated`, if given, becomes a key
+/// Text of at most `depth` levels of lists and mappings; otherwise, and for what is no JSON, a discarded value. `repeated`, if given, becomes a key
 /// of the outermost mapping that is there twice, or stays empty. (The library's own callbacks would look at all members of a mapping whenever one of
 /// them ends.)
 template <typename Json> Json parseShallow(const char *text, size_t size, int depth, std::string *repeated = nullptr) {

@@ -44,7 +44,7 @@ inline Delivery deliveryOf(int socket) {
 /// lives.
 class OutageSurvival {
 public:
-  /// \param deadline  after so many seconds of silence a peer is lost
+  /// \param deadline  a peer is lost after this silence, in seconds
   void begin(int socket, double deadline) {
     constexpr int kRtoMaxMilliseconds = 44; // TCP_RTO_MAX_MS, younger than our headers
     pause_ = std::clamp(deadline / 3, 0.2, 100.0);
