@@ -94,6 +94,8 @@ std::string notABundle(const std::string &directory) {
 
 } // namespace
 
+std::string whyNotWritable(const std::string &directory) { return OutputFolder::problem(directory, notABundle); }
+
 bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest) {
   std::optional<OutputFolder> folder = OutputFolder::create(directory, notABundle, error);
   return folder && writeFiles(contents, folder->path(), error, digest) && folder->commit(error);

@@ -100,6 +100,17 @@ void bringBack(const fs::path &target) {
   });
 }
 
+/// Without a slash at the end; where a symbolic link to a directory leads.
+fs::path targetOf(const std::string &name) {
+  std::error_code failure;
+  fs::path target = fs::absolute(name).lexically_normal();
+  if (target.filename().empty()) // "out.zorse/"
+    target = target.parent_path();
+  if (fs::is_symlink(fs::symlink_status(target, failure)) && fs::is_directory(target, failure))
+    target = fs::canonical(target, failure);
+  return target;
+}
+
 /// Empty: `target` may be replaced.
 std::string refusalOf(const fs::path &target, OutputFolder::Refusal refusal) {
   std::error_code failure;
@@ -159,19 +170,28 @@ std::optional<DraftFolder> DraftFolder::create(const std::string &prefix, std::s
   return draft;
 }
 
-std::optional<OutputFolder> OutputFolder::create(const std::string &name, Refusal refusal, std::string &error) {
+std::string OutputFolder::problem(const std::string &name, Refusal refusal) {
   std::error_code failure;
-  fs::path target = fs::absolute(name).lexically_normal();
-  if (target.filename().empty()) // "out.zorse/"
-    target = target.parent_path();
-  if (fs::is_symlink(fs::symlink_status(target, failure)) && fs::is_directory(target, failure))
-    target = fs::canonical(target, failure);
+  const fs::path target = targetOf(name);
   if (fs::exists(fs::symlink_status(target, failure)))
-    if (std::string why = refusalOf(target, refusal); !why.empty()) {
-      error = leftAlone(name, why);
-      return std::nullopt;
-    }
-  failure.clear();
+    if (std::string why = refusalOf(target, refusal); !why.empty())
+      return leftAlone(name, why);
+  fs::path parent = target.parent_path();
+  while (!fs::exists(parent, failure) && parent.has_relative_path()) // directories on the way are made
+    parent = parent.parent_path();
+  if (!fs::is_directory(parent, failure))
+    return name + ": cannot be made: " + parent.string() + " is not a directory; choose another name with -o";
+  if (::access(parent.c_str(), W_OK | X_OK) != 0)
+    return name + ": cannot be made: directory " + parent.string() + ": " + std::strerror(errno) + "; choose another name with -o";
+  return {};
+}
+
+std::optional<OutputFolder> OutputFolder::create(const std::string &name, Refusal refusal, std::string &error) {
+  error = problem(name, refusal);
+  if (!error.empty())
+    return std::nullopt;
+  const fs::path target = targetOf(name);
+  std::error_code failure;
   fs::create_directories(target.parent_path(), failure);
   if (failure) {
     error = name + ": cannot be made: " + failure.message();

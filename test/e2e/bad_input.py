@@ -216,11 +216,11 @@ def options(c):
     c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch says 8")
     c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--batch", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
     c.expect("early: the output is no bundle", early("--cluster", cluster, "--batch", 8, "-o", notes), "is not a bundle", "-o")
-    c.expect("early: the output is below a file", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(todo, "out.zorse")), "is not a folder")
+    c.expect("early: the output is below a file", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(todo, "out.zorse")), "is not a directory")
     closed = os.path.join(c.folder, "closed")
     os.mkdir(closed, 0o555)
     if not os.access(closed, os.W_OK):  # whoever is root may write there
-        c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "no bundle can be written here", "closed")
+        c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "cannot be made", "closed")
     for option in ("-o", "--html", "--json"):
         c.expect(f"early: zorse-plan {option}", z.call("zorse-plan", os.path.join(c.folder, "none.onnx"), "--cluster", cluster, "--batch", 8, option, os.path.join(c.folder, "nowhere", "x"), ok=False), "nowhere", "cannot be written")
 

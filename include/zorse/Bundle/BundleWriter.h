@@ -58,6 +58,9 @@ struct BundleContents {
 /// The same bytes for equal messages, maps included.
 std::string serialize(const google::protobuf::MessageLite &message);
 
+/// Why `writeBundle` would refuse `directory` now; empty: nothing is in the way.
+std::string whyNotWritable(const std::string &directory);
+
 /// Writes `directory` whole or not at all: everything goes to a new directory beside it, which is then exchanged for it (OutputFolder.h). An existing
 /// bundle of that name is replaced; anything else of that name, and a bundle with other files in it, is an error. Equal contents give equal bytes: no
 /// times, and no paths except those of referenced weights.

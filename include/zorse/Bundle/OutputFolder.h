@@ -35,6 +35,9 @@ public:
   /// Why a directory that is not empty must not be replaced ("holds 'notes.txt', which is no file of a bundle"); empty: it may be.
   using Refusal = std::string (*)(const std::string &directory);
 
+  /// Why `create` would fail now, as far as it is known without writing; empty: nothing is in the way. For tools that have long work ahead.
+  static std::string problem(const std::string &target, Refusal refusal);
+
   /// Makes the draft. An error where `target` exists and is not an empty directory or one that `refusal` lets be replaced. A symbolic link to a
   /// directory stays one. \param refusal  null: only empty directories are replaced
   static std::optional<OutputFolder> create(const std::string &target, Refusal refusal, std::string &error);
