@@ -21,6 +21,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kIds = 4; ///< of a chunk that a thread looks at
 constexpr int kChunk = kThreads * kIds, kBallots = kWarps * kIds;
 constexpr int64_t kBlocks = 1024; ///< about as many, where the table has the rows
+constexpr int64_t kLeastRows = 2; ///< of a block: each block reads all ids
 constexpr int64_t kUpdatesAtOnce = 8;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -29,8 +30,8 @@ class ScatterKernel {
 public:
   ScatterKernel(const KernelContext &context, int index)
       : p(context, index), k(p.k), b(k.b), columnBlocks(ceilDivide(p.width, kThreads)),
-        rowsOfBlock(ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1))), counts(k.shared(b.getI32Type(), 2 * kBallots)),
-        tokens(k.shared(b.getI64Type(), kChunk)), rows(k.shared(b.getI64Type(), kChunk)) {}
+        rowsOfBlock(std::max(kLeastRows, ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1)))),
+        counts(k.shared(b.getI32Type(), 2 * kBallots)), tokens(k.shared(b.getI64Type(), kChunk)), rows(k.shared(b.getI64Type(), kChunk)) {}
 
   Kernel build() {
     thread = k.threadIndex();

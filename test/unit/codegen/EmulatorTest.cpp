@@ -62,11 +62,11 @@ func.func @f(%x: tensor<?x7x9xf32> {@@boundary_in0}) -> (tensor<9xf32> {@@parame
 })",
      140},
     {"scatter", R"(
-func.func @f(%d: tensor<?x6x40xf32> {@@boundary_out_gradient0}, %i: tensor<?x6xi64> {@@input0}) -> (tensor<9x40xf32> {@@parameter_gradient0}) {
-  %y = zorse.scatter_add %i, %d : tensor<?x6xi64>, tensor<?x6x40xf32> -> tensor<9x40xf32>
+func.func @f(%d: tensor<?x150x40xf32> {@@boundary_out_gradient0}, %i: tensor<?x150xi64> {@@input0}) -> (tensor<9x40xf32> {@@parameter_gradient0}) {
+  %y = zorse.scatter_add %i, %d : tensor<?x150xi64>, tensor<?x150x40xf32> -> tensor<9x40xf32>
   return %y : tensor<9x40xf32>
 })",
-     7},
+     10},
 };
 
 struct Outcome {
