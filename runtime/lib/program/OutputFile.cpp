@@ -61,8 +61,9 @@ void removeAbandoned(const std::string &folder, const std::string &prefix) {
   }
 }
 
-/// A new file, locked as long as it is open; null: errno says why not.
-FILE *createDraft(const std::string &target, std::string &draft) {
+} // namespace
+
+FILE *zorse::runtime::createDraft(const std::string &target, std::string &draft) {
   const std::string prefix = target + ".writing.";
   removeAbandoned(folderOf(target), prefix.substr(prefix.rfind('/') + 1));
   for (;;) {
@@ -78,8 +79,6 @@ FILE *createDraft(const std::string &target, std::string &draft) {
     ::close(file); // another process took it for one that is left over, before it was locked.
   }
 }
-
-} // namespace
 
 Status zorse::runtime::checkWritable(const std::string &path) {
   struct stat info = {};

@@ -48,8 +48,8 @@ FILE *replaceFile(const std::string &path, off_t bytes) {
   std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link stays one.
   if (failed)
     return nullptr;
-  std::string draft = target + ".writing." + std::to_string(::getpid());
-  FILE *file = std::fopen(draft.c_str(), "w");
+  std::string draft;
+  FILE *file = createDraft(target, draft);
   if (!file)
     return nullptr;
   bool good = !there || ::fchmod(::fileno(file), old.st_mode & 07777) == 0;

@@ -2,7 +2,7 @@
 
 #include "Storage.h"
 
-#include <nlohmann/json.hpp>
+#include "zorse/runtime/Safetensors.h"
 
 #include <algorithm>
 #include <set>
@@ -35,25 +35,15 @@ std::string tensorName(const Bundle &bundle, const SnapshotSlice &slice) {
          std::to_string(slice.begin) + ":" + std::to_string(slice.end);
 }
 
-/// Padded with spaces, as the format allows, so that slices begin on a whole block.
+/// Slices begin on a whole block.
 std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  uint64_t at = layout.optimizerStep ? 8 : 0;
+  SafetensorsHeader header;
   if (layout.optimizerStep)
-    header["optimizer_step"] = {{"dtype", "F64"}, {"shape", nlohmann::ordered_json::array()}, {"data_offsets", {0, 8}}};
-  for (const LaidSlice &laid : layout.slices) {
-    uint64_t bytes = laid.slice.bytes();
-    header[tensorName(bundle, laid.slice)] = {
-        {"dtype", safetensorsName(laid.slice.type)}, {"shape", {laid.slice.end - laid.slice.begin}}, {"data_offsets", {at, at + bytes}}};
-    at += bytes;
-  }
-  std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  uint64_t before = 8 + (layout.optimizerStep ? 8 : 0);
-  text.resize((before + text.size() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment - before, ' ');
-  std::string length(8, '\0');
-  for (int i = 0; i < 8; ++i)
-    length[i] = char(uint64_t(text.size()) >> (8 * i));
-  return length + text;
+    header.add("optimizer_step", StoredType::F64, {});
+  const uint64_t before = header.bytes();
+  for (const LaidSlice &laid : layout.slices)
+    header.add(tensorName(bundle, laid.slice), laid.slice.type, {int64_t(laid.slice.end - laid.slice.begin)});
+  return header.text(kDirectAlignment, before);
 }
 
 } // namespace

@@ -126,33 +126,49 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
 
 std::map<std::string, std::string> zorse::runtime::onnxNames() { return {{"names", "onnx"}}; }
 
+struct SafetensorsHeader::Json {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+};
+
+SafetensorsHeader::SafetensorsHeader(const std::map<std::string, std::string> &metadata) : json_(std::make_unique<Json>()) {
+  if (!metadata.empty())
+    json_->object["__metadata__"] = metadata;
+}
+
+SafetensorsHeader::~SafetensorsHeader() = default;
+
+void SafetensorsHeader::add(const std::string &name, StoredType type, const std::vector<int64_t> &shape) {
+  const uint64_t bytes = uint64_t(elementCount(shape).value_or(0)) * bytesOf(type);
+  auto &entries = static_cast<nlohmann::ordered_json::object_t::Container &>(json_->object.get_ref<nlohmann::ordered_json::object_t &>());
+  entries.emplace_back(name, nlohmann::ordered_json{{"dtype", safetensorsName(type)}, {"shape", shape}, {"data_offsets", {end_, end_ + bytes}}});
+  end_ += bytes;
+}
+
+std::string SafetensorsHeader::text(uint64_t alignment, uint64_t behind) const {
+  std::string text = json_->object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const uint64_t before = 8 + behind;
+  text.resize((before + text.size() + alignment - 1) / alignment * alignment - before, ' ');
+  std::string length(8, '\0');
+  for (int i = 0; i < 8; ++i)
+    length[size_t(i)] = char(uint64_t(text.size()) >> (8 * i));
+  return length + text;
+}
+
 Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem,
                                         const std::map<std::string, std::string> &metadata) {
   std::sort(items.begin(), items.end(), [](const SafetensorsItem &a, const SafetensorsItem &b) { return a.name < b.name; });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty())
-    header["__metadata__"] = metadata;
-  // Without looking for each name among those before it: they are different.
-  auto &entries = static_cast<nlohmann::ordered_json::object_t::Container &>(header.get_ref<nlohmann::ordered_json::object_t &>());
-  uint64_t end = 0, largest = 0;
+  SafetensorsHeader header(metadata);
   std::vector<uint64_t> sizes;
   for (const SafetensorsItem &item : items) {
-    uint64_t bytes = uint64_t(elementCount(item.shape).value_or(0)) * bytesOf(item.type);
-    entries.emplace_back(item.name,
-                         nlohmann::ordered_json{{"dtype", safetensorsName(item.type)}, {"shape", item.shape}, {"data_offsets", {end, end + bytes}}});
-    end += bytes;
-    largest = std::max(largest, bytes);
-    sizes.push_back(bytes);
+    const uint64_t before = header.bytes();
+    header.add(item.name, item.type, item.shape);
+    sizes.push_back(header.bytes() - before);
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-
-  unsigned char length[8];
-  for (int i = 0; i < 8; ++i)
-    length[i] = (unsigned char)(uint64_t(text.size()) >> (8 * i));
+  const uint64_t largest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
+  const std::string text = header.text(8);
   std::vector<std::byte> buffer(largest);
   Status status = writeOutput(path, [&](FILE *file) {
-    bool good = std::fwrite(length, 1, 8, file) == 8 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     for (size_t i = 0; i < items.size() && good; ++i) {
       items[i].produce(buffer.data());
       if (problem && problem->failed())

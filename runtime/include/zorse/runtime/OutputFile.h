@@ -17,4 +17,8 @@ Status checkWritable(const std::string &path);
 Status writeOutput(const std::string &path, const std::function<bool(FILE *)> &write);
 Status writeOutput(const std::string &path, const std::string &text);
 
+/// Opens a new file beside `target`, under a name that others cannot guess, for a caller that renames it to `target` itself. It is locked as long as
+/// it is open; drafts of `target` that ended processes have left are removed. Null: errno says why not.
+FILE *createDraft(const std::string &target, std::string &draft);
+
 } // namespace zorse::runtime

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,25 @@ private:
   MappedFile file_;
   std::map<std::string, SafetensorsEntry> tensors_;
   Names names_ = Names::NotSaid;
+};
+
+/// The header of a safetensors file: of tensors whose data follow each other in the order of `add`. Names must differ. They are not compared, so that
+/// a header takes time linear in its tensors.
+class SafetensorsHeader {
+public:
+  explicit SafetensorsHeader(const std::map<std::string, std::string> &metadata = {});
+  ~SafetensorsHeader();
+  void add(const std::string &name, StoredType type, const std::vector<int64_t> &shape);
+  /// Bytes of all data so far.
+  uint64_t bytes() const { return end_; }
+  /// The length and the JSON text, padded with spaces, as the format allows: the byte `behind` the start of the data lies on a multiple of
+  /// `alignment`.
+  std::string text(uint64_t alignment, uint64_t behind = 0) const;
+
+private:
+  struct Json;
+  std::unique_ptr<Json> json_;
+  uint64_t end_ = 0;
 };
 
 /// One tensor to write; `produce` fills its bytes when its turn comes, so that a large model is never in memory twice.
