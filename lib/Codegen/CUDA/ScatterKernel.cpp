@@ -31,7 +31,7 @@ public:
   ScatterKernel(const KernelContext &context, int index)
       : p(context, index), k(p.k), b(k.b), columnBlocks(ceilDivide(p.width, kThreads)),
         rowsOfBlock(std::max(kLeastRows, ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1)))),
-        counts(k.shared(b.getI32Type(), 2 * kBallots)), tokens(k.shared(b.getI64Type(), kChunk)), rows(k.shared(b.getI64Type(), kChunk)) {}
+        counts(k.shared(b.getI32Type(), 2 * kBallots)), places(k.shared(b.getI32Type(), kChunk)), rows(k.shared(b.getI32Type(), kChunk)) {}
 
   Kernel build() {
     thread = k.threadIndex();
@@ -54,12 +54,12 @@ private:
   KernelBuilder &k;
   OpBuilder &b;
   const int64_t columnBlocks, rowsOfBlock;
-  Value counts, tokens, rows; ///< in shared memory: hits of each ballot, twice; of each hit its number among the ids and its row in the block
+  Value counts, places, rows; ///< in shared memory: hits of each ballot, twice; of each hit its place in the chunk and its row in the block
   Value thread, lane, warp, firstRow, endRow;
   Value column, hasColumn; ///< of this thread
 
   struct Hits {
-    Value token, row, mine, ballot;
+    Value place, row, mine, ballot; ///< the former two in the chunk and in the block
   };
 
   /// Unless the run asks to add to what is there.
@@ -75,14 +75,15 @@ private:
   /// The element of this thread's column in a row of the table.
   Value target(Value row) { return k.add(k.mul(row, p.width), column); }
 
-  SmallVector<Value> place(Value token) { return p.leadSizes.empty() ? SmallVector<Value>() : k.delinearize(token, p.leadSizes); }
+  SmallVector<Value> indicesOf(Value token) { return p.leadSizes.empty() ? SmallVector<Value>() : k.delinearize(token, p.leadSizes); }
 
   /// What a warp finds among 32 ids.
-  Hits look(Value token, Value count) {
+  Hits look(Value begin, Value place, Value count) {
     Hits hits;
-    hits.token = token;
+    hits.place = place;
+    Value token = k.add(begin, place);
     Value inside = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, token, count);
-    Value id = k.widen(k.load(k.pointer(p.idOperand), k.offset(place(k.select(inside, token, k.i64(0))), p.idStrides), p.idType));
+    Value id = k.widen(k.load(k.pointer(p.idOperand), k.offset(indicesOf(k.select(inside, token, k.i64(0))), p.idStrides), p.idType));
     hits.mine = arith::AndIOp::create(b, k.loc, inside, k.inRange(id, firstRow, endRow));
     if (p.op.getPadding())
       hits.mine = k.andNot(hits.mine, id, *p.op.getPadding());
@@ -94,13 +95,13 @@ private:
   Value bitsIn(Value word) { return arith::ExtUIOp::create(b, k.loc, b.getI64Type(), math::CtPopOp::create(b, k.loc, word)); }
 
   void addChunk(Value chunk, Value count) {
-    Value base = k.add(k.mul(chunk, kChunk), thread);
+    Value begin = k.mul(chunk, kChunk);
     Value isFirstLane = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
     // Counts of two chunks: a thread may read those of this chunk while another writes those of the next.
     Value half = k.mul(arith::AndIOp::create(b, k.loc, chunk, k.i64(1)), kBallots);
     SmallVector<Hits> all;
     for (int i = 0; i < kIds; ++i) {
-      all.push_back(look(k.add(base, k.i64(int64_t(i) * kThreads)), count));
+      all.push_back(look(begin, k.add(thread, k.i64(int64_t(i) * kThreads)), count));
       Value number = math::CtPopOp::create(b, k.loc, all.back().ballot);
       k.ifTrue(isFirstLane, [&] { k.store(number, counts, k.add(half, k.add(k.i64(int64_t(i) * kWarps), warp)), b.getI32Type()); });
     }
@@ -121,7 +122,7 @@ private:
       for (auto [hits, position] : llvm::zip(all, before))
         list(hits, position);
       k.barrier();
-      addListed(total);
+      addListed(begin, total);
     });
   }
 
@@ -131,30 +132,35 @@ private:
       Value bit = arith::ShLIOp::create(b, k.loc, arith::ConstantIntOp::create(b, k.loc, 1, 32), arith::TruncIOp::create(b, k.loc, word, lane));
       Value lower = arith::SubIOp::create(b, k.loc, bit, arith::ConstantIntOp::create(b, k.loc, 1, 32));
       Value at = k.add(before, bitsIn(arith::AndIOp::create(b, k.loc, hits.ballot, lower)));
-      k.store(hits.token, tokens, at, b.getI64Type());
-      k.store(hits.row, rows, at, b.getI64Type());
+      k.store(arith::TruncIOp::create(b, k.loc, word, hits.place), places, at, word);
+      k.store(arith::TruncIOp::create(b, k.loc, word, hits.row), rows, at, word);
     });
   }
 
   /// The next chunk's barrier keeps the list until all threads are done with it.
-  void addListed(Value total) {
+  void addListed(Value begin, Value total) {
     k.ifTrue(hasColumn, [&] {
       Value many = arith::DivUIOp::create(b, k.loc, total, k.i64(kUpdatesAtOnce));
-      SmallVector<Value> sum = {k.i64(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row of the table, or -1; what it has so far
-      sum = k.loop(k.i64(0), many, sum, [&](Value turn, ArrayRef<Value> before) { return add(k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before); });
-      sum = k.loop(k.mul(many, kUpdatesAtOnce), total, sum, [&](Value at, ArrayRef<Value> before) { return add(at, 1, before); });
-      p.put(sum[1], target(sum[0])); // something is listed, so there is a row
+      SmallVector<Value> sum = {word(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row in the block, or -1; what it has so far
+      sum = k.loop(k.i64(0), many, sum,
+                   [&](Value turn, ArrayRef<Value> before) { return add(begin, k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before); });
+      sum = k.loop(k.mul(many, kUpdatesAtOnce), total, sum, [&](Value at, ArrayRef<Value> before) { return add(begin, at, 1, before); });
+      p.put(sum[1], targetIn(sum[0])); // something is listed, so there is a row
     });
   }
 
+  Value word(int64_t value) { return arith::ConstantIntOp::create(b, k.loc, value, 32); }
+  Value targetIn(Value rowOfBlock) { return target(k.add(firstRow, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), rowOfBlock))); }
+
   /// The listed updates from `at` on. \returns row and sum of the last
-  SmallVector<Value> add(Value at, int64_t count, ArrayRef<Value> before) {
+  SmallVector<Value> add(Value begin, Value at, int64_t count, ArrayRef<Value> before) {
     SmallVector<Value> updates, ownRows;
     for (int64_t i = 0; i < count; ++i) {
-      Value entry = k.add(at, k.i64(i)), token = k.load(tokens, entry, b.getI64Type());
-      ownRows.push_back(k.add(firstRow, k.load(rows, entry, b.getI64Type())));
+      Value entry = k.add(at, k.i64(i)), place = k.load(places, entry, b.getI32Type());
+      Value token = k.add(begin, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), place));
+      ownRows.push_back(k.load(rows, entry, b.getI32Type()));
       const size_t lead = p.leadSizes.size();
-      Value source = k.offset(place(token), ArrayRef<int64_t>(p.updateStrides).take_front(lead));
+      Value source = k.offset(indicesOf(token), ArrayRef<int64_t>(p.updateStrides).take_front(lead));
       if (!p.tailSizes.empty())
         source = k.add(source, k.offset(k.delinearize(column, p.tailSizes), ArrayRef<int64_t>(p.updateStrides).drop_front(lead)));
       updates.push_back(p.update(source));
@@ -172,8 +178,8 @@ private:
   Value sumOf(Value next, Value row, Value sum) {
     Value changes = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, next, row);
     return k.ifElse(changes, {sum}, [&] {
-      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, row, k.i64(0)), [&] { p.put(sum, target(row)); });
-      return SmallVector<Value>{p.get(target(next))};
+      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, row, word(0)), [&] { p.put(sum, targetIn(row)); });
+      return SmallVector<Value>{p.get(targetIn(next))};
     })[0];
   }
 };
