@@ -10,8 +10,11 @@ namespace zorse::pipelines {
 std::string problemAtStart(const CompileOptions &options) {
   std::string error;
   std::optional<planning::Cluster> cluster;
-  if (!options.cluster.empty() && !(cluster = planning::readClusterFile(options.cluster, error)))
-    return error;
+  if (!options.cluster.empty()) {
+    cluster = planning::readClusterFile(options.cluster, error);
+    if (!cluster)
+      return error;
+  }
   if (!options.profiles.empty() && !planning::readProfileFiles(options.profiles, error))
     return error;
   if (!options.plan.empty()) {

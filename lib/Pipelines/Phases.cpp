@@ -389,7 +389,9 @@ bool Compiler::expand(std::string &remark) {
     if (!result)
       direct = "; transfers go by way of the host, as there is no room for direct ones: " + error.substr(0, error.find('\n'));
   }
-  if (!result && !(result = expandAs(planned.plan, error))) {
+  if (!result)
+    result = expandAs(planned.plan, error);
+  if (!result) {
     printError((options.plan.empty() ? options.cluster : options.plan) + ": " + error);
     return false;
   }

@@ -55,9 +55,7 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
 
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   test::TemporaryFolder folder;
-  std::string image(24, 'x'); // one module of 8 bytes that are no code, and the end of the list
-  for (int i = 0; i < 8; ++i)
-    image[size_t(i)] = i == 0 ? 8 : 0, image[size_t(16 + i)] = 0;
+  const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are no code
   folder.write("emu/kernels.bc", image);
   auto bodies = CudaBodies::create(*cuda, "emu");
   ASSERT_FALSE(bodies.failed()) << bodies.message();
@@ -67,7 +65,7 @@ TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   const Status status = (*bodies)->load(library, folder.path(""));
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("cuModuleLoadDataEx"), std::string::npos) << status.message();
-  EXPECT_NE(status.message().find("\n"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find('\n'), std::string::npos) << status.message();
 }
 
 } // namespace

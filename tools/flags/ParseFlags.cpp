@@ -70,7 +70,7 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
         if (!near.empty())
           hints += (hints.empty() ? "" : ", ") + near + " (for " + flag + ")";
         else if (std::string remark = remarkOn(flag); !remark.empty())
-          remarks += "; " + flag + ": " + remark;
+          remarks.append("; ").append(flag).append(": ").append(remark);
       }
     if (dynamic_cast<const CLI::ConfigError *>(&problem)) { // says all of it
       fprintf(stderr, "error: %s\n", problem.what());

@@ -193,10 +193,14 @@ int compareAll(const planning::Problem &problem, const planning::SearchOptions &
 int run(Options &o) {
   std::string error;
   std::optional<planning::Cluster> cluster;
-  if (!o.cluster.empty() && !(cluster = planning::readClusterFile(o.cluster, error)))
+  if (!o.cluster.empty())
+    cluster = planning::readClusterFile(o.cluster, error);
+  if (!o.cluster.empty() && !cluster)
     return fail(error);
   std::optional<planning::Profile> profile;
-  if (!o.profile.empty() && !(profile = planning::readProfileFile(o.profile, error)))
+  if (!o.profile.empty())
+    profile = planning::readProfileFile(o.profile, error);
+  if (!o.profile.empty() && !profile)
     return fail(error);
   if (!o.plan.empty()) {
     std::optional<step::PlanHead> head = step::readPlanHead(o.plan, error);

@@ -47,7 +47,7 @@ PrivateFolder::~PrivateFolder() {
   if (descriptor_ >= 0) {
     std::error_code failure;
     for (sys::fs::directory_iterator it(path_, failure), end; it != end && !failure; it.increment(failure))
-      sys::fs::remove(it->path());
+      (void)sys::fs::remove(it->path());
     ::close(descriptor_);
   }
   if (!name_.empty())

@@ -182,7 +182,9 @@ void fields::checkKeys(const YAML::Node &node, const std::string &what, std::ini
     for (const std::string &name : names)
       list += (list.empty() ? "" : ", ") + name;
     const std::string same = meant(key, names), near = same.empty() ? suggestion(key, names) : "; did you mean '" + same + "'?";
-    fail(item.first, what + ": unknown key " + show(item.first) + near + (near.empty() ? ";" : "") + " known are " + list);
+    std::string text = what;
+    text.append(": unknown key ").append(show(item.first)).append(near.empty() ? ";" : near).append(" known are ").append(list);
+    fail(item.first, text);
   }
 }
 

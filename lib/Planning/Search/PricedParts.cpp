@@ -46,9 +46,9 @@ public:
       return oneClass();
     std::vector<size_t> at(choices.size(), 0);
     do {
-      std::vector<size_t> counts;
+      std::vector<size_t> counts(at.size());
       for (size_t c = 0; c < at.size(); ++c)
-        counts.push_back(choices[c][at[c]]);
+        counts[c] = choices[c][at[c]];
       add(counts);
     } while (next(choices, at));
     return best();
@@ -210,9 +210,11 @@ std::optional<double> zorse::planning::shortSearchOfParts(const Problem &problem
   std::optional<double> best = shortSearch(problem, options);
   if (best || !countsPrices(options))
     return best;
-  for (const Devices &part : Parts(SearchContext(problem, options)).promising())
-    if ((best = shortSearch(problem, onlyOn(problem, options, part))))
-      return best;
+  for (const Devices &part : Parts(SearchContext(problem, options)).promising()) {
+    best = shortSearch(problem, onlyOn(problem, options, part));
+    if (best)
+      break;
+  }
   return best;
 }
 

@@ -89,7 +89,7 @@ void allowOpenFiles(uint64_t count);
 class Connection {
 public:
   explicit Connection(Descriptor socket);
-  Connection(Connection &&) = default;
+  Connection(Connection &&) noexcept = default;
   ~Connection();
 
   /// From here on the connection outlasts outages that are shorter than the deadline. `keepAlive` is called with every heartbeat.

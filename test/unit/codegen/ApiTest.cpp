@@ -126,7 +126,7 @@ TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   // A linker that says who may enter the folder, and puts another one in its place before it begins.
   llvm::ErrorOr<std::string> linker = std::error_code();
   for (const char *name : {"ld.lld-22", "ld.lld", "ld", "cc"})
-    if ((linker = llvm::sys::findProgramByName(name))) {
+    if (linker = llvm::sys::findProgramByName(name); linker) {
       std::ofstream(shared / "bin" / name) << "#!/bin/sh\nfor word; do [ \"$before\" = -o ] && out=$word; before=$word; done\n"
                                            << "folder=$(readlink -f \"$(dirname \"$out\")\"); stat -c %a \"$folder\" >>" << shared / "modes" << "\n"
                                            << "mv \"$folder\" \"$folder.moved\" && mkdir -m 777 \"$folder\" && echo other >\"$folder/kernels.so\"\n"

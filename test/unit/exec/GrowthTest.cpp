@@ -110,6 +110,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
 
   memory.reset();
   std::vector<std::string> programs;
+  programs.reserve(plan.devices.size());
   for (uint32_t d = 0; d < plan.devices.size(); ++d)
     programs.push_back(bundle::serialize(*step::writeProgram(*graph, d, model.bodies, error)));
   took("programs");
@@ -130,7 +131,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
 void expectLinear(const Counts &less, const Counts &more, double factor, const std::string &what, double slack) {
   for (const auto &[name, value] : less) {
     const double grown = more.at(name) / value;
-    printf("%-34s %12.0f -> %12.0f, %5.2f times\n", (what + ": " + name).c_str(), value, more.at(name), grown);
+    printf("%s: %-20s %12.0f -> %12.0f, %5.2f times\n", what.c_str(), name.c_str(), value, more.at(name), grown);
     EXPECT_LE(grown, factor * slack) << name << " of " << what;
   }
 }
