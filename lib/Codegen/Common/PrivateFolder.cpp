@@ -45,9 +45,9 @@ Expected<std::unique_ptr<PrivateFolder>> PrivateFolder::create(StringRef purpose
 
 PrivateFolder::~PrivateFolder() {
   if (descriptor_ >= 0) {
-    std::error_code failure;
+    std::error_code failure, ignored;
     for (sys::fs::directory_iterator it(path_, failure), end; it != end && !failure; it.increment(failure))
-      (void)sys::fs::remove(it->path());
+      ignored = sys::fs::remove(it->path());
     ::close(descriptor_);
   }
   if (!name_.empty())
