@@ -43,6 +43,22 @@ def parity(cases, folder):
         report(case["name"], worst[0] <= limit[0] and worst[1] <= limit[1], f"losses {worst[0]:.2e} (limit {limit[0]:g}), first gradients {worst[1]:.2e} (limit {limit[1]:g})")
 
 
+def techniques(cases, folder):
+    """Where activations and state are, and when they come, changes no bit."""
+    kept = None
+    for case in cases:
+        path = os.path.join(folder, "technique")
+        try:
+            z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=path)
+        except z.Failure as failure:
+            report(case["name"], False, str(failure).strip().splitlines()[-1])
+            continue
+        values = z.safetensors(path)
+        kept = kept or values
+        if values is not kept:
+            report(case["name"], all(np.array_equal(kept[k], values[k]) for k in kept), f"the bits of activations kept: {len(kept)} parameters after {STEPS} steps")
+
+
 def same_bits(case, folder):
     first, second = os.path.join(folder, "1"), os.path.join(folder, "2")
     for path in (first, second):
@@ -70,7 +86,7 @@ def overhead(case, steps):
         report(f"a step of a tiny model: {case['name']}", True, f"{times[len(times) // 2] * 1e3:.2f} ms")
 
 
-def gpt2(suite, folder):
+def gpt2(suite, folder, techniques):
     weights, rng = os.path.join(folder, "w.safetensors"), np.random.default_rng(0)
     header, parts, offset = {}, [], 0
     for name, shape in suite["parameters"].items():
@@ -91,6 +107,10 @@ def gpt2(suite, folder):
     report("GPT-2 124M, bf16, 32 x 1024", bool(rates), f"{rates[len(rates) // 2]:,.0f} tokens/s, {time.time() - start:.0f} s in all" if rates else "no rate in the metrics")
     if rates:
         pytorch(suite["tokens"], rates[len(rates) // 2])
+    for case in techniques:
+        metrics = z.run(case["bundle"], f"input_ids={tokens},labels={tokens}", 12, extra=("--init", weights))
+        rates = sorted(m["tokens_per_second"] for m in metrics[3:] if "tokens_per_second" in m)
+        report(case["name"], bool(rates), f"{rates[len(rates) // 2]:,.0f} tokens/s, loss {metrics[-1]['loss']:.6f}" if rates else "no rate in the metrics")
 
 
 def processes(case, folder):
@@ -127,7 +147,8 @@ def main():
     global STEPS
     STEPS = 5 if suite["arch"] == "emu" else STEPS
     with tempfile.TemporaryDirectory() as folder:
-        parity(cases, folder)
+        parity([c for c in cases if "technique" not in c], folder)
+        techniques([c for c in cases if "technique" in c], folder)
         alone = [c for c in cases if c["name"].endswith("one GPU") and "two" not in c["name"]]
         for case in alone[:2]:
             same_bits(case, folder)
@@ -136,7 +157,7 @@ def main():
                 processes(case, folder)
         overhead(alone[0], 40 if suite["arch"] == "emu" else 400)
         if "gpt2" in suite:
-            gpt2(suite["gpt2"], folder)
+            gpt2(suite["gpt2"], folder, suite["gpt2_techniques"])
         if "--no-sanitizer" not in sys.argv:
             sanitizer(alone[0])
     with open("report.json", "w") as f:

@@ -29,6 +29,25 @@ def write_cluster(path, devices, arch, memory):
     return path
 
 
+HOST = [{"moments": "host", "parameters": "host", "gradients": "host"}]
+# Memory techniques: keys of a plan whose cells are cut by samples alone, and whether they are cut by units, too.
+TECHNIQUES = {
+    "activations kept": ({}, False),
+    "activations recomputed": ({"activations": "recompute"}, False),
+    "activations offloaded": ({"activations": "offload"}, False),
+    "moments on the host": ({"residency": [{"moments": "host"}]}, False),
+    "state on the host": ({"residency": HOST}, False),
+    "updates by the host": ({"residency": HOST + [{"update": "host"}]}, False),
+    "parameters by phase": ({"schedule": "ministages", "residency": HOST + [{"gather": "phase"}]}, True),
+}
+
+
+def technique_cells(batch, parts, cuts, by_units):
+    """Micro-batches on g0; with by_units also model chunks."""
+    ends = cuts if by_units else cuts[-1:]
+    return [(begin, end, batch * i // parts, batch * (i + 1) // parts, "g0") for begin, end in zip([0] + ends, ends) for i in range(parts)]
+
+
 # The C library, its loader and what belongs to them: carried apart, since the other machine's own are used where they are new enough.
 C_LIBRARY = re.compile(r"/(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libstdc\+\+|libgcc_s)[.-][^/]*$")
 
@@ -75,14 +94,14 @@ def main():
     shutil.copy(os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), os.path.join(out, "tokens.bin"))
     cases = []
 
-    def add(name, model, precision, devices, cells, more, batch=BATCH, length=LENGTH, memory="8GiB", extra=()):
+    def add(name, model, precision, devices, cells, more, batch=BATCH, length=LENGTH, memory="8GiB", extra=(), **facts):
         folder = os.path.join(out, "work")
         os.makedirs(folder, exist_ok=True)
         plan = z.plan(folder, "p", batch, devices, cells, **more)
         bundle = f"{len(cases)}.zorse"
         z.compile(model, os.path.join(out, bundle), write_cluster(os.path.join(folder, "c.yaml"), devices, options.arch, memory), batch, length, plan,
                   {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision, extra=extra)
-        cases.append({"name": name, "bundle": bundle, "precision": precision, "model": os.path.basename(model)})
+        cases.append({"name": name, "bundle": bundle, "precision": precision, "model": os.path.basename(model), **facts})
         print(f"{len(cases)}: {name}", flush=True)
 
     for model in ("gpt",) if options.quick else ("gpt", "llama"):
@@ -92,11 +111,18 @@ def main():
             for plan, (devices, cells, more) in PLANS.items():
                 if plan == "one GPU" or precision == "f32" or model == "gpt":
                     add(f"{model}, {precision}, {plan}", path, precision, devices, cells, more)
+    if not options.quick:
+        for name, (more, by_units) in TECHNIQUES.items():
+            add(f"gpt, bf16, {name}", os.path.join(z.SMALL, "gpt.onnx"), "bf16", ["g0"], technique_cells(BATCH, 4, [2, 4, 6, UNITS], by_units), {"schedule": "gpipe", **more}, technique=True)
     suite = {"arch": options.arch, "cases": cases}
     if options.gpt2:
         carry_pytorch_step(out)
         add("GPT-2 124M, bf16, 32 x 1024, one GPU", options.gpt2, "bf16", ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "later"))
         suite["gpt2"] = {"bundle": cases.pop()["bundle"], "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
+        suite["gpt2_techniques"] = []
+        for name, (more, by_units) in TECHNIQUES.items():
+            add(f"GPT-2 124M, {name}", options.gpt2, "bf16", ["g0"], technique_cells(32, 4, [5, 11, 17, 23, 26], by_units), {"schedule": "gpipe", **more}, 32, 1024, "60GiB", ("--weights", "later"))
+            suite["gpt2_techniques"].append(cases.pop())
     with open(os.path.join(out, "suite.json"), "w") as f:
         json.dump(suite, f, indent=1)
     shutil.rmtree(os.path.join(out, "work"))
