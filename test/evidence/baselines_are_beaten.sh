@@ -17,7 +17,7 @@ echo "$small"
 large=$(build/release/bin/bound-table "${table[@]}")
 echo "$large"
 faster=$(sed -n 's/.*faster in \([0-9]*\) cases.*/\1/p' <<<"$small" | tail -1)
-cells=$(sed -n 's/.*\b\([0-9]*\) cells, .*/\1/p' <<<"$large" | tail -1)
+cells=$(sed -n 's/^\([0-9][0-9]*\) cells, .*/\1/p' <<<"$large" | tail -1)
 without=$(sed -n 's/.*cells, \([0-9]*\) without a plan that fits.*/\1/p' <<<"$large" | tail -1)
 below=$(sed -n 's/.*below another planner: \([0-9]*\)$/\1/p' <<<"$large" | tail -1)
 echo "another planner is faster on ${faster:-no number of} random instances (limit 0), and in ${below:-no number} of ${cells:-no} cells of models and clusters (limit 0); ${without:-?} of these have no plan that fits (limit 0)"
