@@ -6,6 +6,7 @@ There, nothing but the NVIDIA driver, cuBLASLt and Python 3 with numpy is needed
 weights are drawn there.
 """
 import argparse
+import itertools
 import json
 import os
 import re
@@ -93,13 +94,13 @@ def main():
     for path in (os.path.join(here, "check.py"), os.path.join(here, "check.sh"), z.__file__):
         shutil.copy(path, out)
     shutil.copy(os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), os.path.join(out, "tokens.bin"))
-    cases = []
+    cases, numbers = [], itertools.count()
 
     def add(name, model, precision, devices, cells, more, batch=BATCH, length=LENGTH, memory="8GiB", extra=(), **facts):
         folder = os.path.join(out, "work")
         os.makedirs(folder, exist_ok=True)
         plan = z.plan(folder, "p", batch, devices, cells, **more)
-        bundle = f"{len(cases)}.zorse"
+        bundle = f"{next(numbers)}.zorse"
         z.compile(model, os.path.join(out, bundle), write_cluster(os.path.join(folder, "c.yaml"), devices, options.arch, memory), batch, length, plan,
                   {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision, extra=extra)
         cases.append({"name": name, "bundle": bundle, "precision": precision, "model": os.path.basename(model), **facts})
