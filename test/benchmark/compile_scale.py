@@ -1,9 +1,9 @@
 """How compilation grows with layers and devices: Llama without weights, planned and compiled for parts of a cluster of 128 A100-40 and 384 V100-16.
 
-    compile_scale.py [--quick] [--seconds 30] [--verify 0.5] [--mebibytes 2048]
+    compile_scale.py [--quick] [--seconds 3.5] [--verify 0.5] [--mebibytes 600] [--repeat 3]
 
-Prints a line per compilation (layers, devices, seconds by phase, memory, bytes of the bundle) and fails if the largest one exceeds the limits, or if a byte of weights was needed
-(there are none). Each model is exported once, to out/.
+Prints a line per compilation (layers, devices, seconds by phase, memory, bytes of the bundle) and fails if the quickest of several of the largest one exceeds the limits, or if a
+byte of weights was needed (there are none). Each model is exported once, to out/.
 """
 import argparse
 import os
@@ -67,14 +67,16 @@ def compile(layers, devices, batch, sequence):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=3.5)
     parser.add_argument("--verify", type=float, default=0.5)
-    parser.add_argument("--mebibytes", type=float, default=2048)
+    parser.add_argument("--mebibytes", type=float, default=600)
+    parser.add_argument("--repeat", type=int, default=3)
     a = parser.parse_args()
     os.makedirs(os.path.join(ROOT, "out"), exist_ok=True)
     for layers, devices in ((10, 8), (10, 64)) if a.quick else ((10, 8), (10, 64), (10, 256), (20, 256), (40, 256), (80, 256)):
         compile(layers, devices, 512, 512)
-    seconds, verify, mebibytes = compile(80, 512, 512, 512)
+    runs = [compile(80, 512, 512, 512) for _ in range(a.repeat)]
+    seconds, verify, mebibytes = min(r[0] for r in runs), min(r[1] for r in runs), max(r[2] for r in runs)
     good = seconds <= a.seconds and verify <= a.verify and mebibytes <= a.mebibytes
     print(f"{'ok' if good else 'FAIL'}: 80 layers (65B) on 512 devices in {seconds:.1f} s (limit {a.seconds:g}), of which verification {verify:.2f} s (limit {a.verify:g}), and {mebibytes:.0f} MiB (limit {a.mebibytes:g}), without weights")
     sys.exit(not good)
