@@ -129,6 +129,21 @@ TEST(ControlFrames, MessagesAreRefusedAtTheWrongTimeAndFromTheWrongSide) {
   EXPECT_TRUE(parse(Message(), MEMBER, Stage::Work).failed());
 }
 
+// Of every peer a rank may say both: not heard for so long, and nothing delivered to it for so long.
+TEST(ControlFrames, EveryPeerMayBeUnheardAndUndelivered) {
+  Message message;
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    for (bool undelivered : {false, true}) {
+      Silence &silence = *message.mutable_heartbeat()->add_unheard();
+      silence.set_rank(rank);
+      silence.set_seconds(1);
+      silence.set_undelivered(undelivered);
+    }
+  EXPECT_FALSE(parse(message, MEMBER, Stage::Work).failed());
+  message.mutable_heartbeat()->add_unheard()->set_rank(0);
+  EXPECT_TRUE(parse(message, MEMBER, Stage::Work).failed());
+}
+
 TEST(ControlFrames, EveryFieldIsChecked) {
   auto refusedJoin = [](auto change, Role sender, Stage stage, Message message) {
     change(message);

@@ -123,8 +123,8 @@ Status checkRefusal(const Refusal &refusal) {
 }
 
 Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t world) {
-  if (uint32_t(heartbeat.unheard_size()) > world)
-    return wrong("more peers than there are ranks");
+  if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(world)) // a peer may be unheard, undelivered, or both.
+    return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(world) + " ranks");
   for (const Silence &unheard : heartbeat.unheard())
     if (unheard.rank() >= world || !(unheard.seconds() >= 0 && unheard.seconds() < 1e9))
       return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(world) + ", or its silence");
