@@ -4,6 +4,7 @@
 #include "Prepare.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -12,6 +13,9 @@ using namespace zorse::codegen;
 
 /// Operands of a kernel: the accumulate mask has 64 bits, and more streams than this only thrash the cache.
 static constexpr unsigned kMaxOperands = 32;
+
+/// Members of a kernel over rows: its time is far beyond that of its loads by then, and LLVM's scheduler takes time quadratic in the length of a block.
+static constexpr size_t kMaxMembers = 256;
 
 SmallVector<int64_t, 4> Cluster::shape() const {
   SmallVector<int64_t, 4> shape(lead);
@@ -74,9 +78,16 @@ struct Former {
   func::FuncOp function;
   const Claims &claims;
   Clustering result;
+  /// What each cluster reads from memory, kept while row clusters grow: looking through all members for every op is quadratic in long chains.
+  std::vector<llvm::DenseSet<Value>> outside;
   /// Updates of state run in place over millions of elements: one launch that reads each element once, and no workspace.
   bool isUpdate = false;
   bool fewLaunches = false; ///< see formClusters
+
+  bool isMember(Value root, int index) const {
+    auto found = result.clusterOf.find(root.getDefiningOp());
+    return found != result.clusterOf.end() && found->second == index;
+  }
 
   Value outsideRoot(Value operand) const {
     Value root = rootOf(operand);
@@ -100,13 +111,10 @@ struct Former {
 
   bool canJoin(int index, Operation *op) const {
     const Cluster &c = result.clusters[index];
-    if (c.kind != Cluster::Row || c.ops.empty() || !fitsShape(op, c))
+    if (c.kind != Cluster::Row || c.ops.empty() || c.ops.size() >= kMaxMembers || !fitsShape(op, c))
       return false;
-    llvm::SmallSetVector<Value, 16> outside;
-    for (Operation *member : c.ops)
-      for (Value operand : member->getOperands())
-        if (Value root = outsideRoot(operand); root && (!root.getDefiningOp() || result.clusterOf.lookup(root.getDefiningOp()) != index))
-          outside.insert(root);
+    const llvm::DenseSet<Value> &known = outside[size_t(index)];
+    llvm::SmallSetVector<Value, 4> more;
     for (OpOperand &operand : op->getOpOperands()) {
       Value root = outsideRoot(operand.get());
       if (!root)
@@ -119,10 +127,12 @@ struct Former {
       } else {
         if (availability(root, result.clusterOf) >= index)
           return false;
-        outside.insert(root);
+        if (!known.contains(root))
+          more.insert(root);
       }
     }
-    return outside.size() + c.ops.size() / 2 <= kMaxOperands || outside.size() <= kMaxOperands / 2;
+    const size_t streams = known.size() + more.size();
+    return streams + c.ops.size() / 2 <= kMaxOperands || streams <= kMaxOperands / 2;
   }
 
   bool sharesInput(int index, Operation *op) const {
@@ -142,9 +152,13 @@ struct Former {
   void append(int index, Operation *op) {
     result.clusters[index].ops.push_back(op);
     result.clusterOf[op] = index;
+    for (Value operand : op->getOperands())
+      if (Value root = outsideRoot(operand); root && !isMember(root, index))
+        outside[size_t(index)].insert(root);
   }
 
   int create(Cluster cluster) {
+    outside.emplace_back();
     result.clusters.push_back(std::move(cluster));
     return result.clusters.size() - 1;
   }
@@ -268,7 +282,7 @@ struct Former {
       if (!b.columns || a.shape() != b.lead)
         return false;
     }
-    llvm::SmallSetVector<Value, 32> outside;
+    llvm::SmallSetVector<Value, 32> streams;
     size_t members = a.ops.size() + b.ops.size();
     for (const Cluster *cluster : {&a, &b})
       for (Operation *op : cluster->ops) {
@@ -283,23 +297,39 @@ struct Former {
             return false;
           auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
           if (found == result.clusterOf.end() || (found->second != from && found->second != into))
-            outside.insert(root);
+            streams.insert(root);
           else if (isa<GatherOp>(op) || !isAccessibleInCluster(operand, b))
             return false;
         }
       }
-    return outside.size() + members / 4 <= kMaxOperands;
+    return streams.size() + members / 4 <= kMaxOperands;
   }
 
   void merge(int from, int into) {
     for (Operation *op : result.clusters[from].ops)
       append(into, op);
     result.clusters[from].ops.clear();
+    outside[size_t(from)].clear();
+    for (Value root : SmallVector<Value>(outside[size_t(into)].begin(), outside[size_t(into)].end()))
+      if (isMember(root, into))
+        outside[size_t(into)].erase(root);
     llvm::sort(result.clusters[into].ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   }
 
+  /// True if `b` reads `a`, or both read a tensor of others.
   bool related(int a, int b) const {
-    return reads(b, a) || llvm::any_of(result.clusters[a].ops, [&](Operation *op) { return sharesInput(b, op); });
+    return reads(b, a) || llvm::any_of(outside[size_t(a)], [&](Value root) {
+             return outside[size_t(b)].contains(root) && !squeezedShape(root.getType()).empty();
+           });
+  }
+
+  /// Each takes the other's place in the order of launches.
+  void exchange(int a, int b) {
+    std::swap(result.clusters[a], result.clusters[b]);
+    std::swap(outside[size_t(a)], outside[size_t(b)]);
+    for (int index : {a, b})
+      for (Operation *op : result.clusters[index].ops)
+        result.clusterOf[op] = index;
   }
 
   /// Joins row clusters of one domain that read each other or the same tensors, by moving the earlier one back or the later one forward.
@@ -310,7 +340,7 @@ struct Former {
       changed = false;
       for (int late = 1; late < count && !changed; ++late)
         for (int early = late - 1; early >= 0 && isRow(late) && !changed; --early) {
-          if (!isRow(early) || !related(early, late))
+          if (!isRow(early) || result.clusters[early].ops.size() + result.clusters[late].ops.size() > kMaxMembers || !related(early, late))
             continue;
           bool back = true, forward = true;
           for (int between = early + 1; between < late; ++between) {
@@ -322,10 +352,7 @@ struct Former {
               merge(early, late);
             } else {
               // The result keeps the domain of the later one, at the place of the earlier one.
-              std::swap(result.clusters[early], result.clusters[late]);
-              for (int index : {early, late})
-                for (Operation *op : result.clusters[index].ops)
-                  result.clusterOf[op] = index;
+              exchange(early, late);
               merge(late, early);
             }
             changed = true;
@@ -334,10 +361,7 @@ struct Former {
             changed = true;
           } else if (back && fitsTogether(late, early)) {
             // The domain of the earlier one, at the place of the later one.
-            std::swap(result.clusters[early], result.clusters[late]);
-            for (int index : {early, late})
-              for (Operation *op : result.clusters[index].ops)
-                result.clusterOf[op] = index;
+            exchange(early, late);
             merge(early, late);
             changed = true;
           }
@@ -407,7 +431,7 @@ bool Clustering::isMaterialised(Value value, const Claims &claims) const {
 }
 
 FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims, bool fewLaunches) {
-  Former former{function, claims, Clustering()};
+  Former former{function, claims, Clustering(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (auto slot = function.getResultAttrOfType<StringAttr>(i, "zorse.slot"))
