@@ -158,6 +158,10 @@ bool Compiler::buildUnits(std::string &remark) {
   if (s.blocks_count())
     remark += ", " + counted(s.blocks_count(), "block") + " of " + std::to_string(s.blocks_period());
   remark += ", " + counted(s.groups_size(), "state group");
+  const std::vector<std::string> loss = describeLoss(s, options.batch);
+  remark += "\n             loss: " + loss.front();
+  for (size_t i = 1; i < loss.size(); ++i)
+    remark += "\n                   " + loss[i];
   return true;
 }
 
@@ -292,11 +296,11 @@ void Compiler::assignTargets() {
     else if (&target == &all.front())
       hostLeftOut = true;
   }
-  // The host counts the denominators of the loss, and updates what a plan gives it: where all devices are GPUs, it has a library of its own with the
+  // The host counts what the loss is divided by, and updates what a plan gives it: where all devices are GPUs, it has a library of its own with the
   // code of these bodies alone.
   std::set<int> ofHost;
-  if (model.summary.denominator_body() >= 0)
-    ofHost.insert(model.summary.denominator_body());
+  if (model.summary.count_body() >= 0)
+    ofHost.insert(model.summary.count_body());
   if (llvm::any_of(planned.plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
     ofHost.insert({int(model.summary.update_body_decay()), int(model.summary.update_body_plain())});
   if (hostLeftOut && !codegen::isCudaArch(first) && !ofHost.empty() &&

@@ -76,21 +76,6 @@ uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::Ele
 
 uint64_t zorse::sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms) { return partCount(summary, bundle::F64, terms) * kSumsBytes; }
 
-double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch) {
-  double perRow = 1;
-  for (const bundle::LossTerm &term : summary.loss())
-    if (term.constant_denominator())
-      perRow = std::max(perRow, term.denominator_per_row());
-  // What denominators count are elements of these inputs.
-  for (uint32_t input : summary.denominator_inputs()) {
-    double elements = 1;
-    for (int64_t size : summary.inputs(static_cast<int>(input)).shape())
-      elements *= static_cast<double>(size);
-    perRow = std::max(perRow, elements);
-  }
-  return std::exp2(4 + std::floor(std::log2(perRow * static_cast<double>(std::max<int64_t>(batch, 1)))));
-}
-
 bundle::ElementType zorse::computeType(const bundle::GroupInfo &group) {
   return group.copy_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? group.type() : group.copy_type();
 }

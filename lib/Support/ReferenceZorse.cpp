@@ -2,6 +2,7 @@
 #include "ReferenceLoops.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/runtime/Expression.h"
 #include "zorse/runtime/abi/Random.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -24,7 +25,7 @@ public:
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
               SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
               RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
-              CrossEntropyGradOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
+              CrossEntropyGradOp, KnownOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
@@ -463,6 +464,16 @@ private:
 
   LogicalResult visit(GradientOfOp) {
     results.push_back(in[1]);
+    return success();
+  }
+
+  LogicalResult visit(KnownOp op) {
+    std::string error;
+    std::optional<Expression> expression = Expression::parse(op.getExpression(), error);
+    if (!expression || llvm::any_of(expression->counts(), [&](uint32_t count) { return count >= options.counts.size(); }))
+      return op.emitOpError("cannot be evaluated: ") << (error.empty() ? "it reads a count that is not given" : error);
+    const int64_t samples = options.samples ? options.samples : options.rows;
+    results.push_back({{}, {expression->evaluate(static_cast<double>(samples), options.counts)}});
     return success();
   }
 

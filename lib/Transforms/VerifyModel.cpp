@@ -1,11 +1,10 @@
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Transforms/Passes.h"
+#include "zorse/runtime/Expression.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/StringSet.h"
-
-#include <map>
 
 namespace zorse {
 #define GEN_PASS_DEF_VERIFYMODEL
@@ -37,55 +36,70 @@ static LogicalResult verifyArguments(func::FuncOp model) {
   return success();
 }
 
+/// (M3): the number of result i among the terms, or the counts.
+static FailureOr<int64_t> verifyResult(func::FuncOp model, unsigned i) {
+  auto type = dyn_cast<RankedTensorType>(model.getResultTypes()[i]);
+  auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
+  const bool count = role && role.getValue() == "count";
+  auto number = model.getResultAttrOfType<IntegerAttr>(i, count ? attributes::kCount : attributes::kTerm);
+  bool typed = type && type.getRank() == 1 && carriesSamples(type) && (type.getElementType().isF32() || type.getElementType().isF64());
+  if (!typed || !number || (!count && (!role || role.getValue() != "numerator")))
+    return model.emitError("(M3) expects result ")
+           << i << " to be tensor<?xf32> or tensor<?xf64>, a numerator (zorse.role) with a zorse.term or a count with a zorse.count, got "
+           << model.getResultTypes()[i];
+  if (!count && !model.getResultAttrOfType<StringAttr>(i, attributes::kFactor))
+    return model.emitError("(M3) expects numerator ") << i << " to have a zorse.factor";
+  auto reduce = model.getResultAttrOfType<StringAttr>(i, attributes::kReduce);
+  if (count && !(reduce && (reduce.getValue() == "sum" || reduce.getValue() == "max" || reduce.getValue() == "min")))
+    return model.emitError("(M3) expects count ") << i << " to have a zorse.reduce of sum, max or min";
+  return number.getInt();
+}
+
+/// (M4): `text` reads counts that are there.
+static LogicalResult verifyExpression(StringRef text, int64_t counts, function_ref<InFlightDiagnostic(const Twine &)> emit) {
+  std::string error;
+  std::optional<Expression> expression = Expression::parse(text, error);
+  if (!expression)
+    return emit("(M4) expects an expression of B and counts, got \"" + text + "\": " + error);
+  for (int64_t count : expression->counts())
+    if (count >= counts)
+      return emit("(M4) expects count n" + Twine(count) + " of \"" + text + "\" to be among the results, got " + Twine(counts) + " counts");
+  return success();
+}
+
 /// (M3) and (M4)
 static LogicalResult verifyTerms(func::FuncOp model) {
-  struct Term {
-    int numerators = 0, denominators = 0;
-    bool constant = false;
-  };
-  std::map<int64_t, Term> terms;
+  int64_t terms = 0, counts = 0;
   for (unsigned i = 0; i < model.getNumResults(); ++i) {
-    auto type = dyn_cast<RankedTensorType>(model.getResultTypes()[i]);
-    auto term = model.getResultAttrOfType<IntegerAttr>(i, attributes::kTerm);
-    auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
-    bool typed = type && type.getRank() == 1 && carriesSamples(type) && (type.getElementType().isF32() || type.getElementType().isF64());
-    if (!typed || !term || !role || (role.getValue() != "numerator" && role.getValue() != "denominator"))
-      return model.emitError("(M3) expects result ")
-             << i << " to be tensor<?xf32> or tensor<?xf64> with zorse.term and a zorse.role of numerator or denominator, got "
-             << model.getResultTypes()[i];
-    Term &known = terms[term.getInt()];
-    if (role.getValue() == "denominator") {
-      ++known.denominators;
-      continue;
-    }
-    ++known.numerators;
-    if (!model.getResultAttrOfType<FloatAttr>(i, attributes::kCoefficient))
-      return model.emitError("(M3) expects numerator ") << i << " to have a zorse.coefficient";
-    if (auto perRow = model.getResultAttrOfType<FloatAttr>(i, attributes::kDenominatorPerRow)) {
-      known.constant = true;
-      if (!(perRow.getValueAsDouble() > 0))
-        return model.emitError("(M4) expects a positive zorse.denominator_per_row on result ") << i << ", got " << perRow.getValueAsDouble();
-    }
+    FailureOr<int64_t> number = verifyResult(model, i);
+    if (failed(number))
+      return failure();
+    const bool count = model.getResultAttrOfType<StringAttr>(i, attributes::kRole).getValue() == "count";
+    int64_t &next = count ? counts : terms;
+    if (*number != next++)
+      return model.emitError("(M4) expects ") << (count ? "counts" : "terms") << " numbered from 0 in the order of the results, got " << *number
+                                              << " where " << next - 1 << " is due";
   }
-  int64_t next = 0;
-  for (auto &[number, term] : terms) {
-    if (number != next++)
-      return model.emitError("(M4) expects terms numbered from 0 without gaps, got ") << number;
-    if (term.numerators != 1 || term.denominators + term.constant != 1)
-      return model.emitError("(M4) expects term ") << number << " to have one numerator and either a denominator or zorse.denominator_per_row, got "
-                                                   << term.numerators << " numerators and " << term.denominators << " denominators"
-                                                   << (term.constant ? " beside zorse.denominator_per_row" : "");
-  }
-  if (terms.empty())
+  if (terms == 0)
     return model.emitError("(M4) expects at least one loss term");
+  if (counts > static_cast<int64_t>(Expression::kMaxCounts))
+    return model.emitError("(M4) expects at most ") << Expression::kMaxCounts << " counts, got " << counts;
+  auto atModel = [&](const Twine &message) { return model.emitError(message); };
+  for (unsigned i = 0; i < model.getNumResults(); ++i)
+    if (auto factor = model.getResultAttrOfType<StringAttr>(i, attributes::kFactor); factor)
+      if (failed(verifyExpression(factor.getValue(), counts, atModel)))
+        return failure();
+  for (auto known : model.front().getOps<KnownOp>())
+    if (failed(verifyExpression(known.getExpression(), counts, [&](const Twine &message) { return known.emitError(message); })))
+      return failure();
   return success();
 }
 
 /// (M5)
-static LogicalResult verifyDenominators(func::FuncOp model) {
+static LogicalResult verifyCounts(func::FuncOp model) {
   Operation *terminator = model.front().getTerminator();
   for (unsigned i = 0; i < model.getNumResults(); ++i) {
-    if (model.getResultAttrOfType<StringAttr>(i, attributes::kRole).getValue() != "denominator")
+    if (model.getResultAttrOfType<StringAttr>(i, attributes::kRole).getValue() != "count")
       continue;
     SmallVector<Value> open{terminator->getOperand(i)};
     llvm::DenseSet<Value> seen;
@@ -96,10 +110,13 @@ static LogicalResult verifyDenominators(func::FuncOp model) {
       if (auto argument = dyn_cast<BlockArgument>(value)) {
         auto trainable = model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable);
         if (trainable && trainable.getValue())
-          return model.emitError("(M5) expects denominator ") << i << " to depend on inputs alone, but it depends on parameter "
-                                                              << model.getArgAttr(argument.getArgNumber(), attributes::kParameter);
+          return model.emitError("(M5) expects count ") << i << " to depend on inputs alone, but it depends on parameter "
+                                                        << model.getArgAttr(argument.getArgNumber(), attributes::kParameter);
         continue;
       }
+      if (isa<KnownOp>(value.getDefiningOp()))
+        return value.getDefiningOp()->emitError("(M5) expects count ") << i << " to depend on inputs alone, but it depends on this number, which is "
+                                                                       << "known when all counts are";
       llvm::append_range(open, value.getDefiningOp()->getOperands());
     }
   }
@@ -136,7 +153,7 @@ struct VerifyModel : zorse::impl::VerifyModelBase<VerifyModel> {
         error << "; found '@" << (*functions.begin()).getName() << "': passes over a model come before --zorse-find-units";
       return signalPassFailure();
     }
-    if (failed(verifyArguments(model)) || failed(verifyTerms(model)) || failed(verifyDenominators(model)) || failed(verifyOps(model)))
+    if (failed(verifyArguments(model)) || failed(verifyTerms(model)) || failed(verifyCounts(model)) || failed(verifyOps(model)))
       signalPassFailure();
   }
 };

@@ -50,7 +50,7 @@ template <typename Message> void setShape(Message &info, RankedTensorType type) 
 
 /// Raised by whoever changes how the importer or recognition writes a model that they took before: the hash of one model is another then. Snapshots
 /// and plans compare hashes of one version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
-constexpr int kGraphVersion = 2;
+constexpr int kGraphVersion = 3;
 
 struct Cost {
   double flops = 0, bytes = 0; // per row
@@ -99,7 +99,7 @@ public:
     if (failed(describeUnits()) || failed(describeValues()))
       return failure();
     layOutGroups(summary(), options.decay, copies);
-    if (failed(buildDenominators(builder, graph, inputIndex, summary())))
+    if (failed(buildCounts(builder, graph, inputIndex, summary())))
       return failure();
     auto computeType = bundle::ElementType(summary().compute_type());
     if (failed(buildUpdates(builder, model.getLoc(), computeType == bundle::F64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type()),
@@ -126,7 +126,7 @@ private:
     return error;
   }
 
-  /// Parameters and inputs that some unit reads (denominators may read further inputs), in the order of the model.
+  /// Parameters and inputs that some unit reads (counts may read further inputs), in the order of the model.
   LogicalResult describeArguments() {
     DenseSet<Value> read;
     for (const Outline &outline : outlines) {
@@ -395,8 +395,8 @@ void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringR
     *unit.mutable_input_gradient_workspace() = of.inputs.workspace;
     *unit.mutable_weight_gradient_workspace() = of.weights.workspace;
   }
-  if (model.functions->lookupSymbol("denominators"))
-    summary.set_denominator_body(facts("denominators").body);
+  if (model.functions->lookupSymbol("counts"))
+    summary.set_count_body(facts("counts").body);
   if (!model.logits.empty())
     summary.mutable_logits()->set_body(facts(model.logits).body);
   summary.set_update_body_decay(facts("update.decay").body);

@@ -217,6 +217,17 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   add(outline.inputs, "input", [](BlockArgument) { return false; });
   add(outline.valuesIn, "boundary_in", [&](Value v) { return graph.active.contains(v); });
 
+  DenseMap<int64_t, SmallVector<Value>> known; // by place in the summary: what becomes one argument
+  for (Operation *op : outline.ops)
+    if (auto number = dyn_cast<KnownOp>(op)) {
+      int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();
+      if (known[index].empty()) {
+        arguments.push_back(number);
+        argumentAttributes.push_back(slot("known", index, false));
+      }
+      known[index].push_back(number);
+    }
+
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
@@ -241,8 +252,13 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
     mapping.map(from, to);
     to.setLoc(from.getLoc());
   }
+  for (const auto &[index, values] : known)
+    for (Value value : values)
+      mapping.map(value, mapping.lookup(values.front()));
   int64_t instance = 0;
   for (Operation *op : outline.ops) {
+    if (isa<KnownOp>(op))
+      continue;
     Operation *copy = builder.clone(*op, mapping);
     if (drawsRandomNumbers(copy))
       copy->setAttr("instance", builder.getI64IntegerAttr(instance++));

@@ -145,6 +145,10 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
         "the model has no loss: expected a result with zorse.role = \"numerator\"; name an output with --loss-output, or add a loss with --loss");
   llvm::stable_sort(graph.numerators, [](const Numerator &a, const Numerator &b) { return a.term < b.term; });
 
+  for (auto op : model.getBody().front().getOps<KnownOp>())
+    if (std::string text = op.getExpression().str(); !llvm::is_contained(graph.known, text))
+      graph.known.push_back(text);
+
   SmallVector<Value> trainable, targets;
   for (BlockArgument argument : model.getArguments())
     if (auto flag = model.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable); flag && flag.getValue())

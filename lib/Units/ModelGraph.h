@@ -5,6 +5,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
+#include <string>
 #include <vector>
 
 namespace zorse::units {
@@ -21,6 +22,7 @@ struct Numerator {
 struct ModelGraph {
   mlir::func::FuncOp model;
   std::vector<Numerator> numerators;               ///< by term
+  std::vector<std::string> known;                  ///< expressions of zorse.known, each once: ModelSummary.known
   std::vector<mlir::Operation *> order;            ///< spine operations, every one right before its first reader where possible
   llvm::DenseMap<mlir::Operation *, int> position; ///< in `order`
   llvm::DenseSet<mlir::Value> active;              ///< values with a gradient: from a trained parameter to a numerator

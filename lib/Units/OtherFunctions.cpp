@@ -2,7 +2,9 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Summary/Summary.h"
 #include "zorse/Transforms/Passes.h"
+#include "zorse/runtime/Expression.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
@@ -44,38 +46,132 @@ void collectSlice(func::FuncOp model, ArrayRef<Value> roots, SmallVectorImpl<Ope
 
 } // namespace
 
-LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &graph, const DenseMap<Value, unsigned> &inputIndex,
-                                       bundle::ModelSummary &summary) {
-  func::FuncOp model = graph.model;
-  Operation *terminator = model.getBody().front().getTerminator();
-  SmallVector<Value> roots;
-  for (const Numerator &numerator : graph.numerators) {
+namespace {
+
+/// The terms of the loss, and the numbers that functions of units read, from the attributes of the model.
+class LossReader {
+public:
+  LossReader(const ModelGraph &graph, bundle::ModelSummary &summary) : graph(graph), summary(summary) {}
+
+  LogicalResult run() {
+    if (failed(readCounts()))
+      return failure();
+    for (const Numerator &numerator : graph.numerators)
+      if (failed(readTerm(numerator)))
+        return failure();
+    if (graph.known.size() > size_t(abi::kMaxKnown))
+      return func::FuncOp(graph.model).emitError("the model reads ")
+             << graph.known.size() << " numbers that follow from the samples of a step and its counts, at most " << abi::kMaxKnown
+             << " are supported: compute fewer, or per sample";
+    for (const std::string &text : graph.known) {
+      if (failed(check(text, func::FuncOp(graph.model).getLoc(), "zorse.known")))
+        return failure();
+      summary.add_known(text);
+    }
+    return success();
+  }
+
+  /// What the counts return, by number.
+  SmallVector<Value> counts;
+
+private:
+  LogicalResult readCounts() {
+    func::FuncOp model = graph.model;
+    Operation *terminator = model.getBody().front().getTerminator();
+    for (unsigned i = 0; i < model.getNumResults(); ++i) {
+      auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
+      if (!role || role.getValue() != "count")
+        continue;
+      auto number = model.getResultAttrOfType<IntegerAttr>(i, attributes::kCount);
+      auto reduce = model.getResultAttrOfType<StringAttr>(i, attributes::kReduce);
+      std::optional<bundle::Count::Reduce> known = reduce ? parseReduce(reduce.getValue().str()) : std::nullopt;
+      if (!number || number.getInt() != int64_t(counts.size()) || !known || counts.size() == Expression::kMaxCounts)
+        return model.emitError("expected counts to be numbered from 0 to at most ")
+               << Expression::kMaxCounts - 1 << " in the order of the results, each with a zorse.reduce of sum, max or min; found result " << i
+               << " otherwise";
+      counts.push_back(terminator->getOperand(i));
+      bundle::Count &count = *summary.add_counts();
+      count.set_reduce(*known);
+      count.set_meaning(meaningOf(counts.back()));
+    }
+    return success();
+  }
+
+  LogicalResult readTerm(const Numerator &numerator) {
+    func::FuncOp model = graph.model;
     bundle::LossTerm &term = *summary.add_loss();
     StringRef name = nameOf(numerator.value.getLoc());
     term.set_name(name.empty() ? "loss " + std::to_string(numerator.term) : name.str());
-    auto coefficient = model.getResultAttrOfType<FloatAttr>(numerator.result, attributes::kCoefficient);
-    term.set_coefficient(coefficient ? coefficient.getValueAsDouble() : 1.0);
-    if (auto perRow = model.getResultAttrOfType<FloatAttr>(numerator.result, attributes::kDenominatorPerRow)) {
-      term.set_constant_denominator(true);
-      term.set_denominator_per_row(perRow.getValueAsDouble());
-      term.set_denominator_output(-1);
-      continue;
-    }
-    int found = -1;
-    for (unsigned i = 0; i < model.getNumResults(); ++i) {
-      auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
-      auto of = model.getResultAttrOfType<IntegerAttr>(i, attributes::kTerm);
-      if (role && of && role.getValue() == "denominator" && of.getInt() == numerator.term)
-        found = i;
-    }
-    if (found < 0)
-      return emitError(numerator.value.getLoc())
-             << "loss term " << numerator.term
-             << " has no denominator: expected zorse.denominator_per_row or a result with zorse.role = \"denominator\"";
-    term.set_denominator_output(roots.size());
-    roots.push_back(terminator->getOperand(found));
+    auto factor = model.getResultAttrOfType<StringAttr>(numerator.result, attributes::kFactor);
+    if (!factor)
+      return emitError(numerator.value.getLoc()) << "loss term " << numerator.term << " has no factor: expected zorse.factor";
+    term.set_factor(factor.getValue().str());
+    return check(term.factor(), numerator.value.getLoc(), "the factor of a loss term");
   }
-  summary.set_denominator_body(-1);
+
+  LogicalResult check(StringRef text, Location loc, StringRef what) {
+    std::string error;
+    std::optional<Expression> expression = Expression::parse({text.data(), text.size()}, error);
+    if (!expression)
+      return emitError(loc) << what << " is \"" << text << "\": " << error;
+    for (uint32_t count : expression->counts())
+      if (count >= counts.size())
+        return emitError(loc) << what << " is \"" << text << "\" and reads count n" << count << ", but the model returns " << counts.size()
+                              << " counts";
+    return success();
+  }
+
+  /// "labels of 'y' other than -100", or the inputs that it follows from.
+  std::string meaningOf(Value count) const {
+    SmallVector<Operation *> ops;
+    SmallVector<BlockArgument> arguments;
+    collectSlice(graph.model, count, ops, arguments);
+    SmallVector<BlockArgument> inputs;
+    for (BlockArgument argument : arguments)
+      if (!graph.isParameter(argument))
+        inputs.push_back(argument);
+    if (std::optional<int64_t> ignored = onlyComparison(ops); ignored && inputs.size() == 1 && inputs.size() == arguments.size())
+      return "labels of '" + graph.nameOf(inputs[0]).str() + "' other than " + std::to_string(*ignored);
+    std::string text;
+    for (BlockArgument input : inputs)
+      text += (text.empty() ? "" : ", ") + ("'" + graph.nameOf(input).str() + "'");
+    StringRef name = nameOf(count.getLoc());
+    return (name.empty() ? "a number of each sample" : "'" + name.str() + "'") + (text.empty() ? "" : ", from " + text);
+  }
+
+  /// The integer c, where a count is that of elements that differ from c and nothing else.
+  static std::optional<int64_t> onlyComparison(ArrayRef<Operation *> ops) {
+    std::optional<int64_t> ignored;
+    for (Operation *op : ops) {
+      if (auto compare = dyn_cast<arith::CmpIOp>(op)) {
+        auto constant = compare.getRhs().getDefiningOp<arith::ConstantOp>();
+        auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
+        if (ignored || compare.getPredicate() != arith::CmpIPredicate::ne || !splat)
+          return std::nullopt;
+        ignored = splat.getSplatValue<APInt>().getSExtValue();
+      } else if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum) {
+        return std::nullopt;
+      } else if (!isa<ReduceOp, arith::ConstantOp, arith::UIToFPOp, ReshapeOp>(op)) {
+        return std::nullopt;
+      }
+    }
+    return ignored;
+  }
+
+  const ModelGraph &graph;
+  bundle::ModelSummary &summary;
+};
+
+} // namespace
+
+LogicalResult units::buildCounts(OpBuilder &builder, const ModelGraph &graph, const DenseMap<Value, unsigned> &inputIndex,
+                                 bundle::ModelSummary &summary) {
+  func::FuncOp model = graph.model;
+  LossReader loss(graph, summary);
+  summary.set_count_body(-1);
+  if (failed(loss.run()))
+    return failure();
+  ArrayRef<Value> roots = loss.counts;
   if (roots.empty())
     return success();
 
@@ -86,10 +182,10 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
   for (BlockArgument argument : arguments) {
     if (auto it = inputIndex.find(argument); it != inputIndex.end()) {
       argumentAttributes.push_back(slot(builder, "input", inputs.size()));
-      summary.add_denominator_inputs(it->second);
+      summary.add_count_inputs(it->second);
       inputs.push_back(argument);
     } else if (!constantOf(graph, argument)) {
-      return emitError(argument.getLoc()) << "a loss denominator depends on parameter '" << graph.nameOf(argument)
+      return emitError(argument.getLoc()) << "a count depends on parameter '" << graph.nameOf(argument)
                                           << "': expected it to follow from inputs and constants alone";
     }
   }
@@ -97,7 +193,7 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
     resultAttributes.push_back(slot(builder, "loss", i));
 
   auto function = func::FuncOp::create(
-      builder, model.getLoc(), "denominators",
+      builder, model.getLoc(), "counts",
       builder.getFunctionType(TypeRange(ValueRange(SmallVector<Value>(inputs.begin(), inputs.end()))), TypeRange(ValueRange(roots))));
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);

@@ -1,4 +1,4 @@
-// Functions that belong to no unit: denominators and updates.
+// Functions that belong to no unit: counts and updates.
 #pragma once
 
 #include "ModelGraph.h"
@@ -8,9 +8,10 @@
 
 namespace zorse::units {
 
-/// `@denominators` for the terms whose D_k is counted, and the loss terms of the summary. `inputIndex` numbers graph inputs.
-mlir::LogicalResult buildDenominators(mlir::OpBuilder &builder, const ModelGraph &graph, const llvm::DenseMap<mlir::Value, unsigned> &inputIndex,
-                                      bundle::ModelSummary &summary);
+/// `@counts`, where the model returns counts, and what the summary says of the loss: terms, counts and known numbers. `inputIndex` numbers graph
+/// inputs.
+mlir::LogicalResult buildCounts(mlir::OpBuilder &builder, const ModelGraph &graph, const llvm::DenseMap<mlir::Value, unsigned> &inputIndex,
+                                bundle::ModelSummary &summary);
 
 /// `@update.decay`, `@update.plain` and, where the model has running statistics, `@update.statistics` for the options of the summary, over elements
 /// of `type`; sets `moments`.

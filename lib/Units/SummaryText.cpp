@@ -1,6 +1,8 @@
 // The summary for people.
 #include "zorse/Units/Units.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -89,10 +91,10 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
   }
   for (int k = 0; k < summary.loss_size(); ++k) {
     const bundle::LossTerm &term = summary.loss(k);
-    os << "loss " << k << " '" << term.name() << "' coefficient " << llvm::format("%g", term.coefficient()) << " denominator ";
-    if (term.constant_denominator())
-      os << llvm::format("%g", term.denominator_per_row()) << " a row\n";
-    else
-      os << "output " << term.denominator_output() << '\n';
+    os << "loss " << k << " '" << term.name() << "' factor " << term.factor() << '\n';
   }
+  for (int j = 0; j < summary.counts_size(); ++j)
+    os << "count n" << j << " " << reduceName(summary.counts(j).reduce()) << " of " << summary.counts(j).meaning() << '\n';
+  for (int j = 0; j < summary.known_size(); ++j)
+    os << "known " << j << " " << summary.known(j) << '\n';
 }

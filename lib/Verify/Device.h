@@ -16,12 +16,12 @@ inline constexpr int kMaxQueues = 64;
 /// Part of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
   static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by DECIDE
-  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies
-  static constexpr int64_t scalarsEnd = 256;                    ///< [0, 256): what LoadScalars brings
-  static constexpr int64_t sumsEnd = 384;                       ///< [256, 384): SUMS
+  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies; with known numbers behind
+  static constexpr int64_t scalarsEnd = 768;                    ///< [0, 768): what LoadScalars brings
+  static constexpr int64_t sumsEnd = 896;                       ///< [768, 896): SUMS
   static constexpr int64_t sumsBytes = 128;
   static constexpr int64_t normBytes = 16; ///< of SUMS: squared norm and count; the rest are loss numerators
-  static constexpr int64_t bytes = 512;
+  static constexpr int64_t bytes = 1024;
 };
 
 /// What one half of a transfer or collective says, kept until all devices have been read: small, as there are many.

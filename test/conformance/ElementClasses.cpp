@@ -107,6 +107,19 @@ Case rope(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, positions * heads, 2 * pairs)};
 }
 
+/// Two of them, read from the step's scalars: one for all elements, one among other scalars.
+Case known(Sizes &sizes, const std::string &type) {
+  const int64_t columns = sizes.columns(), lead = sizes.lead(), rows = sizes.rows(columns);
+  Text t(type);
+  t.shape('X', {-1, lead, columns}).in("%x", 'X');
+  t.argument("%k: tensor<f64> {@@known0, test.value = 0.3 : f64}").argument("%n: tensor<f64> {@@known63, test.value = -1.7 : f64}");
+  t.line("%s = arith.truncf %k : tensor<f64> to tensor<f32>").line("%sb = zorse.broadcast %s dims [] : tensor<f32> -> $X");
+  t.line("%r = arith.divf %k, %n : tensor<f64>").line("%t = arith.truncf %r : tensor<f64> to tensor<f32>");
+  t.line("%tb = zorse.broadcast %t dims [] : tensor<f32> -> $X").line("%y = arith.mulf %x, %sb : $X").line("%z = arith.addf %x, %tb : $X");
+  t.out("%y", 'X').out("%z", 'X');
+  return {t.str(), rows, text(rows, lead, columns)};
+}
+
 } // namespace
 
 void zorse::conformance::addElementClasses(std::vector<KernelClass> &classes) {
@@ -117,4 +130,5 @@ void zorse::conformance::addElementClasses(std::vector<KernelClass> &classes) {
   classes.push_back({"casts", casts});
   classes.push_back({"dropout", dropout});
   classes.push_back({"rotary embeddings", rope});
+  classes.push_back({"numbers of the step", known});
 }

@@ -55,9 +55,10 @@ struct Routines {
     sums[2] = special(sums[2]);
     scalars.clipNorm = sizes.below(2) ? 0.5 : 0;
     scalars.skipNonFinite = uint64_t(sizes.below(2));
-    scalars.zeroDenominator = sizes.below(4) == 0;
     for (double &seed : scalars.lossSeed)
       seed = number();
+    if (sizes.below(4) == 0)
+      scalars.lossSeed[sizes.below(16)] = special(std::numeric_limits<double>::infinity());
     state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)), double(sizes.below(kInterval)), double(sizes.below(5))};
     const size_t stateBytes = scales ? sizeof state : sizeof state.updates;
     if (char *to = at<char>(body, bundle::SUMS_SLOT))
@@ -162,11 +163,14 @@ struct Routines {
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (size_t i = 2; i < sums.size(); ++i)
       finite &= std::isfinite(sums[i]);
-    const bool skip = scalars.zeroDenominator || (scalars.skipNonFinite && !finite);
+    bool seeds = true;
+    for (double seed : scalars.lossSeed)
+      seeds &= std::isfinite(seed);
+    const bool skip = !seeds || (scalars.skipNonFinite && !finite);
     const double factor = 1 / scale * (scalars.clipNorm > 0 ? ratio > 1 ? 1 : ratio : 1);
     OptimizerStep next = state;
     next.updates += skip ? 0 : 1;
-    if (scales && !scalars.zeroDenominator) {
+    if (scales && seeds) {
       const bool grows = finite && state.goodSteps + 1 >= kInterval;
       next.lossScale = finite ? (grows ? 2 * scale : scale) : std::max(1.0, scale / 2);
       next.goodSteps = finite && !grows ? state.goodSteps + 1 : 0;

@@ -87,16 +87,18 @@ struct Runner {
   char *address(std::vector<Buffer> &buffers, DictionaryAttr attributes) {
     StringRef kind = attributes.getAs<StringAttr>("zorse.slot").getValue();
     const int64_t index = attributes.getAs<IntegerAttr>("zorse.index").getInt();
+    const bool scalars = kind == "scalars" || kind == "known";
     bundle::SlotKind number;
-    if (!bundle::SlotKind_Parse(kind.upper(), &number))
+    if (!bundle::SlotKind_Parse(scalars ? "SCALARS" : kind.upper(), &number))
       return nullptr;
     for (int i = 0; i < body.slots_size(); ++i) {
-      if (body.slots(i).kind() != number || (kind != "scalars" && body.slots(i).index() != index))
+      if (body.slots(i).kind() != number || (!scalars && body.slots(i).index() != index))
         continue;
       auto field = attributes.getAs<StringAttr>("zorse.scalar");
       StringRef name = field ? field.getValue() : "";
       using abi::StepScalars;
-      const size_t offset = kind != "scalars"         ? 0
+      const size_t offset = !scalars                  ? 0
+                            : kind == "known"         ? offsetof(StepScalars, known) + 8 * size_t(index)
                             : name == "learning_rate" ? offsetof(StepScalars, learningRate)
                             : name == "clip_factor"   ? offsetof(StepScalars, decided) + offsetof(StepScalars::Decided, clipFactor)
                                                       : offsetof(StepScalars, decided) + offsetof(StepScalars::Decided, skip);

@@ -28,7 +28,7 @@ GRAPH = """module {{
       %k: tensor<{w}x{w}xf32> {{zorse.parameter = "k", zorse.trainable = true}} loc("k"),
       %v: tensor<{w}x{w}xf32> {{zorse.parameter = "v", zorse.trainable = true}} loc("v"),
       %o: tensor<512x{w}xf32> {{zorse.parameter = "o", zorse.trainable = true}} loc("o"))
-      -> (tensor<?xf32> {{zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = {s}.0 : f64}}) {{
+      -> (tensor<?xf32> {{zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/({s}*B)"}}) {{
     %x = zorse.gather %table, %ids : tensor<512x{w}xf32>, tensor<?x{s}xi64> -> tensor<?x{s}x{w}xf32> loc("embed")
     %0 = zorse.matmul %x, %q {{transpose_b}} : tensor<?x{s}x{w}xf32>, tensor<{w}x{w}xf32> -> tensor<?x{s}x{w}xf32> loc("attn.q")
     %1 = zorse.matmul %x, %k {{transpose_b}} : tensor<?x{s}x{w}xf32>, tensor<{w}x{w}xf32> -> tensor<?x{s}x{w}xf32> loc("attn.k")

@@ -491,7 +491,7 @@ def no_labels(case):
     case.run([*case.bench.words(6, "--nonfinite", "skip", "--metrics", metrics, data=data)], "--processes")
     case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
     _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
-    case.says("stops and says why", err, "step 3", "denominator")
+    case.says("stops and says why", err, "step 3", "1/n0", "n0 = 0")
     # A run in which nothing counts has learnt nothing: that is its end, and the initial parameters are no checkpoint.
     nothing = case.bench.labelled(case.folder, range(20))
     for way in ("--processes", "--threads"):

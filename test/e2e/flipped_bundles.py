@@ -25,7 +25,7 @@ STEPS = 3
 # Nothing else says the same. Fields of ModelSummary by their numbers in bundle.proto.
 BELIEVED_FILES = ("bodies.pb", "weights.json", "weights.safetensors")
 BELIEVED_SUMMARY = {(7, 6): "bounds of an input", (7, 7): "bounds of an input", (7, 8): "labels that are ignored", (7, 9): "labels that are ignored", (7, 10): "role of an input",
-                    (7, 11): "shift of labels", (8, 2): "coefficient of a loss", (8, 3): "kind of a denominator", (8, 4): "denominator of a loss", (8, 5): "denominator of a loss"}
+                    (7, 11): "shift of labels", (8, 6): "factor of a loss", (42, 1): "reduction of a count"}
 
 
 def changed_fields(before, after, path=()):

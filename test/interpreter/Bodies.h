@@ -20,7 +20,7 @@ inline uint64_t mix(uint64_t x) {
 template <typename... Rest> uint64_t mix(uint64_t a, uint64_t b, Rest... rest) { return mix(mix(a + 0x632BE59BD9B4E019ull) ^ b, rest...); }
 
 /// Words of the scalars block.
-constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kSeedsBegin = 32, kScalarWords = 64, kSumWords = 32, kNormWords = 4, kBlockWords = 128;
+constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kSeedsBegin = 32, kScalarWords = 192, kSumWords = 32, kNormWords = 4, kBlockWords = 256;
 
 /// All that a decision leaves in an optimizer step.
 inline uint64_t hashOfStep(const Words &words) {

@@ -27,7 +27,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   model.set_content_hash("random");
   model.set_compute_type(bundle::F32);
   model.set_moments(2);
-  model.set_denominator_body(-1);
+  model.set_count_body(-1);
   const int types = static_cast<int>(random.between(1, 2)); // inner units alternate
   double flops[2], saved[2];
   int64_t elements[2];
@@ -96,9 +96,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   }
   bundle::LossTerm &loss = *model.add_loss();
   loss.set_name("loss");
-  loss.set_coefficient(1);
-  loss.set_constant_denominator(true);
-  loss.set_denominator_per_row(1);
+  loss.set_factor("1/B");
   model.mutable_units(units - 1)->add_loss_terms(0);
   const uint32_t bodies = static_cast<uint32_t>(2 * units);
   model.set_update_body_decay(bodies);

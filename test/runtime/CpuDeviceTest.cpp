@@ -140,13 +140,13 @@ TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
 }
 
 TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
-  bundle::Body body = libraryBody("decide", {128, 512, 8});
+  bundle::Body body = libraryBody("decide", {128, 1024, 8});
   auto device = makeDevice(1);
-  auto decide = [&](double squares, double bad, double loss, uint64_t skipNonFinite, uint64_t zeroDenominator, double clip, double &optimizerStep) {
+  auto decide = [&](double squares, double bad, double loss, uint64_t skipNonFinite, double seed, double clip, double &optimizerStep) {
     zorse::abi::StepScalars scalars = {};
     scalars.clipNorm = clip;
     scalars.skipNonFinite = skipNonFinite;
-    scalars.zeroDenominator = zeroDenominator;
+    scalars.lossSeed[1] = seed;
     double sums[16] = {squares, bad, loss};
     zorse::runtime::test::HostSlots slots{sums, &scalars, &optimizerStep};
     EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
@@ -163,7 +163,8 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
   EXPECT_EQ(step, 3.0);
   EXPECT_EQ(decide(4.0, 1, 1.0, 1, 0, 1.0, step).skip, 1u);
   EXPECT_EQ(decide(4.0, 0, infinity, 1, 0, 1.0, step).skip, 1u);
-  EXPECT_EQ(decide(0.0, 0, 0.0, 0, 1, 0.0, step).skip, 1u);
+  EXPECT_EQ(decide(0.0, 0, 0.0, 0, infinity, 0.0, step).skip, 1u);
+  EXPECT_EQ(decide(0.0, 0, 0.0, 1, std::nan(""), 0.0, step).skip, 1u);
   EXPECT_EQ(step, 3.0);
   EXPECT_EQ(decide(4.0, 1, 1.0, 0, 0, 0.0, step).skip, 0u);
   EXPECT_EQ(step, 4.0);
@@ -171,15 +172,15 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
 
 // GradScaler's rule, and that everything that is divided by the scale is.
 TEST(CpuDevice, DecideKeepsTheScale) {
-  bundle::Body body = libraryBody("decide", {128, 512, 32});
+  bundle::Body body = libraryBody("decide", {128, 1024, 32});
   (*body.mutable_launches(0)->mutable_library()->mutable_integers())["scale_interval"] = 3;
   auto device = makeDevice(1);
   zorse::abi::OptimizerStep state = {.updates = 5, .lossScale = 8, .goodSteps = 0, .overflows = 0};
-  auto decide = [&](double squares, double bad, double loss, uint64_t zeroDenominator = 0) {
+  auto decide = [&](double squares, double bad, double loss, double seed = 1) {
     zorse::abi::StepScalars scalars = {};
     scalars.clipNorm = 1;
     scalars.skipNonFinite = 1;
-    scalars.zeroDenominator = zeroDenominator;
+    scalars.lossSeed[13] = seed;
     double sums[16] = {squares, bad, loss};
     zorse::runtime::test::HostSlots slots{sums, &scalars, &state};
     EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
@@ -202,7 +203,7 @@ TEST(CpuDevice, DecideKeepsTheScale) {
   expect(6, 4, 0, 1);
   decide(1.0, 0, std::numeric_limits<double>::quiet_NaN());
   expect(6, 2, 0, 2);
-  EXPECT_EQ(decide(0.0, 0, 0.0, 1).skip, 1u);
+  EXPECT_EQ(decide(0.0, 1, 0.0, std::numeric_limits<double>::infinity()).skip, 1u);
   expect(6, 2, 0, 2); // a batch without labels says nothing about the scale
   for (int good = 0; good < 3; ++good)
     decide(1.0, 0, 1.0);
@@ -217,7 +218,7 @@ TEST(CpuDevice, DecideKeepsTheScale) {
   scalars.lossSeed[13] = 0.5;
   state.lossScale = 1024;
   zorse::runtime::test::HostSlots slots{&scalars, &state};
-  EXPECT_FALSE(device->runBody(libraryBody("scale_seeds", {512, 32}), {{1}, slots}).failed());
+  EXPECT_FALSE(device->runBody(libraryBody("scale_seeds", {1024, 32}), {{1}, slots}).failed());
   EXPECT_EQ(scalars.lossSeed[0], 256.0);
   EXPECT_EQ(scalars.lossSeed[13], 512.0);
   EXPECT_EQ(scalars.learningRate, 3.0);
@@ -338,7 +339,7 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   EXPECT_EQ(message(norm), "accepted");
   norm.mutable_slots(0)->mutable_bytes()->set_per_row(3);
   EXPECT_NE(message(norm).find("operand 0 reaches to byte 0 + 4 per row"), std::string::npos);
-  bundle::Body decide = libraryBody("decide", {128, 512, 8});
+  bundle::Body decide = libraryBody("decide", {128, 1024, 8});
   decide.mutable_slots(1)->mutable_bytes()->set_fixed(64);
   EXPECT_NE(message(decide).find("operand 1 reaches to byte 128"), std::string::npos) << message(decide);
 

@@ -32,7 +32,7 @@ inline Bundle stateOnly(const TemporaryFolder &folder, const StateOnlyOptions &o
   s.set_name("state");
   s.set_content_hash("feed");
   s.set_moments(o.moments);
-  s.set_denominator_body(-1);
+  s.set_count_body(-1);
   s.mutable_training()->set_optimizer(bundle::TrainingOptions::ADAMW);
   uint32_t parameters = 0;
   for (const auto &group : o.groups)

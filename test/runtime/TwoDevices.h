@@ -68,10 +68,8 @@ private:
     group.set_trainable(true);
     group.set_type(bundle::F32);
     bundle::LossTerm &term = *s.add_loss();
-    term.set_coefficient(1);
-    term.set_constant_denominator(true);
-    term.set_denominator_per_row(1);
-    s.set_denominator_body(-1);
+    term.set_factor("1/B");
+    s.set_count_body(-1);
     s.mutable_training()->set_learning_rate(0.5);
     s.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
   }

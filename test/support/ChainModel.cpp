@@ -10,7 +10,7 @@ bundle::ModelSummary zorse::test::chainSummary(const std::vector<ChainUnit> &uni
   model.set_name("chain");
   model.set_content_hash("chain");
   model.set_compute_type(bundle::F32);
-  model.set_denominator_body(-1);
+  model.set_count_body(-1);
   for (uint32_t u = 0; u < units.size(); ++u) {
     auto *unit = model.add_units();
     unit->set_name("unit " + std::to_string(u));
@@ -50,9 +50,7 @@ bundle::ModelSummary zorse::test::chainSummary(const std::vector<ChainUnit> &uni
     model.mutable_units(static_cast<int>(u))->add_values_in(u - 1);
   auto *loss = model.add_loss();
   loss->set_name("loss");
-  loss->set_coefficient(1);
-  loss->set_constant_denominator(true);
-  loss->set_denominator_per_row(1);
+  loss->set_factor("1/B");
   model.mutable_units(static_cast<int>(units.size()) - 1)->add_loss_terms(0);
   return model;
 }

@@ -286,7 +286,7 @@ struct Maker {
     auto &summary = model.summary;
     summary.set_name("synthetic");
     summary.set_compute_type(bundle::F32);
-    summary.set_denominator_body(-1);
+    summary.set_count_body(-1);
     summary.set_moments(uint32_t(options.moments));
     summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW : bundle::TrainingOptions::SGD);
     summary.mutable_training()->set_clip_norm(options.clipNorm);
@@ -343,9 +343,7 @@ struct Maker {
     }
     for (int k = 0; k < options.lossTerms; ++k) {
       auto *term = summary.add_loss();
-      term->set_coefficient(1);
-      term->set_constant_denominator(true);
-      term->set_denominator_per_row(1);
+      term->set_factor("1/B");
     }
     group();
     for (int u = 0; u < options.units; ++u)

@@ -167,6 +167,9 @@ void printOverview(const Inspected &what) {
       s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
   std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
   line("", blocks + ", " + terms);
+  const std::vector<std::string> loss = describeLoss(s, what.bundle.samples());
+  for (size_t i = 0; i < loss.size(); ++i)
+    line(i == 0 ? "loss" : "", loss[i]);
   line("training", training(s.training()));
   std::string step =
       std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";

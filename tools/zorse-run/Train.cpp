@@ -504,7 +504,7 @@ private:
     // Of a model of text whose loss is the mean of one cross-entropy, nothing added.
     const auto &terms = bundle.summary.loss();
     std::string more;
-    if (bundle.sequence > 0 && terms.size() == 1 && terms[0].coefficient() == 1) {
+    if (bundle.sequence > 0 && terms.size() == 1 && terms[0].factor().rfind("1/", 0) == 0) {
       char text[64];
       snprintf(text, sizeof text, ", perplexity %.6g", std::exp(report->loss));
       more = text;

@@ -94,9 +94,15 @@ uint64_t sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms);
 inline uint64_t optimizerStepBytes(const bundle::ModelSummary &summary) {
   return scalesLoss(summary) ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates);
 }
-/// The loss scale of a first step of `batch` samples, as seeds then begin between 8 and 16 times their coefficient (docs/precision.md): 16 times the
+/// The loss scale of a first step of `batch` rows, as seeds then begin between 8 and 16 times their coefficient (docs/precision.md): 16 times the
 /// number of addends of the loss, rounded down to a power of two.
 double firstLossScale(const bundle::ModelSummary &summary, int64_t batch);
+
+/// "sum", "max" or "min"; "" for an unknown one.
+const char *reduceName(bundle::Count::Reduce reduce);
+std::optional<bundle::Count::Reduce> parseReduce(const std::string &name);
+/// What the loss of a step of so many samples is, in two lines for people (docs/training.md).
+std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64_t samples);
 
 /// The wide type that a compute type's losses and sums over rows have: f64 computes in f64, everything else sums in f32.
 constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }

@@ -26,6 +26,8 @@ struct Options {
   int64_t sampleBase = 0;
   uint64_t instanceBase = 0;
   bool training = true; ///< false: dropout is the identity
+  int64_t samples = 0;  ///< what B is in expressions; 0: rows
+  std::vector<double> counts;
 };
 
 /// Evaluates one operation of zorse, arith or math in f64 arithmetic, whatever its element types. Fails with a diagnostic at an operation it does not

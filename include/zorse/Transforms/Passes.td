@@ -101,9 +101,10 @@ def VerifyModel : Pass<"zorse-verify-model", "::mlir::ModuleOp"> {
     Constraints:
     - (M1) the module has one function `@model`, with one block.
     - (M2) every argument is `zorse.input` (a non-empty name; carries samples) or `zorse.parameter` with `zorse.trainable` (does not), not both; names are unique.
-    - (M3) every result is `tensor<?xf32>` or `tensor<?xf64>` with `zorse.term` and `zorse.role`: "numerator" with `zorse.coefficient`, or "denominator".
-    - (M4) terms are 0 to K - 1; each has one numerator, and either a denominator or `zorse.denominator_per_row`, a positive number.
-    - (M5) a denominator depends on inputs alone, not on a trainable parameter.
+    - (M3) every result is `tensor<?xf32>` or `tensor<?xf64>` with `zorse.role`: "numerator" with `zorse.term` and `zorse.factor`, an expression; or
+      "count" with `zorse.count` and `zorse.reduce`: "sum", "max" or "min".
+    - (M4) terms are 0 to K - 1, counts 0 to N - 1, each there once and in this order; factors and `zorse.known` read only counts that are there.
+    - (M5) a count depends on inputs and constants alone: on no trainable parameter, and on no `zorse.known`.
     - (M6) no op mixes samples: none reduces or contracts the sample axis, gathers along it, or yields an unsampled value from a sampled one.
     - (M7) values are graph tensors and ops come from zorse, arith and math.
   }];

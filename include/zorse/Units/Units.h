@@ -57,7 +57,7 @@ struct UnitClass {
 };
 
 struct UnitModel {
-  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.*`, what only some plans call
+  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@counts`, `@update.*`, what only some plans call
   bundle::ModelSummary summary;
   std::vector<UnitClass> classes; ///< by UnitInfo.class_id
   std::string logits;             ///< "head.logits"; empty: not asked for
@@ -77,7 +77,7 @@ struct BodyFacts {
   bundle::Extent workspace;
 };
 
-/// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "denominators", "update.decay", "update.plain",
+/// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "counts", "update.decay", "update.plain",
 /// "norm", "sum_loss", "decide", "cast", that of the logits, and the parts of backwards and of forwards). May be called again when bodies have moved.
 void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRef function)> &facts);
 

@@ -197,6 +197,13 @@ private:
     return k.finishCuda("scale_seeds", Size{32, false}, 32, 1);
   }
 
+  Value everySeedIsFinite(Value scalars) {
+    Value finite = isFinite(word(scalars, offsetof(abi::StepScalars, lossSeed), f64()));
+    for (size_t i = 1; i < std::size(abi::StepScalars().lossSeed); ++i)
+      finite = both(finite, isFinite(word(scalars, offsetof(abi::StepScalars, lossSeed) + 8 * i, f64())));
+    return finite;
+  }
+
   /// As device/cpu/LibraryRoutine.cpp decides.
   Kernel decide() {
     using abi::OptimizerStep, abi::StepScalars;
@@ -214,7 +221,7 @@ private:
       Value finite = both(compare(arith::CmpFPredicate::OEQ, word(sums, 8, f64()), 0), isFinite(norm));
       for (size_t term = 0; term < size_t(abi::kMaxLossTerms); ++term)
         finite = both(finite, isFinite(word(sums, 8 * (2 + term), f64())));
-      Value nothing = isSet(word(scalars, offsetof(StepScalars, zeroDenominator), b.getI64Type()));
+      Value nothing = no(everySeedIsFinite(scalars));
       Value guarded = isSet(word(scalars, offsetof(StepScalars, skipNonFinite), b.getI64Type()));
       Value skip = either(nothing, both(guarded, no(finite)));
       put(factor, scalars, decided + offsetof(StepScalars::Decided, clipFactor));

@@ -29,6 +29,7 @@ static bundle::SlotKind slotKind(StringRef name) {
                                                                  {"saved", bundle::SAVED},
                                                                  {"deferred", bundle::DEFERRED},
                                                                  {"scalars", bundle::SCALARS},
+                                                                 {"known", bundle::SCALARS},
                                                                  {"loss", bundle::LOSS},
                                                                  {"state", bundle::STATE},
                                                                  {"sums_slot", bundle::SUMS_SLOT},
@@ -140,6 +141,11 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
     Place place = packed.places[index];
     place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name.getValue());
     return place;
+  }
+  if (kind == bundle::SCALARS && name.getValue() == "known") {
+    if (index < 0 || index >= abi::kMaxKnown)
+      return diagnose() << "expects zorse.index of a known number to be from 0 to " << abi::kMaxKnown - 1 << ", got " << index;
+    return scalars(offsetof(abi::StepScalars, known) + 8 * index);
   }
   if (kind == bundle::SCALARS) {
     auto field = attributes.getAs<StringAttr>("zorse.scalar");

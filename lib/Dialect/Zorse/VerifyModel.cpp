@@ -1,5 +1,7 @@
 #include "VerifyCommon.h"
 
+#include "zorse/runtime/Expression.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -153,6 +155,13 @@ LogicalResult TrackOp::verify() {
 }
 
 LogicalResult GradientOfOp::verify() { return success(); } // likewise
+
+LogicalResult KnownOp::verify() {
+  std::string error;
+  if (!Expression::parse(getExpression(), error))
+    return emitOpError("(C1) expects an expression of B and counts, got \"") << getExpression() << "\": " << error;
+  return success();
+}
 
 LogicalResult DropoutOp::verify() {
   double probability = getProbability().convertToDouble();

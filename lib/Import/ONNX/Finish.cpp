@@ -1,6 +1,8 @@
 // The end of an import: what was emitted becomes the function @model.
 #include "Importer.h"
 
+#include "zorse/runtime/Expression.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -76,8 +78,24 @@ static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &o
   }
 }
 
+/// c / (elements * B), c / n_j or c.
+static std::string factorOf(const LossSummand &summand, int64_t samplesPerRow, uint32_t count) {
+  using Op = Expression::Op;
+  Expression coefficient = Expression::number(summand.coefficient);
+  if (summand.denominator)
+    return Expression::apply(Op::Divide, {coefficient, Expression::count(count)}).print();
+  if (summand.denominatorPerRow == 0)
+    return coefficient.print();
+  double perSample = summand.denominatorPerRow / static_cast<double>(samplesPerRow);
+  Expression samples = Expression::samples();
+  if (perSample != 1)
+    samples = Expression::apply(Op::Multiply, {Expression::number(perSample), samples});
+  return Expression::apply(Op::Divide, {coefficient, samples}).print();
+}
+
 LogicalResult Importer::describeTerms(const Val &loss, SmallVectorImpl<Value> &results, SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   int64_t term = 0;
+  SmallVector<Value> counts;
   location = NameLoc::get(builder.getStringAttr("loss"));
   for (const LossSummand &summand : loss.summands) {
     if (!dependsOnParameter(summand.numerator)) {
@@ -91,28 +109,23 @@ LogicalResult Importer::describeTerms(const Val &loss, SmallVectorImpl<Value> &r
     NamedAttrList attributes;
     attributes.set(attributes::kTerm, builder.getI64IntegerAttr(term));
     attributes.set(attributes::kRole, builder.getStringAttr("numerator"));
-    attributes.set(attributes::kCoefficient, builder.getF64FloatAttr(summand.coefficient));
-    if (!summand.denominator) {
-      double perRow = summand.denominatorPerRow;
-      if (perRow == 0) {
-        int64_t batch = options.batch ? options.batch : rowsBaked ? rows : 0;
-        if (!batch)
-          return error("the loss is a sum over samples, not a mean; give the number of samples per step (--batch) so that it keeps its size");
-        perRow = 1.0 / static_cast<double>(batch);
-        warn("the loss is a sum over samples: its gradient grows with the batch");
-      }
-      attributes.set(attributes::kDenominatorPerRow, builder.getF64FloatAttr(perRow));
-    }
+    if (!summand.denominator && summand.denominatorPerRow == 0)
+      warn("the loss is a sum over samples: its gradient grows with the batch");
+    if (summand.denominator && !llvm::is_contained(counts, summand.denominator))
+      counts.push_back(summand.denominator);
+    auto count = static_cast<uint32_t>(llvm::find(counts, summand.denominator) - counts.begin());
+    attributes.set(attributes::kFactor, builder.getStringAttr(factorOf(summand, std::max<int64_t>(options.batchNormRows, 1), count)));
     results.push_back(summand.numerator);
     resultAttributes.push_back(attributes.getDictionary(&context));
-    if (summand.denominator) {
-      NamedAttrList denominator;
-      denominator.set(attributes::kTerm, builder.getI64IntegerAttr(term));
-      denominator.set(attributes::kRole, builder.getStringAttr("denominator"));
-      results.push_back(summand.denominator);
-      resultAttributes.push_back(denominator.getDictionary(&context));
-    }
     ++term;
+  }
+  for (auto [number, value] : llvm::enumerate(counts)) {
+    NamedAttrList count;
+    count.set(attributes::kRole, builder.getStringAttr("count"));
+    count.set(attributes::kCount, builder.getI64IntegerAttr(static_cast<int64_t>(number)));
+    count.set(attributes::kReduce, builder.getStringAttr("sum"));
+    results.push_back(value);
+    resultAttributes.push_back(count.getDictionary(&context));
   }
   if (loss.summands.empty())
     return error("the loss has no terms");

@@ -1,6 +1,7 @@
 #include "SummaryBuilder.h"
 
 #include "zorse/Summary/Summary.h"
+#include "zorse/runtime/Expression.h"
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -9,7 +10,7 @@ SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType comp
   out.set_name(name);
   out.set_compute_type(computeType);
   out.set_moments(moments);
-  out.set_denominator_body(-1);
+  out.set_count_body(-1);
 }
 
 bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes,
@@ -111,9 +112,10 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
   out.mutable_units(out.units_size() - 1)->add_loss_terms(0);
   auto *loss = out.add_loss();
   loss->set_name("loss");
-  loss->set_coefficient(1);
-  loss->set_constant_denominator(true);
-  loss->set_denominator_per_row(lossTermsPerRow);
+  loss->set_factor(Expression::apply(Expression::Op::Divide,
+                                     {Expression::number(1), Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow),
+                                                                                                           Expression::samples()})})
+                       .print());
   const uint32_t bodies = uint32_t(5 * out.units_size());
   out.set_update_body_decay(bodies);
   out.set_update_body_plain(bodies + 1);

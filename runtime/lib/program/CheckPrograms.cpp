@@ -1,5 +1,7 @@
 // Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
+#include "zorse/runtime/Expression.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
 #include <algorithm>
@@ -91,12 +93,35 @@ private:
     }
     if (s.loss_size() > zorse::abi::kMaxLossTerms)
       return fail("has " + std::to_string(s.loss_size()) + " loss terms, at most " + std::to_string(zorse::abi::kMaxLossTerms) + " are supported");
-    if (s.denominator_body() >= 0) {
-      bool needed = std::any_of(s.loss().begin(), s.loss().end(), [](const auto &term) { return !term.constant_denominator(); });
-      if (needed && below("body", s.denominator_body(), bundle_.bodies.bodies_size()))
-        for (uint32_t input : s.denominator_inputs())
-          below("input", input, s.inputs_size());
-    }
+    loss(s);
+  }
+
+  /// Counts, and expressions of them.
+  void loss(const bundle::ModelSummary &s) {
+    if (s.known_size() > zorse::abi::kMaxKnown)
+      return fail("has " + std::to_string(s.known_size()) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
+    if (s.counts_size() > int(Expression::kMaxCounts))
+      return fail("has " + std::to_string(s.counts_size()) + " counts, at most " + std::to_string(Expression::kMaxCounts) + " are supported");
+    if (s.counts_size() > 0 && below("body", s.count_body(), bundle_.bodies.bodies_size()))
+      for (uint32_t input : s.count_inputs())
+        below("input", input, s.inputs_size());
+    for (const bundle::Count &count : s.counts())
+      if (*reduceName(count.reduce()) == '\0')
+        return fail("has a count that is reduced in no way that this version knows (" + std::to_string(int(count.reduce())) + ")");
+    for (const bundle::LossTerm &term : s.loss())
+      expression("the factor of loss term '" + term.name() + "'", term.factor(), s.counts_size());
+    for (const std::string &text : s.known())
+      expression("a known number", text, s.counts_size());
+  }
+
+  void expression(const std::string &what, const std::string &text, int counts) {
+    std::string error;
+    std::optional<Expression> parsed = Expression::parse(text, error);
+    if (!parsed)
+      return fail(what + " is '" + text + "', which is no expression of the samples of a step and its counts: " + error);
+    for (uint32_t count : parsed->counts())
+      if (count >= uint32_t(counts))
+        return fail(what + " is '" + text + "' and reads n" + std::to_string(count) + ", and there are " + std::to_string(counts) + " counts");
   }
 
   void program(const bundle::Program &p) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <deque>
 #include <limits>
+#include <numeric>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -21,12 +22,11 @@ public:
       return status;
     if (!enter())
       return false;
-    Result<double> denominator = evaluate(run_.firstStep - 1);
-    if (denominator.failed())
-      return denominator.error();
-    if (*denominator == 0)
-      return userError(
-          "the evaluation data have no loss: a denominator of it is 0 over all of them, as where every label is ignored. Look at the labels");
+    Result<std::string> without = evaluate(run_.firstStep - 1);
+    if (without.failed())
+      return without.error();
+    if (!without->empty())
+      return userError("the evaluation data have no loss: over all of them " + *without + ", as where every label is ignored. Look at the labels");
     return true;
   }
 
@@ -59,8 +59,8 @@ public:
       if (Status status = finish(); status.failed())
         return status;
       if (evaluatesAfter(done, planned) && enter())
-        if (Result<double> denominator = evaluate(done); denominator.failed())
-          return denominator.error();
+        if (Result<std::string> without = evaluate(done); without.failed())
+          return without.error();
       if (samplesAfter(done) && enter())
         if (Status status = sample(done); status.failed())
           return status;
@@ -70,7 +70,7 @@ public:
     if (steps > 0 && steps == empty_)
       end_.notFinite =
           "no step from " + std::to_string(run_.firstStep) + " to " + std::to_string(end_.lastStep) +
-          " had anything to learn from: a denominator of the loss was 0 in each, as where every label is ignored. No update was applied. "
+          " had anything to learn from: " + emptyBecause_ + " in the last, as where every label is ignored. No update was applied. "
           "Look at the labels of --data";
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
@@ -81,10 +81,10 @@ public:
 
 private:
   Status prepare() {
-    Result<std::unique_ptr<Denominators>> denominators = Denominators::create(bundle_);
-    if (denominators.failed())
-      return denominators.error();
-    denominators_ = std::move(*denominators);
+    Result<std::unique_ptr<KnownNumbers>> numbers = KnownNumbers::create(bundle_);
+    if (numbers.failed())
+      return numbers.error();
+    numbers_ = std::move(*numbers);
     return Status::success();
   }
 
@@ -93,10 +93,18 @@ private:
 
   struct Pending {
     uint64_t step;
-    std::vector<double> denominators;
+    std::vector<double> counts, factors;
     double learningRate;
-    bool zeroDenominator;
+    bool hasSeeds; ///< all factors are finite. If not, the step is skipped
+
+    bool hasCounts() const { return isFinite(counts); }
+    /// A batch without labels has nothing to learn from, and its data are in order.
+    bool isEmpty() const { return !hasSeeds && hasCounts(); }
   };
+
+  static bool isFinite(const std::vector<double> &values) {
+    return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+  }
 
   bool evaluatesAfter(uint64_t step, uint64_t last) const {
     return run_.evaluationData && (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
@@ -109,14 +117,14 @@ private:
 
   Status submit(DataSource &data, uint64_t firstSample, uint64_t step, bool evaluation) {
     Result<std::shared_ptr<const Batch>> batch = data.batchFrom(firstSample);
-    return batch.failed() ? Status(batch.error()) : submit(*batch, step, evaluation);
+    if (batch.failed())
+      return batch.error();
+    Result<std::vector<double>> counts = numbers_->count(**batch, bundle_.batch);
+    return counts.failed() ? Status(counts.error()) : submit(*batch, step, evaluation, std::move(*counts), double(bundle_.samples()));
   }
 
-  Status submit(const std::shared_ptr<const Batch> &batch, uint64_t step, bool evaluation) {
-    Result<std::vector<double>> denominators = denominators_->count(*batch);
-    if (denominators.failed())
-      return denominators.error();
-
+  /// \param counts, samples  that the numbers of the step follow from
+  Status submit(const std::shared_ptr<const Batch> &batch, uint64_t step, bool evaluation, std::vector<double> counts, double samples) {
     StepRequest request;
     request.evaluation = evaluation;
     request.batch = batch;
@@ -132,14 +140,11 @@ private:
     scalars.evaluation = evaluation;
     scalars.decided.clipFactor = 1;
     scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
-    bool zero = false;
-    for (size_t k = 0; k < denominators->size(); ++k) {
-      double denominator = (*denominators)[k];
-      zero = zero || denominator == 0;
-      scalars.lossSeed[k] = denominator == 0 ? 0 : bundle_.summary.loss(int(k)).coefficient() / denominator;
-    }
-    scalars.zeroDenominator = zero;
-    pending_.push_back({step, std::move(*denominators), scalars.learningRate, zero});
+    std::vector<double> factors = numbers_->factors(samples, counts), known = numbers_->known(samples, counts);
+    std::copy(factors.begin(), factors.end(), scalars.lossSeed);
+    std::copy(known.begin(), known.end(), scalars.known);
+    const bool hasSeeds = isFinite(factors);
+    pending_.push_back({step, std::move(counts), std::move(factors), scalars.learningRate, hasSeeds});
     executor_.submit(std::move(request));
     return Status::success();
   }
@@ -154,15 +159,18 @@ private:
     Pending pending = std::move(pending_.front());
     pending_.pop_front();
     end_.lastStep = pending.step;
-    empty_ += pending.zeroDenominator;
+    if (pending.isEmpty()) {
+      ++empty_;
+      emptyBecause_ = describe(pending);
+    }
     double before = before_;
     before_ = result->end;
     if (!result->reported)
       return Status::success();
     StepReport report;
     report.step = pending.step;
-    for (size_t k = 0; k < pending.denominators.size(); ++k)
-      report.loss += bundle_.summary.loss(int(k)).coefficient() * result->report.sums[2 + k] / pending.denominators[k];
+    for (size_t k = 0; k < pending.factors.size(); ++k)
+      report.loss += pending.hasSeeds ? pending.factors[k] * result->report.sums[2 + k] : std::numeric_limits<double>::quiet_NaN();
     report.gradientNorm = byGroup_ ? std::sqrt(result->report.sums[0]) : result->report.decided.gradientNorm; // the decision knew no sums
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
@@ -171,19 +179,19 @@ private:
     report.seconds = result->end - std::max(result->begin, before);
     report.tokensPerSecond = double(bundle_.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
-    if (byGroup_ && !pending.zeroDenominator && !(std::isfinite(report.loss) && std::isfinite(report.gradientNorm) && result->report.sums[1] == 0)) {
+    if (byGroup_ && pending.hasSeeds && !(std::isfinite(report.loss) && std::isfinite(report.gradientNorm) && result->report.sums[1] == 0)) {
       if (run_.stopping)
         run_.stopping();
       return userError(appliedNotFinite(report));
     }
     // A batch without labels has nothing that is not finite, and gradients that overflow with their scale come back without it.
-    const bool overflow = report.lossScale > 1 && report.skipped && !pending.zeroDenominator && std::isfinite(report.loss);
-    bool finite = pending.zeroDenominator || overflow || (std::isfinite(report.loss) && !report.skipped);
+    const bool overflow = report.lossScale > 1 && report.skipped && pending.hasSeeds && std::isfinite(report.loss);
+    bool finite = pending.isEmpty() || overflow || (std::isfinite(report.loss) && !report.skipped);
     since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
     if (run_.nonFinite == TrainingRun::NonFinite::Stop && !overflow && (report.skipped || !std::isfinite(report.loss))) {
       if (run_.stopping)
         run_.stopping();
-      return userError(notFinite(report, pending.zeroDenominator));
+      return userError(notFinite(report, pending));
     }
     return Status::success();
   }
@@ -197,8 +205,11 @@ private:
            step + " and later), or compile with \"commit\": \"step\", where such steps are skipped";
   }
 
-  static std::string notFinite(const StepReport &report, bool zeroDenominator) {
-    std::string what = zeroDenominator               ? "a denominator of the loss is 0: the batch has nothing to learn from"
+  std::string describe(const Pending &pending) const { return numbers_->describeNotFinite(double(bundle_.samples()), pending.counts); }
+
+  std::string notFinite(const StepReport &report, const Pending &pending) const {
+    std::string what = pending.isEmpty()             ? describe(pending) + ": the batch has nothing to learn from"
+                       : !pending.hasSeeds           ? describe(pending)
                        : !std::isfinite(report.loss) ? "the loss is not finite"
                                                      : "a gradient is not finite";
     return "step " + std::to_string(report.step) + ": " + what +
@@ -212,7 +223,11 @@ private:
     std::vector<int64_t> ids = sampler.options().prompt;
     const size_t prompt = ids.size();
     while (ids.size() < prompt + sampler.options().tokens && int64_t(ids.size()) < sampler.length()) {
-      if (Status status = submit(sampler.ask(ids), step, /*evaluation=*/true); status.failed())
+      std::shared_ptr<const Batch> batch = sampler.ask(ids);
+      Result<std::vector<double>> counts = numbers_->count(*batch, bundle_.batch);
+      if (counts.failed())
+        return counts.error();
+      if (Status status = submit(batch, step, /*evaluation=*/true, std::move(*counts), double(bundle_.samples())); status.failed())
         return status;
       Result<StepResult> result = executor_.wait();
       if (result.failed())
@@ -231,10 +246,10 @@ private:
     return Status::success();
   }
 
-  /// A batch of an evaluation, and what its sums count.
+  /// A batch of an evaluation: its samples, and how often its sums count.
   struct EvaluationBatch {
     uint64_t first, samples;
-    double factor;
+    double weight;
   };
 
   /// All samples of the evaluation data, or those of at most `evaluationBatches` batches. The last batch of the data may be short: it is filled up
@@ -253,63 +268,95 @@ private:
         return {i * batch, batch, 1};
       return i == whole ? EvaluationBatch{whole * batch, rest, 1} : EvaluationBatch{all - 1, 1, -double(batch - rest) / double(batch)};
     }
+    /// Of the numbers that batch i is evaluated with: what fills the last one up is evaluated with the numbers of that one.
+    uint64_t samplesOf(uint64_t i) const { return i < whole ? batch : rest; }
     uint64_t all, batch, whole, rest;
   };
 
-  /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own. NaN where a denominator
-  /// is 0.
-  Result<double> evaluate(uint64_t step) {
+  /// Sums of an evaluation, of all samples as one batch. Where units read numbers of their step, a batch of the evaluation is a step of its own, and
+  /// the loss is the mean over samples of the losses of batches.
+  struct EvaluationSums {
+    std::vector<double> numerators, counts; ///< over all samples
+    double losses = 0;                      ///< of batches, times their samples
+    std::string without;                    ///< why there is no loss
+  };
+
+  Status submitEvaluation(const EvaluationPlan &plan, uint64_t i, uint64_t step, EvaluationSums &sums) {
+    const EvaluationBatch part = plan.at(i);
+    Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(part.first, part.samples);
+    if (batch.failed())
+      return batch.error();
+    // Of a group that is filled up, sums are corrected as those of the loss are.
+    const auto group = uint64_t(bundle_.samplesPerRow);
+    const bool inRows = plan.rest % group == 0;
+    if (i <= plan.whole || !inRows) {
+      const int64_t rows = i < plan.whole || !inRows ? bundle_.batch : int64_t(plan.rest / group);
+      Result<std::vector<double>> counts = numbers_->count(**batch, rows);
+      if (counts.failed())
+        return counts.error();
+      numbers_->add(sums.counts, *counts, part.weight);
+      if (i <= plan.whole)
+        batchCounts_ = std::move(*counts);
+    }
+    const auto samples = double(plan.samplesOf(i));
+    return submit(*batch, step, /*evaluation=*/true, batchCounts_, samples);
+  }
+
+  /// The loss over the evaluation data. Why there is none, where a factor of it is not finite; the report says NaN then.
+  Result<std::string> evaluate(uint64_t step) {
     const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches);
-    std::vector<double> numerators(bundle_.summary.loss_size(), 0), denominators(bundle_.summary.loss_size(), 0);
+    const bool bySteps = !bundle_.summary.known().empty();
+    EvaluationSums sums{std::vector<double>(bundle_.summary.loss_size(), 0), numbers_->none()};
     StepReport total;
     bool reported = false;
     for (uint64_t submitted = 0, done = 0; done < plan.size(); ++done) {
-      for (; submitted < plan.size() && submitted < done + 2; ++submitted) {
-        Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(plan.at(submitted).first, plan.at(submitted).samples);
-        if (batch.failed())
-          return batch.error();
-        if (Status status = submit(*batch, step, /*evaluation=*/true); status.failed())
+      for (; submitted < plan.size() && submitted < done + 2; ++submitted)
+        if (Status status = submitEvaluation(plan, submitted, step, sums); status.failed())
           return status.error();
-      }
       Result<StepResult> result = executor_.wait();
       if (result.failed())
         return result.error();
       reported = result->reported;
-      for (size_t k = 0; k < numerators.size(); ++k) {
-        numerators[k] += plan.at(done).factor * result->report.sums[2 + k];
-        denominators[k] += plan.at(done).factor * pending_.front().denominators[k];
-      }
+      const Pending pending = std::move(pending_.front());
       pending_.pop_front();
+      for (size_t k = 0; k < sums.numerators.size(); ++k) {
+        const double numerator = plan.at(done).weight * result->report.sums[2 + k];
+        sums.numerators[k] += numerator;
+        sums.losses += pending.factors[k] * numerator * double(plan.samplesOf(done));
+      }
+      if (bySteps && !pending.hasSeeds && sums.without.empty())
+        sums.without = numbers_->describeNotFinite(double(plan.samplesOf(done)), pending.counts);
       total.seconds += result->end - std::max(result->begin, before_);
       before_ = result->end;
     }
     total.step = step;
     total.evaluation = true;
-    double smallest = std::numeric_limits<double>::infinity();
-    for (size_t k = 0; k < numerators.size(); ++k) {
-      denominators[k] = std::abs(denominators[k]) < kNothing ? 0 : denominators[k]; // rounding of what was taken off
-      total.loss += bundle_.summary.loss(int(k)).coefficient() * numerators[k] / denominators[k];
-      smallest = std::min(smallest, std::abs(denominators[k]));
-    }
-    total.tokensPerSecond = double(plan.samples()) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
+    const auto samples = double(plan.samples());
+    const std::vector<double> factors = numbers_->factors(samples, sums.counts);
+    if (!bySteps)
+      sums.without = numbers_->describeNotFinite(samples, sums.counts);
+    total.loss = bySteps ? sums.losses / samples : std::inner_product(factors.begin(), factors.end(), sums.numerators.begin(), 0.0);
+    if (!sums.without.empty())
+      total.loss = std::numeric_limits<double>::quiet_NaN();
+    total.tokensPerSecond = samples * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
     if (reported)
       run_.report(total);
     if (run_.pace)
       run_.pace();
-    return smallest;
+    return sums.without;
   }
-
-  static constexpr double kNothing = 1e-6; ///< denominators count labels, or weights
 
   Executor &executor_;
   const Bundle &bundle_;
   const TrainingRun &run_;
   const bool byGroup_;
-  std::unique_ptr<Denominators> denominators_;
+  std::unique_ptr<KnownNumbers> numbers_;
+  std::vector<double> batchCounts_; ///< of the last batch of an evaluation
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
   uint64_t turn_ = 0;
-  uint64_t empty_ = 0;            ///< steps with nothing to learn from
+  uint64_t empty_ = 0;       ///< steps with nothing to learn from
+  std::string emptyBecause_; ///< of the last of them
   std::optional<uint64_t> since_; ///< all steps from this one on were not finite.
   TrainingEnd end_;
 };

@@ -47,7 +47,7 @@
 func.func @model(%x: tensor<?x8xf32> {zorse.input = "x"},
                  %w1: tensor<8x8xf32> {zorse.parameter = "w1", zorse.trainable = true},
                  %w2: tensor<8x8xf32> {zorse.parameter = "w2", zorse.trainable = true})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 8.0 : f64}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/(8*B)"}) {
   %h = zorse.matmul %x, %w1 {transpose_b} : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   %o = zorse.matmul %h, %w2 {transpose_b} : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   %s = arith.mulf %o, %o : tensor<?x8xf32>

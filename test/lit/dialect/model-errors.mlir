@@ -294,3 +294,11 @@ func.func @round_c3(%w: tensor<8x8xf32>) {
   %y = zorse.round %w to bf16 : tensor<8x8xf32>
   return
 }
+
+// -----
+
+func.func @known_c1() {
+  // expected-error @below {{(C1) expects an expression of B and counts, got "1/": column 3: expected a number, B, a count such as n0, a function or '(', found the end}}
+  %k = zorse.known "1/" : tensor<f64>
+  return
+}

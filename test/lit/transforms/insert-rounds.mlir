@@ -17,7 +17,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
                  %gain: tensor<8xf32> {zorse.parameter = "gain", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
                  %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true},
                  %p: tensor<4x8xf32> {zorse.parameter = "p", zorse.trainable = true})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 4.0 : f64}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/(4*B)"}) {
   // A row that is looked up is rounded; under autocast it stays as it is.
   // CHECK:         %[[ROWS:.+]] = zorse.gather %[[TABLE]]
   // COMPUTE-NEXT:  %[[X:.+]] = zorse.round %[[ROWS]] to bf16

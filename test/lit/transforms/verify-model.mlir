@@ -2,9 +2,10 @@
 // A correct model, then one program per constraint, the smallest that violates only that one.
 
 func.func @model(%x: tensor<?x4xf32> {zorse.input = "x"}, %w: tensor<4xf32> {zorse.parameter = "w", zorse.trainable = true})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64},
-        tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "denominator"}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "sqrt(B)/max(n0, 1)"},
+        tensor<?xf32> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
   %b = zorse.broadcast %w dims [1] : tensor<4xf32> -> tensor<?x4xf32>
+  %k = zorse.known "1/n0" : tensor<f64>
   %y = arith.mulf %x, %b : tensor<?x4xf32>
   %n = zorse.reduce sum %y dims [1] : tensor<?x4xf32> -> tensor<?xf32>
   %d = zorse.reduce sum %x dims [1] : tensor<?x4xf32> -> tensor<?xf32>
@@ -20,7 +21,7 @@ module {
 // -----
 
 // expected-error @below {{(M2) expects argument 0 of @model to be a zorse.input or a zorse.parameter, got neither}}
-func.func @model(%x: tensor<?xf32>) -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 1.0 : f64}) {
+func.func @model(%x: tensor<?xf32>) -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   return %x : tensor<?xf32>
 }
 
@@ -28,7 +29,7 @@ func.func @model(%x: tensor<?xf32>) -> (tensor<?xf32> {zorse.term = 0 : i64, zor
 
 // expected-error @below {{(M2) expects input 'x' to carry samples (dimension 0 is ?), got 'tensor<4xf32>'}}
 func.func @model(%x: tensor<4xf32> {zorse.input = "x"}, %y: tensor<?xf32> {zorse.input = "y"})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 1.0 : f64}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   return %y : tensor<?xf32>
 }
 
@@ -36,7 +37,7 @@ func.func @model(%x: tensor<4xf32> {zorse.input = "x"}, %y: tensor<?xf32> {zorse
 
 // expected-error @below {{(M2) expects parameter 'w' to say whether it is zorse.trainable (true or false)}}
 func.func @model(%w: tensor<4xf32> {zorse.parameter = "w"}, %y: tensor<?xf32> {zorse.input = "y"})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 1.0 : f64}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   return %y : tensor<?xf32>
 }
 
@@ -44,22 +45,61 @@ func.func @model(%w: tensor<4xf32> {zorse.parameter = "w"}, %y: tensor<?xf32> {z
 
 // expected-error @below {{(M3) expects result 0 to be tensor<?xf32> or tensor<?xf64>}}
 func.func @model(%x: tensor<?x4xf32> {zorse.input = "x"})
-    -> (tensor<?x4xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 1.0 : f64}) {
+    -> (tensor<?x4xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   return %x : tensor<?x4xf32>
 }
 
 // -----
 
-// expected-error @below {{(M4) expects term 0 to have one numerator and either a denominator or zorse.denominator_per_row, got 1 numerators and 0 denominators}}
-func.func @model(%x: tensor<?xf32> {zorse.input = "x"}) -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64}) {
+// expected-error @below {{(M3) expects numerator 0 to have a zorse.factor}}
+func.func @model(%x: tensor<?xf32> {zorse.input = "x"}) -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator"}) {
   return %x : tensor<?xf32>
 }
 
 // -----
 
-// expected-error @below {{(M5) expects denominator 1 to depend on inputs alone, but it depends on parameter "w"}}
+// expected-error @below {{(M3) expects count 1 to have a zorse.reduce of sum, max or min}}
+func.func @model(%x: tensor<?xf32> {zorse.input = "x"})
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf32> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "mean"}) {
+  return %x, %x : tensor<?xf32>, tensor<?xf32>
+}
+
+// -----
+
+// expected-error @below {{(M4) expects terms numbered from 0 in the order of the results, got 1 where 0 is due}}
+func.func @model(%x: tensor<?xf32> {zorse.input = "x"}) -> (tensor<?xf32> {zorse.term = 1 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
+  return %x : tensor<?xf32>
+}
+
+// -----
+
+// expected-error @below {{(M4) expects an expression of B and counts, got "1/(B": column 5: expected ')', found the end}}
+func.func @model(%x: tensor<?xf32> {zorse.input = "x"}) -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/(B"}) {
+  return %x : tensor<?xf32>
+}
+
+// -----
+
+// expected-error @below {{(M4) expects count n0 of "1/n0" to be among the results, got 0 counts}}
+func.func @model(%x: tensor<?xf32> {zorse.input = "x"}) -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}) {
+  return %x : tensor<?xf32>
+}
+
+// -----
+
+func.func @model(%x: tensor<?xf64> {zorse.input = "x"}) -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
+  // expected-error @below {{(M4) expects count n3 of "n3" to be among the results, got 0 counts}}
+  %k = zorse.known "n3" : tensor<f64>
+  %b = zorse.broadcast %k dims [] : tensor<f64> -> tensor<?xf64>
+  %y = arith.mulf %x, %b : tensor<?xf64>
+  return %y : tensor<?xf64>
+}
+
+// -----
+
+// expected-error @below {{(M5) expects count 1 to depend on inputs alone, but it depends on parameter "w"}}
 func.func @model(%x: tensor<?xf32> {zorse.input = "x"}, %w: tensor<f32> {zorse.parameter = "w", zorse.trainable = true})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64}, tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "denominator"}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf32> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
   %b = zorse.broadcast %w dims [] : tensor<f32> -> tensor<?xf32>
   %d = arith.mulf %x, %b : tensor<?xf32>
   return %x, %d : tensor<?xf32>, tensor<?xf32>
@@ -67,9 +107,20 @@ func.func @model(%x: tensor<?xf32> {zorse.input = "x"}, %w: tensor<f32> {zorse.p
 
 // -----
 
+func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
+    -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
+  // expected-error @below {{(M5) expects count 1 to depend on inputs alone, but it depends on this number, which is known when all counts are}}
+  %k = zorse.known "sqrt(B)" : tensor<f64>
+  %b = zorse.broadcast %k dims [] : tensor<f64> -> tensor<?xf64>
+  %d = arith.mulf %x, %b : tensor<?xf64>
+  return %x, %d : tensor<?xf64>, tensor<?xf64>
+}
+
+// -----
+
 // Batch normalisation over the batch: a mean over samples.
 func.func @model(%x: tensor<?xf32> {zorse.input = "x"})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 1.0 : f64}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   // expected-error @below {{(M6) mixes samples: it computes 'tensor<f32>' from values that carry samples}}
   %m = zorse.reduce sum %x dims [0] : tensor<?xf32> -> tensor<f32>
   %b = zorse.broadcast %m dims [] : tensor<f32> -> tensor<?xf32>
@@ -80,7 +131,7 @@ func.func @model(%x: tensor<?xf32> {zorse.input = "x"})
 // -----
 
 func.func @model(%x: tensor<?xf32> {zorse.input = "x"})
-    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 1.0 : f64}) {
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   // expected-error @below {{(M7) expects only ops of zorse, arith and math in a model}}
   %y = tensor.cast %x : tensor<?xf32> to tensor<?xf32>
   return %y : tensor<?xf32>

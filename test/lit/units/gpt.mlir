@@ -21,7 +21,8 @@
 // CHECK-NEXT: 'h.0.ln_1.weight' [8] at 256
 // CHECK: input 0 'input_ids' i64 [4] role ids in [0, 11), units [0]
 // CHECK: input 1 'labels' i64 [4] role labels in [0, 11) or -100, units [7]
-// CHECK: loss 0 'loss' coefficient 1 denominator output 0
+// CHECK: loss 0 'loss' factor 1/n0
+// CHECK: count n0 sum of labels of 'labels' other than -100
 
 // CHECK-LABEL: func.func @embedding.forward
 // CHECK-LABEL: func.func @embedding.backward
@@ -34,7 +35,7 @@
 // CHECK-LABEL: func.func @mlp.backward
 // CHECK-LABEL: func.func @head.forward
 // CHECK-LABEL: func.func @head.backward
-// CHECK-LABEL: func.func @denominators
+// CHECK-LABEL: func.func @counts
 // CHECK:         zorse.reduce sum
 // CHECK-LABEL: func.func @update.decay
 // CHECK:         zorse.adam_update {{.*}} decoupled{{.*}} weight_decay = 1.000000e-01
@@ -97,7 +98,7 @@ module {
       %p39: tensor<8xf64> {zorse.parameter = "h.2.mlp.c_proj.bias", zorse.trainable = true} loc("h.2.mlp.c_proj.bias"),
       %p40: tensor<8xf64> {zorse.parameter = "ln_f.weight", zorse.trainable = true} loc("ln_f.weight"),
       %p41: tensor<8xf64> {zorse.parameter = "ln_f.bias", zorse.trainable = true} loc("ln_f.bias"))
-      -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64}, tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "denominator"}) {
+      -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
     %v1 = zorse.gather %p2, %input_ids : tensor<11x8xf64>, tensor<?x4xi64> -> tensor<?x4x8xf64> loc("wte")
     %v2 = zorse.broadcast %p3 dims [1, 2] : tensor<4x8xf64> -> tensor<?x4x8xf64>
     %v3 = arith.addf %v1, %v2 : tensor<?x4x8xf64> loc("embed")

@@ -40,7 +40,7 @@ module {
       %p21: tensor<8x12xf64> {zorse.parameter = "layers.1.mlp.down_proj.weight", zorse.trainable = true} loc("layers.1.mlp.down_proj.weight"),
       %p22: tensor<8xf64> {zorse.parameter = "norm.weight", zorse.trainable = true} loc("norm.weight"),
       %p23: tensor<11x8xf64> {zorse.parameter = "lm_head.weight", zorse.trainable = true} loc("lm_head.weight"))
-      -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64}, tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "denominator"}) {
+      -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
     %v1 = zorse.gather %p1, %input_ids : tensor<11x8xf64>, tensor<?x4xi64> -> tensor<?x4x8xf64> loc("embed_tokens")
     %v2 = zorse.rms_norm %v1 gain %p4 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("layers.0.input_layernorm")
     %v3 = zorse.matmul %v2, %p5 {transpose_b} : tensor<?x4x8xf64>, tensor<8x8xf64> -> tensor<?x4x8xf64> loc("layers.0.self_attn.q_proj")

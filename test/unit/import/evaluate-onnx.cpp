@@ -4,8 +4,8 @@
 //   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--differences] [--trust-guess]
 //                 name=ids.bin ...
 //
-// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: term, role, coefficient, denominator per
-// row, and the rows' values; then the loss; with --gradients also one line for every parameter that is trained: its name and the elements of its
+// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: role, number of the term or of the count,
+// and the rows' values; then the loss; with --gradients also one line for every parameter that is trained: its name and the elements of its
 // gradient. With --differences every line ends in differences of the loss instead: pairs of an element and what the loss changes by per change of it,
 // or nan where the loss bends or jumps there. What the importer decided goes to the error output.
 #include "zorse/Autodiff/Autodiff.h"
@@ -13,6 +13,7 @@
 #include "zorse/Import/ONNX/Import.h"
 #include "zorse/Support/ReferenceEvaluator.h"
 #include "zorse/Transforms/Passes.h"
+#include "zorse/runtime/Expression.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -22,12 +23,15 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
+#include <numeric>
 
 using namespace llvm;
 using namespace zorse;
@@ -120,8 +124,14 @@ static std::string differencesOf(std::vector<reference::Tensor> arguments, unsig
   return text;
 }
 
+static double reduced(const std::vector<double> &values, StringRef reduce) {
+  return reduce == "max"   ? *std::max_element(values.begin(), values.end())
+         : reduce == "min" ? *std::min_element(values.begin(), values.end())
+                           : std::accumulate(values.begin(), values.end(), 0.0);
+}
+
 /// The gradient of the loss with respect to what is trained, by the rules that units are differentiated with.
-/// \param seeds  of every numerator: coefficient / denominator
+/// \param seeds  of every numerator: its factor
 /// \param loss  of these arguments; null: gradients alone are printed
 static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options,
                            const std::map<int64_t, double> &seeds, const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
@@ -293,55 +303,52 @@ int main(int argc, char **argv) {
   }
   reference::Options evaluation;
   evaluation.rows = rows;
+  // Counts follow from no known number: the first evaluation gives them, the second one everything.
+  evaluation.counts.assign(Expression::kMaxCounts, std::numeric_limits<double>::quiet_NaN());
   auto results = reference::evaluate(function, arguments, evaluation);
   if (mlir::failed(results))
     return 1;
-  std::map<int64_t, double> numerators, denominators, coefficients;
-  std::vector<bool> isNumerator;
-  std::vector<int64_t> termOf;
+  std::vector<double> counts;
+  for (unsigned i = 0; i < results->size(); ++i)
+    if (auto reduce = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kReduce))
+      counts.push_back(reduced((*results)[i].values, reduce.getValue()));
+  evaluation.counts = counts;
+  results = reference::evaluate(function, arguments, evaluation);
+  if (mlir::failed(results))
+    return 1;
+  std::map<int64_t, double> seeds;
   for (unsigned i = 0; i < results->size(); ++i) {
-    int64_t term = function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt();
     StringRef role = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue();
-    double sum = 0;
-    isNumerator.push_back(role == "numerator");
-    termOf.push_back(term);
-    std::printf("%s %lld", role.str().c_str(), static_cast<long long>(term));
-    for (double value : (*results)[i].values) {
+    const bool isCount = role == "count";
+    std::printf("%s %lld", role.str().c_str(),
+                static_cast<long long>(
+                    function.getResultAttrOfType<mlir::IntegerAttr>(i, isCount ? attributes::kCount : attributes::kTerm).getInt()));
+    for (double value : (*results)[i].values)
       std::printf(" %.17g", value);
-      sum += value;
-    }
     std::printf("\n");
-    if (role == "numerator") {
-      numerators[term] = sum;
-      coefficients[term] = function.getResultAttrOfType<mlir::FloatAttr>(i, attributes::kCoefficient).getValueAsDouble();
-      if (auto perRow = function.getResultAttrOfType<mlir::FloatAttr>(i, attributes::kDenominatorPerRow))
-        denominators[term] = perRow.getValueAsDouble() * static_cast<double>(rows);
-    } else {
-      denominators[term] = sum;
-    }
   }
   double loss = 0;
-  for (auto &[term, sum] : numerators)
-    loss += coefficients[term] * sum / denominators[term];
+  for (unsigned i = 0; i < results->size(); ++i)
+    if (auto factor = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kFactor)) {
+      std::string error;
+      auto expression = Expression::parse(factor.getValue().str(), error);
+      const double value = expression ? expression->evaluate(static_cast<double>(rows), counts) : std::nan("");
+      seeds[function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt()] = value;
+      loss += value * reduced((*results)[i].values, "sum");
+    }
   int64_t operations = 0;
   function.walk([&](mlir::Operation *op) { operations += !isa<mlir::func::FuncOp, mlir::func::ReturnOp>(op); });
   std::printf("operations %lld of %lld nodes\nloss %.17g\n", static_cast<long long>(operations), static_cast<long long>(model->nodesRead), loss);
   if (gradients) {
-    for (auto &[term, coefficient] : coefficients)
-      coefficient /= denominators[term];
     auto lossOf = [&](const std::vector<reference::Tensor> &changed) {
       auto values = reference::evaluate(function, changed, evaluation);
       double sum = 0;
       for (unsigned i = 0; mlir::succeeded(values) && i < values->size(); ++i)
-        if (isNumerator[i]) {
-          double rows = 0;
-          for (double value : (*values)[i].values)
-            rows += value;
-          sum += coefficients.at(termOf[i]) * rows;
-        }
+        if (function.getResultAttr(i, attributes::kFactor))
+          sum += seeds.at(function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt()) * reduced((*values)[i].values, "sum");
       return sum;
     };
-    return printGradients(function, arguments, evaluation, coefficients,
+    return printGradients(function, arguments, evaluation, seeds,
                           differences ? lossOf : std::function<double(const std::vector<reference::Tensor> &)>())
                ? 0
                : 1;

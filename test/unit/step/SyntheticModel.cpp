@@ -35,7 +35,7 @@ public:
     model.set_norm_body(2 * units + 2);
     model.set_sum_loss_body(2 * units + 3);
     model.set_decide_body(2 * units + 4);
-    model.set_denominator_body(-1);
+    model.set_count_body(-1);
     model.set_moments(2);
   }
 
@@ -160,9 +160,7 @@ ModelSummary zorse::test::syntheticModel(int units) {
   for (int k = 0; k < 2; ++k) {
     LossTerm *term = b.model.add_loss();
     term->set_name("loss" + std::to_string(k));
-    term->set_coefficient(1.0);
-    term->set_constant_denominator(true);
-    term->set_denominator_per_row(1);
+    term->set_factor("1/B");
     b.model.mutable_units(last)->add_loss_terms(k);
   }
   b.split();

@@ -3,7 +3,12 @@
 
 #include "../autodiff/UnitFunctions.h"
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
+#include "zorse/runtime/Expression.h"
+
+#include <algorithm>
+#include <numeric>
 
 namespace zorse::testing {
 
@@ -17,23 +22,39 @@ inline mlir::func::FuncOp functionOf(units::UnitModel &model, llvm::StringRef na
   return model.functions->lookupSymbol<mlir::func::FuncOp>(name);
 }
 
-/// Denominators D_k of a batch.
-inline std::vector<double> denominators(units::UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
+/// What is known of a batch: its counts, and the values of expressions of them.
+struct KnownOfBatch {
+  std::vector<double> counts, factors, known;
+};
+
+inline double reduced(const std::vector<double> &rows, llvm::StringRef reduce) {
+  return reduce == "sum"   ? std::accumulate(rows.begin(), rows.end(), 0.0)
+         : reduce == "max" ? *std::max_element(rows.begin(), rows.end())
+                           : *std::min_element(rows.begin(), rows.end());
+}
+
+inline double valueOf(const std::string &text, int64_t samples, const std::vector<double> &counts) {
+  std::string error;
+  std::optional<Expression> expression = Expression::parse(text, error);
+  EXPECT_TRUE(expression) << text << ": " << error;
+  return expression ? expression->evaluate(double(samples), counts) : 0;
+}
+
+inline KnownOfBatch knownOf(units::UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
   const bundle::ModelSummary &summary = model.summary;
   Slots slots, out;
-  if (auto function = functionOf(model, "denominators")) {
-    for (int i = 0; i < summary.denominator_inputs_size(); ++i)
-      slots[{"input", i}] = inputs[summary.denominator_inputs(i)];
+  if (auto function = functionOf(model, "counts")) {
+    for (int i = 0; i < summary.count_inputs_size(); ++i)
+      slots[{"input", i}] = inputs[summary.count_inputs(i)];
     out = run(function, slots, options);
   }
-  std::vector<double> result;
-  for (const bundle::LossTerm &term : summary.loss()) {
-    double sum = term.constant_denominator() ? term.denominator_per_row() * options.rows : 0;
-    if (!term.constant_denominator())
-      for (double v : out.at({"loss", term.denominator_output()}).values)
-        sum += v;
-    result.push_back(sum);
-  }
+  KnownOfBatch result;
+  for (int j = 0; j < summary.counts_size(); ++j)
+    result.counts.push_back(reduced(out.at({"loss", j}).values, reduceName(summary.counts(j).reduce())));
+  for (const bundle::LossTerm &term : summary.loss())
+    result.factors.push_back(valueOf(term.factor(), options.rows, result.counts));
+  for (const std::string &text : summary.known())
+    result.known.push_back(valueOf(text, options.rows, result.counts));
   return result;
 }
 
@@ -42,7 +63,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
                     bool backward, bool split = false) {
   const bundle::ModelSummary &summary = model.summary;
   Step step;
-  std::vector<double> denominator = denominators(model, inputs, options);
+  const KnownOfBatch batch = knownOf(model, inputs, options);
   std::vector<Tensor> values(summary.values_size());
   std::vector<Slots> kept(summary.units_size());
   for (int u = 0; u < summary.units_size(); ++u) {
@@ -55,6 +76,8 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
       slots[{"input", i}] = inputs[unit.inputs(i)];
     for (int i = 0; i < unit.values_in_size(); ++i)
       slots[{"boundary_in", i}] = values[unit.values_in(i)];
+    for (int j = 0; j < summary.known_size(); ++j)
+      slots[{"known", j}] = Tensor{{}, {batch.known[j]}};
     Slots out = run(functionOf(model, model.classes[unit.class_id()].forward), slots, options);
     if (out.empty())
       return step.ok = false, step;
@@ -65,7 +88,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
         slots[key] = value;
       if (key.first == "loss")
         for (double v : value.values)
-          step.loss += summary.loss(unit.loss_terms(key.second)).coefficient() * v / denominator[unit.loss_terms(key.second)];
+          step.loss += batch.factors[unit.loss_terms(key.second)] * v;
     }
   }
   if (!backward)
@@ -87,7 +110,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
     for (int i = 0; i < unit.values_out_size(); ++i)
       slots[{"boundary_out_gradient", i}] = valueGradients[unit.values_out(i)];
     for (int i = 0; i < unit.loss_terms_size(); ++i)
-      slots[{"scalars", i}] = Tensor{{}, {summary.loss(unit.loss_terms(i)).coefficient() / denominator[unit.loss_terms(i)]}};
+      slots[{"scalars", i}] = Tensor{{}, {batch.factors[unit.loss_terms(i)]}};
     const units::UnitClass &unitClass = model.classes[unit.class_id()];
     std::vector<std::string> functions{unitClass.backward};
     if (split && unit.splits())

@@ -15,7 +15,9 @@ using autodiff::SavePolicy;
 namespace {
 
 /// Loss of the whole @model, without units.
-double wholeLoss(mlir::func::FuncOp model, const std::vector<Tensor> &arguments, const reference::Options &options) {
+double wholeLoss(mlir::func::FuncOp model, const std::vector<Tensor> &arguments, reference::Options options) {
+  // Counts follow from no known number: the first evaluation gives them, the second one everything.
+  options.counts.assign(Expression::kMaxCounts, std::nan(""));
   auto results = reference::evaluate(model, arguments, options);
   EXPECT_TRUE(mlir::succeeded(results));
   auto sum = [](const Tensor &t) {
@@ -24,21 +26,17 @@ double wholeLoss(mlir::func::FuncOp model, const std::vector<Tensor> &arguments,
       s += v;
     return s;
   };
-  std::map<int64_t, double> numerators, denominators;
-  for (unsigned i = 0; i < model.getNumResults(); ++i) {
-    int64_t term = model.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.term").getInt();
-    if (model.getResultAttrOfType<mlir::StringAttr>(i, "zorse.role").getValue() == "denominator") {
-      denominators[term] = sum((*results)[i]);
-      continue;
-    }
-    auto coefficient = model.getResultAttrOfType<mlir::FloatAttr>(i, "zorse.coefficient");
-    numerators[term] = sum((*results)[i]) * (coefficient ? coefficient.getValueAsDouble() : 1.0);
-    if (auto perRow = model.getResultAttrOfType<mlir::FloatAttr>(i, "zorse.denominator_per_row"))
-      denominators[term] = perRow.getValueAsDouble() * options.rows;
-  }
+  std::vector<double> counts;
+  for (unsigned i = 0; i < model.getNumResults(); ++i)
+    if (auto reduce = model.getResultAttrOfType<mlir::StringAttr>(i, "zorse.reduce"))
+      counts.push_back(reduced((*results)[i].values, reduce.getValue()));
+  options.counts = counts;
+  results = reference::evaluate(model, arguments, options);
+  EXPECT_TRUE(mlir::succeeded(results));
   double loss = 0;
-  for (auto &[term, numerator] : numerators)
-    loss += numerator / denominators[term];
+  for (unsigned i = 0; i < model.getNumResults(); ++i)
+    if (auto factor = model.getResultAttrOfType<mlir::StringAttr>(i, "zorse.factor"))
+      loss += valueOf(factor.str(), options.rows, counts) * sum((*results)[i]);
   return loss;
 }
 
@@ -122,6 +120,7 @@ TEST(ModelGradient, EncoderAndDecoder) { checkModel(encoderDecoderModel(4), fals
 TEST(ModelGradient, AttentionBesideMlp) { checkModel(parallelModel(2), false); }
 TEST(ModelGradient, Regression) { checkModel(regressionModel(3), false); }
 TEST(ModelGradient, TwoLossTermsOneOnTheMiddle) { checkModel(auxiliaryLossModel(), false); }
+TEST(ModelGradient, NumbersOfTheStep) { checkModel(knownModel(), false); }
 TEST(ModelGradient, FrozenWeights) { checkModel(frozenModel(), false); }
 
 } // namespace

@@ -1,6 +1,8 @@
 // Small models as graph IR text.
 #pragma once
 
+#include "zorse/runtime/Expression.h"
+
 #include <fstream>
 #include <functional>
 #include <regex>
@@ -77,10 +79,19 @@ public:
     std::string s = op("arith.mulf " + x + ", " + x + " : " + T);
     numerator(op("zorse.reduce sum " + s + " dims [1, 2] : " + T + " -> tensor<?xf64>"), coefficient);
   }
-  void numerator(const std::string &value, double coefficient) {
+  void numerator(const std::string &value, double coefficient) { numerator(value, Expression::number(coefficient).print() + "/(3*B)"); }
+  void numerator(const std::string &value, const std::string &factor) {
     results.push_back(value);
-    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(types.size()) +
-                    " : i64, zorse.coefficient = " + std::to_string(coefficient) + " : f64, zorse.denominator_per_row = 3.0 : f64}");
+    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(terms++) + " : i64, zorse.factor = \"" + factor + "\"}");
+  }
+  void count(const std::string &value, const std::string &reduce) {
+    results.push_back(value);
+    types.push_back("tensor<?xf64> {zorse.role = \"count\", zorse.count = " + std::to_string(counts++) + " : i64, zorse.reduce = \"" + reduce + "\"}");
+  }
+  /// x times a number that is known before the step.
+  std::string timesKnown(const std::string &x, const std::string &expression) {
+    std::string k = op("zorse.known \"" + expression + "\" : tensor<f64>");
+    return op("arith.mulf " + x + ", " + op("zorse.broadcast " + k + " dims [] : tensor<f64> -> " + T) + " : " + T);
   }
   std::string finish() const {
     auto join = [](const std::vector<std::string> &parts) {
@@ -99,7 +110,7 @@ public:
 private:
   std::vector<std::string> arguments, results, types;
   std::string body;
-  int next = 0;
+  int next = 0, terms = 0, counts = 0;
 };
 
 /// BERT's order: the norm follows the sum, and the first norm belongs to the embedding's output.
@@ -175,6 +186,26 @@ inline std::string parallelModel(int layers) {
     x = m.add(m.add(x, m.attention(n, p + ".attention")), m.mlp(n, p + ".mlp"));
   }
   m.classifier(m.norm(x, "norm"));
+  return m.finish();
+}
+
+/// Layers that read numbers of the step, two of them the same; terms whose factors are expressions of counts.
+inline std::string knownModel() {
+  ModelWriter m;
+  std::string x = m.embedding();
+  for (int i = 0; i < 4; ++i) {
+    std::string p = "layer." + std::to_string(i);
+    x = m.add(x, m.timesKnown(m.mlp(m.norm(x, p + ".norm"), p + ".mlp"), i < 2 ? "1/sqrt(B)" : "0.1*n1/n0"));
+  }
+  m.classifier(m.norm(x, "norm"));
+  const std::string target = m.input("target", m.T);
+  auto sum = [&](const std::string &v) { return m.op("zorse.reduce sum " + v + " dims [1, 2] : " + m.T + " -> tensor<?xf64>"); };
+  const std::string squares = m.op("arith.mulf " + target + ", " + target + " : " + m.T);
+  m.count(sum(squares), "sum");
+  m.count(sum(squares), "max");
+  m.count(sum(target), "min");
+  const std::string difference = m.op("arith.subf " + x + ", " + target + " : " + m.T);
+  m.numerator(sum(m.op("arith.mulf " + difference + ", " + difference + " : " + m.T)), "0.5/max(n0, 1e-6) + 0.01*abs(n2)/pow(B, 2)");
   return m.finish();
 }
 

@@ -103,7 +103,7 @@ TEST(Units, AllLossTermsBelongToTheHead) {
   for (int u = 0; u + 1 < units.size(); ++u)
     EXPECT_EQ(units[u].loss_terms_size(), 0);
   EXPECT_EQ(units[units.size() - 1].loss_terms_size(), 2);
-  EXPECT_EQ(b.summary().loss(0).coefficient(), 0.125);
+  EXPECT_EQ(b.summary().loss(0).factor(), "0.125/(3*B)");
 }
 
 TEST(Units, RandomInstancesOfUnitsDoNotOverlap) {
@@ -202,9 +202,9 @@ TEST(Units, ErrorsNameTheProblem) {
   Built untrained = build(std::regex_replace(frozenModel(), std::regex("trainable = true"), "trainable = false"));
   EXPECT_FALSE(untrained.model);
   EXPECT_NE(untrained.messages.at(0).find("nothing to train"), std::string::npos);
-  Built counted = build(std::regex_replace(readModel("llama.mlir"), std::regex("\"denominator\""), "\"none\""));
+  Built counted = build(std::regex_replace(readModel("llama.mlir"), std::regex("\"count\""), "\"none\""));
   EXPECT_FALSE(counted.model);
-  EXPECT_NE(counted.messages.at(0).find("has no denominator"), std::string::npos);
+  EXPECT_NE(counted.messages.at(0).find("reads count n0, but the model returns 0 counts"), std::string::npos);
 }
 
 TEST(Units, AParameterTheLossIgnoresIsLeftOutWithAWarning) {

@@ -183,6 +183,29 @@ def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Numbers that a step knows before it begins
+//===----------------------------------------------------------------------===//
+
+def Zorse_KnownOp : Zorse_Op<"known", [Pure]> {
+  let summary = "A number of the step: an expression of the samples of its batch and of counts.";
+  let description = [{
+    `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns (`zorse.count`). The host evaluates the expression in f64 before
+    the step begins, so every device and micro-batch reads the same number. It has no gradient. In functions of units it is an argument, `zorse.slot = "known"`.
+
+    Constraints:
+    - (C1) expression is one that `zorse::Expression` parses.
+
+    Example:
+    ```mlir
+    %root = zorse.known "sqrt(B)" : tensor<f64>
+    ```
+  }];
+  let arguments = (ins StrAttr:$expression);
+  let results = (outs Zorse_F64Scalar:$y);
+  let assemblyFormat = "$expression attr-dict `:` type($y)";
+}
+
+//===----------------------------------------------------------------------===//
 // Dropout
 //===----------------------------------------------------------------------===//
 

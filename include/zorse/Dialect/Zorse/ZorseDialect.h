@@ -32,8 +32,9 @@ inline constexpr llvm::StringLiteral kStatistic = "zorse.statistic"; ///< beside
 inline constexpr llvm::StringLiteral kConstant = "zorse.constant";   ///< beside kTrainable = false: no parameter of the model, not in checkpoints
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
-inline constexpr llvm::StringLiteral kCoefficient = "zorse.coefficient";
-inline constexpr llvm::StringLiteral kDenominatorPerRow = "zorse.denominator_per_row";
+inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
+inline constexpr llvm::StringLiteral kCount = "zorse.count";
+inline constexpr llvm::StringLiteral kReduce = "zorse.reduce"; ///< beside kCount: "sum", "max" or "min"
 inline constexpr llvm::StringLiteral kSlot = "zorse.slot";
 inline constexpr llvm::StringLiteral kIndex = "zorse.index";
 } // namespace attributes

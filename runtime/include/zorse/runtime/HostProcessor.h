@@ -1,4 +1,4 @@
-// What the host's own processors compute of a bundle: counts of denominators, and updates of state that is kept in its memory.
+// What the host's own processors compute of a bundle: counts of the loss, and updates of state that is kept in its memory.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"

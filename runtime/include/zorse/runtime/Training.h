@@ -1,4 +1,4 @@
-// What changes from step to step: learning rate, step scalars, denominators of the loss; and the loop around the executor.
+// What changes from step to step: learning rate, step scalars, factors of the loss; and the loop around the executor.
 #pragma once
 
 #include "zorse/runtime/Data.h"
@@ -14,18 +14,30 @@
 
 namespace zorse::runtime {
 
-/// Counts D_k of the loss for whole batches, on the host.
-class Denominators {
+/// What is known of a step before it begins, computed on the host: counts of its batch, and expressions of them.
+class KnownNumbers {
 public:
-  static Result<std::unique_ptr<Denominators>> create(const Bundle &bundle);
-  ~Denominators();
+  static Result<std::unique_ptr<KnownNumbers>> create(const Bundle &bundle);
+  ~KnownNumbers();
+
+  /// n0, n1, ... of the first `rows` rows of a batch.
+  Result<std::vector<double>> count(const Batch &batch, int64_t rows);
+  /// The counts of two sets of samples as one, the second `weight` times: where counts are sums.
+  void add(std::vector<double> &counts, const std::vector<double> &more, double weight = 1) const;
+  /// Counts of no samples.
+  std::vector<double> none() const;
 
   /// One per loss term.
-  Result<std::vector<double>> count(const Batch &batch);
+  std::vector<double> factors(double samples, const std::vector<double> &counts) const;
+  /// StepScalars.known.
+  std::vector<double> known(double samples, const std::vector<double> &counts) const;
+
+  /// "the factor 1/n0 of the loss is inf (n0 = 0)", of the first factor that is not finite; "" where all are.
+  std::string describeNotFinite(double samples, const std::vector<double> &counts) const;
 
 private:
   class Implementation;
-  explicit Denominators(std::unique_ptr<Implementation> implementation);
+  explicit KnownNumbers(std::unique_ptr<Implementation> implementation);
   std::unique_ptr<Implementation> implementation_;
 };
 
@@ -34,7 +46,7 @@ struct StepReport {
   uint64_t skippedSoFar = 0; ///< skipped steps of this run, this one included
   uint64_t step = 0;         ///< 1-based; of an evaluation: the step after which it ran.
   bool evaluation = false;
-  double loss = 0; ///< of the batch before the update; of an evaluation: over all its batches. NaN where a denominator is 0.
+  double loss = 0; ///< of the batch before the update; of an evaluation: over all its batches. NaN where a factor of the loss is not finite.
   double gradientNorm = 0;
   double learningRate = 0;
   double lossScale = 0; ///< of this step; 0: the loss is not scaled

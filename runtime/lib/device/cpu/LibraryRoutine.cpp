@@ -116,7 +116,8 @@ public:
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (int term = 0; term < abi::kMaxLossTerms; ++term)
       finite = finite && std::isfinite(sums[2 + term]);
-    bool skip = scalars.zeroDenominator != 0 || (scalars.skipNonFinite != 0 && !finite);
+    const bool nothing = !std::all_of(std::begin(scalars.lossSeed), std::end(scalars.lossSeed), [](double seed) { return std::isfinite(seed); });
+    bool skip = nothing || (scalars.skipNonFinite != 0 && !finite);
 
     scalars.decided.clipFactor = factor;
     scalars.decided.gradientNorm = norm;
@@ -124,7 +125,7 @@ public:
     scalars.decided.lossScale = scales ? scale : 0;
     if (!skip)
       state.updates += 1.0;
-    if (scales && scalars.zeroDenominator == 0)
+    if (scales && !nothing)
       nextScale(state, finite);
   }
 

@@ -85,11 +85,11 @@ Result<std::vector<OperandUse>> zorse::runtime::operandUses(const bundle::Librar
     auto interval = call.integers().find("scale_interval");
     const bool scales = interval != call.integers().end() && interval->second > 0;
     return std::vector<OperandUse>{{0, count(sizeof(abi::StepScalars::sums)), false},
-                                   {1, count(offsetof(abi::StepScalars, lossSeed)), true},
+                                   {1, count(offsetof(abi::StepScalars, known)), true},
                                    {2, count(scales ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates)), true}};
   }
   if (name == "scale_seeds")
-    return std::vector<OperandUse>{{0, count(offsetof(abi::StepScalars, sums)), true}, {1, count(sizeof(abi::OptimizerStep)), false}};
+    return std::vector<OperandUse>{{0, count(offsetof(abi::StepScalars, known)), true}, {1, count(sizeof(abi::OptimizerStep)), false}};
   const bool backward = name == "attention_backward";
   Result<AttentionShape> shape = readAttentionShape(call, backward);
   if (shape.failed())

@@ -1,0 +1,83 @@
+// What the summary says of the loss: its size, and its meaning in words.
+#include "zorse/Summary/Summary.h"
+#include "zorse/runtime/Expression.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+using namespace zorse;
+
+const char *zorse::reduceName(bundle::Count::Reduce reduce) {
+  return reduce == bundle::Count::SUM ? "sum" : reduce == bundle::Count::MAX ? "max" : reduce == bundle::Count::MIN ? "min" : "";
+}
+
+std::optional<bundle::Count::Reduce> zorse::parseReduce(const std::string &name) {
+  for (bundle::Count::Reduce reduce : {bundle::Count::SUM, bundle::Count::MAX, bundle::Count::MIN})
+    if (name == reduceName(reduce))
+      return reduce;
+  return std::nullopt;
+}
+
+/// What a factor divides by, its constant dividend apart.
+static double addendsOf(const Expression &factor, double samples, const std::vector<double> &counts) {
+  auto quotient = factor.quotient();
+  const double value =
+      quotient && quotient->first.constant() ? quotient->second.evaluate(samples, counts) : 1 / factor.evaluate(samples, counts);
+  return std::isfinite(value) ? std::abs(value) : 1;
+}
+
+double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch) {
+  const auto rows = static_cast<double>(std::max<int64_t>(batch, 1));
+  // What is counted are elements of these inputs, at most all of them.
+  double most = 1;
+  for (uint32_t input : summary.count_inputs()) {
+    double elements = 1;
+    for (int64_t size : summary.inputs(static_cast<int>(input)).shape())
+      elements *= static_cast<double>(size);
+    most = std::max(most, elements);
+  }
+  std::vector<double> counts;
+  for (const bundle::Count &count : summary.counts())
+    counts.push_back(count.reduce() == bundle::Count::SUM ? most * rows : 1);
+  double addends = rows;
+  for (const bundle::LossTerm &term : summary.loss()) {
+    std::string error;
+    if (std::optional<Expression> factor = Expression::parse(term.factor(), error))
+      addends = std::max(addends, addendsOf(*factor, rows * static_cast<double>(samplesPerRow(summary)), counts));
+  }
+  return std::exp2(4 + std::floor(std::log2(addends)));
+}
+
+/// "0.3 * sum of mse / (20*B)"
+static std::string describeTerm(const bundle::LossTerm &term) {
+  const std::string sum = "sum of " + term.name();
+  std::string error;
+  const std::optional<Expression> factor = Expression::parse(term.factor(), error);
+  if (!factor)
+    return "(" + term.factor() + ") * " + sum;
+  auto times = [&](const Expression &constant) { return constant.constant() == 1 ? sum : constant.print() + " * " + sum; };
+  if (factor->constant())
+    return times(*factor);
+  if (auto quotient = factor->quotient(); quotient && quotient->first.constant()) {
+    const std::string reciprocal = Expression::apply(Expression::Op::Divide, {Expression::number(1), quotient->second}).print();
+    return times(quotient->first) + " / " + reciprocal.substr(std::string("1/").size());
+  }
+  return "(" + factor->print() + ") * " + sum;
+}
+
+std::vector<std::string> zorse::describeLoss(const bundle::ModelSummary &summary, int64_t samples) {
+  std::string text;
+  for (int k = 0; k < summary.loss_size(); ++k)
+    text += (k > 0 ? " + " : "") + describeTerm(summary.loss(k));
+  const std::string all = samples > 0 ? std::to_string(samples) : "them";
+  text += samples > 0 ? ", over all " + all + " samples of a step" : ", over all samples of a step";
+  for (int j = 0; j < summary.counts_size(); ++j) {
+    const bundle::Count &count = summary.counts(j);
+    text += "; n" + std::to_string(j) + ": " + (count.reduce() == bundle::Count::SUM ? "" : reduceName(count.reduce()) + std::string(" of ")) +
+            count.meaning();
+  }
+  if (summary.counts_size() > 0)
+    text += ", counted per step";
+  return {text, "the same for every division of the batch (PyTorch with one batch of " + all + "; a mean of micro-batches' means is another loss)"};
+}

@@ -1,0 +1,227 @@
+#include "zorse/runtime/Elements.h"
+#include "zorse/runtime/Expression.h"
+#include "zorse/runtime/HostProcessor.h"
+#include "zorse/runtime/Training.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+/// One body over all rows of the batch, on one thread of the host; and expressions of what it counts.
+class KnownNumbers::Implementation {
+public:
+  explicit Implementation(const Bundle &bundle) : bundle_(bundle) {}
+
+  Status prepare() {
+    for (const bundle::LossTerm &term : bundle_.summary.loss())
+      if (Status status = parse(term.factor(), factors_); status.failed())
+        return status;
+    for (const std::string &text : bundle_.summary.known())
+      if (Status status = parse(text, known_); status.failed())
+        return status;
+    if (bundle_.summary.counts().empty())
+      return Status::success();
+    if (bundle_.summary.count_body() < 0)
+      return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no body that counts them");
+    const uint32_t target = hostTarget(bundle_), body = uint32_t(bundle_.summary.count_body());
+    body_ = &bundle_.target(target).bodies(int(body));
+    DeviceRequest request;
+    request.name = "host";
+    Result<std::unique_ptr<QueuedDevice>> device = makeHostProcessor(bundle_, target, {body}, request);
+    if (device.failed())
+      return device.error();
+    device_ = std::move(*device);
+    for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
+      outputs_.push_back(outputSlot(j));
+      if (outputs_.back() < 0)
+        return userError(bundle_.directory + "/bodies.pb: the body that counts has no output " + std::to_string(j));
+    }
+    return allocateSlots();
+  }
+
+  Result<std::vector<double>> count(const Batch &batch, int64_t rows) {
+    std::vector<double> result;
+    if (!body_)
+      return result;
+    for (int i = 0; i < body_->slots_size(); ++i)
+      if (body_->slots(i).kind() == bundle::INPUT) {
+        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(body_->slots(i).index()))];
+        if (Status status = device_->write(slots_[i], bytes.data(), bytes.size()); status.failed())
+          return status;
+      }
+    BodyArguments arguments;
+    arguments.slots = slots_.data();
+    arguments.rows = bundle_.batch;
+    if (Status status = device_->runBody(uint32_t(bundle_.summary.count_body()), arguments); status.failed())
+      return status;
+    for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
+      Result<double> number = reduce(j, rows);
+      if (number.failed())
+        return number.error();
+      result.push_back(*number);
+    }
+    return result;
+  }
+
+  bundle::Count::Reduce reduceOf(size_t j) const { return bundle_.summary.counts(int(j)).reduce(); }
+
+  double none(size_t j) const {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return reduceOf(j) == bundle::Count::MAX ? -infinity : reduceOf(j) == bundle::Count::MIN ? infinity : 0;
+  }
+
+  /// NaN stays NaN, whatever the reduction.
+  double join(size_t j, double a, double b) const {
+    if (reduceOf(j) == bundle::Count::SUM || std::isnan(a) || std::isnan(b))
+      return a + b;
+    return reduceOf(j) == bundle::Count::MAX ? std::max(a, b) : std::min(a, b);
+  }
+
+  const std::vector<Expression> &factors() const { return factors_; }
+  const std::vector<Expression> &known() const { return known_; }
+  size_t counts() const { return size_t(bundle_.summary.counts_size()); }
+
+private:
+  Status parse(const std::string &text, std::vector<Expression> &expressions) {
+    std::string error;
+    std::optional<Expression> expression = Expression::parse(text, error);
+    if (!expression)
+      return userError(bundle_.directory + "/summary.pb: '" + text + "' is no expression of the samples of a step and its counts: " + error);
+    for (uint32_t count : expression->counts())
+      if (count >= counts())
+        return userError(bundle_.directory + "/summary.pb: '" + text + "' reads n" + std::to_string(count) + ", and there are " +
+                         std::to_string(counts()) + " counts");
+    expressions.push_back(std::move(*expression));
+    return Status::success();
+  }
+
+  Status allocateSlots() {
+    size_t bytes = 0;
+    std::vector<size_t> offsets;
+    for (int i = 0; i < body_->slots_size(); ++i) {
+      Result<int64_t> size = sizeOf(i);
+      if (size.failed())
+        return size.error();
+      offsets.push_back(bytes);
+      bytes += size_t(*size + 63) / 64 * 64;
+    }
+    Result<std::unique_ptr<DeviceMemory>> memory = device_->allocate(bundle::HOST, bytes, {});
+    if (memory.failed())
+      return memory.error();
+    memory_ = std::move(*memory);
+    for (size_t offset : offsets)
+      slots_.push_back(memory_->base() + offset);
+    return Status::success();
+  }
+
+  /// Bytes of a slot for all rows, if it is one that the body can have.
+  Result<int64_t> sizeOf(int i) const {
+    const bundle::Slot &slot = body_->slots(i);
+    const bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
+                       slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
+    if (!known)
+      return userError(bundle_.directory + "/bodies.pb: the body that counts has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
+    int64_t size, least = 0;
+    if (slot.kind() == bundle::INPUT)
+      least = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(slot.index())))).bytes_per_row();
+    else if (slot.kind() == bundle::LOSS)
+      least = bundle_.batch * int64_t(elementBytes(slot.type()));
+    else if (slot.kind() == bundle::SCALARS)
+      least = int64_t(sizeof(zorse::abi::StepScalars));
+    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
+        __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < least || size > (int64_t(1) << 40))
+      return userError(bundle_.directory + "/bodies.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
+    return size;
+  }
+
+  int outputSlot(int output) const {
+    for (int i = 0; i < body_->slots_size(); ++i)
+      if (body_->slots(i).kind() == bundle::LOSS && int(body_->slots(i).index()) == output)
+        return i;
+    return -1;
+  }
+
+  Result<double> reduce(int j, int64_t rows) const {
+    const int slot = outputs_[size_t(j)];
+    const StoredType type = storedType(body_->slots(slot).type());
+    std::vector<std::byte> stored(rows * bytesOf(type));
+    if (Status status = device_->read(stored.data(), slots_[slot], stored.size()); status.failed())
+      return status;
+    std::vector<double> numbers(rows);
+    convertElements(stored.data(), type, numbers.data(), StoredType::F64, rows);
+    double total = none(size_t(j));
+    for (double number : numbers)
+      total = join(size_t(j), total, number);
+    return total;
+  }
+
+  const Bundle &bundle_;
+  const bundle::Body *body_ = nullptr; ///< null: there are no counts
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceMemory> memory_;
+  std::vector<DeviceAddress> slots_;
+  std::vector<int> outputs_; ///< slot of each count
+  std::vector<Expression> factors_, known_;
+};
+
+KnownNumbers::KnownNumbers(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+KnownNumbers::~KnownNumbers() = default;
+
+Result<std::unique_ptr<KnownNumbers>> KnownNumbers::create(const Bundle &bundle) {
+  auto implementation = std::make_unique<Implementation>(bundle);
+  if (Status status = implementation->prepare(); status.failed())
+    return status;
+  return std::unique_ptr<KnownNumbers>(new KnownNumbers(std::move(implementation)));
+}
+
+Result<std::vector<double>> KnownNumbers::count(const Batch &batch, int64_t rows) { return implementation_->count(batch, rows); }
+
+void KnownNumbers::add(std::vector<double> &counts, const std::vector<double> &more, double weight) const {
+  for (size_t j = 0; j < counts.size(); ++j)
+    counts[j] = implementation_->join(j, counts[j], implementation_->reduceOf(j) == bundle::Count::SUM ? weight * more[j] : more[j]);
+}
+
+std::vector<double> KnownNumbers::none() const {
+  std::vector<double> counts;
+  for (size_t j = 0; j < implementation_->counts(); ++j)
+    counts.push_back(implementation_->none(j));
+  return counts;
+}
+
+static std::vector<double> evaluate(const std::vector<Expression> &expressions, double samples, const std::vector<double> &counts) {
+  std::vector<double> values;
+  for (const Expression &expression : expressions)
+    values.push_back(expression.evaluate(samples, counts));
+  return values;
+}
+
+std::vector<double> KnownNumbers::factors(double samples, const std::vector<double> &counts) const {
+  return evaluate(implementation_->factors(), samples, counts);
+}
+
+std::vector<double> KnownNumbers::known(double samples, const std::vector<double> &counts) const {
+  return evaluate(implementation_->known(), samples, counts);
+}
+
+std::string KnownNumbers::describeNotFinite(double samples, const std::vector<double> &counts) const {
+  auto shown = [](double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    return std::string(text);
+  };
+  for (const Expression &factor : implementation_->factors()) {
+    const double value = factor.evaluate(samples, counts);
+    if (std::isfinite(value))
+      continue;
+    std::string why = factor.usesSamples() ? "B = " + shown(samples) : "";
+    for (uint32_t count : factor.counts())
+      why += (why.empty() ? "n" : ", n") + std::to_string(count) + " = " + shown(counts[count]);
+    return "the factor " + factor.print() + " of the loss is " + shown(value) + (why.empty() ? "" : " (" + why + ")");
+  }
+  return "";
+}
