@@ -22,8 +22,7 @@ std::optional<bundle::Count::Reduce> zorse::parseReduce(const std::string &name)
 /// What a factor divides by, its constant dividend apart.
 static double addendsOf(const Expression &factor, double samples, const std::vector<double> &counts) {
   auto quotient = factor.quotient();
-  const double value =
-      quotient && quotient->first.constant() ? quotient->second.evaluate(samples, counts) : 1 / factor.evaluate(samples, counts);
+  const double value = quotient && quotient->first.constant() ? quotient->second.evaluate(samples, counts) : 1 / factor.evaluate(samples, counts);
   return std::isfinite(value) ? std::abs(value) : 1;
 }
 

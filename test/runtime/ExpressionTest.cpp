@@ -79,8 +79,8 @@ TEST(Expression, SaysWhatItReads) {
 }
 
 TEST(Expression, PrintsShortAndReadsItBack) {
-  for (const char *text : {"1/(2*B)", "0.3/n0", "max(n0, 1)", "1 - (2 - B)", "-B*3", "-(B*3)", "2*(-3)", "B - (-3)", "-(-3)", "where(eq(B, 1), n0, n1)",
-                           "B/(n0/n1)", "(B + 1)*(B - 1)", "1e-300", "0.1", "1e+300", "-(-B)"})
+  for (const char *text : {"1/(2*B)", "0.3/n0", "max(n0, 1)", "1 - (2 - B)", "-B*3", "-(B*3)", "2*(-3)", "B - (-3)", "-(-3)",
+                           "where(eq(B, 1), n0, n1)", "B/(n0/n1)", "(B + 1)*(B - 1)", "1e-300", "0.1", "1e+300", "-(-B)"})
     EXPECT_EQ(parsed(text).print(), text);
   EXPECT_EQ(parsed(" ( 1 ) / ( ( B ) ) ").print(), "1/B");
   EXPECT_EQ(Expression::apply(Op::Negate, {Expression::number(3)}), parsed("-3"));
@@ -125,12 +125,18 @@ struct RandomTree {
     auto [a, x] = make(depth - 1);
     auto [b, y] = make(depth - 1);
     switch (below(6)) {
-    case 0: return {Expression::apply(Op::Add, {a, b}), x + y};
-    case 1: return {Expression::apply(Op::Subtract, {a, b}), x - y};
-    case 2: return {Expression::apply(Op::Multiply, {a, b}), x * y};
-    case 3: return {Expression::apply(Op::Divide, {a, b}), x / y};
-    case 4: return {Expression::apply(Op::Negate, {a}), -x};
-    default: return {Expression::apply(Op::Abs, {a}), std::fabs(x)};
+    case 0:
+      return {Expression::apply(Op::Add, {a, b}), x + y};
+    case 1:
+      return {Expression::apply(Op::Subtract, {a, b}), x - y};
+    case 2:
+      return {Expression::apply(Op::Multiply, {a, b}), x * y};
+    case 3:
+      return {Expression::apply(Op::Divide, {a, b}), x / y};
+    case 4:
+      return {Expression::apply(Op::Negate, {a}), -x};
+    default:
+      return {Expression::apply(Op::Abs, {a}), std::fabs(x)};
     }
   }
 };
@@ -149,7 +155,8 @@ TEST(Expression, RandomTreesSurviveTheText) {
 /// Texts that no compiler wrote: they are refused or read, and what is read prints to itself.
 TEST(Expression, OddTextsAreReadOrRefused) {
   const std::string good[] = {"1/(2*B)", "where(less(n0, 1), 1, n63)", "-0.3/max(n0 + 1e-5, 1)", "pow(sigmoid(B), -(-inf))"};
-  const std::string pieces[] = {"(", ")", ",", "-", "/", "*", "+", "B", "n0", "n", "1e", ".", "1e308", "nan", "max(", "sqrt", " ", "\n", "\xff", "0x1", "_"};
+  const std::string pieces[] = {"(", ")",     ",",   "-",    "/",    "*", "+",  "B",    "n0",  "n", "1e",
+                                ".", "1e308", "nan", "max(", "sqrt", " ", "\n", "\xff", "0x1", "_"};
   size_t read = 0;
   for (uint64_t seed = 0; seed < 50000; ++seed) {
     std::mt19937_64 random(seed);

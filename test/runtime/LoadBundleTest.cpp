@@ -279,7 +279,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("at least 48 are needed", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
   says("samples [4, +3) of a batch of 5", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_sample_base(4); });
   says("input 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_input(1); });
-  says("at least 512 are needed", 0, [](Program &p) { entry(p, Entry::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(256); });
+  says("at least 1024 are needed", 0, [](Program &p) { entry(p, Entry::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
   says("body 7 of 7", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_body(7); });
   says("binds 1 slots of body 'double', which has 2", 0,
        [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots()->RemoveLast(); });

@@ -6,6 +6,7 @@
 // Two micro-batches of 3 and 2 rows. Every entry waits for everything before it on its device: the test is of the executor, not of overlap.
 #pragma once
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 
 #include <cmath>
@@ -121,32 +122,33 @@ private:
     kernel(dot, "zorse_test_dot", 0, 1);
     bundle::Body &gradient = add("dot gradient");
     slot(gradient, BOUNDARY_IN, 0, READ, 0, 16);
-    slot(gradient, SCALARS, 0, READ, 256, 0);
+    slot(gradient, SCALARS, 0, READ, kScalarsBytes, 0);
     slot(gradient, PARAMETER_GRADIENT, 0, ACCUMULATE, 16, 0);
     kernel(gradient, "zorse_test_dot_gradient", 4, 0);
     gradient.mutable_launches(0)->mutable_kernel()->add_accumulates(2);
     bundle::Body &sum = add("sum loss");
     slot(sum, LOSS, 0, READ, 0, 4);
-    slot(sum, SUMS_SLOT, 0, ACCUMULATE, 128, 0);
+    slot(sum, SUMS_SLOT, 0, ACCUMULATE, kSumsBytes, 0);
     library(sum, "sum_loss");
     bundle::Body &norm = add("norm");
     slot(norm, STATE, 1, READ, 0, 4);
-    slot(norm, SUMS_SLOT, 0, ACCUMULATE, 128, 0);
+    slot(norm, SUMS_SLOT, 0, ACCUMULATE, kSumsBytes, 0);
     library(norm, "squared_norm");
     bundle::Body &decide = add("decide");
-    slot(decide, SUMS_SLOT, 0, READ, 128, 0);
-    slot(decide, SCALARS, 0, UPDATE, 256, 0);
+    slot(decide, SUMS_SLOT, 0, READ, kSumsBytes, 0);
+    slot(decide, SCALARS, 0, UPDATE, kScalarsBytes, 0);
     slot(decide, OPTIMIZER_STEP_SLOT, 0, UPDATE, 8, 0);
     library(decide, "decide");
     bundle::Body &update = add("update");
     slot(update, STATE, 0, UPDATE, 0, 4);
     slot(update, STATE, 1, READ, 0, 4);
-    slot(update, SCALARS, 0, READ, 256, 0);
+    slot(update, SCALARS, 0, READ, kScalarsBytes, 0);
     kernel(update, "zorse_test_sgd", 0, 1);
   }
 
   // Places in each device's arena of 4096 bytes.
-  static constexpr uint64_t kScalars = 0, kSums = 256, kStep = 512, kW = 576, kX = 640, kY = 768, kLoss = 896, kGradient = 960, kShard = 1024;
+  static constexpr uint64_t kScalars = 0, kSums = kScalarsBytes, kStep = kScalarsBlock, kW = 1088, kX = 1152, kY = 1280, kLoss = 1408,
+                            kGradient = 1472, kShard = 1536;
 
   static bundle::Region region(uint64_t offset, uint64_t bytes) {
     bundle::Region r;
@@ -204,7 +206,7 @@ private:
 
     uint32_t id = 0;
     for (uint32_t d = 0; d < 2; ++d)
-      *entry(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, 512);
+      *entry(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, kScalarsBlock);
     const int64_t rows[] = {3, 2}, base[] = {0, 3};
     for (int mb = 0; mb < 2; ++mb) {
       LoadInput &load = *entry(0, id++, ToDevice, LOAD).mutable_load_input();
@@ -239,11 +241,11 @@ private:
       receive.set_peer(0);
       *receive.mutable_region() = y;
       call(entry(1, id++, ComputeQueue, FORWARD), Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
-      bundle::Call &sum =
-          call(entry(1, id++, ComputeQueue, FORWARD), Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb], {loss, region(kSums, 128)});
+      bundle::Call &sum = call(entry(1, id++, ComputeQueue, FORWARD), Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb],
+                               {loss, region(kSums, kSumsBytes)});
       sum.mutable_slots(0)->mutable_value()->set_begin(base[mb]);
       bundle::Call &gradient = call(entry(1, id++, ComputeQueue, BACKWARD), Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb],
-                                    {y, region(kScalars, 256), region(kGradient, 16)});
+                                    {y, region(kScalars, kScalarsBytes), region(kGradient, 16)});
       gradient.mutable_slots(2)->set_overwrite(mb == 0);
     }
     for (uint32_t d = 0; d < 2; ++d) {
@@ -258,25 +260,25 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(entry(d, id++, ComputeQueue, COMMIT), Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, 128)});
+      call(entry(d, id++, ComputeQueue, COMMIT), Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
     for (uint32_t d = 0; d < 2; ++d) {
       AllReduce &sum = *entry(d, id, Collectives, REPORT).mutable_all_reduce();
       sum.add_members(0);
       sum.add_members(1);
       sum.set_type(F64);
-      *sum.mutable_region() = region(kSums, 128);
+      *sum.mutable_region() = region(kSums, kSumsBytes);
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
       call(entry(d, id++, ComputeQueue, COMMIT), Compute::DECIDE, -1, Decide, -1, 1, 0,
-           {region(kSums, 128), region(kScalars, 256), region(kStep, 8)});
+           {region(kSums, kSumsBytes), region(kScalars, kScalarsBytes), region(kStep, 8)});
     for (uint32_t d = 0; d < 2; ++d) {
       bundle::Call &update = call(entry(d, id++, ComputeQueue, UPDATE_STATE), Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
-                                  {region(kW + 8 * d, 8), shard(d), region(kScalars, 256)});
+                                  {region(kW + 8 * d, 8), shard(d), region(kScalars, kScalarsBytes)});
       update.mutable_slots(1)->mutable_value()->set_begin(2 * d);
       update.mutable_slots(1)->mutable_value()->set_end(2 * d + 2);
     }
-    *entry(0, id++, ToHost, REPORT).mutable_report()->mutable_region() = region(kScalars, 512);
+    *entry(0, id++, ToHost, REPORT).mutable_report()->mutable_region() = region(kScalars, kScalarsBlock);
     for (bundle::Program &p : bundle.programs)
       addWaits(p);
   }

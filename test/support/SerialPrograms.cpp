@@ -1,5 +1,7 @@
 #include "SerialPrograms.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -42,7 +44,7 @@ public:
            {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE, bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST})
         programs[d].add_queues()->set_kind(bundle::QueueKind(kind));
       auto *e = add(d, 4, bundle::LOAD);
-      *e->mutable_load_scalars()->mutable_region() = region(d, "scalars", 512);
+      *e->mutable_load_scalars()->mutable_region() = region(d, "scalars", kScalarsBlock);
       *e->mutable_load_scalars()->mutable_value() = value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0);
       ++next;
     }
@@ -297,7 +299,7 @@ private:
                bundle::Value());
         break;
       case bundle::SCALARS:
-        bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
+        bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
         break;
       case bundle::LOSS:
         bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i)));
@@ -360,7 +362,7 @@ private:
       *binding->mutable_value() = value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample);
     }
     auto *binding = call->add_slots();
-    *binding->mutable_region() = part(region(cell.device, "scalars", 512), 256, 128);
+    *binding->mutable_region() = part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
     *binding->mutable_value() = value(bundle::Value::SUMS, 0, 0, 0, 0);
     ++next;
   }
@@ -486,7 +488,7 @@ private:
         *state->mutable_region() = gradients(shard, begin, end);
         *state->mutable_value() = value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end);
         auto *sums = call->add_slots();
-        *sums->mutable_region() = part(region(shard.device, "scalars", 512), 256, 128);
+        *sums->mutable_region() = part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
         *sums->mutable_value() = value(bundle::Value::SUMS, 0, 0, 0, 0);
       }
       ++next;
@@ -502,7 +504,7 @@ private:
           reduce->add_members(member);
         reduce->set_type(bundle::F64);
         reduce->set_order(bundle::RANKED);
-        *reduce->mutable_region() = part(region(d, "scalars", 512), 256, 128);
+        *reduce->mutable_region() = part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
         *reduce->mutable_from() = value(bundle::Value::SUMS, 0, 0, 0, 0);
         *reduce->mutable_to() = value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0);
       }
@@ -522,8 +524,8 @@ private:
         *binding->mutable_region() = where;
         *binding->mutable_value() = what;
       };
-      bindTo(part(region(d, "scalars", 512), 256, 128), value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0));
-      bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
+      bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0));
+      bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
       bindTo(region(d, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0));
       ++next;
     }
@@ -550,7 +552,7 @@ private:
           bindTo(part(region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4),
                       (begin - shard.begin) * 4, (end - begin) * 4),
                  value(bundle::Value::MOMENTS, shard.group, m, begin, end));
-        bindTo(part(region(shard.device, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
+        bindTo(part(region(shard.device, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
         auto step = value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0);
         step.set_version(1);
         bindTo(region(shard.device, "step", 8), step);
@@ -559,7 +561,7 @@ private:
     }
     uint32_t reporter = *deciders.begin();
     auto *report = add(int(reporter), 5, bundle::REPORT)->mutable_report();
-    *report->mutable_region() = region(reporter, "scalars", 512);
+    *report->mutable_region() = region(reporter, "scalars", kScalarsBlock);
     *report->mutable_value() = value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0);
     ++next;
   }

@@ -1,5 +1,7 @@
 #include "SyntheticModel.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <map>
 #include <random>
 
@@ -169,7 +171,7 @@ struct Maker {
                                                            : unit->weight_gradient_workspace();
       if (workspace.per_row())
         slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
-      slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
+      slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
       if (function == Forward)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
           slot(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
@@ -186,7 +188,7 @@ struct Maker {
              s == 0   ? "parameters"
              : s == 1 ? "gradients"
                       : "moments");
-      slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
+      slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
       slot(body, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 8, 0, "step");
       (decay ? summary.set_update_body_decay(model.bodies.bodies_size() - 1) : summary.set_update_body_plain(model.bodies.bodies_size() - 1));
     }
@@ -204,13 +206,13 @@ struct Maker {
     auto *decide = model.bodies.add_bodies();
     decide->set_name("decide");
     slot(decide, bundle::SUMS_SLOT, 0, bundle::READ, 128, 0, "sums");
-    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
+    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
     slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
     summary.set_decide_body(model.bodies.bodies_size() - 1);
     if (options.scales) {
       auto *scale = model.bodies.add_bodies();
       scale->set_name("scale_seeds");
-      slot(scale, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
+      slot(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
       slot(scale, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 32, 0, "step");
       summary.set_scale_seeds_body(model.bodies.bodies_size() - 1);
       summary.mutable_training()->set_loss_scale(1024);

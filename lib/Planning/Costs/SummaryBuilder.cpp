@@ -113,8 +113,8 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
   auto *loss = out.add_loss();
   loss->set_name("loss");
   loss->set_factor(Expression::apply(Expression::Op::Divide,
-                                     {Expression::number(1), Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow),
-                                                                                                           Expression::samples()})})
+                                     {Expression::number(1),
+                                      Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow), Expression::samples()})})
                        .print());
   const uint32_t bodies = uint32_t(5 * out.units_size());
   out.set_update_body_decay(bodies);

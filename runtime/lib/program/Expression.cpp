@@ -18,12 +18,11 @@ struct Function {
   int operands;
 };
 
-constexpr Function kFunctions[] = {{"sqrt", Op::Sqrt, 1},   {"exp", Op::Exp, 1},     {"log", Op::Log, 1},   {"log1p", Op::Log1p, 1},
-                                   {"abs", Op::Abs, 1},     {"floor", Op::Floor, 1}, {"ceil", Op::Ceil, 1}, {"trunc", Op::Trunc, 1},
-                                   {"round", Op::Round, 1}, {"tanh", Op::Tanh, 1},   {"sigmoid", Op::Sigmoid, 1},
-                                   {"max", Op::Max, 2},     {"min", Op::Min, 2},     {"pow", Op::Pow, 2},   {"idiv", Op::Idiv, 2},
-                                   {"mod", Op::Mod, 2},     {"eq", Op::Eq, 2},       {"less", Op::Less, 2}, {"less_eq", Op::LessEq, 2},
-                                   {"where", Op::Where, 3}};
+constexpr Function kFunctions[] = {{"sqrt", Op::Sqrt, 1},   {"exp", Op::Exp, 1},     {"log", Op::Log, 1},         {"log1p", Op::Log1p, 1},
+                                   {"abs", Op::Abs, 1},     {"floor", Op::Floor, 1}, {"ceil", Op::Ceil, 1},       {"trunc", Op::Trunc, 1},
+                                   {"round", Op::Round, 1}, {"tanh", Op::Tanh, 1},   {"sigmoid", Op::Sigmoid, 1}, {"max", Op::Max, 2},
+                                   {"min", Op::Min, 2},     {"pow", Op::Pow, 2},     {"idiv", Op::Idiv, 2},       {"mod", Op::Mod, 2},
+                                   {"eq", Op::Eq, 2},       {"less", Op::Less, 2},   {"less_eq", Op::LessEq, 2},  {"where", Op::Where, 3}};
 
 const Function *functionOf(Op op) {
   const auto *found = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function &f) { return f.op == op; });
@@ -45,34 +44,60 @@ double extreme(double a, double b, bool greatest) {
 
 double compute(Op op, const double *x) {
   switch (op) {
-  case Op::Add: return x[0] + x[1];
-  case Op::Subtract: return x[0] - x[1];
-  case Op::Multiply: return x[0] * x[1];
-  case Op::Divide: return x[0] / x[1];
-  case Op::Negate: return -x[0];
-  case Op::Sqrt: return std::sqrt(x[0]);
-  case Op::Exp: return std::exp(x[0]);
-  case Op::Log: return std::log(x[0]);
-  case Op::Log1p: return std::log1p(x[0]);
-  case Op::Abs: return std::abs(x[0]);
-  case Op::Floor: return std::floor(x[0]);
-  case Op::Ceil: return std::ceil(x[0]);
-  case Op::Trunc: return std::trunc(x[0]);
-  case Op::Round: return std::nearbyint(x[0]);
-  case Op::Tanh: return std::tanh(x[0]);
-  case Op::Sigmoid: return 1 / (1 + std::exp(-x[0]));
-  case Op::Max: return extreme(x[0], x[1], true);
-  case Op::Min: return extreme(x[0], x[1], false);
-  case Op::Pow: return std::pow(x[0], x[1]);
-  case Op::Idiv: return std::trunc(x[0] / x[1]);
-  case Op::Mod: return x[0] - std::floor(x[0] / x[1]) * x[1];
-  case Op::Eq: return x[0] == x[1];
-  case Op::Less: return x[0] < x[1];
-  case Op::LessEq: return x[0] <= x[1];
-  case Op::Where: return x[0] != 0 ? x[1] : x[2];
+  case Op::Add:
+    return x[0] + x[1];
+  case Op::Subtract:
+    return x[0] - x[1];
+  case Op::Multiply:
+    return x[0] * x[1];
+  case Op::Divide:
+    return x[0] / x[1];
+  case Op::Negate:
+    return -x[0];
+  case Op::Sqrt:
+    return std::sqrt(x[0]);
+  case Op::Exp:
+    return std::exp(x[0]);
+  case Op::Log:
+    return std::log(x[0]);
+  case Op::Log1p:
+    return std::log1p(x[0]);
+  case Op::Abs:
+    return std::abs(x[0]);
+  case Op::Floor:
+    return std::floor(x[0]);
+  case Op::Ceil:
+    return std::ceil(x[0]);
+  case Op::Trunc:
+    return std::trunc(x[0]);
+  case Op::Round:
+    return std::nearbyint(x[0]);
+  case Op::Tanh:
+    return std::tanh(x[0]);
+  case Op::Sigmoid:
+    return 1 / (1 + std::exp(-x[0]));
+  case Op::Max:
+    return extreme(x[0], x[1], true);
+  case Op::Min:
+    return extreme(x[0], x[1], false);
+  case Op::Pow:
+    return std::pow(x[0], x[1]);
+  case Op::Idiv:
+    return std::trunc(x[0] / x[1]);
+  case Op::Mod:
+    return x[0] - std::floor(x[0] / x[1]) * x[1];
+  case Op::Eq:
+    return x[0] == x[1];
+  case Op::Less:
+    return x[0] < x[1];
+  case Op::LessEq:
+    return x[0] <= x[1];
+  case Op::Where:
+    return x[0] != 0 ? x[1] : x[2];
   case Op::Number:
   case Op::Samples:
-  case Op::Count: break;
+  case Op::Count:
+    break;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -83,11 +108,15 @@ enum Binding { kSum, kProduct, kUnary, kAtom };
 Binding bindingOf(Op op) {
   switch (op) {
   case Op::Add:
-  case Op::Subtract: return kSum;
+  case Op::Subtract:
+    return kSum;
   case Op::Multiply:
-  case Op::Divide: return kProduct;
-  case Op::Negate: return kUnary;
-  default: return kAtom;
+  case Op::Divide:
+    return kProduct;
+  case Op::Negate:
+    return kUnary;
+  default:
+    return kAtom;
   }
 }
 

@@ -68,10 +68,10 @@ public:
     const uint64_t steps = end_.lastStep - run_.firstStep + 1;
     end_.changed = steps > empty_ && !(since_ && *since_ == run_.firstStep);
     if (steps > 0 && steps == empty_)
-      end_.notFinite =
-          "no step from " + std::to_string(run_.firstStep) + " to " + std::to_string(end_.lastStep) +
-          " had anything to learn from: " + emptyBecause_ + " in the last, as where every label is ignored. No update was applied. "
-          "Look at the labels of --data";
+      end_.notFinite = "no step from " + std::to_string(run_.firstStep) + " to " + std::to_string(end_.lastStep) +
+                       " had anything to learn from: " + emptyBecause_ +
+                       " in the last, as where every label is ignored. No update was applied. "
+                       "Look at the labels of --data";
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
                        " were not finite: none of these updates was applied, and what is kept is the state after step " +
@@ -355,8 +355,8 @@ private:
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
   uint64_t turn_ = 0;
-  uint64_t empty_ = 0;       ///< steps with nothing to learn from
-  std::string emptyBecause_; ///< of the last of them
+  uint64_t empty_ = 0;            ///< steps with nothing to learn from
+  std::string emptyBecause_;      ///< of the last of them
   std::optional<uint64_t> since_; ///< all steps from this one on were not finite.
   TrainingEnd end_;
 };

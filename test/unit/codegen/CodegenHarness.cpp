@@ -135,7 +135,7 @@ struct Runner {
         scalars.step = 3;
         scalars.seed = 42;
         scalars.evaluation = options.evaluation;
-        std::memcpy(buffers[i].data.get(), &scalars, 256);
+        std::memcpy(buffers[i].data.get(), &scalars, offsetof(zorse::abi::StepScalars, sums));
       }
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       write(address(buffers, function.getArgAttrDict(i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);

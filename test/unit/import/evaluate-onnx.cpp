@@ -320,9 +320,9 @@ int main(int argc, char **argv) {
   for (unsigned i = 0; i < results->size(); ++i) {
     StringRef role = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue();
     const bool isCount = role == "count";
-    std::printf("%s %lld", role.str().c_str(),
-                static_cast<long long>(
-                    function.getResultAttrOfType<mlir::IntegerAttr>(i, isCount ? attributes::kCount : attributes::kTerm).getInt()));
+    std::printf(
+        "%s %lld", role.str().c_str(),
+        static_cast<long long>(function.getResultAttrOfType<mlir::IntegerAttr>(i, isCount ? attributes::kCount : attributes::kTerm).getInt()));
     for (double value : (*results)[i].values)
       std::printf(" %.17g", value);
     std::printf("\n");

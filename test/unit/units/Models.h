@@ -82,11 +82,13 @@ public:
   void numerator(const std::string &value, double coefficient) { numerator(value, Expression::number(coefficient).print() + "/(3*B)"); }
   void numerator(const std::string &value, const std::string &factor) {
     results.push_back(value);
-    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(terms++) + " : i64, zorse.factor = \"" + factor + "\"}");
+    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(terms++) + " : i64, zorse.factor = \"" + factor +
+                    "\"}");
   }
   void count(const std::string &value, const std::string &reduce) {
     results.push_back(value);
-    types.push_back("tensor<?xf64> {zorse.role = \"count\", zorse.count = " + std::to_string(counts++) + " : i64, zorse.reduce = \"" + reduce + "\"}");
+    types.push_back("tensor<?xf64> {zorse.role = \"count\", zorse.count = " + std::to_string(counts++) + " : i64, zorse.reduce = \"" + reduce +
+                    "\"}");
   }
   /// x times a number that is known before the step.
   std::string timesKnown(const std::string &x, const std::string &expression) {

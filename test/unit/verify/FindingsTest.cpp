@@ -1,6 +1,8 @@
 // One test per finding code: the smallest change to correct programs that deserves it.
 #include "VerifyTestSupport.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -478,9 +480,9 @@ TEST(Findings, Report) {
   erase(missing.programs[0], bundle::Entry(find(missing, 0, isReport)));
   expectFinding(missing, Code::Report, {"no device reports", "in training"});
 
-  Case sums({}, oneDevice()); // the host copies 512 bytes, whatever the region says
+  Case sums({}, oneDevice()); // the host copies the whole block, whatever the region says
   auto &part = *find(sums, 0, isReport).mutable_report();
-  part.mutable_region()->set_offset(part.region().offset() + 256);
+  part.mutable_region()->set_offset(part.region().offset() + kScalarsBytes);
   part.mutable_region()->set_bytes(128);
   part.mutable_value()->set_kind(bundle::Value::GLOBAL_SUM);
   expectFinding(sums, Code::Report, {"expects the whole block"});

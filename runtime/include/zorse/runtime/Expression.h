@@ -22,11 +22,34 @@ public:
   /// Integer division truncates; `mod` has the sign of the divisor; `round` takes the even one of two; `max` and `min` hand NaN on; comparisons are 1
   /// or 0; `where(c, a, b)` is a unless c is 0.
   enum class Op : uint8_t {
-    Number, Samples, Count, // without operands
-    Add, Subtract, Multiply, Divide, Negate,
-    Sqrt, Exp, Log, Log1p, Abs, Floor, Ceil, Trunc, Round, Tanh, Sigmoid,  // functions of one operand
-    Max, Min, Pow, Idiv, Mod, Eq, Less, LessEq,                            // of two
-    Where                                                                  // of three
+    Number,
+    Samples,
+    Count, // without operands
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Negate,
+    Sqrt,
+    Exp,
+    Log,
+    Log1p,
+    Abs,
+    Floor,
+    Ceil,
+    Trunc,
+    Round,
+    Tanh,
+    Sigmoid, // functions of one operand
+    Max,
+    Min,
+    Pow,
+    Idiv,
+    Mod,
+    Eq,
+    Less,
+    LessEq, // of two
+    Where   // of three
   };
 
   /// Texts are shorter, and parentheses and functions nest less deep.

@@ -28,8 +28,8 @@ struct StepScalars {
     uint64_t reserved[4];
   } decided;
 
-  double lossSeed[16]; ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: the gradient of the loss with respect to every element
-                       ///< of numerator k.
+  double lossSeed[16];     ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: the gradient of the loss with respect to every element
+                           ///< of numerator k.
   double known[kMaxKnown]; ///< values of ModelSummary.known: numbers that functions of units read.
 
   /// The SUMS region: sums[0] squared gradient norm, sums[1] count of non-finite elements, sums[2 + k] numerator of loss term k.
