@@ -144,14 +144,13 @@ private:
     std::optional<int64_t> ignored;
     for (Operation *op : ops) {
       if (auto compare = dyn_cast<arith::CmpIOp>(op)) {
-        auto constant = compare.getRhs().getDefiningOp<arith::ConstantOp>();
-        auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
-        if (ignored || compare.getPredicate() != arith::CmpIPredicate::ne || !splat)
+        std::optional<double> constant = splatValue(compare.getRhs());
+        if (ignored || compare.getPredicate() != arith::CmpIPredicate::ne || !constant)
           return std::nullopt;
-        ignored = splat.getSplatValue<APInt>().getSExtValue();
+        ignored = static_cast<int64_t>(*constant);
       } else if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum) {
         return std::nullopt;
-      } else if (!isa<ReduceOp, arith::ConstantOp, arith::UIToFPOp, ReshapeOp>(op)) {
+      } else if (!isa<ReduceOp, arith::ConstantOp, arith::UIToFPOp, BroadcastOp, ReshapeOp, SliceOp>(op)) {
         return std::nullopt;
       }
     }

@@ -1,6 +1,8 @@
 #include "Inspect.h"
 #include "Terminal.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <cstdio>
 #include <map>
 #include <set>
@@ -167,7 +169,7 @@ void printOverview(const Inspected &what) {
       s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
   std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
   line("", blocks + ", " + terms);
-  const std::vector<std::string> loss = describeLoss(s, what.bundle.samples());
+  const std::vector<std::string> loss = describeLoss(s, what.bundle.batch);
   for (size_t i = 0; i < loss.size(); ++i)
     line(i == 0 ? "loss" : "", loss[i]);
   line("training", training(s.training()));
