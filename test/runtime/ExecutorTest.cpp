@@ -262,8 +262,8 @@ TEST_F(ExecutorTest, PoisonDoesNotReachResultsAndTouchedBytesAreCounted) {
   ASSERT_FALSE(uses.failed()) << uses.message();
   for (const Executor::MemoryUse &use : *uses) {
     EXPECT_EQ(use.planned, 4096u);
-    EXPECT_GE(use.touched, 640u);
-    EXPECT_LE(use.touched, 1088u);
+    EXPECT_GE(use.touched, 1152u);
+    EXPECT_LE(use.touched, 1600u);
   }
 }
 

@@ -100,8 +100,8 @@ TEST(Expression, ErrorsNameTheColumn) {
   EXPECT_EQ(errorOf("sqrt(B, 2)"), "column 7: expected ')' behind the operands of 'sqrt', found ','");
   EXPECT_EQ(errorOf("1e999"), "column 1: expected a number that a double holds, found '1e999'");
   EXPECT_EQ(errorOf(std::string("1\0", 2)), "column 2: expected an operator or the end, found character 0");
-  EXPECT_EQ(errorOf(std::string(1000, '(')), "column 257: nested more than 256 deep");
-  EXPECT_EQ(errorOf(std::string(1000, '-')), "column 257: nested more than 256 deep");
+  EXPECT_EQ(errorOf(std::string(1000, '(')), "column 258: nested more than 256 deep");
+  EXPECT_EQ(errorOf(std::string(1000, '-')), "column 258: nested more than 256 deep");
   EXPECT_EQ(errorOf(std::string(20000, '1')), "column 1: expected at most 16384 characters, found 20000");
 }
 

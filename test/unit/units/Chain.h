@@ -7,6 +7,8 @@
 #include "zorse/Units/Units.h"
 #include "zorse/runtime/Expression.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <numeric>
 
