@@ -144,11 +144,37 @@ def refusals(bench, results):
     results.append(z.check("refused: a reduction of no kind" + ("" if "reduced in no way" in err else err[-300:]), int(code != 1 or "reduced in no way" not in err), 0))
 
 
+def weights_that_are_no_numbers(bench, results):
+    """A mean weighted by an input: what its counts are made of may hold NaN. Such a step is skipped, and that is the data's fault, not a batch without labels."""
+    folder, batch = bench.folder, 3
+    bundle = os.path.join(folder, "weighted.zorse")
+    z.compile(os.path.join(z.SMALL, "zoo", "weighted.onnx"), bundle, z.cluster(folder, ["a"]), batch, 0, training={"optimizer": "sgd", "lr": "0.1", "clip": "0"})
+    weights = np.load(os.path.join(z.SMALL, "zoo", "weighted.weights.npy"))
+
+    def data(of_step):
+        """of_step: {step: weights of its samples}"""
+        changed = weights.copy()
+        for step, value in of_step.items():
+            changed[(step - 1) * batch:step * batch] = value
+        np.save(os.path.join(folder, "weights.npy"), changed)
+        return ",".join([f"{name}={z.SMALL}/zoo/weighted.{name}.npy" for name in ("ids", "labels")] + [f"weights={folder}/weights.npy"])
+    for value in (math.nan, math.inf, 0):
+        metrics = z.run(bundle, data({2: value}), 4)
+        results.append(z.check(f"weights of {value} are skipped", int([bool(m["skipped"]) for m in metrics] != [False, True, False, False]), 0))
+        _, _, err = z.call("zorse-run", bundle, "--data", data({2: value}), "--steps", 4, "--nonfinite", "stop", ok=False)
+        named = "the loss is not finite" if value == math.inf else f"the factor 1/n0 of the loss is {'inf' if value == 0 else 'nan'} (n0 = {value:g})"
+        said = f"step 2: {named}" in err and ("nothing to learn from" in err) == (value == 0)
+        results.append(z.check(f"and named where that stops the run{'' if said else ': ' + err}", int(not said), 0))
+        code, _, err = z.call("zorse-run", bundle, "--data", data({step: value for step in range(1, 8)}), "--steps", 7, ok=False)
+        said = code == 3 and ("anything to learn from" in err) == (value == 0)
+        results.append(z.check(f"a run of such steps alone fails{'' if said else f': {code} {err}'}", int(not said), 0))
+
+
 def main():
     results = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder)
-        for part in (factors, empty_steps, evaluations, refusals):
+        for part in (factors, empty_steps, evaluations, refusals, weights_that_are_no_numbers):
             part(bench, results)
     z.finish(results)
 
