@@ -44,7 +44,7 @@ void Machine::startCall(const Half &half, Active &work) {
       touch(0, 64, false);
       if (role == Role::Update || role == Role::Decide)
         touch(64, 128, writes);
-      touch(128, 256, role == Role::ScaleSeeds);
+      touch(128, kScalarWords * 4, role == Role::ScaleSeeds);
     } else if (slot.kind() == bundle::SUMS_SLOT && role == Role::Norm) {
       touch(0, 16, true);
     } else if (slot.kind() == bundle::SUMS_SLOT && role == Role::SumLoss) {
