@@ -82,8 +82,10 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   attention.scale = floatAttribute(node, "scale", 0);
   if (attention.scale == 0)
     attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
-  attention.scale = attentionScale(attention.scale * q.scale * k.scale, channels);
-  q.scale = k.scale = 1;
+  const std::optional<double> scales = (q.scale * k.scale).constant();
+  attention.scale = attentionScale(attention.scale * scales.value_or(1), channels);
+  if (scales)
+    q.scale = k.scale = 1.0;
   attention.causal = intAttribute(node, "is_causal", 0) != 0;
   if (attention.causal && queries != keys)
     return error(node, "is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
@@ -203,8 +205,8 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
   auto c = tableOf(cosine), s = tableOf(sine);
   if (failed(c) || failed(s))
     return failure();
-  double scale = x.scale;
-  x.scale = 1;
+  const Number scale = x.scale;
+  x.scale = 1.0;
   Value value = materialise(x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
   bool interleaved = intAttribute(node, "interleaved", 0) != 0;
   Value y;

@@ -14,6 +14,8 @@ using namespace zorse::onnx_import;
 // An operand without samples that has one slice per sample along an axis: all must be equal, and one is kept.
 LogicalResult Importer::dropSampleCopies(const GraphNode &node, const Val &operand, size_t index, const std::vector<Axis> &axes, size_t along) {
   int64_t size = axes[along].size, stride = axes[along].strides[index];
+  if (!rowsBaked)
+    return error(node, "broadcasts an axis of a fixed size over the samples, of which there may be any number");
   if (operand.isConstant()) {
     FactorList factors;
     for (const Axis &axis : axes)
@@ -64,7 +66,7 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
     for (size_t k = 0; k < count; ++k)
       single |= next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
     if (single) {
-      Axis axis{1, true, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(count, 0)};
+      Axis axis{1, true, false, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(count, 0)};
       for (size_t k = 0; k < count; ++k)
         if (next[k] < heads[k].size() && heads[k][next[k]].sample)
           ++next[k];
@@ -81,7 +83,7 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
         return AxisSplit::TooShort;
       step = std::min(step, heads[k][next[k]].size);
     }
-    Axis axis{step, false, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(count, 0)};
+    Axis axis{step, false, false, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(count, 0)};
     for (size_t k = 0; k < count; ++k) {
       Factor &head = heads[k][next[k]];
       if (head.size == step) {
@@ -154,11 +156,14 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
 
   // Which axis is the sample axis: the one of the operands that carry samples, and it must be one.
   int64_t sampleAxis = -1;
+  const bool sampled = std::any_of(operands.begin(), operands.end(), [&](const Val &operand) { return isSampled(operand); });
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i].sample) {
       if (sampleAxis >= 0)
         return error(node, "combines different samples: its operands carry samples in different dimensions");
       sampleAxis = static_cast<int64_t>(i);
+      axes[i].perSample = true;
+      axes[i].sample = sampled;
     }
   if (sampleAxis >= 0)
     for (size_t k = 0; k < operands.size(); ++k) {
@@ -262,7 +267,7 @@ Val Importer::resultOf(Value value, ElementKind type, const std::vector<Axis> &a
   std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
   for (const Axis *axis : sorted) {
     auto found = strides.find(axis);
-    out.view.dims[axis->dim].push_back(Factor{axis->size, found == strides.end() ? 0 : found->second * inner, axis->sample});
+    out.view.dims[axis->dim].push_back(Factor{axis->size, found == strides.end() ? 0 : found->second * inner, axis->perSample});
   }
   for (FactorList &list : out.view.dims)
     coalesce(list);
@@ -325,7 +330,7 @@ Val Importer::foldElementwise(std::vector<Val> operands, ElementKind type, Kerne
   }
   for (const Axis &axis : axes) {
     auto found = strides.find(&axis);
-    result.view.dims[axis.dim].push_back(Factor{axis.size, found == strides.end() ? 0 : found->second, false});
+    result.view.dims[axis.dim].push_back(Factor{axis.size, found == strides.end() ? 0 : found->second, axis.perSample});
   }
   for (FactorList &list : result.view.dims)
     coalesce(list);

@@ -122,7 +122,7 @@ std::vector<int64_t> sizesOf(const Labelled &x, const Labels &labels) {
   return sizes;
 }
 
-int64_t countOf(const Labelled &x, const Labels &labels) {
+int64_t countAlong(const Labelled &x, const Labels &labels) {
   int64_t count = 1;
   for (char label : labels)
     count *= x.size(label);
@@ -237,7 +237,7 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
       std::swap(left, right);
       std::swap(rows, columns);
     }
-    const int64_t depth = countOf(left, inner), width = countOf(right, columns), groups = countOf(left, batch);
+    const int64_t depth = countAlong(left, inner), width = countAlong(right, columns), groups = countAlong(left, batch);
     const bool isWeight = isSampled(left.value) && !isSampled(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with a matrix for every group
@@ -248,7 +248,7 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
       left = {make.reshape(y, shape), allOf({rows, batch, columns})};
       continue;
     }
-    Val a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countOf(left, rows), depth}}));
+    Val a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countAlong(left, rows), depth}}));
     Val b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
     std::vector<int64_t> shape = joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
     left = {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};

@@ -41,17 +41,19 @@ LogicalResult Importer::onVariadic(const GraphNode &node) {
 }
 
 // What broadcasting to `other` does to an operand that is otherwise unchanged.
-static std::optional<Val> stretched(Val value, const std::vector<int64_t> &other) {
-  while (value.rank() < static_cast<int64_t>(other.size()))
+static std::optional<Val> stretched(Val value, const View &other) {
+  while (value.rank() < other.rank())
     value.view.dims.insert(value.view.dims.begin(), FactorList{});
-  int64_t lead = value.rank() - static_cast<int64_t>(other.size());
-  for (size_t i = 0; i < other.size(); ++i) {
+  int64_t lead = value.rank() - other.rank();
+  for (int64_t i = 0; i < other.rank(); ++i) {
     int64_t size = value.view.size(lead + i);
-    if (other[i] == size || other[i] == 1)
+    if (other.size(i) == size || other.size(i) == 1)
       continue;
     if (size != 1)
       return std::nullopt;
-    value.view.dims[lead + i].push_back(Factor{other[i], 0, false});
+    for (const Factor &factor : other.dims[i])
+      value.view.dims[lead + i].push_back(Factor{factor.size, 0, factor.sample});
+    coalesce(value.view.dims[lead + i]);
   }
   return value;
 }
@@ -97,40 +99,40 @@ static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
 }
 
 std::optional<LogicalResult> Importer::scaledBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
-  // A uniform constant is a scale, or nothing at all.
+  // A uniform number is a scale, or nothing at all.
   for (int side = 0; side < 2; ++side) {
     const Val &x = side ? b : a, &c = side ? a : b;
-    if (!x.isGraph() || !c.isConstant())
+    if (!x.isGraph() || (!c.isConstant() && !c.isKnown()))
       continue;
-    auto uniform = uniformValue(c);
+    auto uniform = uniformNumber(c);
     if (!uniform)
       continue;
-    bool neutral = (op == "Add" && *uniform == 0) || (op == "Sub" && *uniform == 0 && !side);
-    bool scales = (op == "Mul" && *uniform != 0) || (op == "Div" && !side && *uniform != 0);
-    if (!std::isfinite(*uniform) || (!neutral && !scales))
+    bool neutral = (op == "Add" && uniform->is(0)) || (op == "Sub" && uniform->is(0) && !side);
+    bool scales = (op == "Mul" && !uniform->is(0)) || (op == "Div" && !side && !uniform->is(0));
+    if (!neutral && !scales)
       continue;
-    if (auto value = stretched(x, c.shape())) {
+    if (auto value = stretched(x, c.view)) {
       if (scales)
-        value->scale *= op == "Mul" ? *uniform : 1 / *uniform;
+        value->scale = op == "Mul" ? value->scale * *uniform : value->scale / *uniform;
       return out(node, 0, std::move(*value)), std::optional<LogicalResult>(success());
     }
   }
-  if (op == "Div" && a.isConstant() && uniformValue(a) == 1.0 && b.scale == 1.0)
+  if (op == "Div" && a.isConstant() && uniformValue(a) == 1.0 && b.scale.is(1))
     if (auto root = b.value.getDefiningOp<math::SqrtOp>()) {
       Val value = b;
       value.value = create<math::RsqrtOp>(root.getOperand());
-      if (auto wide = stretched(value, a.shape()))
+      if (auto wide = stretched(value, a.view))
         return out(node, 0, std::move(*wide)), std::optional<LogicalResult>(success());
     }
   if (op == "Mul" || (op == "Div" && a.isGraph() && b.isGraph())) {
     // Scales of factors are one scale of the product.
     Val x = a, y = b;
-    double scale = op == "Mul" ? x.scale * y.scale : x.scale / y.scale;
+    Number scale = op == "Mul" ? x.scale * y.scale : x.scale / y.scale;
     if (!a.isGraph())
       scale = y.scale;
     if (!b.isGraph())
       scale = x.scale;
-    x.scale = y.scale = 1;
+    x.scale = y.scale = 1.0;
     bool rsqrt = false;
     if (op == "Div")
       if (auto root = y.value.getDefiningOp<math::SqrtOp>()) {
@@ -150,7 +152,8 @@ std::optional<LogicalResult> Importer::scaledBinary(const GraphNode &node, const
 LogicalResult Importer::binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
   if (a.kind == Val::Kind::Loss || b.kind == Val::Kind::Loss)
     return lossBinary(node, op, a, b);
-  if ((!a.isConstant() && !a.isGraph()) || (!b.isConstant() && !b.isGraph()))
+  const auto isTensor = [](const Val &x) { return x.isConstant() || x.isKnown() || x.isGraph(); };
+  if (!isTensor(a) || !isTensor(b))
     return error(node, "expects two tensors");
   if (isFloat(a.type) != isFloat(b.type))
     return error(node, "expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
@@ -328,7 +331,7 @@ LogicalResult Importer::onLogic(const GraphNode &node) {
     const Val &x = side ? b : a, &c = side ? a : b;
     auto uniform = c.isConstant() ? uniformValue(c) : std::nullopt;
     if (uniform && (op == "And" ? *uniform != 0 : *uniform == 0))
-      if (auto value = stretched(x, c.shape()))
+      if (auto value = stretched(x, c.view))
         return out(node, 0, std::move(*value)), success();
   }
   return emitElementwise(node, {a, b}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
@@ -350,8 +353,8 @@ LogicalResult Importer::onWhere(const GraphNode &node) {
     if (auto uniform = uniformValue(condition)) {
       Val chosen = *uniform != 0 ? yes : no;
       const Val &other = *uniform != 0 ? no : yes;
-      if (auto wide = stretched(chosen, condition.shape()))
-        if (auto wider = stretched(*wide, other.shape()))
+      if (auto wide = stretched(chosen, condition.view); wide && other.kind != Val::Kind::Sequence)
+        if (auto wider = stretched(*wide, other.view))
           return out(node, 0, std::move(*wider)), success();
     }
     if (yes.isConstant() && no.isConstant()) {
@@ -386,14 +389,8 @@ LogicalResult Importer::onWhere(const GraphNode &node) {
 
 LogicalResult Importer::onClip(const GraphNode &node) {
   Val x = in(node, 0);
-  if (x.kind == Val::Kind::Loss) {
-    // max(count, 1): a step without a single label is skipped anyway.
-    auto low = has(node, 1) ? uniformValue(in(node, 1)) : std::nullopt;
-    bool isCount = x.summands.size() == 1 && !dependsOnParameter(x.summands[0].numerator);
-    if (isCount && low && *low <= 1 && !has(node, 2))
-      return out(node, 0, x), success();
-    return error(node, "clips a sum over samples; the loss must be a sum of terms c * sum(a) / D");
-  }
+  if (x.kind == Val::Kind::Loss)
+    return notAffine(node, "clips");
   for (size_t i = 1; i <= 2; ++i)
     if (has(node, i)) {
       if (failed(binary(node, i == 1 ? "Max" : "Min", x, in(node, i))))
@@ -419,8 +416,7 @@ LogicalResult Importer::onIsNaN(const GraphNode &node) {
   if (!x.isGraph() || !isFloat(x.type))
     return error(node, "expects floats");
   if (x.value.getDefiningOp<SoftmaxOp>() && !x.hides) {
-    std::vector<int64_t> shape = x.shape();
-    return out(node, 0, constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, x.view.elements(), 0), shape)), success();
+    return out(node, 0, fillOver(ElementKind::Bool, 0, x.view)), success();
   }
   return emitElementwise(node, {x}, ElementKind::Bool,
                          [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(arith::CmpFPredicate::UNO, v[0], v[0]); });
@@ -444,11 +440,11 @@ LogicalResult Importer::onPow(const GraphNode &node) {
     return error(node, "is supported on floats only");
   auto exponent = uniformValue(y);
   if (exponent && x.isGraph()) {
-    double scale = std::pow(x.scale, *exponent);
     if (*exponent == 1.0)
       return out(node, 0, std::move(x)), success();
     if (*exponent == 2.0 || *exponent == 3.0) {
-      x.scale = 1;
+      const Number scale = *exponent == 2.0 ? x.scale * x.scale : x.scale * x.scale * x.scale;
+      x.scale = 1.0;
       if (failed(emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType) {
             Value square = create<arith::MulFOp>(v[0], v[0]);
             return *exponent == 2.0 ? square : create<arith::MulFOp>(square, v[0]);
@@ -491,7 +487,7 @@ LogicalResult Importer::onDropout(const GraphNode &node) {
     training = *given != 0;
   }
   if (node.outputs.size() > 1 && node.outputs[1] >= 0)
-    out(node, 1, constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, x.view.elements(), 1), x.shape()));
+    out(node, 1, fillOver(ElementKind::Bool, 1, x.view));
   if (!training && ratio > 0)
     ++inertDropouts;
   if (!training || ratio == 0 || !x.isGraph())
@@ -499,8 +495,8 @@ LogicalResult Importer::onDropout(const GraphNode &node) {
   if (!(ratio > 0 && ratio < 1))
     return error(node, "expects a ratio in [0, 1), found " + Twine(std::to_string(ratio)));
   Val scaled = x;
-  double scale = scaled.scale;
-  scaled.scale = 1;
+  const Number scale = scaled.scale;
+  scaled.scale = 1.0;
   int64_t instance = dropouts++;
   if (failed(emitElementwise(node, {scaled}, x.type, [&](ValueRange v, RankedTensorType) {
         return create<DropoutOp>(v[0], builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(instance));

@@ -68,6 +68,8 @@ Value Importer::merge(Operation *op) {
       return other->getResult(0);
     }
   bucket.push_back(op);
+  if (isa<DropoutOp, KnownOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) { return weighted.contains(operand); }))
+    weighted.insert(op->result_begin(), op->result_end());
   for (Value operand : op->getOperands())
     if (tainted.contains(operand)) {
       for (Value result : op->getResults())
@@ -120,12 +122,15 @@ Value Importer::splat(double value, RankedTensorType type) {
   return broadcastTo(constant, {}, type.getShape());
 }
 
-Value Importer::applyScale(Value value, double scale) {
-  if (scale == 1.0)
+Value Importer::applyScale(Value value, const Number &scale) {
+  if (scale.is(1))
     return value;
-  if (scale == -1.0)
+  if (scale.is(-1))
     return create<arith::NegFOp>(value);
-  return create<arith::MulFOp>(value, splat(scale, cast<RankedTensorType>(value.getType())));
+  auto type = cast<RankedTensorType>(value.getType());
+  if (auto constant = scale.constant())
+    return create<arith::MulFOp>(value, splat(*constant, type));
+  return create<arith::MulFOp>(value, broadcastTo(knownValue(scale), {}, type.getShape()));
 }
 
 // The elements base[offset + sum i_k * stride_k] as a tensor of the factors' sizes, in the given order. Strides are not 0 and nest (isCuttable).
@@ -392,24 +397,26 @@ Value Importer::materialise(const Val &value, bool dropOnes) { return materialis
 
 // The same elements, one after the other in the order of the axes.
 Val Importer::copied(const Val &operand) {
-  std::vector<int64_t> shape = operand.shape();
+  if (operand.isKnown())
+    return knownOver(operand.type, numbersOf(operand), operand.view);
+  Val out = operand;
   if (operand.isConstant()) {
     std::vector<int64_t> sizes;
     LazyOperand source{operand.lazy, operand.view.offset, {}};
     for (const FactorList &list : operand.view.dims)
       for (const Factor &factor : list) {
+        if (factor.sample)
+          continue; // repeats
         sizes.push_back(factor.size);
         source.strides.push_back(factor.stride);
       }
     Kernel kernel;
     kernel.copy = true;
-    Val out = constantOf(operand.type, makeExpression(operand.type, sizes, {source}, kernel), shape);
-    out.hides = operand.hides;
-    return out;
+    out.lazy = makeExpression(operand.type, sizes, {source}, kernel);
+  } else {
+    out.value = materialise(operand);
+    out.scale = 1.0;
   }
-  Val out = operand;
-  out.value = materialise(operand);
-  out.scale = 1;
   out.view.offset = 0;
   int64_t stride = 1;
   for (size_t axis = out.view.dims.size(); axis-- > 0;) {
@@ -425,6 +432,10 @@ Val Importer::copied(const Val &operand) {
     coalesce(list);
     out.view.dims[axis] = list;
   }
+  if (out.isConstant() && out.lazy->isFill())
+    for (FactorList &list : out.view.dims)
+      for (Factor &factor : list)
+        factor.stride = 0;
   return out;
 }
 
@@ -436,14 +447,14 @@ FailureOr<Val> Importer::reshaped(const GraphNode &node, const Val &operand, con
   }
   bool guessed = false;
   ReshapeResult result = reshapeView(operand.view, shape, out.view, guessed);
-  if (result == ReshapeResult::Done && (operand.isConstant() || isCuttable(out.view, perRow(operand.value)))) {
+  if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() || isCuttable(out.view, perRow(operand.value)))) {
     guessedSingleRow |= guessed && isSampled(operand) && rows == 1;
     if (isSampled(operand) && out.view.sampleAxis() < 0)
       return error(node, "drops the sample axis of its operand");
     return out;
   }
   if (result == ReshapeResult::MixesSamples)
-    return error(node, "regroups elements across samples: it divides the axis of " + Twine(rows) + " samples; every op must treat samples apart");
+    return error(node, "regroups elements across samples: it divides the axis that holds them; every op must treat samples apart");
   Val whole = copied(operand);
   out = whole;
   View flat = whole.view; // elements that lie one after the other are divided in any way

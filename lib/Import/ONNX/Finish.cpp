@@ -78,24 +78,8 @@ static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &o
   }
 }
 
-/// c / (elements * B), c / n_j or c.
-static std::string factorOf(const LossSummand &summand, int64_t samplesPerRow, uint32_t count) {
-  using Op = Expression::Op;
-  Expression coefficient = Expression::number(summand.coefficient);
-  if (summand.denominator)
-    return Expression::apply(Op::Divide, {coefficient, Expression::count(count)}).print();
-  if (summand.denominatorPerRow == 0)
-    return coefficient.print();
-  double perSample = summand.denominatorPerRow / static_cast<double>(samplesPerRow);
-  Expression samples = Expression::samples();
-  if (perSample != 1)
-    samples = Expression::apply(Op::Multiply, {Expression::number(perSample), samples});
-  return Expression::apply(Op::Divide, {coefficient, samples}).print();
-}
-
 LogicalResult Importer::describeTerms(const Val &loss, SmallVectorImpl<Value> &results, SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   int64_t term = 0;
-  SmallVector<Value> counts;
   location = NameLoc::get(builder.getStringAttr("loss"));
   for (const LossSummand &summand : loss.summands) {
     if (!dependsOnParameter(summand.numerator)) {
@@ -106,30 +90,69 @@ LogicalResult Importer::describeTerms(const Val &loss, SmallVectorImpl<Value> &r
                : " and no input: it is a constant. Where it stands for a penalty on weights, the exporter has computed it from their initial values; "
                  "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
     }
+    if (summand.factor.isConstant())
+      warn("the loss is a sum over samples: its gradient grows with the batch");
     NamedAttrList attributes;
     attributes.set(attributes::kTerm, builder.getI64IntegerAttr(term));
     attributes.set(attributes::kRole, builder.getStringAttr("numerator"));
-    if (!summand.denominator && summand.denominatorPerRow == 0)
-      warn("the loss is a sum over samples: its gradient grows with the batch");
-    if (summand.denominator && !llvm::is_contained(counts, summand.denominator))
-      counts.push_back(summand.denominator);
-    auto count = static_cast<uint32_t>(llvm::find(counts, summand.denominator) - counts.begin());
-    attributes.set(attributes::kFactor, builder.getStringAttr(factorOf(summand, std::max<int64_t>(options.batchNormRows, 1), count)));
+    attributes.set(attributes::kFactor, builder.getStringAttr(summand.factor.print()));
     results.push_back(summand.numerator);
     resultAttributes.push_back(attributes.getDictionary(&context));
     ++term;
   }
-  for (auto [number, value] : llvm::enumerate(counts)) {
-    NamedAttrList count;
-    count.set(attributes::kRole, builder.getStringAttr("count"));
-    count.set(attributes::kCount, builder.getI64IntegerAttr(static_cast<int64_t>(number)));
-    count.set(attributes::kReduce, builder.getStringAttr("sum"));
-    results.push_back(value);
-    resultAttributes.push_back(count.getDictionary(&context));
-  }
   if (loss.summands.empty())
     return error("the loss has no terms");
   return checkPadding();
+}
+
+/// `text` with its counts numbered by their places in `order`.
+static std::string renumbered(StringRef text, const std::vector<int64_t> &order) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const bool begins = text[i] == 'n' && (i == 0 || !llvm::isAlpha(text[i - 1])) && i + 1 < text.size() && llvm::isDigit(text[i + 1]);
+    out += text[i++];
+    int64_t number = 0;
+    if (!begins || text.drop_front(i).consumeInteger(10, number))
+      continue;
+    out += std::to_string(llvm::find(order, number) - order.begin());
+    while (i < text.size() && llvm::isDigit(text[i]))
+      ++i;
+  }
+  return out;
+}
+
+// Counts that a factor or a value reads become results behind the terms, numbered without gaps.
+void Importer::describeCounts(ArrayRef<Operation *> order, SmallVectorImpl<Value> &results, SmallVectorImpl<DictionaryAttr> &resultAttributes) {
+  std::vector<int64_t> used;
+  const auto use = [&](StringRef text) {
+    std::string problem;
+    if (auto expression = Expression::parse(text.str(), problem))
+      for (int64_t count : expression->counts())
+        if (!llvm::is_contained(used, count))
+          used.push_back(count);
+  };
+  for (DictionaryAttr attributes : resultAttributes)
+    use(attributes.getAs<StringAttr>(attributes::kFactor).getValue());
+  for (Operation *op : order)
+    if (auto known = dyn_cast<KnownOp>(op))
+      use(known.getExpression());
+  for (DictionaryAttr &attributes : resultAttributes) {
+    NamedAttrList list(attributes);
+    list.set(attributes::kFactor, builder.getStringAttr(renumbered(attributes.getAs<StringAttr>(attributes::kFactor).getValue(), used)));
+    attributes = list.getDictionary(&context);
+  }
+  for (Operation *op : order)
+    if (auto known = dyn_cast<KnownOp>(op))
+      known.setExpression(renumbered(known.getExpression(), used));
+  for (auto [number, count] : llvm::enumerate(used)) {
+    NamedAttrList attributes;
+    attributes.set(attributes::kRole, builder.getStringAttr("count"));
+    attributes.set(attributes::kCount, builder.getI64IntegerAttr(static_cast<int64_t>(number)));
+    const ReduceKind reduce = counts[count].reduce;
+    attributes.set(attributes::kReduce, builder.getStringAttr(reduce == ReduceKind::Sum ? "sum" : reduce == ReduceKind::Max ? "max" : "min"));
+    results.push_back(counts[count].numerator);
+    resultAttributes.push_back(attributes.getDictionary(&context));
+  }
 }
 
 std::vector<NamedAttrList> Importer::describeInputs(ArrayRef<Operation *> order) {
@@ -184,6 +207,11 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   SmallVector<Operation *> order;
   std::vector<BlockArgument> arguments;
   orderOperations(results, order, arguments);
+  if (const size_t terms = results.size(); describeCounts(order, results, resultAttributes), results.size() > terms) {
+    order.clear();
+    arguments.clear();
+    orderOperations(results, order, arguments);
+  }
 
   // Inputs in the file's order, used or not; then parameters in the order of their first use.
   unsigned inputCount = static_cast<unsigned>(inputNames.size());

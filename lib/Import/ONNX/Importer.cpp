@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-// Inputs: dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that no other axis is likely to share.
+// Inputs: dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that divides no number of the file.
 LogicalResult Importer::bindInputs() {
   struct Input {
     int value;
@@ -79,7 +79,9 @@ LogicalResult Importer::bindInputs() {
   if (baked % group != 0)
     return error("input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-rows expects a multiple of " +
                  Twine(group));
-  rows = rowsBaked ? baked / group : 7;
+  rows = baked / group;
+  if (!rowsBaked)
+    choosePlaceholder();
   notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic"
                             : "samples are a symbolic dimension");
 
@@ -260,22 +262,20 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
     }
   }
   if (isReadForShape(node)) { // no value of it need be there
-    std::vector<int64_t> shape;
+    View view;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      std::vector<int64_t> other = in(node, i).shape();
-      if (other.size() > shape.size())
-        std::swap(other, shape);
-      for (size_t k = 0; k < other.size(); ++k) {
-        int64_t &size = shape[shape.size() - 1 - k], more = other[other.size() - 1 - k];
-        if (size != more && size != 1 && more != 1)
+      View other = in(node, i).view;
+      if (other.rank() > view.rank())
+        std::swap(other, view);
+      for (int64_t k = 0; k < other.rank(); ++k) {
+        int64_t axis = view.rank() - 1 - k, more = other.size(other.rank() - 1 - k);
+        if (view.size(axis) != more && view.size(axis) != 1 && more != 1)
           return error(node, "expects shapes that broadcast");
-        size = size == 1 ? more : size;
+        if (view.size(axis) == 1)
+          view.dims[axis] = other.dims[other.rank() - 1 - k];
       }
     }
-    int64_t count = 1;
-    for (int64_t size : shape)
-      count *= size;
-    return out(node, 0, constantOf(in(node, 0).type, makeIntFill(in(node, 0).type, count, 0), shape)), success();
+    return out(node, 0, fillOver(in(node, 0).type, 0, std::move(view))), success();
   }
   if (failed(applyHandler(node)))
     return failure();
@@ -320,11 +320,20 @@ LogicalResult Importer::applyHandler(const GraphNode &node) {
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (in(node, i).kind == Val::Kind::Loss) {
       static const llvm::StringSet<> lossOps{"Add",     "Sub",     "Mul",       "Div", "Neg",  "Sum",   "Cast",    "CastLike",  "Identity",
-                                             "Reshape", "Squeeze", "Unsqueeze", "Max", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean"};
-      if (!lossOps.contains(node.op))
-        return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
+                                             "Reshape", "Squeeze", "Unsqueeze", "Max", "Min", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean",
+                                             "Sqrt", "Exp", "Log", "Abs", "Reciprocal", "Tanh", "Sigmoid", "Relu", "Softplus"};
+      if (!lossOps.contains(node.op) && in(node, i).elements.empty() && node.op != "Concat")
+        return notAffine(node, "uses");
     }
-  return failure(failed(checkOperands(node)) || failed((this->*known->handler)(node)));
+  if (failed(checkOperands(node)))
+    return failure();
+  if (auto done = applyToSums(node))
+    return *done;
+  if (auto done = applyToKnown(node))
+    return *done;
+  if (auto done = applyToSampleNumbers(node))
+    return *done;
+  return (this->*known->handler)(node);
 }
 
 LogicalResult Importer::detach(const GraphNode &node, Val &value) {
@@ -433,6 +442,15 @@ LogicalResult Importer::run(ImportedModel &result) {
     return error(
         "--batch-norm-rows: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
   Val loss = values[wanted[0]];
+  if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(loss) : std::nullopt) {
+    if (!options.inputsAlone)
+      return error("the loss '" + graph.valueNames[wanted[0]] + "' depends on no parameter: it is " + number->print() +
+                   " (B: the samples of a step; n0, n1, ...: sums of inputs over them), so there is nothing to train. Where parameters are meant, "
+                   "export in training mode, and look for a detach() or no_grad() on the way");
+    loss = Val{};
+    loss.kind = Val::Kind::Loss;
+    addNumber(*number, loss.summands);
+  }
   if (!options.loss.empty()) {
     LogicalResult status = success();
     auto added = addedLoss(status);
@@ -440,6 +458,8 @@ LogicalResult Importer::run(ImportedModel &result) {
       return failure();
     loss = *added;
   }
+  if (loss.kind == Val::Kind::Loss && !loss.elements.empty())
+    return error("the loss '" + graph.valueNames[wanted[0]] + "' has " + Twine(loss.view.elements()) + " values; expects one: their sum or mean");
   if (loss.kind != Val::Kind::Loss) {
     if (loss.isGraph() && isSampled(loss) && loss.view.elements() == rows)
       return error("the loss '" + graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");

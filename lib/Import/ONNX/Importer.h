@@ -1,12 +1,15 @@
-// Abstract interpretation of the file's graph: every value becomes a constant, or a view of a value of the IR, or a sum over samples.
+// Abstract interpretation of the file's graph: every value becomes a constant, a number known before the step, a view of a value of the IR, or a sum
+// over samples.
 //
-// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). What is emitted
-// has `?` instead.
+// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). This number is for
+// structure alone: the axis of samples is a factor of views that is marked as such, its size is read as the Number B, and what is emitted has `?`
+// instead.
 #pragma once
 
 #include "Facts.h"
 #include "Graph.h"
 #include "Lazy.h"
+#include "Number.h"
 #include "Operators.h"
 #include "View.h"
 
@@ -25,29 +28,36 @@
 
 namespace zorse::onnx_import {
 
-/// One summand c * (sum over samples of numerator) / D of a loss.
+/// One summand factor * (sum over samples of numerator) of a loss.
 struct LossSummand {
-  double coefficient = 1;
-  mlir::Value numerator;        ///< tensor<?xfloat>
-  mlir::Value denominator;      ///< tensor<?xfloat> from inputs alone: D is its sum over samples
-  double denominatorPerRow = 0; ///< D = this * rows, if denominator is null; 0: D = 1
-  int64_t elementsPerRow = 0;   ///< numbers added into one numerator
+  Number factor = 1.0;
+  mlir::Value numerator;      ///< tensor<?xfloat>
+  int64_t elementsPerRow = 0; ///< numbers added into one numerator
+};
+
+/// A number that is a reduction over all samples of a step of what follows from inputs alone.
+struct Count {
+  mlir::Value numerator; ///< tensor<?xfloat>
+  ReduceKind reduce = ReduceKind::Sum;
 };
 
 struct Val {
-  enum class Kind : uint8_t { Absent, Constant, Graph, Sequence, Loss };
+  enum class Kind : uint8_t { Absent, Constant, Known, Graph, Sequence, Loss };
   Kind kind = Kind::Absent;
   ElementKind type = ElementKind::Undefined;
   View view;
   LazyPtr lazy;                      ///< Constant
+  std::vector<Number> numbers;       ///< Known: the elements that the view is of
+  int64_t sampleStep = 0;            ///< Constant, integers: this times the number of the sample is added; axes of samples have stride 0
   mlir::Value value;                 ///< Graph
-  double scale = 1;                  ///< Graph, floats: a factor not yet applied
+  Number scale = 1.0;                ///< Graph, floats: a factor not yet applied
   bool hides = false;                ///< may hold a row (last axis) in which every entry is masked
   bool countsSamples = false;        ///< Graph: ids for a GatherND whose first component is the number of the sample, written as 0
-  std::vector<Val> elements;         ///< Sequence
+  std::vector<Val> elements;         ///< Sequence; Loss with a shape: summands, whose dimension 0 is that of the samples
   std::vector<LossSummand> summands; ///< Loss
 
   bool isConstant() const { return kind == Kind::Constant; }
+  bool isKnown() const { return kind == Kind::Known; }
   bool isGraph() const { return kind == Kind::Graph; }
   std::vector<int64_t> shape() const { return view.shape(); }
   int64_t rank() const { return view.rank(); }
@@ -57,7 +67,8 @@ struct Val {
 /// A loop axis of an op over several operands.
 struct Axis {
   int64_t size = 1;
-  bool sample = false;
+  bool sample = false;    ///< an operand differs between samples along it
+  bool perSample = false; ///< it has one element per sample
   int64_t dim = 0;              ///< of the broadcast shape
   int64_t order = 0;            ///< position in the file's order of axes
   std::vector<int64_t> strides; ///< one per operand
@@ -198,7 +209,7 @@ private:
   mlir::Value materialise(const Val &value, const Groups &groups, bool sampled);
   mlir::Value materialiseConstant(const Val &value, FactorList &factors, llvm::SmallVectorImpl<int64_t> &at);
   mlir::Value cut(mlir::Value base, int64_t offset, const FactorList &factors);
-  mlir::Value applyScale(mlir::Value value, double scale);
+  mlir::Value applyScale(mlir::Value value, const Number &scale);
   mlir::Value broadcastTo(mlir::Value value, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> shape);
   mlir::Value reshapeTo(mlir::Value value, llvm::ArrayRef<int64_t> shape);
   mlir::Value splat(double value, mlir::RankedTensorType type);
@@ -224,6 +235,59 @@ private:
   mlir::LogicalResult emitElementwise(const GraphNode &node, std::vector<Val> operands, ElementKind type,
                                       llvm::function_ref<mlir::Value(mlir::ValueRange, mlir::RankedTensorType)> body);
   Val foldElementwise(std::vector<Val> operands, ElementKind type, Kernel kernel);
+
+  // --- numbers known before the step (KnownOps.cpp), lengths and numbers of samples (Lengths.cpp)
+  Number samplesPerRow() const; ///< B / the number of rows, as a number
+  Number extentOf(const FactorList &list) const;
+  /// A scalar.
+  Val knownScalar(ElementKind kind, const Number &number) const;
+  /// A constant or Known value as Known; an error of the node where it has too many different elements.
+  mlir::FailureOr<Val> asKnown(const GraphNode &node, const Val &value);
+  /// The one number of all elements of a constant or Known value.
+  std::optional<Number> uniformNumber(const Val &value) const;
+  /// Numbers in the order of the axes, repeats of samples counted once.
+  std::vector<Number> numbersOf(const Val &known) const;
+  /// The count that reduces `numerator`.
+  Number countOf(mlir::Value numerator, ReduceKind reduce);
+  /// Whether a value follows from inputs alone: no parameter, no random number.
+  bool isFromInputs(mlir::Value value) const { return !weighted.contains(value); }
+  /// Applies the handler of a node to other operands.
+  mlir::LogicalResult applyWith(const GraphNode &node, std::vector<Val> operands);
+  static Val simplified(Val known); ///< a constant, where all numbers are
+  /// Numbers row-major over the axes of `like`, whose repeats over samples stay.
+  static Val knownOver(ElementKind kind, std::vector<Number> numbers, const View &like);
+  /// A Known value as a value of the graph.
+  mlir::FailureOr<Val> asGraph(const GraphNode &node, const Val &known);
+  /// A number as a scalar of the graph.
+  mlir::Value knownValue(const Number &number);
+  /// Applies an operator one of whose operands is Known; none: its handler deals with them.
+  std::optional<mlir::LogicalResult> applyToKnown(const GraphNode &node);
+  mlir::LogicalResult foldNumbers(const GraphNode &node);
+  std::optional<Number> numberOf(const GraphNode &node, llvm::ArrayRef<Number> operands, llvm::ArrayRef<ElementKind> types);
+  mlir::LogicalResult reduceKnown(const GraphNode &node, const Val &x, const std::vector<bool> &reduced, bool keep);
+  mlir::FailureOr<Val> joinedKnown(const GraphNode &node, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape);
+  mlir::FailureOr<Val> pickedFromKnown(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked);
+  /// Applies an operator one of whose operands holds the numbers of samples; none: its handler deals with them.
+  std::optional<mlir::LogicalResult> applyToSampleNumbers(const GraphNode &node);
+  /// An axis as an operand gives its length: a number, or a multiple of B, whose factors are the samples and what is inside of them.
+  struct Length {
+    int64_t size = 0;
+    bool perSample = false;
+    FactorList repeats; ///< what repeats an element so often
+  };
+  /// Operand `index` as lengths; an error of the node where they are not known.
+  mlir::FailureOr<std::vector<Length>> lengthsOf(const GraphNode &node, size_t index);
+  Length plainLength(const GraphNode &node, int64_t size) const;
+  mlir::FailureOr<Length> lengthOf(const GraphNode &node, const Number &number);
+  /// A constant whose elements are one number, over the axes of a view.
+  Val fillOver(ElementKind kind, double value, View view) const;
+  /// Refuses an axis that may be one of samples and is not marked so.
+  mlir::LogicalResult checkExtent(const GraphNode &node, const FactorList &list);
+  mlir::LogicalResult rangeOfSamples(const GraphNode &node); ///< a Range one of whose bounds is Known
+  mlir::LogicalResult sliceByNumbers(const GraphNode &node); ///< a Slice one of whose bounds is Known
+  static int64_t countSampleFactors(const View &view);
+  mlir::LogicalResult checkTold(const GraphNode &node, const Val &result, const std::vector<bool> &told);
+  void choosePlaceholder();
   bool rowsOpen(const Val &mask, bool boolean, bool openWhen);
 
   // --- handlers
@@ -332,7 +396,13 @@ private:
     std::vector<int64_t> shape;
   };
   mlir::LogicalResult reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction);
-  mlir::LogicalResult reduceSamples(const GraphNode &node, Val x, int64_t count); ///< to a loss
+  mlir::LogicalResult reduceSamples(const GraphNode &node, Val x); ///< to a loss, or to a number that is known before the step
+  mlir::LogicalResult extremumOfSamples(const GraphNode &node, const Val &x);
+  /// What repeats for every sample and holds none: constants, values of parameters.
+  mlir::LogicalResult reduceRepeats(const GraphNode &node, Val x, Reduction reduction);
+  mlir::LogicalResult mixes(const GraphNode &node, const llvm::Twine &what);
+  /// A function of sums over samples that is not affine in them.
+  mlir::LogicalResult notAffine(const GraphNode &node, const llvm::Twine &what);
   mlir::LogicalResult reduceActivation(const GraphNode &node, Val x, const Reduction &reduction);
   mlir::FailureOr<Val> pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked);
   /// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
@@ -370,6 +440,8 @@ private:
   /// Results of the function and their attributes, from the loss.
   mlir::LogicalResult describeTerms(const Val &loss, llvm::SmallVectorImpl<mlir::Value> &results,
                                     llvm::SmallVectorImpl<mlir::DictionaryAttr> &resultAttributes);
+  void describeCounts(llvm::ArrayRef<mlir::Operation *> order, llvm::SmallVectorImpl<mlir::Value> &results,
+                      llvm::SmallVectorImpl<mlir::DictionaryAttr> &resultAttributes);
   /// Names, shifts and bounds of the inputs, by argument.
   std::vector<mlir::NamedAttrList> describeInputs(llvm::ArrayRef<mlir::Operation *> order);
   /// Picks within each sample, written as picks among the elements of all.
@@ -383,14 +455,32 @@ private:
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   double attentionScale(double scale, int64_t channels) const;
   mlir::FailureOr<Val> product(const GraphNode &node, Val a, Val b);
+  /// A number as terms of the loss: sums of inputs as they are, others as the mean over samples that all have it.
+  void addNumber(const Number &number, std::vector<LossSummand> &terms);
   /// A scalar without samples, such as a penalty of parameters' squares, as a term of the loss: the mean over samples that all have it. Losses are of
   /// the last unit, which so reads every parameter of the penalty.
   mlir::LogicalResult addPenalty(const GraphNode &node, const Val &scalar, double sign, std::vector<LossSummand> &terms);
   mlir::LogicalResult lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
+  mlir::LogicalResult sumOfLosses(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
+  /// Sums over the samples in dimension 0 of each, as a loss.
+  Val sumsOf(std::vector<Val> each);
+  mlir::LogicalResult reduceToSums(const GraphNode &node, const Val &x, const std::vector<bool> &reduced, bool keep);
+  mlir::FailureOr<std::vector<Val>> summandsOf(const GraphNode &node, const Val &value);
+  mlir::LogicalResult joinSums(const GraphNode &node);
+  mlir::LogicalResult addSums(const GraphNode &node, const Val &a, const Val &b, double sign);
+  mlir::FailureOr<Val> movedSum(const GraphNode &node, Composition &make, const Val &each);
+  /// Applies an operator to sums over samples that have a shape; none: its handler does.
+  std::optional<mlir::LogicalResult> applyToSums(const GraphNode &node);
+  mlir::FailureOr<Val> dotOfSamples(const GraphNode &node, Val a, Val b);
+  /// Appends a summand of a sum to the summands of a loss.
+  mlir::LogicalResult addSummand(const GraphNode &node, const Val &value, double sign, std::vector<LossSummand> &summands);
+  /// Times or divided by a number, or by a scalar of parameters.
+  mlir::LogicalResult scaledLoss(const GraphNode &node, Val loss, const Val &other, bool divides);
+  /// What a fixed batch of N makes of a constant factor of a loss: N and N times the elements of a sample stand for samples.
+  mlir::FailureOr<Number> factorInFile(const GraphNode &node, const Number &constant, bool divides, const LossSummand &summand);
   mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore,
                                     const std::string &reduction);
   Val castTo(const Val &value, ElementKind type);
-  bool isCountOnly(const Val &value) const;
   mlir::Value sumPerSample(mlir::Value value); ///< [?, ...] to [?]
   bool dependsOnParameter(mlir::Value value) const { return tainted.contains(value); }
   std::optional<Val> addedLoss(mlir::LogicalResult &status);
@@ -414,8 +504,10 @@ private:
   mlir::Block *block = nullptr;
   std::vector<mlir::DictionaryAttr> argumentAttributes;
 
-  int64_t rows = 0;
+  int64_t rows = 0; ///< the size of the sample factor in views; never a number of the graph
   bool rowsBaked = false;
+  std::vector<Count> counts;
+  llvm::DenseSet<mlir::Value> weighted; ///< values that do not follow from inputs of their sample alone: of weights, random and Known numbers
   std::deque<Val> values;              ///< by value number; handlers keep references while others are added
   std::vector<std::string> inputNames; ///< by argument
   std::map<std::string, unsigned> inputArguments;

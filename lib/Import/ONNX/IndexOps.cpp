@@ -44,7 +44,11 @@ LogicalResult Importer::checkPadding() {
 }
 
 FailureOr<Val> Importer::pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
+  if (x.isKnown())
+    return pickedFromKnown(node, x, axis, picked);
   Val whole = copied(x);
+  if (whole.view.sampleAxis() >= 0)
+    return error(node, "picks from a constant that repeats for every sample");
   std::vector<int64_t> shape = whole.shape();
   int64_t outer = 1, inner = 1;
   for (int64_t i = 0; i < x.rank(); ++i)
@@ -91,7 +95,7 @@ LogicalResult Importer::spreadAxis(const GraphNode &node, Val &value, const Val 
     FactorList target;
     for (const Factor &factor : list) {
       if (factor.stride == 0) {
-        target.push_back(Factor{factor.size, 0, false});
+        target.push_back(Factor{factor.size, 0, factor.sample});
         continue;
       }
       const FactorList &part = parts.dims[next++];
@@ -153,16 +157,17 @@ FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, in
 std::optional<LogicalResult> Importer::gatherWithinSamples(const GraphNode &node, const Val &x, const Val &ids, int64_t axis) {
   const FactorList &along = x.view.dims[axis];
   const std::vector<int64_t> idShape = ids.shape();
-  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != rows)
+  const bool told = ids.sampleStep != 0;
+  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != rows || (!told && !rowsBaked))
     return std::nullopt;
   const int64_t inner = x.view.size(axis) / rows;
   auto numbers = constantInts(ids);
-  if (!numbers)
+  if (!numbers || (told && (ids.sampleStep != inner || ids.view.sampleAxis() != 0)))
     return std::nullopt;
   const size_t count = numbers->size() / static_cast<size_t>(rows);
   std::vector<int64_t> places(numbers->begin(), numbers->begin() + static_cast<int64_t>(count));
   for (size_t i = 0; i < numbers->size(); ++i)
-    if (places[i % count] < 0 || places[i % count] >= inner || (*numbers)[i] != static_cast<int64_t>(i / count) * inner + places[i % count])
+    if (places[i % count] < 0 || places[i % count] >= inner || (*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / count) * inner) + places[i % count])
       return std::nullopt;
   Composition make(*this, node);
   std::vector<int64_t> split = x.shape();
@@ -205,6 +210,8 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
       return *done;
     return error(node, "selects samples by constant ids");
   }
+  if (ids.sampleStep != 0)
+    return error(node, "picks by the numbers of the samples in the batch (arange), which no program knows, from what does not hold the samples there");
   // The picked axis as one dimension, then the ids' shape in its place.
   Val value = x;
   auto progression = evenSteps(*picked);
@@ -214,7 +221,7 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
   if (progression && !padding) {
     if (failed(take(node, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
       return failure();
-  } else if (x.isConstant()) {
+  } else if (x.isConstant() || x.isKnown()) {
     auto constant = pickedFromConstant(node, x, axis, *picked);
     if (failed(constant))
       return failure();
@@ -311,7 +318,7 @@ LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &id
 
 LogicalResult Importer::onGather(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1);
-  if ((!x.isConstant() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
+  if ((!x.isConstant() && !x.isKnown() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
     return error(node, "expects a tensor of rank 1 or more, and ids");
   int64_t axis = intAttribute(node, "axis", 0);
   axis = axis < 0 ? axis + x.rank() : axis;

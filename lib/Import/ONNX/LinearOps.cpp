@@ -90,7 +90,8 @@ FailureOr<Val> Importer::timesMatrix(const GraphNode &node, const Val &x, const 
     if (axis < 0 && other[i] != 1)
       return error(node, "broadcasts its first operand, which is not supported");
     if (axis >= 0 && other[i] != 1 && lead.view.size(axis) == 1)
-      lead.view.dims[axis].push_back(Factor{other[i], 0, false});
+      for (const Factor &factor : w.view.dims[i])
+        lead.view.dims[axis].push_back(Factor{factor.size, 0, factor.sample});
     else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
       return error(node, "expects batch dimensions that broadcast");
   }
@@ -183,6 +184,9 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
   for (const Val *operand : {&a, &b})
     if ((!operand->isConstant() && !operand->isGraph()) || !isFloat(operand->type) || operand->view.elements() == 0)
       return error(node, "expects two float tensors");
+  const int64_t alongA = a.rank() - 1, alongB = std::max<int64_t>(b.rank() - 2, 0);
+  if (a.rank() > 0 && b.rank() > 0 && (a.view.sampleAxis() == alongA || b.view.sampleAxis() == alongB))
+    return dotOfSamples(node, std::move(a), std::move(b));
   bool vectorA = a.rank() == 1, vectorB = b.rank() == 1;
   if (a.rank() == 0 || b.rank() == 0)
     return error(node, "expects operands of rank 1 or more");
@@ -192,11 +196,8 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
     b.view.dims.push_back(FactorList{});
   if (a.view.size(a.rank() - 1) != b.view.size(b.rank() - 2))
     return error(node, "expects inner dimensions to agree, got " + Twine(a.view.size(a.rank() - 1)) + " and " + Twine(b.view.size(b.rank() - 2)));
-  if (a.view.sampleAxis() == a.rank() - 1 || b.view.sampleAxis() == b.rank() - 2)
-    return error(node, "sums over the samples; every op must treat samples apart");
-
   FailureOr<Val> result;
-  double scale = 1;
+  Number scale = 1.0;
   if (a.isConstant() && b.isConstant()) {
     result = productOfConstants(node, a, b);
   } else {
@@ -204,9 +205,11 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
     b = compressed(b);
     bool weightB = isMatrix(b), weightA = isMatrix(a);
     // A scale goes past a product of activations (attention peels it off), and stays before a weight.
-    if (!weightA && !weightB) {
-      scale = attentionScale(a.scale * b.scale, a.view.size(a.rank() - 1));
-      a.scale = b.scale = 1;
+    // One that is known only with the batch goes past both.
+    const Number both = a.scale * b.scale;
+    if (auto constant = both.constant(); !constant || (!weightA && !weightB)) {
+      scale = constant ? Number(attentionScale(*constant, a.view.size(a.rank() - 1))) : both;
+      a.scale = b.scale = 1.0;
     }
     result = weightB ? timesMatrix(node, a, b, /*swap=*/false) : weightA ? timesMatrix(node, b, a, /*swap=*/true) : productOfActivations(node, a, b);
     if (succeeded(result))
@@ -452,21 +455,65 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
   return out(node, 0, constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape)), success();
 }
 
-LogicalResult Importer::reduceSamples(const GraphNode &node, Val x, int64_t count) {
+LogicalResult Importer::reduceSamples(const GraphNode &node, Val x) {
+  const ElementKind type = x.type;
+  Number elements = 1.0;
+  for (const FactorList &list : x.view.dims) {
+    if (failed(checkExtent(node, list)))
+      return failure();
+    elements *= extentOf(list);
+  }
   if (!isFloat(x.type))
     x = castTo(x, ElementKind::F32);
-  Val loss;
-  loss.kind = Val::Kind::Loss;
-  loss.type = x.type;
   LossSummand summand;
   summand.elementsPerRow = x.view.elements() / rows;
-  summand.coefficient = x.scale;
-  x.scale = 1;
+  summand.factor = node.op == "ReduceMean" ? x.scale / elements : x.scale;
+  x.scale = 1.0;
   summand.numerator = sumPerSample(materialise(x, groupsOf(x.view, true), true));
-  if (node.op == "ReduceMean")
-    summand.denominatorPerRow = static_cast<double>(count) / static_cast<double>(rows);
+  if (isFromInputs(summand.numerator)) { // known before the step
+    Number number = summand.factor * countOf(summand.numerator, ReduceKind::Sum);
+    return out(node, 0, knownScalar(type, number)), success();
+  }
+  Val loss;
+  loss.kind = Val::Kind::Loss;
+  loss.type = type;
   loss.summands.push_back(summand);
   return out(node, 0, std::move(loss)), success();
+}
+
+// The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
+LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x) {
+  std::vector<int64_t> others;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != x.view.sampleAxis())
+      others.push_back(i);
+  Val each = x;
+  FactorList &along = each.view.dims[x.view.sampleAxis()];
+  if (along.size() > 1) { // an axis of its own for what is inside of the samples
+    each.view.dims.emplace_back();
+    for (const Factor &factor : along)
+      if (!factor.sample)
+        each.view.dims.back().push_back(factor);
+    along.assign(1, Factor{rows, 0, true});
+    others.push_back(x.rank());
+  }
+  if (!others.empty()) {
+    Composition make(*this, node);
+    each = make.reduce(node.op.c_str(), each, others, /*keep=*/true);
+    if (make.hasFailed())
+      return failure();
+  }
+  auto scale = each.scale.constant();
+  each = castTo(each, isFloat(x.type) ? x.type : ElementKind::F32);
+  Value numerator = sumPerSample(materialise(each, groupsOf(each.view, true), true));
+  if (!scale || !isFromInputs(numerator))
+    return mixes(node, "takes the extremum of all samples");
+  return out(node, 0, knownScalar(x.type, countOf(numerator, node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min))), success();
+}
+
+LogicalResult Importer::mixes(const GraphNode &node, const Twine &what) {
+  return error(node, what + ": it combines samples of activations, which may be combined only in the loss, as a sum of terms factor * sum over samples. "
+                            "Sums and extrema of inputs alone are known before the step and may be used anywhere in the loss");
 }
 
 LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Reduction &reduction) {
@@ -481,12 +528,12 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
   if (failed(align(node, operands, loopAxes, wholeShape)))
     return failure();
   x = operands[0];
-  double scale = x.scale;
-  x.scale = 1;
+  Number scale = x.scale;
+  x.scale = 1.0;
   bool linear = op == "ReduceSum" || op == "ReduceMean";
-  if (!linear && scale != 1.0) {
+  if (!linear && !scale.is(1)) {
     x.scale = scale;
-    scale = 1;
+    scale = 1.0;
   }
   orderAxes(operands, loopAxes);
   std::vector<Axis> kept, gone;
@@ -527,18 +574,36 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
   if (op == "ReduceSum")
     scale *= copies;
   if (op == "ReduceMean")
-    scale *= copies / static_cast<double>(count);
+    scale *= Number(copies) / Number(static_cast<double>(count));
   result.scale = scale;
   if (!isFloat(x.type) && op == "ReduceMean")
     return error(node, "is a mean of integers, which is not supported");
   return out(node, 0, std::move(result)), success();
 }
 
+LogicalResult Importer::reduceRepeats(const GraphNode &node, Val x, Reduction reduction) {
+  const int64_t axis = x.view.sampleAxis();
+  if (!x.isGraph()) {
+    auto known = asKnown(node, x);
+    return failed(known) ? failure() : reduceKnown(node, *known, reduction.reduced, reduction.keep);
+  }
+  llvm::erase_if(x.view.dims[axis], [](const Factor &factor) { return factor.sample; });
+  reduction.count /= rows;
+  if (failed(reduceActivation(node, x, reduction)))
+    return failure();
+  Val &result = values[node.outputs[0]];
+  if (node.op == "ReduceSum" && isFloat(x.type))
+    result.scale *= samplesPerRow();
+  else if (node.op == "ReduceSum" || node.op == "ReduceProd")
+    return error(node, "reduces repeats for every sample, which is not supported");
+  return success();
+}
+
 LogicalResult Importer::onReduce(const GraphNode &node) {
   Val x = in(node, 0);
   const std::string &op = node.op;
   if (x.kind == Val::Kind::Loss)
-    return onIdentity(node);
+    return onIdentity(node); // one element
   std::optional<std::vector<int64_t>> axes;
   if (failed(axesOf(node, 1, x.rank(), axes)))
     return failure();
@@ -559,22 +624,33 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
     if (!reduction.reduced[i]) {
       reduction.shape.push_back(x.view.size(i));
     } else {
+      if (failed(checkExtent(node, x.view.dims[i])))
+        return failure();
       reduction.count *= x.view.size(i);
       if (keep)
         reduction.shape.push_back(1);
     }
 
-  if (x.isConstant())
+  const int64_t sampleAxis = x.view.sampleAxis();
+  const bool overSamples = sampleAxis >= 0 && reduction.reduced[sampleAxis];
+  if (x.isKnown())
+    return reduceKnown(node, x, reduction.reduced, keep);
+  if (x.isConstant() && sampleAxis < 0)
     return reduceConstant(node, x, reduction);
+  if (x.isConstant() || (x.isGraph() && !isSampled(x) && overSamples))
+    return reduceRepeats(node, x, reduction);
   if (!x.isGraph())
     return error(node, "expects a tensor");
-
-  if (int64_t sampleAxis = x.view.sampleAxis(); sampleAxis < 0 || !reduction.reduced[sampleAxis])
+  if (!overSamples)
     return reduceActivation(node, x, reduction);
   bool everything = std::all_of(reduction.shape.begin(), reduction.shape.end(), [](int64_t size) { return size == 1; });
-  if (!everything || (op != "ReduceSum" && op != "ReduceMean"))
-    return error(node, "combines samples of activations; samples may be combined only in the loss, as a sum or a mean over everything");
-  return reduceSamples(node, x, reduction.count);
+  if (everything && (op == "ReduceMax" || op == "ReduceMin"))
+    return extremumOfSamples(node, x);
+  if (!everything)
+    return reduceToSums(node, x, reduction.reduced, keep);
+  if (op != "ReduceSum" && op != "ReduceMean")
+    return mixes(node, "takes the product of all samples");
+  return reduceSamples(node, x);
 }
 
 void Importer::addLinearOps(OperatorTable &table) {

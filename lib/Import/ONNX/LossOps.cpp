@@ -1,4 +1,4 @@
-// The loss as a sum of terms c * (sum over samples of a) / D, and the table of handlers.
+// The loss as a sum of terms factor * (sum over samples of a numerator), whose factors are known before the step.
 #include "Composition.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,100 +12,137 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-LogicalResult Importer::addPenalty(const GraphNode &node, const Val &scalar, double sign, std::vector<LossSummand> &terms) {
-  if (!scalar.isConstant())
-    warn("the loss has a term of parameters alone (node '" + node.name +
-         "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
-  const Val ones = wrap(splat(1, RankedTensorType::get({ShapedType::kDynamic}, elementType(ElementKind::F32))), ElementKind::F32, {rows});
-  Composition make(*this, node);
-  const Val mean = make("ReduceMean", {make("Mul", {ones, make.reshape(scalar, {1})})}, {{"keepdims", int64_t(0)}});
-  if (make.hasFailed())
-    return failure();
-  for (LossSummand summand : mean.summands) {
-    summand.coefficient *= sign;
-    terms.push_back(summand);
+LogicalResult Importer::notAffine(const GraphNode &node, const Twine &what) {
+  return error(node, what + " a sum over samples that is not known before the step: it mixes samples. The loss must be a sum of terms factor * sum over "
+                            "samples, whose factors follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
+                            "write it as a mean over samples of a loss of each");
+}
+
+void Importer::addNumber(const Number &number, std::vector<LossSummand> &terms) {
+  for (const Number::Part &part : number.parts()) {
+    LossSummand summand;
+    summand.elementsPerRow = 1;
+    summand.factor = part.factor;
+    const bool isSum = part.count >= 0 && counts[part.count].reduce == ReduceKind::Sum;
+    summand.numerator =
+        isSum ? counts[part.count].numerator : splat(1, RankedTensorType::get({ShapedType::kDynamic}, elementType(ElementKind::F32)));
+    if (!isSum)
+      summand.factor = (part.count < 0 ? part.factor : part.factor * Number::count(part.count)) / samplesPerRow();
+    terms.push_back(std::move(summand));
   }
+}
+
+LogicalResult Importer::addPenalty(const GraphNode &node, const Val &scalar, double sign, std::vector<LossSummand> &terms) {
+  if (auto number = uniformNumber(scalar))
+    return addNumber(*number * Number(sign), terms), success();
+  warn("the loss has a term of parameters alone (node '" + node.name +
+         "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
+  LossSummand summand;
+  summand.elementsPerRow = 1;
+  summand.factor = Number(sign) / samplesPerRow(); // the mean over rows that all have it
+  auto type = RankedTensorType::get({ShapedType::kDynamic}, elementType(ElementKind::F32));
+  summand.factor *= scalar.scale;
+  Val plain = scalar;
+  plain.scale = 1.0;
+  summand.numerator = broadcastTo(reshapeTo(materialise(plain), {}), {}, type.getShape());
+  terms.push_back(summand);
   return success();
 }
 
-LogicalResult Importer::lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
-  bool lossA = a.kind == Val::Kind::Loss, lossB = b.kind == Val::Kind::Loss;
-  auto refuse = [&]() {
-    return error(node, "combines sums over samples in a way that is not a sum of terms c * sum(a) / D (D: a constant or a count from inputs alone)");
-  };
-  if (lossA && lossB) {
-    Val value = a;
-    if (op == "Add" || op == "Sub") {
-      for (LossSummand summand : b.summands) {
-        summand.coefficient *= op == "Sub" ? -1 : 1;
-        value.summands.push_back(summand);
-      }
-      return out(node, 0, std::move(value)), success();
+LogicalResult Importer::addSummand(const GraphNode &node, const Val &value, double sign, std::vector<LossSummand> &summands) {
+  if (value.kind == Val::Kind::Loss) {
+    for (LossSummand summand : value.summands) {
+      summand.factor *= Number(sign);
+      summands.push_back(std::move(summand));
     }
-    if (op == "Div" && b.summands.size() == 1 && !b.summands[0].denominator) {
-      const LossSummand &count = b.summands[0];
-      if (dependsOnParameter(count.numerator))
-        return error(node, "divides by a sum over samples that depends on parameters; the denominator of a loss term must come from inputs alone");
-      for (LossSummand &summand : value.summands) {
-        if (summand.denominator)
-          return refuse();
-        // Means over equal numbers of samples: rows cancel.
-        double own = summand.denominatorPerRow ? summand.denominatorPerRow : 1, theirs = count.denominatorPerRow ? count.denominatorPerRow : 1;
-        if ((summand.denominatorPerRow != 0) != (count.denominatorPerRow != 0))
-          return refuse();
-        summand.coefficient *= theirs / own / count.coefficient;
-        summand.denominatorPerRow = 0;
-        summand.denominator = count.numerator;
-      }
-      return out(node, 0, std::move(value)), success();
-    }
-    return refuse();
+    return success();
   }
-  const Val &loss = lossA ? a : b, &other = lossA ? b : a;
-  auto constant = uniformValue(other);
-  if (!constant && (other.view.elements() != 1 || isSampled(other) || !isFloat(other.type)))
+  auto number = uniformNumber(value);
+  if (number && number->is(0))
+    return success();
+  if (value.isGraph() && isSampled(value))
+    return mixes(node, "adds a sum over samples to values of samples");
+  if (!number && (!value.isGraph() || value.view.elements() != 1 || isSampled(value) || !isFloat(value.type)))
     return error(node, "combines a sum over samples with a tensor; the loss must be a scalar");
-  Val value = loss;
-  if ((op == "Add" || op == "Sub") && !isCountOnly(value) && (!constant || *constant != 0)) {
-    if (op == "Sub" && !lossA)
-      for (LossSummand &summand : value.summands)
-        summand.coefficient = -summand.coefficient;
-    if (failed(addPenalty(node, other, op == "Sub" && lossA ? -1 : 1, value.summands)))
-      return failure();
-    return out(node, 0, std::move(value)), success();
-  }
-  if (!constant)
-    return error(
-        node,
-        "multiplies, divides or compares a sum over samples with what depends on parameters; the loss must be a sum of terms c * sum(a) / D and "
-        "of scalars of parameters");
-  if (op == "Mul" || (op == "Div" && lossA)) {
-    double rowsInFile = static_cast<double>(rows);
-    for (LossSummand &summand : value.summands) {
-      bool plain = !summand.denominator && summand.denominatorPerRow == 0;
-      if (op == "Div" && plain && (*constant == rowsInFile * static_cast<double>(summand.elementsPerRow) || *constant == rowsInFile)) {
-        summand.denominatorPerRow = *constant / rowsInFile; // the baked number of tokens, or of samples
-        continue;
-      }
-      summand.coefficient = op == "Mul" ? summand.coefficient * *constant : summand.coefficient / *constant;
-    }
-    return out(node, 0, std::move(value)), success();
-  }
-  if ((op == "Add" || op == "Sub") && *constant == 0 && lossA)
-    return out(node, 0, std::move(value)), success();
-  if (op == "Max") {
-    bool isCount = value.summands.size() == 1 && !dependsOnParameter(value.summands[0].numerator);
-    if (isCount && *constant <= 1)
-      return out(node, 0, std::move(value)), success(); // a step without a label is skipped anyway
-  }
-  if (op == "Add" && isCountOnly(value) && std::fabs(*constant) <= 1e-3)
-    return out(node, 0, std::move(value)), success(); // count + epsilon
-  return refuse();
+  return addPenalty(node, value, sign, summands);
 }
 
-bool Importer::isCountOnly(const Val &value) const {
-  return value.kind == Val::Kind::Loss && value.summands.size() == 1 && !dependsOnParameter(value.summands[0].numerator) &&
-         value.summands[0].denominatorPerRow == 0;
+LogicalResult Importer::sumOfLosses(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
+  Val value;
+  value.kind = Val::Kind::Loss;
+  value.type = a.kind == Val::Kind::Loss ? a.type : b.type;
+  if (failed(addSummand(node, a, 1, value.summands)) || failed(addSummand(node, b, op == "Sub" ? -1 : 1, value.summands)))
+    return failure();
+  return out(node, 0, std::move(value)), success();
+}
+
+// A file for one number of samples N holds numbers in their place. N, and N times the elements of a sample, stand for samples where a plain sum is
+// divided by them; what else N divides may as well.
+FailureOr<Number> Importer::factorInFile(const GraphNode &node, const Number &number, bool divides, const LossSummand &summand) {
+  auto constant = number.constant();
+  const Number plain = divides ? Number(1.0) / number : number;
+  if (!constant || !rowsBaked || *constant == 0)
+    return plain;
+  const auto samples = static_cast<double>(rows * std::max<int64_t>(options.batchNormRows, 1));
+  double divisor = divides ? *constant : 1 / *constant;
+  if (std::fabs(divisor - std::round(divisor)) > 1e-6 * std::fabs(divisor))
+    return plain;
+  divisor = std::round(std::fabs(divisor));
+  const double elements = samples * static_cast<double>(summand.elementsPerRow);
+  if (summand.factor.isConstant() && (divisor == elements || divisor == samples) && *constant > 0) {
+    notes.push_back(node.describe() + ": " + number.print() + " is taken for " + (divisor == elements ? "the elements of all samples" : "the samples") +
+                    ", of which the file fixes " + Number(samples).print() + "; an export with a symbolic batch says what it is");
+    return Number(samples) / (Number(divisor) * Number::samples());
+  }
+  if (samples > 1 && std::fmod(divisor, samples) == 0 && !summand.factor.isConstant())
+    notes.push_back(node.describe() + ": " + number.print() + " is taken for a number, though it could follow from the " + Number(samples).print() +
+                    " samples that the file fixes; an export with a symbolic batch says what it is");
+  else if (samples > 1 && std::fmod(divisor, samples) == 0)
+    return error(node, Twine(divides ? "divides" : "multiplies") + " a sum over samples by " + number.print() +
+                           ", which may stand for the " + Number(samples).print() +
+                           " samples that the file fixes, or for a number; export with a symbolic batch, which says which");
+  return plain;
+}
+
+LogicalResult Importer::scaledLoss(const GraphNode &node, Val loss, const Val &other, bool divides) {
+  if (auto number = uniformNumber(other)) {
+    if (divides && number->is(0))
+      return error(node, "divides a sum over samples by zero");
+    for (LossSummand &summand : loss.summands) {
+      auto factor = factorInFile(node, *number, divides, summand);
+      if (failed(factor))
+        return failure();
+      summand.factor *= *factor;
+      if (!summand.factor.isValid())
+        return error(node, "makes a factor that is too long a formula");
+    }
+    return out(node, 0, std::move(loss)), success();
+  }
+  if (other.kind == Val::Kind::Loss)
+    return notAffine(node, divides ? "divides by" : "multiplies");
+  if (!other.isGraph() || other.view.elements() != 1 || isSampled(other) || !isFloat(other.type))
+    return error(node, "combines a sum over samples with a tensor; the loss must be a scalar");
+  // A scalar of parameters goes inside of the sum, so that its gradient is a sum over samples.
+  Val plain = other;
+  plain.scale = 1.0;
+  Value scalar = reshapeTo(materialise(plain), {});
+  for (LossSummand &summand : loss.summands) {
+    Value all = broadcastTo(scalar, {}, cast<RankedTensorType>(summand.numerator.getType()).getShape());
+    summand.factor = divides ? summand.factor / other.scale : summand.factor * other.scale;
+    summand.numerator = divides ? create<arith::DivFOp>(summand.numerator, all) : create<arith::MulFOp>(summand.numerator, all);
+  }
+  return out(node, 0, std::move(loss)), success();
+}
+
+LogicalResult Importer::lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
+  const bool lossA = a.kind == Val::Kind::Loss, lossB = b.kind == Val::Kind::Loss;
+  if (op == "Add" || op == "Sub")
+    return sumOfLosses(node, op, a, b);
+  if (op == "Mul" && !(lossA && lossB))
+    return scaledLoss(node, lossA ? a : b, lossA ? b : a, /*divides=*/false);
+  if (op == "Div" && lossA)
+    return scaledLoss(node, a, b, /*divides=*/true);
+  return notAffine(node, op == "Mul" ? "multiplies" : op == "Div" ? "divides by" : "takes a function of");
 }
 
 // logits [N, C, d...], labels [N, d...].
@@ -172,7 +209,7 @@ FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val lab
   summand.numerator = sumPerSample(loss);
   if (reduction == "mean") {
     if (!ignore && !weight) {
-      summand.denominatorPerRow = static_cast<double>(summand.elementsPerRow);
+      summand.factor = Number(1.0) / (samplesPerRow() * Number(static_cast<double>(summand.elementsPerRow)));
     } else {
       auto indexType = cast<RankedTensorType>(index.getType());
       auto floatType = RankedTensorType::get(indexType.getShape(), compute);
@@ -188,7 +225,10 @@ FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val lab
       } else {
         counted = create<arith::UIToFPOp>(floatType, keep);
       }
-      summand.denominator = sumPerSample(counted);
+      Value perSample = sumPerSample(counted);
+      if (!isFromInputs(perSample))
+        return error(node, "divides by the sum of class weights that are parameters; freeze them into constants, or give no weights");
+      summand.factor = Number(1.0) / countOf(perSample, ReduceKind::Sum);
     }
   }
   result.summands.push_back(summand);

@@ -36,11 +36,11 @@ std::string Importer::describeOperands(const GraphNode &node) const {
       text += value.kind == Val::Kind::Loss ? " a sum over samples" : " a sequence";
       continue;
     }
-    text += std::string(value.isConstant() ? " constant " : " ") + name(value.type) + " [";
+    text += std::string(value.isConstant() ? " constant " : value.isKnown() ? " known with the batch " : " ") + name(value.type) + " [";
     for (int64_t axis = 0; axis < value.rank(); ++axis) {
       text += axis ? ", " : "";
       int64_t size = value.view.size(axis);
-      bool samples = value.isGraph() && value.view.sampleAxis() == axis && rows > 0;
+      bool samples = value.view.sampleAxis() == axis && rows > 0;
       text += samples ? (size == rows ? "samples" : "samples * " + std::to_string(size / rows)) : std::to_string(size);
     }
     text += "]";

@@ -104,6 +104,7 @@ Val Importer::parameter(const onnx::Tensor &tensor) {
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   auto type = RankedTensorType::get(shape, elementType(kind));
   Value argument = block->addArgument(type, NameLoc::get(builder.getStringAttr(tensor.name())));
+  weighted.insert(argument);
   const bool trainable = roles[&tensor] == InitializerRole::Trained;
   if (trainable)
     tainted.insert(argument);
@@ -186,6 +187,7 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
       return block->getArgument(number);
   std::string name = "constant." + std::to_string(weights.size());
   Value argument = block->addArgument(type, location);
+  weighted.insert(argument);
   WeightSource weight;
   weight.parameter = name;
   weight.shape = type.getShape().vec();

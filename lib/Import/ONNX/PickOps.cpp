@@ -28,8 +28,7 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
     return error(node, "expects a valid axis and ids of the operand's rank");
   if (x.isConstant()) {
     if (auto uniform = uniformValue(x)) {
-      std::vector<int64_t> shape = ids.shape();
-      return out(node, 0, constantOf(x.type, makeFill(x.type, ids.view.elements(), *uniform), shape)), success();
+      return out(node, 0, fillOver(x.type, *uniform, ids.view)), success();
     }
     auto index = constantInts(ids, int64_t(1) << 24);
     if (!index)
@@ -102,8 +101,8 @@ LogicalResult Importer::pickElements(const GraphNode &node, Val x, const Val &id
     groups.push_back(list);
   }
   groups.push_back(classes);
-  double scale = x.scale;
-  x.scale = 1;
+  const Number scale = x.scale;
+  x.scale = 1.0;
   Value data = materialise(x, groups, loop.sampled);
   if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isGraph()) {
     // A picked log-probability is a cross-entropy with the other sign.
@@ -233,10 +232,10 @@ std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const
     if (!isSensible(shape))
       return error(node, "its result is too large");
     if (auto uniform = uniformValue(x)) {
-      int64_t elements = 1;
-      for (int64_t size : shape)
-        elements *= size;
-      return out(node, 0, constantOf(x.type, makeFill(x.type, elements, *uniform), shape)), success();
+      View view = ids.view;
+      view.dims.pop_back();
+      view.dims.insert(view.dims.end(), x.view.dims.begin() + depth, x.view.dims.end());
+      return out(node, 0, fillOver(x.type, *uniform, std::move(view))), success();
     }
   }
   // Component c as a tensor of the lead shape; it may move along one axis of it.
@@ -288,7 +287,8 @@ std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const
   }
   for (size_t i = 0; i < lead.size(); ++i)
     if (owner[i] < 0 && lead[i] != 1 && dims[i].empty())
-      dims[i] = {Factor{lead[i], 0, false}};
+      for (const Factor &factor : ids.view.dims[i])
+        dims[i].push_back(Factor{factor.size, 0, factor.sample});
   dims.insert(dims.end(), value.view.dims.begin() + depth, value.view.dims.end());
   value.view.dims = std::move(dims);
   if (isSampled(value) && value.view.sampleAxis() < 0)

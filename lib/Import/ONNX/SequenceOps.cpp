@@ -110,6 +110,7 @@ bool Importer::dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts,
     return false;
   axis += axis < 0 ? parts[0].rank() : 0;
   const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == rows;
+  const bool told = parts[0].sampleStep != 0;
   const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const Val &part) { return isSampled(part) && part.view.sampleAxis() == 0; });
   if (!last || !sampled)
     return false;
@@ -118,13 +119,13 @@ bool Importer::dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts,
       if (other.inputs[i] == node.outputs[0] && (other.op != "GatherND" || i != 1))
         return false;
   auto numbers = constantInts(parts[0]);
-  if (!numbers || numbers->empty())
+  if (!numbers || numbers->empty() || (told && (parts[0].sampleStep != 1 || parts[0].view.sampleAxis() != 0)) || (!told && !rowsBaked))
     return false;
   const size_t each = numbers->size() / static_cast<size_t>(rows);
   for (size_t i = 0; i < numbers->size(); ++i)
-    if ((*numbers)[i] != static_cast<int64_t>(i / each))
+    if ((*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / each)))
       return false;
-  parts[0] = constantOf(parts[0].type, makeIntFill(parts[0].type, parts[0].view.elements(), 0), parts[0].shape());
+  parts[0] = fillOver(parts[0].type, 0, parts[0].view);
   return true;
 }
 
@@ -132,18 +133,24 @@ Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const
   std::vector<LazyPtr> bases;
   std::vector<int64_t> runs;
   int64_t outer = 1, inner = 1;
+  View like = parts[0].view; // repeats over samples stay repeats
+  like.dims[axis] = {Factor{shape[axis], 1, false}};
   for (int64_t i = 0; i < parts[0].rank(); ++i)
-    (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
+    for (const Factor &factor : like.dims[i])
+      (i < axis ? outer : inner) *= i == axis || factor.sample ? 1 : factor.size;
   for (const Val &part : parts) {
     bases.push_back(copied(part).lazy);
-    if (bases.back()->isFill() && bases.back()->size() != part.view.elements()) {
+    runs.push_back(part.view.size(axis) * inner);
+    if (bases.back()->isFill() && bases.back()->size() != outer * runs.back()) {
       double value;
       bases.back()->readFloats(0, 0, 1, &value);
-      bases.back() = makeFill(part.type, part.view.elements(), value);
+      bases.back() = makeFill(part.type, outer * runs.back(), value);
     }
-    runs.push_back(part.view.size(axis) * inner);
   }
-  return constantOf(parts[0].type, makeInterleaved(parts[0].type, bases, runs, outer), shape);
+  Val joined = knownOver(parts[0].type, {}, like);
+  joined.kind = Val::Kind::Constant;
+  joined.lazy = makeInterleaved(parts[0].type, bases, runs, outer);
+  return joined;
 }
 
 Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes,
@@ -176,7 +183,7 @@ Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t
   for (const Axis *own : sorted) {
     int64_t target = own->dim < axis ? own->dim : own->dim + 1;
     auto found = strides.find(own);
-    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->sample});
+    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->perSample});
   }
   for (FactorList &list : value.view.dims)
     coalesce(list);
@@ -235,8 +242,10 @@ FailureOr<Val> Importer::joinedActivations(const GraphNode &node, const std::vec
 LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
   std::vector<Val> parts;
   for (const Val &part : given) {
-    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Graph)
+    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Known && part.kind != Val::Kind::Graph)
       return error(node, "expects tensors");
+    if (part.sampleStep != 0)
+      return error(node, "joins the numbers of the samples in the batch (arange) with others; they are supported in ids x[arange(B), places] alone");
     if (part.view.elements() > 0)
       parts.push_back(part);
   }
@@ -250,7 +259,7 @@ LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val
     return out(node, 0, parts[0]), success();
   std::vector<int64_t> shape = parts[0].shape();
   int64_t total = 0;
-  bool constant = true;
+  bool constant = true, known = false, graphs = false;
   for (const Val &part : parts) {
     std::vector<int64_t> own = part.shape();
     if (own.size() != shape.size())
@@ -261,12 +270,27 @@ LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val
                                Twine(own[i]) + " in dimension " + Twine(i));
     total += own[axis];
     constant &= part.isConstant();
+    known |= part.isKnown();
+    graphs |= part.isGraph();
     if (part.view.sampleAxis() == axis)
       return error(node, "joins along the axis that holds the samples");
   }
   shape[axis] = total;
   if (constant)
     return out(node, 0, joinedConstants(parts, axis, shape)), success();
+  if (known && !graphs) {
+    auto joined = joinedKnown(node, parts, axis, shape);
+    if (failed(joined))
+      return failure();
+    return out(node, 0, std::move(*joined)), success();
+  }
+  for (Val &part : parts)
+    if (part.isKnown()) {
+      auto value = asGraph(node, part);
+      if (failed(value))
+        return failure();
+      part = std::move(*value);
+    }
   auto value = joinedActivations(node, parts, axis);
   if (failed(value))
     return failure();

@@ -46,7 +46,7 @@ Val Importer::castTo(const Val &value, ElementKind type) {
   Type from = elementType(value.type), to = elementType(type);
   if (from == to)
     return out;
-  Val whole = value.scale != 1.0 ? copied(value) : value;
+  Val whole = !value.scale.is(1) ? copied(value) : value;
   out = whole;
   out.type = type;
   auto toType = cast<RankedTensorType>(whole.value.getType()).clone(to);
@@ -89,11 +89,8 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
   const std::string &op = node.op;
   if (x.kind == Val::Kind::Loss) {
     if (op != "Neg")
-      return error(node, "is applied to a sum over samples; the loss must be a sum of terms c * sum(a) / D");
-    Val value = x;
-    for (LossSummand &summand : value.summands)
-      summand.coefficient = -summand.coefficient;
-    return out(node, 0, std::move(value)), success();
+      return notAffine(node, "takes a function of");
+    return scaledLoss(node, x, scalar(ElementKind::F64, -1), /*divides=*/false);
   }
   if (x.isConstant()) {
     Kernel kernel;

@@ -47,8 +47,13 @@ LogicalResult Importer::onConstant(const GraphNode &node) {
 }
 
 LogicalResult Importer::onConstantOfShape(const GraphNode &node) {
-  auto shape = constantInts(in(node, 0));
-  if (!shape || !isSensible(*shape))
+  auto lengths = lengthsOf(node, 0);
+  if (failed(lengths))
+    return failure();
+  View view;
+  for (const Length &length : *lengths)
+    view.dims.push_back(length.repeats);
+  if (!isSensible(view.shape()))
     return error(node, "expects a constant, sensible shape");
   ElementKind kind = ElementKind::F32;
   double value = 0;
@@ -62,11 +67,7 @@ LogicalResult Importer::onConstantOfShape(const GraphNode &node) {
     kind = static_cast<ElementKind>(tensor.data_type());
     makeBytes(kind, *bytes, 1)->readFloats(0, 1, 1, &value);
   }
-  int64_t elements = 1;
-  for (int64_t size : *shape)
-    elements *= size;
-  out(node, 0, constantOf(kind, makeFill(kind, elements, value), *shape));
-  return success();
+  return out(node, 0, fillOver(kind, value, std::move(view))), success();
 }
 
 LogicalResult Importer::onIdentity(const GraphNode &node) { return out(node, 0, in(node, 0)), success(); }
@@ -76,20 +77,29 @@ LogicalResult Importer::onShape(const GraphNode &node) {
   int64_t rank = x.rank(), start = intAttribute(node, "start", 0), end = intAttribute(node, "end", rank);
   start = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
   end = std::clamp<int64_t>(end < 0 ? end + rank : end, 0, rank);
-  std::vector<int64_t> shape = x.shape(), part;
-  for (int64_t i = start; i < end; ++i)
-    part.push_back(shape[i]);
-  int64_t size = static_cast<int64_t>(part.size());
-  out(node, 0, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(part)), {size}));
-  return success();
+  std::vector<Number> part;
+  for (int64_t i = start; i < end; ++i) {
+    if (failed(checkExtent(node, x.view.dims[i])))
+      return failure();
+    part.push_back(extentOf(x.view.dims[i]));
+  }
+  View line = contiguousView({static_cast<int64_t>(part.size())}, false);
+  return out(node, 0, simplified(knownOver(ElementKind::I64, std::move(part), line))), success();
 }
 
 LogicalResult Importer::onSize(const GraphNode &node) {
-  out(node, 0, constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, in(node, 0).view.elements()), {}));
-  return success();
+  Number elements = 1.0;
+  for (const FactorList &list : in(node, 0).view.dims) {
+    if (failed(checkExtent(node, list)))
+      return failure();
+    elements *= extentOf(list);
+  }
+  return out(node, 0, knownScalar(ElementKind::I64, elements)), success();
 }
 
 LogicalResult Importer::onRange(const GraphNode &node) {
+  if (in(node, 0).isKnown() || in(node, 1).isKnown() || in(node, 2).isKnown())
+    return rangeOfSamples(node);
   auto start = uniformValue(in(node, 0)), limit = uniformValue(in(node, 1)), delta = uniformValue(in(node, 2));
   if (!start || !limit || !delta || *delta == 0)
     return error(node, "expects constant bounds and a step other than 0");
@@ -103,13 +113,21 @@ LogicalResult Importer::onRange(const GraphNode &node) {
 }
 
 LogicalResult Importer::onReshape(const GraphNode &node) {
-  const Val &x = in(node, 0);
+  const Val x = in(node, 0);
   if (x.kind == Val::Kind::Loss)
     return onIdentity(node);
-  auto shape = constantInts(in(node, 1));
-  if (!shape || shape->size() > 16)
-    return error(node, "expects a constant shape; it depends on data");
-  std::vector<int64_t> from = x.shape();
+  auto lengths = lengthsOf(node, 1);
+  if (failed(lengths))
+    return failure();
+  if (lengths->size() > 16)
+    return error(node, "expects a shape of at most 16 dimensions");
+  std::vector<int64_t> from = x.shape(), wanted;
+  std::vector<bool> told; // where samples may be
+  for (const Length &length : *lengths) {
+    wanted.push_back(length.size);
+    told.push_back(length.perSample || length.size == -1 || length.size == 0);
+  }
+  std::vector<int64_t> *shape = &wanted;
   bool zeroIsZero = intAttribute(node, "allowzero", 0) != 0;
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < shape->size(); ++i) {
@@ -140,7 +158,7 @@ LogicalResult Importer::onReshape(const GraphNode &node) {
                  "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
                      (rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
   auto value = reshaped(node, x, *shape);
-  if (failed(value))
+  if (failed(value) || failed(checkTold(node, *value, told)))
     return failure();
   return out(node, 0, *value), success();
 }
@@ -235,36 +253,51 @@ LogicalResult Importer::onUnsqueeze(const GraphNode &node) {
 
 LogicalResult Importer::onExpand(const GraphNode &node) {
   Val x = in(node, 0);
-  auto shape = constantInts(in(node, 1));
-  if (!shape || !isSensible(*shape))
-    return error(node, "expects a constant shape; it depends on data");
-  while (static_cast<int64_t>(shape->size()) > x.rank())
+  auto lengths = lengthsOf(node, 1);
+  if (failed(lengths))
+    return failure();
+  std::vector<int64_t> shape;
+  for (const Length &length : *lengths)
+    shape.push_back(length.size);
+  if (!isSensible(shape))
+    return error(node, "expects a sensible shape");
+  while (static_cast<int64_t>(shape.size()) > x.rank())
     x.view.dims.insert(x.view.dims.begin(), FactorList{});
-  int64_t lead = x.rank() - static_cast<int64_t>(shape->size());
-  for (size_t i = 0; i < shape->size(); ++i) {
+  int64_t lead = x.rank() - static_cast<int64_t>(shape.size());
+  for (size_t i = 0; i < shape.size(); ++i) {
     FactorList &list = x.view.dims[lead + i];
-    int64_t size = x.view.size(lead + i), wanted = (*shape)[i];
-    if (wanted == size || wanted == 1)
+    int64_t size = x.view.size(lead + i), wanted = shape[i];
+    const bool perSample = std::any_of(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
+    if (wanted == 1 || (wanted == size && (perSample || !(*lengths)[i].perSample)))
       continue;
     if (size != 1)
-      return error(node, "cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " + Twine(wanted));
-    list.push_back(Factor{wanted, 0, false});
+      return error(node, "cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " +
+                             ((*lengths)[i].perSample ? std::string("the samples") : std::to_string(wanted)));
+    list.insert(list.end(), (*lengths)[i].repeats.begin(), (*lengths)[i].repeats.end());
+    coalesce(list);
   }
+  if (countSampleFactors(x.view) > 1)
+    return error(node, "makes a table of samples by samples; every op must treat samples apart");
   return out(node, 0, std::move(x)), success();
 }
 
 LogicalResult Importer::onTile(const GraphNode &node) {
   Val x = in(node, 0);
-  auto repeats = constantInts(in(node, 1));
-  if (!repeats || static_cast<int64_t>(repeats->size()) != x.rank())
+  auto repeats = lengthsOf(node, 1);
+  if (failed(repeats))
+    return failure();
+  if (static_cast<int64_t>(repeats->size()) != x.rank())
     return error(node, "expects one constant repetition per dimension");
   for (int64_t i = 0; i < x.rank(); ++i) {
-    if ((*repeats)[i] < 1 || (*repeats)[i] > (1 << 24))
-      return error(node, "repetition " + Twine((*repeats)[i]) + " is not sensible");
-    if ((*repeats)[i] != 1)
-      x.view.dims[i].insert(x.view.dims[i].begin(), Factor{(*repeats)[i], 0, false});
+    const Length &length = (*repeats)[i];
+    if (length.size < 1 || length.size > (1 << 24))
+      return error(node, "repetition " + Twine(length.size) + " is not sensible");
+    if (length.size != 1)
+      x.view.dims[i].insert(x.view.dims[i].begin(), length.repeats.begin(), length.repeats.end());
     coalesce(x.view.dims[i]);
   }
+  if (countSampleFactors(x.view) > 1)
+    return error(node, "makes a table of samples by samples; every op must treat samples apart");
   return out(node, 0, std::move(x)), success();
 }
 
@@ -283,10 +316,10 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
     return success();
   }
   View before = x.view;
-  if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || isCuttable(x.view, perRow(x.value))))
+  if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value))))
     return success();
   x.view = before;
-  if (x.isConstant()) {
+  if (x.isConstant() || x.isKnown()) {
     x = copied(x);
     if (sliceView(x.view, axis, start, step, count))
       return success();
@@ -335,6 +368,8 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
 LogicalResult Importer::onSlice(const GraphNode &node) {
   Val x = in(node, 0);
   auto starts = constantInts(in(node, 1)), ends = constantInts(in(node, 2));
+  if (in(node, 1).isKnown() || in(node, 2).isKnown())
+    return sliceByNumbers(node);
   if (!starts || !ends || starts->size() != ends->size())
     return error(node, "expects constant starts and ends; they depend on data");
   std::vector<int64_t> axes, steps;
@@ -389,10 +424,11 @@ LogicalResult Importer::onSplit(const GraphNode &node) {
     return error(node, "num_outputs is " + Twine(said) + ", and it has " + Twine(parts) + " outputs");
   std::vector<int64_t> sizes;
   if (has(node, 1)) {
-    auto given = constantInts(in(node, 1));
-    if (!given)
-      return error(node, "expects constant sizes");
-    sizes = *given;
+    auto given = lengthsOf(node, 1);
+    if (failed(given))
+      return failure();
+    for (const Length &length : *given)
+      sizes.push_back(length.size);
   } else {
     int64_t each = (size + parts - 1) / parts;
     for (int64_t i = 0; i < parts; ++i)
@@ -454,12 +490,9 @@ LogicalResult Importer::onPad(const GraphNode &node) {
       return failure();
     std::vector<Val> parts;
     auto filler = [&](int64_t count) {
-      std::vector<int64_t> shape = x.shape();
-      shape[axis] = count;
-      int64_t elements = 1;
-      for (int64_t extent : shape)
-        elements *= extent;
-      return constantOf(x.type, makeFill(x.type, elements, fill), shape);
+      View view = x.view;
+      view.dims[axis] = {Factor{count, 0, false}};
+      return fillOver(x.type, fill, std::move(view));
     };
     if (before > 0)
       parts.push_back(filler(before));

@@ -64,7 +64,7 @@ TEST(ImportErrors, MixingSamplesNamesTheNode) {
   graph.node("Sub", {"x", "centre"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");
-  EXPECT_ERROR(import(graph.write("mix.onnx")), "node 'n_centre' (ReduceMean): combines samples");
+  EXPECT_ERROR(import(graph.write("mix.onnx")), "node 'n_y' (Sub): adds a sum over samples to values of samples: it combines samples of activations");
 }
 
 TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {

@@ -212,6 +212,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   ImportOptions options;
+  options.inputsAlone = true;
   int64_t rows = std::atoll(argv[2]);
   bool recognize = false, print = false, gradients = false, differences = false;
   std::map<std::string, std::string> inputs;

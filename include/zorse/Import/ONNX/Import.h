@@ -47,6 +47,8 @@ struct ImportOptions {
   /// Overrides what the importer finds out about the graph's own shift of the labels.
   std::optional<bool> shiftedInGraph;
   ComputeType compute = ComputeType::F32;
+  /// A loss that no parameter reaches is imported: there is nothing to train, but it has a value.
+  bool inputsAlone = false;
   /// Files of external data may be missing: parameters then have no bytes (`WeightSource.data` null), and a constant among them is an error.
   bool weightsLater = false;
   /// Most elements of a constant that is computed while importing and is no fill, causal mask or the like; more are an error.

@@ -1,0 +1,511 @@
+// Operators on numbers that are known before the step: elementwise functions, reductions, and what moves elements. Whatever is not listed refuses them,
+// so that no operator reads a number of samples that is not the one of the step.
+#include "Composition.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+constexpr int64_t kMostNumbers = 1024; // of one value
+constexpr int64_t kMostInGraph = 64;   // of one value that the graph reads
+
+// --- values
+
+Val Importer::knownOver(ElementKind kind, std::vector<Number> numbers, const View &like) {
+  Val out;
+  out.kind = Val::Kind::Known;
+  out.type = kind;
+  out.numbers = std::move(numbers);
+  out.view.dims.resize(like.dims.size());
+  int64_t stride = 1;
+  for (size_t axis = like.dims.size(); axis-- > 0;)
+    for (size_t i = like.dims[axis].size(); i-- > 0;) {
+      Factor factor = like.dims[axis][i];
+      factor.stride = factor.sample ? 0 : stride;
+      stride *= factor.sample ? 1 : factor.size;
+      out.view.dims[axis].insert(out.view.dims[axis].begin(), factor);
+    }
+  for (FactorList &list : out.view.dims)
+    coalesce(list);
+  return out;
+}
+
+Val Importer::knownScalar(ElementKind kind, const Number &number) const { return simplified(knownOver(kind, {number}, View{})); }
+
+Val Importer::simplified(Val known) {
+  std::vector<double> values;
+  for (const Number &number : known.numbers) {
+    auto value = number.constant();
+    if (!value)
+      return known;
+    values.push_back(*value);
+  }
+  known.kind = Val::Kind::Constant;
+  known.numbers.clear();
+  if (isFloat(known.type)) {
+    known.lazy = makeFloats(known.type, std::move(values));
+    return known;
+  }
+  std::vector<int64_t> ints;
+  for (double value : values)
+    ints.push_back(truncateToInt(value));
+  known.lazy = makeInts(known.type, std::move(ints));
+  return known;
+}
+
+/// Offsets of all elements in row-major order, repeats over samples counted once.
+static std::vector<int64_t> offsetsOf(const View &view) {
+  std::vector<int64_t> offsets{view.offset};
+  for (const FactorList &list : view.dims)
+    for (const Factor &factor : list) {
+      if (factor.sample)
+        continue;
+      std::vector<int64_t> next;
+      next.reserve(offsets.size() * static_cast<size_t>(factor.size));
+      for (int64_t offset : offsets)
+        for (int64_t i = 0; i < factor.size; ++i)
+          next.push_back(offset + i * factor.stride);
+      offsets = std::move(next);
+    }
+  return offsets;
+}
+
+std::vector<Number> Importer::numbersOf(const Val &known) const {
+  std::vector<Number> out;
+  for (int64_t offset : offsetsOf(known.view))
+    out.push_back(known.numbers[static_cast<size_t>(offset)]);
+  return out;
+}
+
+/// Elements that differ or may differ.
+static int64_t movingElements(const View &view) {
+  int64_t count = 1;
+  for (const FactorList &list : view.dims)
+    for (const Factor &factor : list)
+      count *= factor.stride == 0 ? 1 : factor.size;
+  return count;
+}
+
+FailureOr<Val> Importer::asKnown(const GraphNode &node, const Val &value) {
+  if (value.isKnown())
+    return value;
+  Val small = compressed(value);
+  if (!value.isConstant() || value.sampleStep != 0 || movingElements(small.view) > kMostNumbers)
+    return error(node, "combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
+  Val out = small;
+  out.kind = Val::Kind::Known;
+  out.lazy.reset();
+  out.view.offset = 0;
+  // One number for every position that moves.
+  View moving;
+  moving.offset = small.view.offset;
+  int64_t stride = 1;
+  for (size_t axis = out.view.dims.size(); axis-- > 0;)
+    for (size_t i = out.view.dims[axis].size(); i-- > 0;) {
+      Factor &factor = out.view.dims[axis][i];
+      if (factor.stride == 0)
+        continue;
+      moving.dims.insert(moving.dims.begin(), FactorList{factor});
+      factor.stride = stride;
+      stride *= factor.size;
+    }
+  for (int64_t offset : offsetsOf(moving)) {
+    double number = 0;
+    value.lazy->readFloats(offset, 0, 1, &number);
+    if (!std::isfinite(number) || (!isFloat(value.type) && std::fabs(number) > 0x1p53 && std::fabs(number) < 0x1p62))
+      return error(node, "combines numbers that are known only with the batch with " + Twine(std::to_string(number)));
+    out.numbers.emplace_back(number);
+  }
+  return out;
+}
+
+std::optional<Number> Importer::uniformNumber(const Val &value) const {
+  if (value.isConstant() && value.sampleStep == 0) {
+    auto number = uniformValue(value);
+    return number && std::isfinite(*number) ? std::optional<Number>(*number) : std::nullopt;
+  }
+  if (!value.isKnown())
+    return std::nullopt;
+  std::vector<Number> numbers = numbersOf(value);
+  for (const Number &number : numbers)
+    if (number.isEqualTo(numbers[0]) != true)
+      return std::nullopt;
+  return numbers.empty() ? std::nullopt : std::optional<Number>(numbers[0]);
+}
+
+Number Importer::countOf(Value numerator, ReduceKind reduce) {
+  for (size_t i = 0; i < counts.size(); ++i)
+    if (counts[i].numerator == numerator && counts[i].reduce == reduce)
+      return Number::count(static_cast<int64_t>(i));
+  counts.push_back({numerator, reduce});
+  return Number::count(static_cast<int64_t>(counts.size()) - 1);
+}
+
+Value Importer::knownValue(const Number &number) {
+  auto type = RankedTensorType::get({}, elementType(ElementKind::F32));
+  if (auto value = number.constant())
+    return splat(*value, type);
+  Value known = create<KnownOp>(RankedTensorType::get({}, builder.getF64Type()), builder.getStringAttr(number.print()));
+  return type.getElementType().isF64() ? known : create<arith::TruncFOp>(type, known);
+}
+
+FailureOr<Val> Importer::asGraph(const GraphNode &node, const Val &known) {
+  if (!isFloat(known.type))
+    return error(node, "combines integers or truth values that are known only with the batch (" + (known.numbers.empty() ? "" : known.numbers[0].print()) +
+                           ") with values of samples");
+  Val out = known;
+  out.kind = Val::Kind::Graph;
+  out.numbers.clear();
+  out.view.offset = 0;
+  if (auto number = uniformNumber(known)) {
+    out.value = knownValue(*number);
+    for (FactorList &list : out.view.dims)
+      for (Factor &factor : list)
+        factor.stride = 0;
+    return out;
+  }
+  std::vector<Number> numbers = numbersOf(known);
+  if (static_cast<int64_t>(numbers.size()) > kMostInGraph)
+    return error(node, "combines " + Twine(numbers.size()) + " numbers that are known only with the batch with values of samples; at most " +
+                           Twine(kMostInGraph) + " are possible");
+  SmallVector<Value> parts;
+  for (const Number &number : numbers)
+    parts.push_back(reshapeTo(knownValue(number), {1}));
+  out.value = create<ConcatOp>(parts, int64_t(0));
+  out.view = knownOver(known.type, {}, known.view).view;
+  return out;
+}
+
+// --- elementwise functions
+
+/// The function of printed text, for operators that are one.
+static const char *functionOf(StringRef op) {
+  return llvm::StringSwitch<const char *>(op)
+      .Case("Sqrt", "sqrt")
+      .Case("Exp", "exp")
+      .Case("Log", "log")
+      .Case("Abs", "abs")
+      .Case("Floor", "floor")
+      .Case("Ceil", "ceil")
+      .Case("Round", "round")
+      .Case("Tanh", "tanh")
+      .Case("Sigmoid", "sigmoid")
+      .Case("Max", "max")
+      .Case("Min", "min")
+      .Case("Pow", "pow")
+      .Case("Equal", "eq")
+      .Case("Less", "less")
+      .Case("LessOrEqual", "less_eq")
+      .Case("Where", "where")
+      .Default(nullptr);
+}
+
+static std::optional<Number> castNumber(const Number &number, ElementKind from, ElementKind to) {
+  if (to == ElementKind::Bool && from != ElementKind::Bool) {
+    auto isZero = Number::apply("eq", {number, 0.0});
+    return isZero ? std::optional<Number>(Number(1.0) - *isZero) : std::nullopt;
+  }
+  return isFloat(from) && !isFloat(to) ? Number::apply("trunc", {number}) : number;
+}
+
+std::optional<Number> Importer::numberOf(const GraphNode &node, ArrayRef<Number> x, ArrayRef<ElementKind> types) {
+  const std::string &op = node.op;
+  const bool floats = isFloat(types[0]), truth = types[0] == ElementKind::Bool;
+  if (op == "Cast")
+    return castNumber(x[0], types[0], static_cast<ElementKind>(intAttribute(node, "to", 0)));
+  if (op == "CastLike")
+    return castNumber(x[0], types[0], types[1]);
+  if (op == "Neg")
+    return -x[0];
+  if (op == "Reciprocal")
+    return Number(1.0) / x[0];
+  if (op == "Relu")
+    return Number::apply("max", {x[0], 0.0});
+  if (op == "Not" || (truth && op == "Xor"))
+    return op == "Not" ? Number(1.0) - x[0] : x[0] + x[1] - Number(2.0) * x[0] * x[1];
+  if (truth && (op == "And" || op == "Or"))
+    return op == "And" ? x[0] * x[1] : x[0] + x[1] - x[0] * x[1];
+  if (op == "Sign") {
+    auto above = Number::apply("less", {0.0, x[0]}), below = Number::apply("less", {x[0], 0.0});
+    return *above - *below;
+  }
+  if (op == "Greater" || op == "GreaterOrEqual")
+    return Number::apply(op == "Greater" ? "less" : "less_eq", {x[1], x[0]});
+  if (op == "Clip") {
+    Number out = x[0];
+    for (size_t i = 1; i < x.size(); ++i)
+      if (has(node, i))
+        out = *Number::apply(i == 1 ? "max" : "min", {out, x[i]});
+    return out;
+  }
+  if (op == "Add" || op == "Sum" || op == "Sub" || op == "Mul" || op == "Max" || op == "Min") {
+    Number out = x[0];
+    for (const Number &other : x.drop_front())
+      out = op == "Sub"   ? out - other
+            : op == "Mul" ? out * other
+            : op == "Max" ? *Number::apply("max", {out, other})
+            : op == "Min" ? *Number::apply("min", {out, other})
+                          : out + other;
+    return out;
+  }
+  if (op == "Div")
+    return floats ? x[0] / x[1] : Number::apply("trunc", {x[0] / x[1]});
+  if (op == "Mod") {
+    auto quotient = Number::apply(intAttribute(node, "fmod", 0) ? "trunc" : "floor", {x[0] / x[1]});
+    return x[0] - x[1] * *quotient;
+  }
+  if (const char *function = functionOf(op))
+    return Number::apply(function, {x.begin(), x.end()});
+  return std::nullopt;
+}
+
+static ElementKind typeOfResult(const std::string &op, ArrayRef<ElementKind> types, int64_t to) {
+  if (op == "Cast")
+    return static_cast<ElementKind>(to);
+  static const llvm::StringSet<> truths{"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not"};
+  return truths.contains(op) ? ElementKind::Bool : op == "CastLike" || op == "Where" ? types[1] : types[0];
+}
+
+// Every elementwise operator on numbers, whichever it is.
+LogicalResult Importer::foldNumbers(const GraphNode &node) {
+  std::vector<Val> operands;
+  std::vector<ElementKind> types;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    types.push_back(in(node, i).type);
+    auto known = has(node, i) ? asKnown(node, in(node, i)) : FailureOr<Val>(knownScalar(types[0], 0.0));
+    if (failed(known))
+      return failure();
+    if (!known->isKnown())
+      known = asKnown(node, *known);
+    operands.push_back(std::move(*known));
+  }
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  View like;
+  like.dims.resize(shape.size());
+  std::vector<View> sources(operands.size());
+  for (size_t k = 0; k < operands.size(); ++k)
+    sources[k].offset = operands[k].view.offset;
+  int64_t count = 1;
+  for (const Axis &axis : axes) { // listed as dimensions are, outermost first
+    const bool moves = llvm::any_of(axis.strides, [](int64_t stride) { return stride != 0; });
+    like.dims[axis.dim].push_back(Factor{axis.size, moves ? 1 : 0, axis.perSample});
+    for (size_t k = 0; moves && k < operands.size(); ++k)
+      sources[k].dims.push_back({Factor{axis.size, axis.strides[k], false}});
+    if (moves && (count *= axis.size) > kMostNumbers)
+      return error(node, "makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
+  }
+  std::vector<std::vector<int64_t>> offsets;
+  for (const View &source : sources)
+    offsets.push_back(offsetsOf(source));
+  Val result;
+  result.kind = Val::Kind::Known;
+  result.type = typeOfResult(node.op, types, node.op == "Cast" ? intAttribute(node, "to", 0) : 0);
+  for (size_t i = 0; i < offsets[0].size(); ++i) {
+    std::vector<Number> x;
+    for (size_t k = 0; k < operands.size(); ++k)
+      x.push_back(operands[k].numbers[static_cast<size_t>(offsets[k][i])]);
+    auto number = numberOf(node, x, types);
+    if (!number || !number->isValid())
+      return error(node, number ? "makes a number that no step can know: it divides by zero, or is too long a formula"
+                                : "is not supported on a number that is known only with the batch (" + x[0].print() + ")");
+    result.numbers.push_back(std::move(*number));
+  }
+  int64_t stride = 1;
+  for (size_t axis = like.dims.size(); axis-- > 0;)
+    for (size_t i = like.dims[axis].size(); i-- > 0;)
+      if (Factor &factor = like.dims[axis][i]; factor.stride != 0) {
+        factor.stride = stride;
+        stride *= factor.size;
+      }
+  for (FactorList &list : like.dims)
+    coalesce(list);
+  result.view = std::move(like);
+  return out(node, 0, simplified(std::move(result))), success();
+}
+
+// --- reductions, and elements that move
+
+LogicalResult Importer::reduceKnown(const GraphNode &node, const Val &x, const std::vector<bool> &reduced, bool keep) {
+  const std::string &op = node.op;
+  View kept, gone;
+  kept.offset = x.view.offset;
+  Number copies = 1.0;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (!reduced[axis]) {
+      kept.dims.push_back(x.view.dims[axis]);
+      continue;
+    }
+    if (keep)
+      kept.dims.emplace_back();
+    for (const Factor &factor : x.view.dims[axis])
+      if (factor.stride == 0)
+        copies *= extentOf({factor});
+      else
+        gone.dims.push_back({factor});
+  }
+  if (op == "ReduceProd" && !copies.is(1))
+    return error(node, "multiplies repeated numbers, which is not supported");
+  std::vector<Number> numbers;
+  const std::vector<int64_t> inner = offsetsOf(gone);
+  if (inner.empty())
+    return error(node, "reduces an empty tensor");
+  for (int64_t offset : offsetsOf(kept)) {
+    std::vector<Number> all;
+    for (int64_t step : inner)
+      all.push_back(x.numbers[static_cast<size_t>(offset + step)]);
+    Number total = all[0];
+    for (size_t i = 1; i < all.size(); ++i)
+      total = op == "ReduceMax"    ? *Number::apply("max", {total, all[i]})
+              : op == "ReduceMin"  ? *Number::apply("min", {total, all[i]})
+              : op == "ReduceProd" ? total * all[i]
+                                   : total + all[i];
+    if (op == "ReduceSum")
+      total *= copies;
+    if (op == "ReduceMean")
+      total /= static_cast<double>(all.size());
+    if (!total.isValid())
+      return error(node, "makes a number that no step can know: it is too long a formula");
+    numbers.push_back(std::move(total));
+  }
+  if (op == "ReduceMean" && !isFloat(x.type))
+    return error(node, "is a mean of integers, which is not supported");
+  return out(node, 0, simplified(knownOver(x.type, std::move(numbers), kept))), success();
+}
+
+FailureOr<Val> Importer::joinedKnown(const GraphNode &node, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+  std::vector<std::vector<Number>> numbers;
+  std::vector<size_t> runs;
+  View like = parts[0].view;
+  like.dims[axis] = shape[axis] == 1 ? FactorList{} : FactorList{Factor{shape[axis], 1, false}};
+  size_t outer = 1, total = 0;
+  for (int64_t i = 0; i < axis; ++i)
+    for (const Factor &factor : like.dims[i])
+      outer *= factor.sample ? 1 : static_cast<size_t>(factor.size);
+  for (const Val &part : parts) {
+    auto known = asKnown(node, part);
+    if (failed(known))
+      return failure();
+    if (known->view.elements() > kMostNumbers * std::max<int64_t>(rows, 1))
+      return error(node, "joins more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
+    numbers.push_back(numbersOf(*known));
+    runs.push_back(numbers.back().size() / outer);
+    total += numbers.back().size();
+  }
+  std::vector<Number> joined;
+  joined.reserve(total);
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t k = 0; k < parts.size(); ++k)
+      for (size_t i = 0; i < runs[k]; ++i)
+        joined.push_back(numbers[k][o * runs[k] + i]);
+  return simplified(knownOver(parts[0].type, std::move(joined), like));
+}
+
+FailureOr<Val> Importer::pickedFromKnown(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
+  std::vector<Val> parts;
+  for (int64_t id : picked) {
+    Val part = x;
+    if (failed(take(node, part, axis, id, 1, 1)))
+      return failure();
+    parts.push_back(std::move(part));
+  }
+  if (parts.size() == 1)
+    return parts[0];
+  std::vector<int64_t> shape = x.shape();
+  shape[axis] = static_cast<int64_t>(picked.size());
+  return joinedKnown(node, parts, axis, shape);
+}
+
+// --- which operators take them
+
+LogicalResult Importer::applyWith(const GraphNode &node, std::vector<Val> operands) {
+  GraphNode other = node;
+  const size_t first = values.size();
+  for (size_t i = 0; i < operands.size(); ++i) {
+    std::string name = node.inputs[i] < 0 ? std::string() : graph.valueNames[node.inputs[i]];
+    other.inputs[i] = operands[i] ? static_cast<int>(values.size()) : -1;
+    if (!operands[i])
+      continue;
+    values.push_back(std::move(operands[i]));
+    graph.valueNames.push_back(std::move(name));
+  }
+  LogicalResult status = applyHandler(other);
+  values.resize(first);
+  graph.valueNames.resize(first);
+  return status;
+}
+
+/// Elementwise operators, whose numbers are folded.
+static bool isElementwise(StringRef op) {
+  static const llvm::StringSet<> others{"Add", "Sub",  "Mul",  "Div", "Mod", "Sum",     "Greater", "GreaterOrEqual", "And",  "Or", "Xor",
+                                        "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",    "Reciprocal"};
+  return functionOf(op) || others.contains(op);
+}
+
+/// Operators that only move the elements of operand 0, or reduce them.
+static bool movesElements(StringRef op) {
+  static const llvm::StringSet<> known{"Identity", "Reshape", "Flatten",     "Transpose", "Squeeze",         "Unsqueeze",         "Expand",
+                                       "Tile",     "Slice",   "Split",       "Gather",    "SplitToSequence", "SequenceConstruct", "Shape",
+                                       "Size",     "Concat",  "ReduceSum",   "ReduceMean", "ReduceMax",      "ReduceMin",         "ReduceProd",
+                                       "ReduceL1", "ReduceL2", "ReduceSumSquare"};
+  return known.contains(op);
+}
+
+/// Whether operand `index` is a length, or lengths.
+static bool isLength(StringRef op, size_t index) {
+  if (op == "Range" || op == "ConstantOfShape")
+    return true;
+  if (op == "Slice")
+    return index == 1 || index == 2;
+  return index == 1 && (op == "Reshape" || op == "Expand" || op == "Tile" || op == "Split");
+}
+
+std::optional<LogicalResult> Importer::applyToKnown(const GraphNode &node) {
+  bool anyGraph = false, anyLoss = false;
+  int64_t known = -1;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Val &operand = in(node, i);
+    anyGraph |= operand.isGraph();
+    anyLoss |= operand.kind == Val::Kind::Loss;
+    if (operand.isKnown() && known < 0 && !isLength(node.op, i) && !(movesElements(node.op) && (i == 0 || node.op == "Concat" || node.op == "SequenceConstruct")))
+      known = static_cast<int64_t>(i);
+  }
+  if (known < 0 || anyLoss)
+    return std::nullopt;
+  const Val &number = in(node, static_cast<size_t>(known));
+  if (!isElementwise(node.op))
+    return error(node, "computes with a number that is known only with the batch (" + (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
+                           "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
+  if (!anyGraph)
+    return foldNumbers(node);
+  if (node.op == "CastLike") // only the type counts
+    return out(node, 0, castTo(in(node, 0), in(node, 1).type)), success();
+  const bool uniform = uniformNumber(number).has_value() && isFloat(number.type);
+  if (uniform && node.inputs.size() == 2 && (node.op == "Mul" || (node.op == "Div" && known == 1)))
+    return std::nullopt; // a scale
+  if (uniform && node.op == "Div") {
+    Composition make(*this, node);
+    Val graph = in(node, 1);
+    return make.result(make("Mul", {make("Div", {make.number(1, graph), graph}), number}));
+  }
+  std::vector<Val> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    operands.push_back(in(node, i));
+    if (!operands.back().isKnown())
+      continue;
+    auto value = asGraph(node, operands.back());
+    if (failed(value))
+      return LogicalResult(failure());
+    operands.back() = std::move(*value);
+  }
+  return applyWith(node, std::move(operands));
+}

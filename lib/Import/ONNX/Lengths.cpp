@@ -1,0 +1,236 @@
+// Lengths, and the numbers of samples: where an axis of samples comes from, told by the number B and never by its size.
+#include "Importer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+// The size that stands for the samples while importing divides no number of the file, so that no axis can be taken for that of the samples.
+void Importer::choosePlaceholder() {
+  constexpr std::array<int64_t, 16> candidates{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137};
+  std::set<int64_t> sizes{options.sequence};
+  for (auto &[name, size] : options.dims)
+    sizes.insert(size);
+  for (auto &[value, info] : graph.inputs)
+    for (const auto &dim : info->type().tensor_type().shape().dim())
+      sizes.insert(dim.dim_value());
+  for (auto &[value, tensor] : graph.body.initializers) {
+    sizes.insert(tensor->dims().begin(), tensor->dims().end());
+    if (tensor->int64_data_size() <= 64)
+      sizes.insert(tensor->int64_data().begin(), tensor->int64_data().end());
+    if (tensor->data_type() == static_cast<int32_t>(ElementKind::I64) && tensor->raw_data().size() <= 512)
+      for (size_t at = 0; at + 8 <= tensor->raw_data().size(); at += 8) {
+        int64_t number = 0;
+        std::memcpy(&number, tensor->raw_data().data() + at, 8);
+        sizes.insert(number);
+      }
+  }
+  rows = candidates.back();
+  for (int64_t candidate : candidates)
+    if (std::none_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size > 0 && size % candidate == 0; })) {
+      rows = candidate;
+      return;
+    }
+}
+
+Number Importer::samplesPerRow() const { return Number::samples() / Number(static_cast<double>(std::max<int64_t>(options.batchNormRows, 1))); }
+
+Number Importer::extentOf(const FactorList &list) const {
+  Number extent = 1.0;
+  for (const Factor &factor : list)
+    extent *= factor.sample ? samplesPerRow() : Number(static_cast<double>(factor.size));
+  return extent;
+}
+
+Val Importer::fillOver(ElementKind kind, double value, View view) const {
+  Val out;
+  out.kind = Val::Kind::Constant;
+  out.type = kind;
+  out.lazy = makeFill(kind, 1, value);
+  out.view = std::move(view);
+  out.view.offset = 0;
+  for (FactorList &list : out.view.dims) {
+    for (Factor &factor : list)
+      factor.stride = 0;
+    coalesce(list);
+  }
+  return out;
+}
+
+// A part of another operator has its lengths from shapes, in which the samples stand by their size.
+Importer::Length Importer::plainLength(const GraphNode &node, int64_t size) const {
+  if (!node.partOf.empty() && !rowsBaked && size > 0 && size % rows == 0)
+    return {size, true, {Factor{rows, 0, true}, Factor{size / rows, 0, false}}};
+  return {size, false, {Factor{size, 0, false}}};
+}
+
+FailureOr<Importer::Length> Importer::lengthOf(const GraphNode &node, const Number &number) {
+  if (auto constant = number.constant(); constant && *constant == std::floor(*constant) && std::fabs(*constant) < 0x1p53)
+    return Length{static_cast<int64_t>(*constant), false, {Factor{static_cast<int64_t>(*constant), 0, false}}};
+  const int64_t group = std::max<int64_t>(options.batchNormRows, 1);
+  if (auto multiple = number.multipleOfPower(1); multiple && *multiple < (int64_t(1) << 40)) {
+    const int64_t inner = *multiple * group;
+    return Length{rows * inner, true, {Factor{rows, 0, true}, Factor{inner, 0, false}}};
+  }
+  return error(node, "takes the length " + number.print() +
+                         ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
+                         "apart. Give each sample its share by an axis of its own");
+}
+
+FailureOr<std::vector<Importer::Length>> Importer::lengthsOf(const GraphNode &node, size_t index) {
+  const Val &value = in(node, index);
+  std::vector<Length> lengths;
+  if (value.isKnown()) {
+    for (const Number &number : numbersOf(value)) {
+      auto length = lengthOf(node, number);
+      if (failed(length))
+        return failure();
+      lengths.push_back(std::move(*length));
+    }
+    return lengths;
+  }
+  auto sizes = constantInts(value);
+  if (!sizes || value.sampleStep != 0)
+    return error(node, "expects a constant shape; it depends on data");
+  for (int64_t size : *sizes)
+    lengths.push_back(plainLength(node, size));
+  return lengths;
+}
+
+// A file for any batch says where its samples are; a number in their place is the exported example's.
+LogicalResult Importer::checkTold(const GraphNode &node, const Val &result, const std::vector<bool> &told) {
+  const int64_t axis = result.view.sampleAxis();
+  if (rowsBaked || axis < 0 || !node.partOf.empty() || told[static_cast<size_t>(axis)])
+    return success();
+  return error(node, "gives dimension " + Twine(axis) + " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
+                     "or write -1 there");
+}
+
+// --- arange(B), and what ids are made of it
+
+std::optional<LogicalResult> Importer::applyToSampleNumbers(const GraphNode &node) {
+  const std::string &op = node.op;
+  bool any = false, others = true;
+  std::vector<Val> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    operands.push_back(in(node, i));
+    any |= operands.back().sampleStep != 0;
+    others &= operands.back().isConstant() && !isFloat(operands.back().type);
+  }
+  if (!any || op == "Concat" || op == "Gather" || op == "SequenceConstruct" || op == "ConcatFromSequence" || op == "SequenceAt")
+    return std::nullopt;
+  int64_t step = operands[0].sampleStep;
+  const bool isInteger = op != "Cast" || (!isFloat(static_cast<ElementKind>(intAttribute(node, "to", 0))) &&
+                                          static_cast<ElementKind>(intAttribute(node, "to", 0)) != ElementKind::Bool);
+  bool supported = false;
+  if (op == "Shape" || op == "Size") {
+    step = 0;
+    supported = true;
+  } else if (op == "Add" || op == "Sub") {
+    step = op == "Add" ? addInts(step, operands[1].sampleStep) : subInts(step, operands[1].sampleStep);
+    supported = others;
+  } else if (op == "Mul") {
+    const Val &other = operands[0].sampleStep != 0 ? operands[1] : operands[0];
+    auto factor = other.sampleStep == 0 && others ? uniformValue(other) : std::nullopt;
+    supported = factor && std::fabs(*factor) < 0x1p31;
+    step = supported ? mulInts(step + operands[1].sampleStep, static_cast<int64_t>(*factor)) : 0;
+  } else if (op == "Identity" || op == "Squeeze" || op == "Unsqueeze" || op == "Reshape" || op == "Expand" || op == "Transpose" || op == "Flatten" ||
+             op == "Cast") {
+    supported = isInteger && (operands.size() < 2 || operands[1].sampleStep == 0);
+  }
+  if (!supported)
+    return error(node, "computes with the numbers of the samples in the batch (arange), which no program knows; they are supported in ids that pick "
+                       "within each sample: x[arange(B), places], or sample * T + place");
+  for (Val &operand : operands)
+    operand.sampleStep = 0;
+  LogicalResult status = applyWith(node, std::move(operands));
+  if (succeeded(status) && node.outputs[0] >= 0)
+    values[node.outputs[0]].sampleStep = step;
+  return status;
+}
+
+LogicalResult Importer::rangeOfSamples(const GraphNode &node) {
+  auto start = uniformNumber(in(node, 0)), limit = uniformNumber(in(node, 1)), delta = uniformNumber(in(node, 2));
+  if (!start || !limit || !delta)
+    return error(node, "expects bounds and a step that are numbers");
+  const auto from = start->constant(), step = delta->constant();
+  const bool integers = from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0 && !isFloat(in(node, 0).type);
+  if (!integers || std::fabs(*from) > 0x1p31 || *step > 0x1p31)
+    return error(node, "counts from " + start->print() + " to " + limit->print() + " in steps of " + delta->print() +
+                           "; expects to count the samples (B) in whole numbers from a constant on");
+  auto length = lengthOf(node, *Number::apply("ceil", {(*limit - *start) / *delta}));
+  if (failed(length))
+    return failure();
+  // Number `sample * inner + place` of the range: the part of the sample is kept apart.
+  const int64_t inner = length->perSample ? length->size / rows : length->size;
+  Val value = constantOf(in(node, 0).type, makeIota(in(node, 0).type, inner, *from, *step), {inner});
+  if (length->perSample) {
+    value.view.dims[0].insert(value.view.dims[0].begin(), Factor{rows, 0, true});
+    value.sampleStep = mulInts(inner, static_cast<int64_t>(*step));
+  }
+  return out(node, 0, std::move(value)), success();
+}
+
+// Bounds that follow from B are supported where they cut nothing: below 0, or at the end of the axis and behind it, for every B.
+LogicalResult Importer::sliceByNumbers(const GraphNode &node) {
+  FailureOr<Val> starts = asKnown(node, in(node, 1)), ends = asKnown(node, in(node, 2));
+  if (failed(starts) || failed(ends))
+    return failure();
+  const std::vector<Number> from = numbersOf(*starts), to = numbersOf(*ends);
+  const Val &x = in(node, 0);
+  std::vector<int64_t> axes(from.size()), first, last;
+  for (size_t i = 0; i < axes.size(); ++i)
+    axes[i] = static_cast<int64_t>(i);
+  if (has(node, 3)) {
+    auto given = constantInts(in(node, 3));
+    if (!given)
+      return error(node, "expects constant axes");
+    axes = *given;
+  }
+  if (from.size() != to.size() || axes.size() != from.size())
+    return error(node, "expects as many starts, ends and axes");
+  for (size_t i = 0; i < from.size(); ++i) {
+    const int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i];
+    if (axis < 0 || axis >= x.rank())
+      return error(node, "axis " + Twine(axes[i]) + " is outside the rank");
+    const Number extent = extentOf(x.view.dims[axis]);
+    const auto whole = to[i].constant() ? std::nullopt : to[i].isLessThan(extent);
+    const auto begin = from[i].constant(), end = to[i].constant();
+    if (!begin || (!end && whole != false))
+      return error(node, "cuts dimension " + Twine(axis) + " of " + extent.print() + " elements from " + from[i].print() + " to " + to[i].print() +
+                             ", which depends on the number of samples B; expects constant bounds, or the whole axis");
+    first.push_back(static_cast<int64_t>(*begin));
+    last.push_back(end ? static_cast<int64_t>(*end) : std::numeric_limits<int64_t>::max());
+  }
+  const auto count = static_cast<int64_t>(from.size());
+  std::vector<Val> operands{x, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count}),
+                            constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(last)), {count})};
+  for (size_t i = 3; i < node.inputs.size(); ++i)
+    operands.push_back(in(node, i));
+  return applyWith(node, std::move(operands));
+}
+
+int64_t Importer::countSampleFactors(const View &view) {
+  int64_t count = 0;
+  for (const FactorList &list : view.dims)
+    count += std::count_if(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
+  return count;
+}
+
+LogicalResult Importer::checkExtent(const GraphNode &node, const FactorList &list) {
+  int64_t size = 1;
+  for (const Factor &factor : list)
+    size *= factor.sample ? 1 : factor.size;
+  if (rowsBaked || size == 0 || size % rows != 0)
+    return success();
+  return error(node, "reads the size " + Twine(size) +
+                         " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
+                         "its own");
+}

@@ -1,0 +1,113 @@
+// Numbers that are known before a step and not while importing: functions of B, the number of samples of a step, and of counts n0, n1, ..., which are
+// reductions over all samples of a step of values from inputs alone.
+//
+// A number is a sum of terms: a coefficient times powers of B and of atoms (counts, and functions that nothing simplifies). Coefficients are exact
+// rationals where int64 holds them. Nothing here ever puts a value in the place of B.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::onnx_import {
+
+class Number {
+public:
+  Number() = default; ///< 0
+  Number(double value); // NOLINT(google-explicit-constructor): constants are numbers
+  static Number samples(); ///< B
+  static Number count(int64_t index);
+  static Number ratio(int64_t numerator, int64_t denominator);
+
+  friend Number operator+(const Number &a, const Number &b);
+  friend Number operator-(const Number &a, const Number &b);
+  friend Number operator*(const Number &a, const Number &b);
+  friend Number operator/(const Number &a, const Number &b);
+  Number operator-() const;
+  Number &operator*=(const Number &other) { return *this = *this * other; }
+  Number &operator/=(const Number &other) { return *this = *this / other; }
+
+  /// A function of Expression.h by its name. Simplified where that holds for every B >= 1. None: there is no such function.
+  static std::optional<Number> apply(const std::string &function, const std::vector<Number> &operands);
+
+  /// The value, where nothing of B and counts is in it.
+  std::optional<double> constant() const;
+  bool isConstant() const { return constant().has_value(); }
+  bool is(double value) const { return constant() == value; }
+  /// c of c * B^power with an integer c > 0; none if it is something else.
+  std::optional<int64_t> multipleOfPower(int power) const;
+  /// The summands, each as factor * n_count where a count is a factor of it (count is -1 where none is).
+  struct Part;
+  std::vector<Part> parts() const;
+  /// For all B >= 1 and all counts; false: not known.
+  bool isPositive() const;
+  bool isNonNegative() const;
+  bool isInteger() const;
+  std::optional<bool> isEqualTo(const Number &other) const; ///< none: it depends on B, or is not known
+  std::optional<bool> isLessThan(const Number &other) const;
+  /// Whether the text can be printed: it is not too long and holds no division by zero and nothing infinite.
+  bool isValid() const { return !invalid; }
+  std::vector<int64_t> counts() const; ///< that occur, in increasing order
+
+  /// As zorse::Expression parses it.
+  std::string print() const;
+
+private:
+  /// real * numerator / denominator
+  struct Coefficient {
+    double real = 1;
+    int64_t numerator = 1, denominator = 1;
+    static Coefficient of(double value);
+    double value() const { return real * static_cast<double>(numerator) / static_cast<double>(denominator); }
+    bool isExact() const { return real == 1; }
+    Coefficient inverse() const;
+    Coefficient times(const Coefficient &other) const;
+    Coefficient plus(const Coefficient &other) const;
+  };
+  /// A count, or a function of numbers. "" is the operand itself, in parentheses.
+  struct Atom {
+    int64_t count = -1;
+    std::string function;
+    std::vector<Number> operands;
+    std::string text;
+    bool positive = false, nonNegative = false, integer = false;
+  };
+  /// Powers of an atom above and below the line: n0 / n0 is not 1 where n0 is 0.
+  struct Power {
+    std::shared_ptr<const Atom> atom;
+    int above = 0, below = 0;
+  };
+  struct Term {
+    Coefficient coefficient;
+    int samples = 0;                     ///< power of B
+    std::map<std::string, Power> powers; ///< by the atom's text
+    std::string key() const;
+    std::string print(bool &negative) const;
+  };
+
+  static Number ofAtom(std::shared_ptr<const Atom> atom, bool inverse = false);
+  static std::shared_ptr<const Atom> makeAtom(const std::string &function, std::vector<Number> operands);
+  static std::optional<Number> folded(const std::string &function, const std::vector<Number> &operands);
+  static std::optional<Number> power(const Number &base, const Number &exponent);
+  static Term product(const Term &a, const Term &b);
+  void add(const Term &term);
+  Number grouped() const;
+  Number inverse() const;
+  static Number bad();
+  /// Coefficients of the polynomial in t = B - 1 that has this number's sign, lowest power first.
+  std::optional<std::vector<double>> shifted() const;
+  size_t length() const;
+
+  std::map<std::string, Term> terms;
+  bool invalid = false;
+};
+
+struct Number::Part {
+  Number factor;
+  int64_t count = -1;
+};
+
+} // namespace zorse::onnx_import

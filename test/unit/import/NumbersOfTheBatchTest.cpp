@@ -1,0 +1,206 @@
+// The number of samples in losses: whichever way a file writes it, the factor of a term is a formula of B, or the node is refused.
+#include "TestGraph.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+/// Inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x [B, 6, 4] with a mean m [] and a sum s [] of their squares, one number
+/// l [B] per sample, and the numbers B [] (samples) and numel [] of x, as integers (i) and floats (f).
+struct LossGraph : Graph {
+  explicit LossGraph(int64_t batch = 0, bool gradients = true) : Graph(batch) {
+    input("weights", 1, {batch});
+    input("features", 1, {batch, 3});
+    for (auto [name, value] : std::vector<std::pair<std::string, int64_t>>{{"i0", 0}, {"i1", 1}, {"i2", 2}, {"i3", 3}, {"iIgnore", -100}})
+      scalar(name, value);
+    ints("v0", {0});
+    ints("vAll", {-1});
+    ints("inner", {1, 2});
+    for (auto [name, value] : std::vector<std::pair<std::string, float>>{{"f1", 1}, {"f2", 2}, {"fHalf", 0.5F}, {"fSmall", 1e-6F}})
+      real(name, value);
+    node("Gather", {"w", "ids"}, {"x"});
+    node("Mul", {"x", "x"}, {"squares"});
+    whole("ReduceMean", "squares", "m");
+    whole("ReduceSum", "squares", "s");
+    attribute(node("ReduceMean", {"squares", "inner"}, {"l"}), "keepdims", 0);
+    node("Shape", {"x"}, {"shape"});
+    node("Gather", {"shape", "i0"}, {"iB"});
+    node("Size", {"x"}, {"iN"});
+    cast("iB", "fB", 1);
+    cast("iN", "fN", 1);
+    node("Equal", {"labels", "iIgnore"}, {"ignored"});
+    node("Not", {"ignored"}, {"kept"});
+    cast("kept", "iKept", 7);
+    whole("ReduceSum", "iKept", "iCount");
+    cast("iCount", "fCount", 1);
+    cast("kept", "fKept", 1);
+  }
+  void scalar(const std::string &name, int64_t value) {
+    auto *tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(7);
+    tensor->add_int64_data(value);
+  }
+  void real(const std::string &name, float value) {
+    auto *tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(1);
+    tensor->add_float_data(value);
+  }
+  void whole(const std::string &op, const std::string &of, const std::string &name) { attribute(node(op, {of}, {name}), "keepdims", 0); }
+  void cast(const std::string &of, const std::string &name, int64_t type) { attribute(node("Cast", {of}, {name}), "to", type); }
+
+  /// Adds nodes "name = Op a b; ..." and imports `loss`.
+  Outcome importWith(const std::string &nodes, const std::string &loss = "loss") {
+    llvm::SmallVector<llvm::StringRef> lines;
+    llvm::StringRef(nodes).split(lines, ';', -1, false);
+    for (llvm::StringRef line : lines) {
+      auto [name, call] = line.split('=');
+      llvm::SmallVector<llvm::StringRef> words;
+      call.split(words, ' ', -1, false);
+      const std::string op = words[0].str();
+      std::vector<std::string> inputs;
+      for (llvm::StringRef word : llvm::ArrayRef(words).drop_front())
+        inputs.push_back(word.str());
+      onnx::Node &made = node(op, inputs, {name.trim().str()});
+      if (llvm::StringRef(op).starts_with("Reduce"))
+        attribute(made, "keepdims", 0);
+      if (op == "Concat")
+        attribute(made, "axis", 0);
+      if (op == "Cast")
+        attribute(made, "to", 1);
+    }
+    output(loss);
+    ImportOptions options;
+    options.lossOutput = loss;
+    options.trainable["w"] = TrainableChoice::Train;
+    options.trustGuess = true; // of constants of one element
+    options.batch = 512;
+    return import(write("numbers.onnx"), options);
+  }
+};
+
+/// The factors of the terms, or the message.
+std::string factors(const Outcome &outcome) {
+  std::string text;
+  if (outcome.ok)
+    for (llvm::StringRef rest = llvm::StringRef(outcome.text).split("zorse.factor = \"").second; !rest.empty();
+         rest = rest.split("zorse.factor = \"").second)
+      text += (text.empty() ? "" : "; ") + rest.split('"').first.str();
+  return text.empty() ? outcome.text : text;
+}
+
+std::string factorOf(const std::string &nodes, const std::string &loss = "loss") { return factors(LossGraph().importWith(nodes, loss)); }
+
+} // namespace
+
+TEST(NumbersOfTheBatch, InEverySpelling) {
+  EXPECT_EQ(factorOf("", "m"), "1/(24*B)");
+  EXPECT_EQ(factorOf("loss = Div s fB"), "1/B");
+  EXPECT_EQ(factorOf("loss = Div s fN"), "1/(24*B)");
+  EXPECT_EQ(factorOf("c = Div f1 fN; loss = Mul s c"), "1/(24*B)");
+  EXPECT_EQ(factorOf("c = Reciprocal fN; loss = Mul c s"), "1/(24*B)");
+  EXPECT_EQ(factorOf("c = Mul fB f2; loss = Div s c"), "1/(2*B)");
+  EXPECT_EQ(factorOf("c = Add fB f1; loss = Div s c"), "1/(B + 1)");
+  EXPECT_EQ(factorOf("c = Sub fB f1; loss = Div s c"), "1/(B - 1)");
+  EXPECT_EQ(factorOf("c = Sqrt fB; loss = Div s c"), "1/sqrt(B)");
+  EXPECT_EQ(factorOf("c = Pow fB f2; loss = Div s c"), "1/(B*B)");
+  EXPECT_EQ(factorOf("c = Pow fB fHalf; loss = Mul m c"), "sqrt(B)/(24*B)");
+  EXPECT_EQ(factorOf("loss = Mul m fB"), "1/24");
+  EXPECT_EQ(factorOf("c = Max fB f1; loss = Div s c"), "1/B");
+  EXPECT_EQ(factorOf("c = Div iB i2; d = Cast c; loss = Div s d"), "1/trunc(B/2)");
+  EXPECT_EQ(factorOf("c = Mul iB i2; d = Div c i2; e = Cast d; loss = Div s e"), "1/B");
+  EXPECT_EQ(factorOf("p = ReduceProd shape; c = Cast p; loss = Div s c"), "1/(24*B)");
+  EXPECT_EQ(factorOf("c = Div l fB; loss = ReduceSum c"), "1/(24*B)");
+  EXPECT_EQ(factorOf("c = Div x fB; d = Mul c c; loss = ReduceSum d"), "1/(B*B)");
+  EXPECT_EQ(factorOf("c = Mul l fB; loss = ReduceMean c"), "1/24");
+  EXPECT_EQ(factorOf("c = Unsqueeze iB v0; d = ConstantOfShape c; e = Add d f1; n = ReduceSum e; loss = Div s n"), "1/B");
+  EXPECT_EQ(factorOf("loss = Neg m"), "-1/(24*B)");
+}
+
+TEST(NumbersOfTheBatch, CountsAreFactors) {
+  EXPECT_EQ(factorOf("loss = Div s fCount"), "1/n0");
+  EXPECT_EQ(factorOf("c = Max fCount f1; loss = Div s c"), "1/max(n0, 1)");
+  EXPECT_EQ(factorOf("c = Clip fCount f1; loss = Div s c"), "1/max(n0, 1)");
+  EXPECT_EQ(factorOf("c = Add fCount fSmall; loss = Div s c"), "1/(9.999999974752427e-07 + n0)");
+  EXPECT_EQ(factorOf("c = Sqrt fCount; loss = Div s c"), "1/sqrt(n0)");
+  EXPECT_EQ(factorOf("c = ReduceSum weights; d = Div fCount c; loss = Mul m d"), "n0/(24*B*n1)");
+  EXPECT_EQ(factorOf("c = ReduceMax weights; loss = Div m c"), "1/(24*B*n0)");
+  EXPECT_EQ(factorOf("c = ReduceSum weights; d = Div weights c; e = Mul d l; loss = ReduceSum e"), "1/(24*n0)");
+  EXPECT_EQ(factorOf("c = ReduceMean fKept; loss = Div s c"), "6*B/n0");
+  EXPECT_EQ(factorOf("c = ReduceMean features; loss = Mul m c"), "n0/(72*B*B)");
+}
+
+TEST(NumbersOfTheBatch, SumsOfTerms) {
+  EXPECT_EQ(factorOf("a = Add s m; loss = Div a fB"), "1/B; 1/(24*B*B)");
+  EXPECT_EQ(factorOf("a = Sub s m; b = Div s fCount; loss = Add a b"), "1; -1/(24*B); 1/n0");
+  EXPECT_EQ(factorOf("p = Mul w w; q = ReduceSum p; r = Div q fB; loss = Add m r"), "1/(24*B); 1/(B*B)");
+  EXPECT_EQ(factorOf("p = Mul w w; q = ReduceSum p; r = Mul m q; loss = Div r fB"), "1/(24*B*B)");
+  EXPECT_EQ(factorOf("p = Mul w w; q = ReduceMean p; r = Exp q; a = Div m r; loss = Add a q"), "1/(24*B); 1/(44*B)");
+  EXPECT_EQ(factorOf("loss = Add m fB"), "1/(24*B); 1");
+  EXPECT_EQ(factorOf("c = ReduceMean features; loss = Add m c"), "1/(24*B); 1/(3*B)");
+}
+
+TEST(NumbersOfTheBatch, TensorsOfSums) {
+  EXPECT_EQ(factorOf("a = ReduceSum squares v0; loss = ReduceMean a"), "1/24");
+  EXPECT_EQ(factorOf("u = Unsqueeze m v0; v = Unsqueeze s v0; a = Concat u v; b = Div a fB; loss = ReduceSum b"), "1/(24*B*B); 1/B");
+  EXPECT_EQ(factorOf("u = Unsqueeze m v0; v = Unsqueeze s v0; a = Concat u v; loss = Gather a i1"), "1/(24*B); 1");
+  EXPECT_EQ(factorOf("loss = MatMul weights l"), "1/24");
+  EXPECT_EQ(factorOf("a = ReduceMean features v0; b = ReduceSum a; loss = Mul m b"), "n0/(24*B*B) + n1/(24*B*B) + n2/(24*B*B)");
+}
+
+TEST(NumbersOfTheBatch, Lengths) {
+  const std::string flat = "f = Reshape squares vAll; ";
+  EXPECT_EQ(factorOf(flat + "loss = ReduceMean f"), "1/(24*B)");
+  // KL divergence of flattened rows, batchmean: the rows are B * T.
+  EXPECT_EQ(factorOf("c = Mul iB i3; d = Mul c i2; e = Unsqueeze d v0; t = Concat e vAll; f = Reshape squares t; g = Shape f; h = Gather g i0; r = Cast "
+                     "h; u = ReduceSum f; loss = Div u r"),
+            "1/(6*B)");
+  EXPECT_EQ(factorOf("h = ReduceMean features; g = Mul h l; loss = ReduceSum g"), "n0/(72*B)");
+  EXPECT_EQ(factorOf("e = Unsqueeze iB v0; g = Expand f1 e; h = ReduceSum g; loss = Div s h"), "1/B");
+  EXPECT_EQ(factorOf("e = Unsqueeze iB v0; g = Expand f1 e; h = Mul g l; loss = ReduceSum h"), "1/24");
+  LossGraph fixed;
+  fixed.ints("seven", {7, 24});
+  Outcome refused = fixed.importWith("bent = Reshape squares seven; loss = ReduceMean bent");
+  EXPECT_ERROR(refused, "n_bent' (Reshape)");
+  EXPECT_ERROR(LossGraph().importWith("c = Mul iB iB; e = Unsqueeze c v0; g = ConstantOfShape e; h = ReduceSum g; loss = Add m h"),
+               "n_g' (ConstantOfShape): takes the length B*B, which depends on the number of samples B");
+  EXPECT_ERROR(LossGraph().importWith("c = Div iB i2; e = Unsqueeze c v0; g = Slice l v0 e; loss = ReduceSum g"),
+               "n_g' (Slice): cuts dimension 0 of B elements from 0 to trunc(B/2), which depends on the number of samples B");
+  EXPECT_ERROR(LossGraph().importWith("r = Range i0 iB i1; c = Cast r; d = Mul c l; loss = ReduceSum d"),
+               "n_c' (Cast): computes with the numbers of the samples in the batch (arange)");
+}
+
+TEST(NumbersOfTheBatch, WhatMixesSamplesIsRefusedByName) {
+  EXPECT_ERROR(LossGraph().importWith("loss = Sqrt m"), "n_loss' (Sqrt): takes a function of a sum over samples that is not known before the step: it mixes");
+  EXPECT_ERROR(LossGraph().importWith("loss = Mul m s"), "n_loss' (Mul): multiplies a sum over samples that is not known before the step");
+  EXPECT_ERROR(LossGraph().importWith("loss = Div f1 m"), "n_loss' (Div): divides by a sum over samples that is not known before the step");
+  EXPECT_ERROR(LossGraph().importWith("loss = Clip m f1"), "n_loss' (Clip): clips a sum over samples");
+  EXPECT_ERROR(LossGraph().importWith("a = Sub l m; b = Mul a a; loss = ReduceMean b"), "n_a' (Sub): adds a sum over samples to values of samples");
+  EXPECT_ERROR(LossGraph().importWith("loss = ReduceMax l"), "n_loss' (ReduceMax): takes the extremum of all samples: it combines samples of");
+  EXPECT_ERROR(LossGraph().importWith("loss = ReduceMean features"), "depends on no parameter: it is n0/(3*B)");
+  EXPECT_ERROR(LossGraph().importWith("c = Sin fB; loss = Mul m c"), "n_c' (Sin): ");
+}
+
+TEST(NumbersOfTheBatch, InAFileOfAFixedBatch) {
+  const auto fixed = [](const std::string &nodes) {
+    LossGraph graph(5);
+    graph.real("f5", 5);
+    graph.real("f10", 10);
+    graph.real("f120", 120);
+    graph.real("f4", 4);
+    return graph.importWith(nodes);
+  };
+  EXPECT_EQ(factors(fixed("loss = Div s f5")), "1/B");
+  EXPECT_EQ(factors(fixed("loss = Div s f120")), "1/(24*B)");
+  EXPECT_EQ(factors(fixed("loss = Div s f4")), "1/4");
+  EXPECT_EQ(factors(fixed("loss = Div s fB")), "1/B") << "the shape of an input says what it is";
+  std::string notes;
+  for (const std::string &note : fixed("loss = Div s f5").model.notes)
+    notes += note + "\n";
+  EXPECT_TRUE(contains(notes, "node 'n_loss' (Div): 5 is taken for the samples, of which the file fixes 5")) << notes;
+  EXPECT_ERROR(fixed("loss = Div s f10"), "n_loss' (Div): divides a sum over samples by 10, which may stand for the 5 samples that the file fixes");
+}
