@@ -253,6 +253,7 @@ private:
   bool isFromInputs(mlir::Value value) const { return !weighted.contains(value); }
   /// Applies the handler of a node to other operands.
   mlir::LogicalResult applyWith(const GraphNode &node, std::vector<Val> operands);
+  static Val castKnown(Val known, ElementKind type);
   static Val simplified(Val known); ///< a constant, where all numbers are
   /// Numbers row-major over the axes of `like`, whose repeats over samples stay.
   static Val knownOver(ElementKind kind, std::vector<Number> numbers, const View &like);
@@ -285,6 +286,8 @@ private:
   mlir::LogicalResult checkExtent(const GraphNode &node, const FactorList &list);
   mlir::LogicalResult rangeOfSamples(const GraphNode &node); ///< a Range one of whose bounds is Known
   mlir::LogicalResult sliceByNumbers(const GraphNode &node); ///< a Slice one of whose bounds is Known
+  /// Bounds of a file for any batch must not depend on how many samples there are.
+  mlir::LogicalResult checkBounds(const GraphNode &node, const Val &x, int64_t axis, int64_t start, int64_t end);
   static int64_t countSampleFactors(const View &view);
   mlir::LogicalResult checkTold(const GraphNode &node, const Val &result, const std::vector<bool> &told);
   void choosePlaceholder();
@@ -450,6 +453,8 @@ private:
   bool dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts, int64_t axis) const;
   /// Whether nothing but the shape of the node's result is read.
   bool isReadForShape(const GraphNode &node) const;
+  /// Along the axis of samples: what is joined becomes an axis outside of the samples.
+  mlir::LogicalResult joinBySamples(const GraphNode &node, std::vector<Val> parts, int64_t axis);
   mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
   mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);

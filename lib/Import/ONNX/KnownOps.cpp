@@ -208,11 +208,16 @@ static const char *functionOf(StringRef op) {
 }
 
 static std::optional<Number> castNumber(const Number &number, ElementKind from, ElementKind to) {
-  if (to == ElementKind::Bool && from != ElementKind::Bool) {
-    auto isZero = Number::apply("eq", {number, 0.0});
-    return isZero ? std::optional<Number>(Number(1.0) - *isZero) : std::nullopt;
-  }
+  if (to == ElementKind::Bool && from != ElementKind::Bool)
+    return Number(1.0) - *Number::apply("eq", {number, 0.0});
   return isFloat(from) && !isFloat(to) ? Number::apply("trunc", {number}) : number;
+}
+
+Val Importer::castKnown(Val known, ElementKind type) {
+  for (Number &number : known.numbers)
+    number = *castNumber(number, known.type, type);
+  known.type = type;
+  return simplified(std::move(known));
 }
 
 std::optional<Number> Importer::numberOf(const GraphNode &node, ArrayRef<Number> x, ArrayRef<ElementKind> types) {
@@ -476,16 +481,19 @@ std::optional<LogicalResult> Importer::applyToKnown(const GraphNode &node) {
     const Val &operand = in(node, i);
     anyGraph |= operand.isGraph();
     anyLoss |= operand.kind == Val::Kind::Loss;
-    if (operand.isKnown() && known < 0 && !isLength(node.op, i) && !(movesElements(node.op) && (i == 0 || node.op == "Concat" || node.op == "SequenceConstruct")))
+    const bool moves = movesElements(node.op) && (i == 0 || node.op == "Concat" || node.op == "SequenceConstruct");
+    const bool picked = node.op == "Gather" && in(node, 1).isGraph(); // by data
+    if (operand.isKnown() && known < 0 && !isLength(node.op, i) && (!moves || picked))
       known = static_cast<int64_t>(i);
   }
   if (known < 0 || anyLoss)
     return std::nullopt;
   const Val &number = in(node, static_cast<size_t>(known));
-  if (!isElementwise(node.op))
+  const bool elementwise = isElementwise(node.op);
+  if (!elementwise && !isFloat(number.type))
     return error(node, "computes with a number that is known only with the batch (" + (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
                            "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
-  if (!anyGraph)
+  if (elementwise && !anyGraph)
     return foldNumbers(node);
   if (node.op == "CastLike") // only the type counts
     return out(node, 0, castTo(in(node, 0), in(node, 1).type)), success();

@@ -201,13 +201,22 @@ LogicalResult Importer::sliceByNumbers(const GraphNode &node) {
     if (axis < 0 || axis >= x.rank())
       return error(node, "axis " + Twine(axes[i]) + " is outside the rank");
     const Number extent = extentOf(x.view.dims[axis]);
-    const auto whole = to[i].constant() ? std::nullopt : to[i].isLessThan(extent);
-    const auto begin = from[i].constant(), end = to[i].constant();
-    if (!begin || (!end && whole != false))
+    const bool samples = x.view.sampleAxis() == axis;
+    // Multiples of B cut an axis of which every element has all samples inside.
+    const auto bound = [&](const Number &number) -> std::optional<double> {
+      if (auto constant = number.constant())
+        return constant;
+      if (number.isLessThan(extent) == false)
+        return 0x1p62;
+      auto multiple = samples ? number.multipleOfPower(1) : std::nullopt;
+      return multiple ? std::optional<double>(static_cast<double>(*multiple * rows * std::max<int64_t>(options.batchNormRows, 1))) : std::nullopt;
+    };
+    const auto begin = bound(from[i]), end = bound(to[i]);
+    if (!begin || !end)
       return error(node, "cuts dimension " + Twine(axis) + " of " + extent.print() + " elements from " + from[i].print() + " to " + to[i].print() +
                              ", which depends on the number of samples B; expects constant bounds, or the whole axis");
     first.push_back(static_cast<int64_t>(*begin));
-    last.push_back(end ? static_cast<int64_t>(*end) : std::numeric_limits<int64_t>::max());
+    last.push_back(static_cast<int64_t>(std::min(*end, 0x1p62)));
   }
   const auto count = static_cast<int64_t>(from.size());
   std::vector<Val> operands{x, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count}),
@@ -215,6 +224,15 @@ LogicalResult Importer::sliceByNumbers(const GraphNode &node) {
   for (size_t i = 3; i < node.inputs.size(); ++i)
     operands.push_back(in(node, i));
   return applyWith(node, std::move(operands));
+}
+
+LogicalResult Importer::checkBounds(const GraphNode &node, const Val &x, int64_t axis, int64_t start, int64_t end) {
+  constexpr int64_t kEverything = (int64_t(1) << 31) - 2;
+  const bool whole = start == 0 && end >= kEverything, reversed = start == -1 && end <= -kEverything;
+  const auto outside = [&](int64_t bound) { return bound == 0 || bound >= kEverything || bound % rows == 0; };
+  if (rowsBaked || x.view.sampleAxis() != axis || !node.partOf.empty() || whole || reversed || (outside(start) && outside(end)))
+    return success();
+  return error(node, "selects some of the samples: it cuts the axis that holds them from " + Twine(start) + " to " + Twine(end));
 }
 
 int64_t Importer::countSampleFactors(const View &view) {

@@ -13,7 +13,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 LogicalResult Importer::notAffine(const GraphNode &node, const Twine &what) {
-  return error(node, what + " a sum over samples that is not known before the step: it mixes samples. The loss must be a sum of terms factor * sum over "
+  return error(node, what + " a sum over samples that is not known before the step (it depends on weights, or on other such sums): it mixes samples. The loss must be a sum of terms factor * sum over "
                             "samples, whose factors follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
                             "write it as a mean over samples of a loss of each");
 }

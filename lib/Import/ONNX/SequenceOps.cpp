@@ -239,6 +239,22 @@ FailureOr<Val> Importer::joinedActivations(const GraphNode &node, const std::vec
   return viewOfJoined(joined, parts[0].type, parts[0].rank(), axis, place, axes, loop);
 }
 
+LogicalResult Importer::joinBySamples(const GraphNode &node, std::vector<Val> parts, int64_t axis) {
+  const int64_t extent = parts[0].view.size(axis);
+  for (Val &part : parts) {
+    if (!part.view.dims[axis].front().sample || part.view.size(axis) != extent)
+      return error(node, "joins along the axis that holds the samples; expects parts that have one element, or as many, of every sample");
+    part.view.dims.insert(part.view.dims.begin() + axis, FactorList{});
+  }
+  if (failed(concatenate(node, parts, axis)))
+    return failure();
+  Val &joined = values[node.outputs[0]];
+  FactorList inside = joined.view.dims[axis + 1];
+  joined.view.dims[axis].insert(joined.view.dims[axis].end(), inside.begin(), inside.end());
+  joined.view.dims.erase(joined.view.dims.begin() + axis + 1);
+  return success();
+}
+
 LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
   std::vector<Val> parts;
   for (const Val &part : given) {
@@ -272,9 +288,12 @@ LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val
     constant &= part.isConstant();
     known |= part.isKnown();
     graphs |= part.isGraph();
-    if (part.view.sampleAxis() == axis)
-      return error(node, "joins along the axis that holds the samples");
   }
+  if (std::all_of(parts.begin(), parts.end(), [&](const Val &part) { return part.view.sampleAxis() == axis; }))
+    return joinBySamples(node, std::move(parts), axis);
+  for (const Val &part : parts)
+    if (part.view.sampleAxis() == axis)
+      return error(node, "joins samples and what are none along one axis");
   shape[axis] = total;
   if (constant)
     return out(node, 0, joinedConstants(parts, axis, shape)), success();

@@ -18,6 +18,8 @@ using namespace zorse::onnx_import;
 Val Importer::castTo(const Val &value, ElementKind type) {
   if (value.type == type || value.kind == Val::Kind::Loss)
     return value;
+  if (value.isKnown())
+    return castKnown(value, type);
   if (value.isConstant()) {
     Kernel kernel;
     bool from = isFloat(value.type), to = isFloat(type), toBool = type == ElementKind::Bool;

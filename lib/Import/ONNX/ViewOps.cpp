@@ -306,9 +306,13 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
     return success();
-  for (const Factor &factor : x.view.dims[axis])
-    if (factor.sample)
+  const FactorList &along = x.view.dims[axis];
+  const bool holdsSamples = std::any_of(along.begin(), along.end(), [](const Factor &factor) { return factor.sample; });
+  if (holdsSamples) { // what is outside of the samples may be cut
+    const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
+    if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
       return error(node, "selects some of the samples: it cuts the axis that holds them");
+  }
   if (count == 0) {
     std::vector<int64_t> shape = x.shape();
     shape[axis] = 0;
@@ -319,6 +323,12 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
   if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value))))
     return success();
   x.view = before;
+  if (holdsSamples && isSampled(x)) {
+    x = copied(x);
+    if (sliceView(x.view, axis, start, step, count) && isCuttable(x.view, perRow(x.value)))
+      return success();
+    return error(node, "cuts an axis that holds the samples in a way that is not supported");
+  }
   if (x.isConstant() || x.isKnown()) {
     x = copied(x);
     if (sliceView(x.view, axis, start, step, count))
@@ -395,6 +405,8 @@ LogicalResult Importer::onSlice(const GraphNode &node) {
     if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
       return error(node, "axis or step is not valid");
     int64_t size = x.view.size(axis), start = (*starts)[i], end = (*ends)[i];
+    if (failed(checkBounds(node, x, axis, start, end)))
+      return failure();
     start = start < 0 ? std::max<int64_t>(start, -size - 1) + size : start;
     end = end < 0 ? std::max<int64_t>(end, -size - 1) + size : end;
     int64_t count;

@@ -126,7 +126,7 @@ TEST(Import, PenaltiesOfParameters) {
   options.lossOutput = "square";
   outcome = import(path, options);
   EXPECT_FALSE(outcome.ok);
-  EXPECT_TRUE(contains(outcome.text, "n_square' (Mul): multiplies a sum over samples that is not known before the step: it mixes samples")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "n_square' (Mul): multiplies a sum over samples that is not known before the step")) << outcome.text;
 }
 
 TEST(Import, TransposeWrittenTwiceIsOneParameter) {

@@ -149,6 +149,7 @@ TEST(NumbersOfTheBatch, TensorsOfSums) {
   EXPECT_EQ(factorOf("u = Unsqueeze m v0; v = Unsqueeze s v0; a = Concat u v; b = Div a fB; loss = ReduceSum b"), "1/(24*B*B); 1/B");
   EXPECT_EQ(factorOf("u = Unsqueeze m v0; v = Unsqueeze s v0; a = Concat u v; loss = Gather a i1"), "1/(24*B); 1");
   EXPECT_EQ(factorOf("loss = MatMul weights l"), "1/24");
+  EXPECT_EQ(factorOf("c = Sin fB; loss = Mul m c"), "1/(24*B)") << "a function that text does not have is a value of the graph";
   EXPECT_EQ(factorOf("a = ReduceMean features v0; b = ReduceSum a; loss = Mul m b"), "n0/(24*B*B) + n1/(24*B*B) + n2/(24*B*B)");
 }
 
@@ -162,6 +163,15 @@ TEST(NumbersOfTheBatch, Lengths) {
   EXPECT_EQ(factorOf("h = ReduceMean features; g = Mul h l; loss = ReduceSum g"), "n0/(72*B)");
   EXPECT_EQ(factorOf("e = Unsqueeze iB v0; g = Expand f1 e; h = ReduceSum g; loss = Div s h"), "1/B");
   EXPECT_EQ(factorOf("e = Unsqueeze iB v0; g = Expand f1 e; h = Mul g l; loss = ReduceSum h"), "1/24");
+  const std::string twice = "k = Concat squares squares; e = Unsqueeze iB v0; ";
+  EXPECT_EQ(factorOf(twice + "g = Slice k v0 e; loss = ReduceMean g"), "1/(24*B)");
+  EXPECT_EQ(factorOf(twice + "g = Shape k; h = Gather g i0; r = Cast h; u = ReduceSum k; loss = Div u r"), "1/(2*B)");
+  EXPECT_ERROR(LossGraph().importWith("e = Unsqueeze iB v0; v6 = Unsqueeze i1 v0; g = Slice squares v0 e v6; loss = ReduceMean g"),
+               "n_g' (Slice): cuts dimension 1 of 6 elements from 0 to B, which depends on the number of samples B");
+  LossGraph thousand;
+  thousand.ints("v1000", {1000});
+  Outcome cut = thousand.importWith("g = Slice l v0 v1000; loss = ReduceMean g");
+  EXPECT_ERROR(cut, "n_g' (Slice): selects some of the samples");
   LossGraph fixed;
   fixed.ints("seven", {7, 24});
   Outcome refused = fixed.importWith("bent = Reshape squares seven; loss = ReduceMean bent");
@@ -175,14 +185,14 @@ TEST(NumbersOfTheBatch, Lengths) {
 }
 
 TEST(NumbersOfTheBatch, WhatMixesSamplesIsRefusedByName) {
-  EXPECT_ERROR(LossGraph().importWith("loss = Sqrt m"), "n_loss' (Sqrt): takes a function of a sum over samples that is not known before the step: it mixes");
+  EXPECT_ERROR(LossGraph().importWith("loss = Sqrt m"), "n_loss' (Sqrt): takes a function of a sum over samples that is not known before the step (it depends on weights");
   EXPECT_ERROR(LossGraph().importWith("loss = Mul m s"), "n_loss' (Mul): multiplies a sum over samples that is not known before the step");
   EXPECT_ERROR(LossGraph().importWith("loss = Div f1 m"), "n_loss' (Div): divides by a sum over samples that is not known before the step");
   EXPECT_ERROR(LossGraph().importWith("loss = Clip m f1"), "n_loss' (Clip): clips a sum over samples");
   EXPECT_ERROR(LossGraph().importWith("a = Sub l m; b = Mul a a; loss = ReduceMean b"), "n_a' (Sub): adds a sum over samples to values of samples");
   EXPECT_ERROR(LossGraph().importWith("loss = ReduceMax l"), "n_loss' (ReduceMax): takes the extremum of all samples: it combines samples of");
   EXPECT_ERROR(LossGraph().importWith("loss = ReduceMean features"), "depends on no parameter: it is n0/(3*B)");
-  EXPECT_ERROR(LossGraph().importWith("c = Sin fB; loss = Mul m c"), "n_c' (Sin): ");
+  EXPECT_ERROR(LossGraph().importWith("c = TopK l iB; loss = ReduceSum c"), "n_c' (TopK): computes with a number that is known only with the batch (B;");
 }
 
 TEST(NumbersOfTheBatch, InAFileOfAFixedBatch) {
