@@ -490,6 +490,8 @@ LogicalResult Importer::onDropout(const GraphNode &node) {
     out(node, 1, fillOver(ElementKind::Bool, 1, x.view));
   if (!training && ratio > 0)
     ++inertDropouts;
+  if (training && ratio != 0 && (x.kind == Val::Kind::Loss || x.isKnown()))
+    return notAffine(node, "drops elements of");
   if (!training || ratio == 0 || !x.isGraph())
     return onIdentity(node);
   if (!(ratio > 0 && ratio < 1))

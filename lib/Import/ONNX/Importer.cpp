@@ -319,9 +319,10 @@ LogicalResult Importer::applyHandler(const GraphNode &node) {
     return error(node, "the operator is not supported");
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (in(node, i).kind == Val::Kind::Loss) {
-      static const llvm::StringSet<> lossOps{"Add",     "Sub",     "Mul",       "Div", "Neg",  "Sum",   "Cast",    "CastLike",  "Identity",
-                                             "Reshape", "Squeeze", "Unsqueeze", "Max", "Min", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean",
-                                             "Sqrt", "Exp", "Log", "Abs", "Reciprocal", "Tanh", "Sigmoid", "Relu", "Softplus"};
+      static const llvm::StringSet<> lossOps{"Add",      "Sub",      "Mul",        "Div",       "Neg",        "Sum",  "Cast",
+                                             "CastLike", "Identity", "Reshape",    "Squeeze",   "Unsqueeze",  "Max",  "Min",
+                                             "Clip",     "Shape",    "Dropout",    "ReduceSum", "ReduceMean", "Sqrt", "Exp",
+                                             "Log",      "Abs",      "Reciprocal", "Tanh",      "Sigmoid",    "Relu", "Softplus"};
       if (!lossOps.contains(node.op) && in(node, i).elements.empty() && node.op != "Concat")
         return notAffine(node, "uses");
     }

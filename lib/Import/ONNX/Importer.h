@@ -1,8 +1,8 @@
 // Abstract interpretation of the file's graph: every value becomes a constant, a number known before the step, a view of a value of the IR, or a sum
 // over samples.
 //
-// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). This number is for
-// structure alone: the axis of samples is a factor of views that is marked as such, its size is read as the Number B, and what is emitted has `?`
+// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). This number is
+// for structure alone: the axis of samples is a factor of views that is marked as such, its size is read as the Number B, and what is emitted has `?`
 // instead.
 #pragma once
 
@@ -67,8 +67,8 @@ struct Val {
 /// A loop axis of an op over several operands.
 struct Axis {
   int64_t size = 1;
-  bool sample = false;    ///< an operand differs between samples along it
-  bool perSample = false; ///< it has one element per sample
+  bool sample = false;          ///< an operand differs between samples along it
+  bool perSample = false;       ///< it has one element per sample
   int64_t dim = 0;              ///< of the broadcast shape
   int64_t order = 0;            ///< position in the file's order of axes
   std::vector<int64_t> strides; ///< one per operand
@@ -399,8 +399,8 @@ private:
     std::vector<int64_t> shape;
   };
   mlir::LogicalResult reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction);
-  mlir::LogicalResult reduceSamples(const GraphNode &node, Val x); ///< to a loss, or to a number that is known before the step
-  mlir::LogicalResult extremumOfSamples(const GraphNode &node, const Val &x);
+  mlir::LogicalResult reduceSamples(const GraphNode &node, Val x, int64_t rank); ///< to a loss, or to a number that is known before the step
+  mlir::LogicalResult extremumOfSamples(const GraphNode &node, const Val &x, int64_t rank);
   /// What repeats for every sample and holds none: constants, values of parameters.
   mlir::LogicalResult reduceRepeats(const GraphNode &node, Val x, Reduction reduction);
   mlir::LogicalResult mixes(const GraphNode &node, const llvm::Twine &what);
@@ -513,8 +513,8 @@ private:
   bool rowsBaked = false;
   std::vector<Count> counts;
   llvm::DenseSet<mlir::Value> weighted; ///< values that do not follow from inputs of their sample alone: of weights, random and Known numbers
-  std::deque<Val> values;              ///< by value number; handlers keep references while others are added
-  std::vector<std::string> inputNames; ///< by argument
+  std::deque<Val> values;               ///< by value number; handlers keep references while others are added
+  std::vector<std::string> inputNames;  ///< by argument
   std::map<std::string, unsigned> inputArguments;
   std::map<int, const onnx::Tensor *> initializers; ///< by value number
   std::map<const onnx::Tensor *, InitializerRole> roles;

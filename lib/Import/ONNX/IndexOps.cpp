@@ -167,7 +167,8 @@ std::optional<LogicalResult> Importer::gatherWithinSamples(const GraphNode &node
   const size_t count = numbers->size() / static_cast<size_t>(rows);
   std::vector<int64_t> places(numbers->begin(), numbers->begin() + static_cast<int64_t>(count));
   for (size_t i = 0; i < numbers->size(); ++i)
-    if (places[i % count] < 0 || places[i % count] >= inner || (*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / count) * inner) + places[i % count])
+    if (places[i % count] < 0 || places[i % count] >= inner ||
+        (*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / count) * inner) + places[i % count])
       return std::nullopt;
   Composition make(*this, node);
   std::vector<int64_t> split = x.shape();
@@ -211,7 +212,8 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
     return error(node, "selects samples by constant ids");
   }
   if (ids.sampleStep != 0)
-    return error(node, "picks by the numbers of the samples in the batch (arange), which no program knows, from what does not hold the samples there");
+    return error(node,
+                 "picks by the numbers of the samples in the batch (arange), which no program knows, from what does not hold the samples there");
   // The picked axis as one dimension, then the ids' shape in its place.
   Val value = x;
   auto progression = evenSteps(*picked);

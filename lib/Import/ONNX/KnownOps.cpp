@@ -1,5 +1,5 @@
-// Operators on numbers that are known before the step: elementwise functions, reductions, and what moves elements. Whatever is not listed refuses them,
-// so that no operator reads a number of samples that is not the one of the step.
+// Operators on numbers that are known before the step: elementwise functions, reductions, and what moves elements. Whatever is not listed refuses
+// them, so that no operator reads a number of samples that is not the one of the step.
 #include "Composition.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -98,7 +98,8 @@ FailureOr<Val> Importer::asKnown(const GraphNode &node, const Val &value) {
     return value;
   Val small = compressed(value);
   if (!value.isConstant() || value.sampleStep != 0 || movingElements(small.view) > kMostNumbers)
-    return error(node, "combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
+    return error(node,
+                 "combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
   Val out = small;
   out.kind = Val::Kind::Known;
   out.lazy.reset();
@@ -158,8 +159,8 @@ Value Importer::knownValue(const Number &number) {
 
 FailureOr<Val> Importer::asGraph(const GraphNode &node, const Val &known) {
   if (!isFloat(known.type))
-    return error(node, "combines integers or truth values that are known only with the batch (" + (known.numbers.empty() ? "" : known.numbers[0].print()) +
-                           ") with values of samples");
+    return error(node, "combines integers or truth values that are known only with the batch (" +
+                           (known.numbers.empty() ? "" : known.numbers[0].print()) + ") with values of samples");
   Val out = known;
   out.kind = Val::Kind::Graph;
   out.numbers.clear();
@@ -451,16 +452,16 @@ LogicalResult Importer::applyWith(const GraphNode &node, std::vector<Val> operan
 
 /// Elementwise operators, whose numbers are folded.
 static bool isElementwise(StringRef op) {
-  static const llvm::StringSet<> others{"Add", "Sub",  "Mul",  "Div", "Mod", "Sum",     "Greater", "GreaterOrEqual", "And",  "Or", "Xor",
-                                        "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",    "Reciprocal"};
+  static const llvm::StringSet<> others{"Add", "Sub", "Mul",  "Div",  "Mod", "Sum",  "Greater",  "GreaterOrEqual", "And",       "Or",
+                                        "Xor", "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",           "Reciprocal"};
   return functionOf(op) || others.contains(op);
 }
 
 /// Operators that only move the elements of operand 0, or reduce them.
 static bool movesElements(StringRef op) {
-  static const llvm::StringSet<> known{"Identity", "Reshape", "Flatten",     "Transpose", "Squeeze",         "Unsqueeze",         "Expand",
-                                       "Tile",     "Slice",   "Split",       "Gather",    "SplitToSequence", "SequenceConstruct", "Shape",
-                                       "Size",     "Concat",  "ReduceSum",   "ReduceMean", "ReduceMax",      "ReduceMin",         "ReduceProd",
+  static const llvm::StringSet<> known{"Identity", "Reshape",  "Flatten",        "Transpose",  "Squeeze",         "Unsqueeze",         "Expand",
+                                       "Tile",     "Slice",    "Split",          "Gather",     "SplitToSequence", "SequenceConstruct", "Shape",
+                                       "Size",     "Concat",   "ReduceSum",      "ReduceMean", "ReduceMax",       "ReduceMin",         "ReduceProd",
                                        "ReduceL1", "ReduceL2", "ReduceSumSquare"};
   return known.contains(op);
 }
@@ -491,7 +492,8 @@ std::optional<LogicalResult> Importer::applyToKnown(const GraphNode &node) {
   const Val &number = in(node, static_cast<size_t>(known));
   const bool elementwise = isElementwise(node.op);
   if (!elementwise && !isFloat(number.type))
-    return error(node, "computes with a number that is known only with the batch (" + (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
+    return error(node, "computes with a number that is known only with the batch (" +
+                           (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
                            "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
   if (elementwise && !anyGraph)
     return foldNumbers(node);

@@ -79,9 +79,10 @@ FailureOr<Importer::Length> Importer::lengthOf(const GraphNode &node, const Numb
     const int64_t inner = *multiple * group;
     return Length{rows * inner, true, {Factor{rows, 0, true}, Factor{inner, 0, false}}};
   }
-  return error(node, "takes the length " + number.print() +
-                         ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
-                         "apart. Give each sample its share by an axis of its own");
+  return error(node,
+               "takes the length " + number.print() +
+                   ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
+                   "apart. Give each sample its share by an axis of its own");
 }
 
 FailureOr<std::vector<Importer::Length>> Importer::lengthsOf(const GraphNode &node, size_t index) {
@@ -109,8 +110,9 @@ LogicalResult Importer::checkTold(const GraphNode &node, const Val &result, cons
   const int64_t axis = result.view.sampleAxis();
   if (rowsBaked || axis < 0 || !node.partOf.empty() || told[static_cast<size_t>(axis)])
     return success();
-  return error(node, "gives dimension " + Twine(axis) + " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
-                     "or write -1 there");
+  return error(node, "gives dimension " + Twine(axis) +
+                         " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
+                         "or write -1 there");
 }
 
 // --- arange(B), and what ids are made of it
@@ -248,7 +250,8 @@ LogicalResult Importer::checkExtent(const GraphNode &node, const FactorList &lis
     size *= factor.sample ? 1 : factor.size;
   if (rowsBaked || size == 0 || size % rows != 0)
     return success();
-  return error(node, "reads the size " + Twine(size) +
-                         " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
-                         "its own");
+  return error(node,
+               "reads the size " + Twine(size) +
+                   " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
+                   "its own");
 }

@@ -455,7 +455,7 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
   return out(node, 0, constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape)), success();
 }
 
-LogicalResult Importer::reduceSamples(const GraphNode &node, Val x) {
+LogicalResult Importer::reduceSamples(const GraphNode &node, Val x, int64_t rank) {
   const ElementKind type = x.type;
   Number elements = 1.0;
   for (const FactorList &list : x.view.dims) {
@@ -471,8 +471,9 @@ LogicalResult Importer::reduceSamples(const GraphNode &node, Val x) {
   x.scale = 1.0;
   summand.numerator = sumPerSample(materialise(x, groupsOf(x.view, true), true));
   if (isFromInputs(summand.numerator)) { // known before the step
-    Number number = summand.factor * countOf(summand.numerator, ReduceKind::Sum);
-    return out(node, 0, knownScalar(type, number)), success();
+    Val known = knownScalar(type, summand.factor * countOf(summand.numerator, ReduceKind::Sum));
+    known.view.dims.resize(static_cast<size_t>(rank));
+    return out(node, 0, std::move(known)), success();
   }
   Val loss;
   loss.kind = Val::Kind::Loss;
@@ -482,7 +483,7 @@ LogicalResult Importer::reduceSamples(const GraphNode &node, Val x) {
 }
 
 // The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
-LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x) {
+LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x, int64_t rank) {
   std::vector<int64_t> others;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != x.view.sampleAxis())
@@ -508,12 +509,15 @@ LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x) {
   Value numerator = sumPerSample(materialise(each, groupsOf(each.view, true), true));
   if (!scale || !isFromInputs(numerator))
     return mixes(node, "takes the extremum of all samples");
-  return out(node, 0, knownScalar(x.type, countOf(numerator, node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min))), success();
+  Val known = knownScalar(x.type, countOf(numerator, node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
+  known.view.dims.resize(static_cast<size_t>(rank));
+  return out(node, 0, std::move(known)), success();
 }
 
 LogicalResult Importer::mixes(const GraphNode &node, const Twine &what) {
-  return error(node, what + ": it combines samples of activations, which may be combined only in the loss, as a sum of terms factor * sum over samples. "
-                            "Sums and extrema of inputs alone are known before the step and may be used anywhere in the loss");
+  return error(node, what +
+                         ": it combines samples of activations, which may be combined only in the loss, as a sum of terms factor * sum over samples. "
+                         "Sums and extrema of inputs alone are known before the step and may be used anywhere in the loss");
 }
 
 LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Reduction &reduction) {
@@ -645,12 +649,12 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
     return reduceActivation(node, x, reduction);
   bool everything = std::all_of(reduction.shape.begin(), reduction.shape.end(), [](int64_t size) { return size == 1; });
   if (everything && (op == "ReduceMax" || op == "ReduceMin"))
-    return extremumOfSamples(node, x);
+    return extremumOfSamples(node, x, static_cast<int64_t>(reduction.shape.size()));
   if (!everything)
     return reduceToSums(node, x, reduction.reduced, keep);
   if (op != "ReduceSum" && op != "ReduceMean")
     return mixes(node, "takes the product of all samples");
-  return reduceSamples(node, x);
+  return reduceSamples(node, x, static_cast<int64_t>(reduction.shape.size()));
 }
 
 void Importer::addLinearOps(OperatorTable &table) {

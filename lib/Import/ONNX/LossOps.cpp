@@ -13,7 +13,8 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 LogicalResult Importer::notAffine(const GraphNode &node, const Twine &what) {
-  return error(node, what + " a sum over samples that is not known before the step (it depends on weights, or on other such sums): it mixes samples. The loss must be a sum of terms factor * sum over "
+  return error(node, what + " a sum over samples that is not known before the step (it depends on weights, or on other such sums): it mixes samples. "
+                            "The loss must be a sum of terms factor * sum over "
                             "samples, whose factors follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
                             "write it as a mean over samples of a loss of each");
 }
@@ -24,8 +25,7 @@ void Importer::addNumber(const Number &number, std::vector<LossSummand> &terms) 
     summand.elementsPerRow = 1;
     summand.factor = part.factor;
     const bool isSum = part.count >= 0 && counts[part.count].reduce == ReduceKind::Sum;
-    summand.numerator =
-        isSum ? counts[part.count].numerator : splat(1, RankedTensorType::get({ShapedType::kDynamic}, elementType(ElementKind::F32)));
+    summand.numerator = isSum ? counts[part.count].numerator : splat(1, RankedTensorType::get({ShapedType::kDynamic}, elementType(ElementKind::F32)));
     if (!isSum)
       summand.factor = (part.count < 0 ? part.factor : part.factor * Number::count(part.count)) / samplesPerRow();
     terms.push_back(std::move(summand));
@@ -36,7 +36,7 @@ LogicalResult Importer::addPenalty(const GraphNode &node, const Val &scalar, dou
   if (auto number = uniformNumber(scalar))
     return addNumber(*number * Number(sign), terms), success();
   warn("the loss has a term of parameters alone (node '" + node.name +
-         "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
+       "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
   LossSummand summand;
   summand.elementsPerRow = 1;
   summand.factor = Number(sign) / samplesPerRow(); // the mean over rows that all have it
@@ -57,7 +57,7 @@ LogicalResult Importer::addSummand(const GraphNode &node, const Val &value, doub
     }
     return success();
   }
-  auto number = uniformNumber(value);
+  auto number = value.view.elements() == 1 ? uniformNumber(value) : std::nullopt;
   if (number && number->is(0))
     return success();
   if (value.isGraph() && isSampled(value))
@@ -90,22 +90,22 @@ FailureOr<Number> Importer::factorInFile(const GraphNode &node, const Number &nu
   divisor = std::round(std::fabs(divisor));
   const double elements = samples * static_cast<double>(summand.elementsPerRow);
   if (summand.factor.isConstant() && (divisor == elements || divisor == samples) && *constant > 0) {
-    notes.push_back(node.describe() + ": " + number.print() + " is taken for " + (divisor == elements ? "the elements of all samples" : "the samples") +
-                    ", of which the file fixes " + Number(samples).print() + "; an export with a symbolic batch says what it is");
+    notes.push_back(node.describe() + ": " + number.print() + " is taken for " +
+                    (divisor == elements ? "the elements of all samples" : "the samples") + ", of which the file fixes " + Number(samples).print() +
+                    "; an export with a symbolic batch says what it is");
     return Number(samples) / (Number(divisor) * Number::samples());
   }
   if (samples > 1 && std::fmod(divisor, samples) == 0 && !summand.factor.isConstant())
     notes.push_back(node.describe() + ": " + number.print() + " is taken for a number, though it could follow from the " + Number(samples).print() +
                     " samples that the file fixes; an export with a symbolic batch says what it is");
   else if (samples > 1 && std::fmod(divisor, samples) == 0)
-    return error(node, Twine(divides ? "divides" : "multiplies") + " a sum over samples by " + number.print() +
-                           ", which may stand for the " + Number(samples).print() +
-                           " samples that the file fixes, or for a number; export with a symbolic batch, which says which");
+    return error(node, Twine(divides ? "divides" : "multiplies") + " a sum over samples by " + number.print() + ", which may stand for the " +
+                           Number(samples).print() + " samples that the file fixes, or for a number; export with a symbolic batch, which says which");
   return plain;
 }
 
 LogicalResult Importer::scaledLoss(const GraphNode &node, Val loss, const Val &other, bool divides) {
-  if (auto number = uniformNumber(other)) {
+  if (auto number = other.view.elements() == 1 ? uniformNumber(other) : std::nullopt) {
     if (divides && number->is(0))
       return error(node, "divides a sum over samples by zero");
     for (LossSummand &summand : loss.summands) {

@@ -13,8 +13,8 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-constexpr size_t kLongest = 4096;   // characters of a printed number, about
-constexpr size_t kMostTerms = 16;   // of a product that is multiplied out
+constexpr size_t kLongest = 4096; // characters of a printed number, about
+constexpr size_t kMostTerms = 16; // of a product that is multiplied out
 constexpr int kLargestPower = 16;
 constexpr double kExactInts = 9007199254740992.0; // 2^53
 
@@ -162,9 +162,9 @@ std::shared_ptr<const Number::Atom> Number::makeAtom(const std::string &function
   const bool isTruth = function == "eq" || function == "less" || function == "less_eq";
   atom->nonNegative = atom->positive || isTruth || function == "sqrt" || function == "abs" || (function == "max" && any(nonNegative)) ||
                       ((function.empty() || function == "min" || function == "floor" || function == "trunc") && all(nonNegative));
-  atom->integer = isTruth || function == "floor" || function == "ceil" || function == "trunc" || function == "round" ||
-                  ((function.empty() || function == "max" || function == "min" || function == "abs") &&
-                   all([](const Number &x) { return x.isInteger(); }));
+  atom->integer =
+      isTruth || function == "floor" || function == "ceil" || function == "trunc" || function == "round" ||
+      ((function.empty() || function == "max" || function == "min" || function == "abs") && all([](const Number &x) { return x.isInteger(); }));
   atom->operands = std::move(operands);
   return atom;
 }

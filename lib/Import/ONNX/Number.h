@@ -16,8 +16,8 @@ namespace zorse::onnx_import {
 
 class Number {
 public:
-  Number() = default; ///< 0
-  Number(double value); // NOLINT(google-explicit-constructor): constants are numbers
+  Number() = default;      ///< 0
+  Number(double value);    // NOLINT(google-explicit-constructor): constants are numbers
   static Number samples(); ///< B
   static Number count(int64_t index);
   static Number ratio(int64_t numerator, int64_t denominator);

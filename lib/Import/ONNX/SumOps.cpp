@@ -1,5 +1,5 @@
-// Tensors of sums over samples: every element is a sum of factor * (sum over samples of a value of each sample). An operator that is linear in them is
-// applied to the values of each sample, before the sum.
+// Tensors of sums over samples: every element is a sum of factor * (sum over samples of a value of each sample). An operator that is linear in them
+// is applied to the values of each sample, before the sum.
 #include "Composition.h"
 
 #include <algorithm>
@@ -272,7 +272,8 @@ std::optional<LogicalResult> Importer::applyToSums(const GraphNode &node) {
 FailureOr<Val> Importer::dotOfSamples(const GraphNode &node, Val a, Val b) {
   const bool columns = a.rank() == 1 && (b.rank() == 1 || (b.rank() == 2 && b.view.size(1) == 1));
   if (!columns)
-    return error(node, "sums over the samples; every op must treat samples apart. In the loss, write the sum over samples of products of two vectors");
+    return error(node,
+                 "sums over the samples; every op must treat samples apart. In the loss, write the sum over samples of products of two vectors");
   const int64_t rank = b.rank();
   if (rank == 2)
     b.view.dims.pop_back();

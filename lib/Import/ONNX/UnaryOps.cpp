@@ -74,6 +74,8 @@ LogicalResult Importer::onCast(const GraphNode &node) {
   auto type = static_cast<ElementKind>(intAttribute(node, "to", 0));
   if (!byteSize(type))
     return error(node, "casts to an element type that is not supported");
+  if (in(node, 0).kind == Val::Kind::Loss && !isFloat(type))
+    return notAffine(node, "casts to integers");
   if (in(node, 0).isGraph() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
     return error(node, "casts activations to " + Twine(name(type)) + ", which is not supported");
   return out(node, 0, castTo(in(node, 0), type)), success();
@@ -81,6 +83,8 @@ LogicalResult Importer::onCast(const GraphNode &node) {
 
 LogicalResult Importer::onCastLike(const GraphNode &node) {
   ElementKind type = in(node, 1).kind == Val::Kind::Loss ? ElementKind::F32 : in(node, 1).type;
+  if (in(node, 0).kind == Val::Kind::Loss && !isFloat(type))
+    return notAffine(node, "casts to integers");
   return out(node, 0, castTo(in(node, 0), type)), success();
 }
 

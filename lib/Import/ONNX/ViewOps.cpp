@@ -268,7 +268,7 @@ LogicalResult Importer::onExpand(const GraphNode &node) {
     FactorList &list = x.view.dims[lead + i];
     int64_t size = x.view.size(lead + i), wanted = shape[i];
     const bool perSample = std::any_of(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
-    if (wanted == 1 || (wanted == size && (perSample || !(*lengths)[i].perSample)))
+    if (perSample ? wanted == size || wanted == 1 : !(*lengths)[i].perSample && (wanted == 1 || wanted == size))
       continue;
     if (size != 1)
       return error(node, "cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " +
@@ -292,7 +292,7 @@ LogicalResult Importer::onTile(const GraphNode &node) {
     const Length &length = (*repeats)[i];
     if (length.size < 1 || length.size > (1 << 24))
       return error(node, "repetition " + Twine(length.size) + " is not sensible");
-    if (length.size != 1)
+    if (length.size != 1 || length.perSample)
       x.view.dims[i].insert(x.view.dims[i].begin(), length.repeats.begin(), length.repeats.end());
     coalesce(x.view.dims[i]);
   }

@@ -92,7 +92,8 @@ TEST(Number, FormulasHaveTheValueOfTheirOperations) {
   for (int round = 0; round < 3000; ++round) {
     const double b = 1 + pick(20);
     const std::vector<double> counts{double(pick(9)), real(random)};
-    std::vector<std::pair<Number, double>> values{{B, b}, {n0, counts[0]}, {n1, counts[1]}, {Number(double(1 + pick(5))), 0}, {Number(real(random)), 0}};
+    std::vector<std::pair<Number, double>> values{
+        {B, b}, {n0, counts[0]}, {n1, counts[1]}, {Number(double(1 + pick(5))), 0}, {Number(real(random)), 0}};
     values[3].second = *values[3].first.constant();
     values[4].second = *values[4].first.constant();
     for (int step = 0; step < 5; ++step) {
@@ -100,23 +101,43 @@ TEST(Number, FormulasHaveTheValueOfTheirOperations) {
       const auto [y, v] = values[static_cast<size_t>(pick(static_cast<int>(values.size())))];
       std::pair<Number, double> next;
       switch (pick(9)) {
-      case 0: next = {x + y, u + v}; break;
-      case 1: next = {x - y, u - v}; break;
-      case 2: next = {x * y, u * v}; break;
-      case 3: next = {x / y, u / v}; break;
-      case 4: next = {of("max", {x, y}), std::max(u, v)}; break;
-      case 5: next = {of("min", {x, y}), std::min(u, v)}; break;
-      case 6: next = {of("abs", {x}), std::fabs(u)}; break;
-      case 7: next = {of("sqrt", {of("abs", {x})}), std::sqrt(std::fabs(u))}; break;
-      default: next = {of("trunc", {x}), std::trunc(u)}; break;
+      case 0:
+        next = {x + y, u + v};
+        break;
+      case 1:
+        next = {x - y, u - v};
+        break;
+      case 2:
+        next = {x * y, u * v};
+        break;
+      case 3:
+        next = {x / y, u / v};
+        break;
+      case 4:
+        next = {of("max", {x, y}), std::max(u, v)};
+        break;
+      case 5:
+        next = {of("min", {x, y}), std::min(u, v)};
+        break;
+      case 6:
+        next = {of("abs", {x}), std::fabs(u)};
+        break;
+      case 7:
+        next = {of("sqrt", {of("abs", {x})}), std::sqrt(std::fabs(u))};
+        break;
+      default:
+        next = {of("trunc", {x}), std::trunc(u)};
+        break;
       }
       if (!next.first.isValid() || !std::isfinite(next.second) || std::fabs(next.second) > 1e12)
         continue;
       // Rounding may carry a value over a whole number, and leave something where nothing is.
-      if (std::fabs(next.second - std::round(next.second)) < 1e-9 * std::max(1.0, std::fabs(u)) && next.first.print().find("trunc") != std::string::npos)
+      if (std::fabs(next.second - std::round(next.second)) < 1e-9 * std::max(1.0, std::fabs(u)) &&
+          next.first.print().find("trunc") != std::string::npos)
         continue;
       const double found = at(next.first, b, counts);
-      ASSERT_NEAR(found, next.second, 1e-7 * std::max({1.0, std::fabs(next.second), std::fabs(u), std::fabs(v)})) << next.first.print() << " at " << b;
+      ASSERT_NEAR(found, next.second, 1e-7 * std::max({1.0, std::fabs(next.second), std::fabs(u), std::fabs(v)}))
+          << next.first.print() << " at " << b;
       const double slack = 1e-9 * std::max(1.0, std::fabs(next.second));
       if (next.first.isPositive())
         ASSERT_GT(next.second, -slack) << next.first.print();

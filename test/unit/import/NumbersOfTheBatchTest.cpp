@@ -8,8 +8,8 @@ using namespace zorse::test;
 
 namespace {
 
-/// Inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x [B, 6, 4] with a mean m [] and a sum s [] of their squares, one number
-/// l [B] per sample, and the numbers B [] (samples) and numel [] of x, as integers (i) and floats (f).
+/// Inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x [B, 6, 4] with a mean m [] and a sum s [] of their squares, one
+/// number l [B] per sample, and the numbers B [] (samples) and numel [] of x, as integers (i) and floats (f).
 struct LossGraph : Graph {
   explicit LossGraph(int64_t batch = 0, bool gradients = true) : Graph(batch) {
     input("weights", 1, {batch});
@@ -17,6 +17,7 @@ struct LossGraph : Graph {
     for (auto [name, value] : std::vector<std::pair<std::string, int64_t>>{{"i0", 0}, {"i1", 1}, {"i2", 2}, {"i3", 3}, {"iIgnore", -100}})
       scalar(name, value);
     ints("v0", {0});
+    ints("v3", {3});
     ints("vAll", {-1});
     ints("inner", {1, 2});
     for (auto [name, value] : std::vector<std::pair<std::string, float>>{{"f1", 1}, {"f2", 2}, {"fHalf", 0.5F}, {"fSmall", 1e-6F}})
@@ -157,9 +158,10 @@ TEST(NumbersOfTheBatch, Lengths) {
   const std::string flat = "f = Reshape squares vAll; ";
   EXPECT_EQ(factorOf(flat + "loss = ReduceMean f"), "1/(24*B)");
   // KL divergence of flattened rows, batchmean: the rows are B * T.
-  EXPECT_EQ(factorOf("c = Mul iB i3; d = Mul c i2; e = Unsqueeze d v0; t = Concat e vAll; f = Reshape squares t; g = Shape f; h = Gather g i0; r = Cast "
-                     "h; u = ReduceSum f; loss = Div u r"),
-            "1/(6*B)");
+  EXPECT_EQ(
+      factorOf("c = Mul iB i3; d = Mul c i2; e = Unsqueeze d v0; t = Concat e vAll; f = Reshape squares t; g = Shape f; h = Gather g i0; r = Cast "
+               "h; u = ReduceSum f; loss = Div u r"),
+      "1/(6*B)");
   EXPECT_EQ(factorOf("h = ReduceMean features; g = Mul h l; loss = ReduceSum g"), "n0/(72*B)");
   EXPECT_EQ(factorOf("e = Unsqueeze iB v0; g = Expand f1 e; h = ReduceSum g; loss = Div s h"), "1/B");
   EXPECT_EQ(factorOf("e = Unsqueeze iB v0; g = Expand f1 e; h = Mul g l; loss = ReduceSum h"), "1/24");
@@ -185,14 +187,35 @@ TEST(NumbersOfTheBatch, Lengths) {
 }
 
 TEST(NumbersOfTheBatch, WhatMixesSamplesIsRefusedByName) {
-  EXPECT_ERROR(LossGraph().importWith("loss = Sqrt m"), "n_loss' (Sqrt): takes a function of a sum over samples that is not known before the step (it depends on weights");
+  EXPECT_ERROR(LossGraph().importWith("loss = Sqrt m"),
+               "n_loss' (Sqrt): takes a function of a sum over samples that is not known before the step (it depends on weights");
   EXPECT_ERROR(LossGraph().importWith("loss = Mul m s"), "n_loss' (Mul): multiplies a sum over samples that is not known before the step");
   EXPECT_ERROR(LossGraph().importWith("loss = Div f1 m"), "n_loss' (Div): divides by a sum over samples that is not known before the step");
   EXPECT_ERROR(LossGraph().importWith("loss = Clip m f1"), "n_loss' (Clip): clips a sum over samples");
   EXPECT_ERROR(LossGraph().importWith("a = Sub l m; b = Mul a a; loss = ReduceMean b"), "n_a' (Sub): adds a sum over samples to values of samples");
+  EXPECT_ERROR(LossGraph().importWith("o = Expand f1 v3; p = Mul m o; loss = ReduceSum p"), "n_p' (Mul): combines a sum over samples with a tensor");
   EXPECT_ERROR(LossGraph().importWith("loss = ReduceMax l"), "n_loss' (ReduceMax): takes the extremum of all samples: it combines samples of");
   EXPECT_ERROR(LossGraph().importWith("loss = ReduceMean features"), "depends on no parameter: it is n0/(3*B)");
-  EXPECT_ERROR(LossGraph().importWith("c = TopK l iB; loss = ReduceSum c"), "n_c' (TopK): computes with a number that is known only with the batch (B;");
+  EXPECT_ERROR(LossGraph().importWith("c = TopK l iB; loss = ReduceSum c"),
+               "n_c' (TopK): computes with a number that is known only with the batch (B;");
+}
+
+// The importer's views have some size in the place of the samples: one that divides no size of the file. A tensor of these sizes changes it, and
+// nothing else.
+TEST(NumbersOfTheBatch, NothingDependsOnTheSizeInThePlaceOfSamples) {
+  for (const char *nodes :
+       {"loss = Div s fB", "c = Div iB i2; d = Cast c; loss = Div s d",
+        "c = ReduceSum weights; d = Div weights c; e = Mul d l; loss = "
+        "ReduceSum e",
+        "e = Unsqueeze iB v0; g = Expand f1 e; h = ReduceSum g; loss = Div s h", "k = Concat squares squares; loss = ReduceMean k",
+        "a = ReduceMean features v0; b = ReduceSum a; loss = Mul m b", "c = Min fB f2; d = Mul x c; loss = ReduceMean d"}) {
+    LossGraph plain, other;
+    for (int64_t size : {61, 67, 71, 73, 79})
+      other.weight("unused" + std::to_string(size), {size});
+    Outcome first = plain.importWith(nodes), second = other.importWith(nodes);
+    EXPECT_TRUE(first.ok) << first.text;
+    EXPECT_EQ(first.text, second.text);
+  }
 }
 
 TEST(NumbersOfTheBatch, InAFileOfAFixedBatch) {
