@@ -472,6 +472,8 @@ static bool isLength(StringRef op, size_t index) {
     return true;
   if (op == "Slice")
     return index == 1 || index == 2;
+  if (op == "Resize")
+    return index == 3;
   return index == 1 && (op == "Reshape" || op == "Expand" || op == "Tile" || op == "Split");
 }
 

@@ -128,15 +128,18 @@ FailureOr<Val> Importer::countedFromFront(const GraphNode &node, const Val &ids,
     Val whole = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
     return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
   }
-  auto numbers = constantInts(compressed(ids), int64_t(1) << 24);
-  if (!numbers)
+  Val whole = copied(compressed(ids)); // repeats over samples stay
+  const int64_t count = whole.view.elements() / (whole.view.sampleAxis() < 0 ? 1 : rows);
+  if (count > int64_t(1) << 24)
     return error(node, "has too many constant ids");
-  for (int64_t &id : *numbers) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  whole.lazy->readInts(0, whole.lazy->isFill() ? 0 : 1, count, numbers.data());
+  for (int64_t &id : numbers) {
     if (id < -size || id >= size)
       return error(node, "id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
     id = id < 0 ? id + size : id;
   }
-  Val whole = constantOf(ids.type, makeInts(ids.type, std::move(*numbers)), ids.shape());
+  whole.lazy = makeInts(ids.type, std::move(numbers));
   return compressed(whole);
 }
 

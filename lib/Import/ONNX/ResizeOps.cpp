@@ -98,10 +98,15 @@ LogicalResult Importer::onResize(const GraphNode &node) {
   std::vector<double> scales;
   std::vector<int64_t> sizes;
   if (hasElements(3)) {
-    auto given = constantInts(in(node, 3));
-    if (!given)
-      return error(node, "expects constant sizes; they depend on data");
-    sizes = *given;
+    auto given = lengthsOf(node, 3);
+    if (failed(given))
+      return failure();
+    for (auto [i, length] : llvm::enumerate(*given)) {
+      const int64_t axis = i < axes.size() ? axes[i] + (axes[i] < 0 ? x.rank() : 0) : -1;
+      if (length.perSample && axis != x.view.sampleAxis())
+        return error(node, "gives dimension " + Twine(axis) + " a size that depends on the number of samples");
+      sizes.push_back(length.size);
+    }
   } else if (hasElements(2)) {
     auto given = constantFloats(in(node, 2));
     if (!given)

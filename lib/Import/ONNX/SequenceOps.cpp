@@ -109,9 +109,10 @@ bool Importer::dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts,
   if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
     return false;
   axis += axis < 0 ? parts[0].rank() : 0;
-  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == rows;
   const bool told = parts[0].sampleStep != 0;
-  const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const Val &part) { return isSampled(part) && part.view.sampleAxis() == 0; });
+  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == rows;
+  const bool sampled = std::any_of(parts.begin() + 1, parts.end(),
+                                   [&](const Val &part) { return (isSampled(part) || told) && part.sampleStep == 0 && part.view.sampleAxis() == 0; });
   if (!last || !sampled)
     return false;
   for (const GraphNode &other : graph.body.nodes)

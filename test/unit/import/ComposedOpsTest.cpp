@@ -137,7 +137,7 @@ TEST(ComposedOps, Resize) {
                "(Resize): changes the number of samples; every op must treat samples apart");
   EXPECT_ERROR(one("Resize", {"image", "", "", "i3"}, {{"axes", Ints{4}}}), "(Resize): names an axis outside the rank");
   EXPECT_ERROR(one("Resize", {"image", "", "", "i0"}, {{"axes", Ints{2}}}), "(Resize): makes 0 of 8 positions, which is not supported");
-  EXPECT_ERROR(one("Resize", {"image", "", "", "places"}, {{"axes", Ints{2, 3}}}), "(Resize): expects constant sizes; they depend on data");
+  EXPECT_ERROR(one("Resize", {"image", "", "", "places"}, {{"axes", Ints{2, 3}}}), "(Resize): expects a constant shape; it depends on data");
   EXPECT_ERROR(one("Resize", {"ids", "", "", "i3"}, {{"axes", Ints{1}}}), "(Resize): expects a tensor of floats");
 }
 
