@@ -157,6 +157,11 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
     Composition make(*this, node);
     Val places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;
+    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample, which a view may be
+      places.view.dims.erase(places.view.dims.begin());
+      places.view.dims.pop_back();
+      return make.result(make("Gather", {x, std::move(places)}, {{"axis", int64_t(1)}}));
+    }
     return make.result(make("GatherND", {x, std::move(places)}, {{"batch_dims", int64_t(1)}}));
   }
   for (int64_t i = 0; i < batch; ++i)
