@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from .hub_names import hub_names
 
 KEY, VERSION = "zorse.facts", 1
+STOPPED = "has no gradient although an operand has one (no_grad?)"
 # Results that need no gradient although an operand does: new tensors of a given shape, or of another operand's type.
 SHAPED_LIKE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "type_as",
                "expand_as", "view_as", "reshape_as", "to", "requires_grad_"}
@@ -95,7 +96,7 @@ def of_gradients(module, inputs, name_of):
     outputs, stops, read = traced(module, inputs)
     if not outputs:
         return {}
-    unsaid = [f"in '{s['module']}' the result of {s['by']} has no gradient although an operand has one (no_grad?)" for s in stops if s["by"] != "detach"]
+    unsaid = [f"in '{s['module']}' the result of {s['by']} {STOPPED}" for s in stops if s["by"] != "detach"]
     reached, padding = set(), {}
     for node in backward_nodes(outputs[:1]):
         if leaf(node) is not None:
@@ -232,4 +233,20 @@ def write_facts(module, path, inputs=None, hub=None):
         model.metadata_props.remove(entry)
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, json.dumps(facts, separators=(",", ":"))
+    onnx.save(model, path)
+
+
+def settle(path, detaches):
+    """What a comparison of a training step with the module's has shown (_check.py): gradients stop where the module's do, whatever made them stop there. What depends on the values of a
+    step stays: hooks, backward functions of one's own, gradients scaled by frequency.
+    """
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    for entry in (p for p in model.metadata_props if p.key == KEY):
+        facts = json.loads(entry.value)
+        facts["unsaid"] = [text for text in facts.get("unsaid", []) if not text.endswith(STOPPED) and not text.startswith("CheckpointFunction")]
+        if "detached" in facts:
+            facts["detached"] = min(facts["detached"], detaches)
+        entry.value = json.dumps(facts, separators=(",", ":"))
     onnx.save(model, path)

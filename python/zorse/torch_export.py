@@ -24,8 +24,11 @@ import warnings
 import torch
 
 from . import experts, lora
+from ._check import FileProcess, begun
+from ._module_step import unchanged
+from ._rewrites import WrittenOut
 from ._tools import ZorseError
-from .facts import KEY, write_facts
+from .facts import KEY, settle, write_facts
 
 
 class WithLoss(torch.nn.Module):
@@ -40,16 +43,11 @@ class WithLoss(torch.nn.Module):
 
 
 @contextlib.contextmanager
-def exported_mode(module):
-    """The mode in which a module is exported: training if it has dropout, which is said. Afterwards every submodule has its own mode again (a frozen batch norm is in evaluation, whatever its model)."""
-    modes = {m: m.training for m in module.modules()}
-    dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in modes)
-    module.train(dropout)
-    try:
-        yield dropout
-    finally:
-        for m, mode in modes.items():
-            m.training = mode
+def in_training_mode(module):
+    """A module is exported as it trains: exporters keep dropout in training mode alone. Afterwards it is as it was."""
+    with unchanged(module):
+        module.train()
+        yield
 
 
 @contextlib.contextmanager
@@ -98,8 +96,8 @@ def make_names_unique(model):
 
 
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
-           outputs=("loss",), hub=None):
-    """Write `module`, called as module(input_ids, labels), to `path`.
+           outputs=("loss",), hub=None, trust=False):
+    """Write `module`, called as module(input_ids, labels), to `path`, as it is in training mode.
 
     rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
     name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
@@ -108,13 +106,15 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
     hub: what parameters are called in checkpoints of the Hugging Face hub, for modules that are not of transformers (hub_names.py).
-    A module with dropout is exported in training mode, which keeps it (but not that of attention probabilities: no exporter writes its mode).
+    trust: whether the file is written without comparing a training step of it with one of the module (_check.py).
+    Raises ZorseError where the file would train something else than the module does, and names the module in which they differ.
     """
     batch = length = None
+    tokens = inputs is None
     if dynamic:
         limit = getattr(getattr(module, "config", None), "context", None)
         batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=limit or 1 << 20)
-    if inputs is None:
+    if tokens:
         ids = torch.randint(0, vocabulary, (rows, sequence), generator=torch.Generator().manual_seed(0))
         inputs = {"input_ids": ids, "labels": ids.clone()}  # a tensor of its own: passing one tensor twice drops an input
         shapes = [{0: batch, 1: length}] * 2
@@ -122,29 +122,47 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         shapes = [{0: batch} for _ in inputs]
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
-    arguments, names = tuple(inputs.values()), list(inputs)
-    with exported_mode(module) as dropout:
-        if not dynamo:
-            axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
-            mode = torch.onnx.TrainingMode.TRAINING
+    with contextlib.nullcontext() if trust else FileProcess() as process, in_training_mode(module), experts.exportable(module):
+        check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
+        try:
             with quietly(path):
-                torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
-                                  dynamo=False, training=mode, do_constant_folding=False)
-        else:
-            with quietly(path), experts.exportable(module), torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
-                program = torch.onnx.export(module, arguments, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True, optimize=optimize,
-                                            dynamic_shapes=tuple(shapes) if dynamic else None, verbose=False)
-                make_names_unique(program.model)
-                program.save(path, external_data=external_data)
-        strip(path)
-        with experts.exportable(module):
-            write_facts(module, path, arguments, hub)
+                write_graph(module, path, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
+            strip(path)
+            write_facts(module, path, tuple(inputs.values()), hub)
+            if check is not None:
+                found = check.finish(process, path)
+                if "apart" in found:
+                    settle(path, found["detaches"])
+        except ZorseError:
+            remove(path)
+            raise
         costs = experts.cost(module)
         if costs:
             print(f"note: {path}: {len(costs)} layers of experts are written so that every expert computes every position: {max(costs.values()):g} times the computing of the experts chosen")
-        if not dropout and not external_data:
-            check(module, path, inputs)
     return path
+
+
+def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, external_data):
+    """The file as PyTorch's exporter writes it. shapes: symbolic axes by input; None: all are fixed."""
+    arguments, names = tuple(inputs.values()), list(inputs)
+    if not dynamo:
+        axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if shapes else None
+        with WrittenOut():
+            torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
+                              dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
+        return
+    with torch.no_grad(), WrittenOut():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+        program = torch.onnx.export(module, arguments, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True, optimize=optimize,
+                                    dynamic_shapes=tuple(shapes) if shapes else None, verbose=False)
+        make_names_unique(program.model)
+        program.save(path, external_data=external_data)
+
+
+def remove(path):
+    """A refused file is not left for somebody to train."""
+    for name in (path, f"{os.fspath(path)}.data"):
+        with contextlib.suppress(OSError):
+            os.remove(name)
 
 
 @contextlib.contextmanager
@@ -177,7 +195,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
 
     batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
     ids = torch.zeros((rows, sequence), dtype=torch.int64)
-    with exported_mode(module), quietly(path), experts.exportable(module), torch.no_grad():
+    with in_training_mode(module), quietly(path), experts.exportable(module), torch.no_grad(), WrittenOut():
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
                                     optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
     make_names_unique(program.model)
@@ -195,33 +213,9 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         offset += (size + 4095) // 4096 * 4096
     ir.save(program.model, path)
     strip(path)
-    with exported_mode(module), experts.exportable(module):
+    with in_training_mode(module), experts.exportable(module):
         write_facts(module, path)
     return path
-
-
-def check(module, path, inputs):
-    """Exporters leave out what they do not know (label_smoothing, for one): the file's outputs must be the module's."""
-    with torch.no_grad():
-        expected = module(*inputs.values())
-    expected = expected if isinstance(expected, (tuple, list)) else [expected]
-    try:
-        import onnxruntime
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        taken = {i.name for i in session.get_inputs()}  # an input that no output depends on is not in the file
-        names, found = [o.name for o in session.get_outputs()], session.run(None, {k: v.numpy() for k, v in inputs.items() if k in taken})
-    except Exception:  # not installed, or an operator it does not have: the check is a courtesy
-        return
-    for name, ours, theirs in zip(names, found, expected):
-        if not isinstance(theirs, torch.Tensor) or not theirs.is_floating_point():
-            continue
-        ours = torch.as_tensor(ours)
-        difference = float((ours - theirs).abs().max()) if ours.shape == theirs.shape and ours.numel() else float("inf") if ours.shape != theirs.shape else 0.0
-        if difference > 1e-3 * max(float(theirs.abs().max()), 1e-3):
-            print(f"warning: {path}: '{name}' of the exported graph differs from the module's by {difference:.3g}; the exporter left something out "
-                  "(label_smoothing is known to get lost: write it out)")
 
 
 def keep(properties, wanted):
@@ -289,6 +283,7 @@ def main():
     parser.add_argument("--opset", type=int, default=20)
     parser.add_argument("--fixed", action="store_true", help="fixed batch and sequence")
     parser.add_argument("--optimize", action="store_true", help="let the exporter optimise (merges and renames parameters)")
+    parser.add_argument("--trust-export", action="store_true", help="write the file without comparing a training step of it with one of the module")
     parser.add_argument("--no-weights", action="store_true", help="shapes alone: for planning and compiling models of any size (zorse-compile --weights=later)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", required=True)
@@ -319,7 +314,7 @@ def write(a, settings):
         print(f"{a.output}: {counts}, without weights")
         return
     export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
-           optimize=a.optimize)
+           optimize=a.optimize, trust=a.trust_export)
     print(f"{a.output}: {counts}")
 
 

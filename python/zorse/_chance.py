@@ -1,0 +1,128 @@
+"""A training step without chance: every operator of PyTorch that draws random numbers gives fixed ones.
+
+A mask of dropout is a fixed function of the numbers of its elements. Two programs that apply the same dropout therefore compute the same, in whatever order
+they draw.
+"""
+import math
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_FLOAT_MAX = torch.finfo(torch.float32).max
+
+
+def uniform(shape):
+    """Numbers in (0, 1), each a function of its position in row-major order."""
+    n = torch.arange(math.prod(shape), dtype=torch.int64)
+    n = (n * 2654435761 + 12345) % (1 << 32)
+    n = (n ^ (n >> 15)) * 2246822519 % (1 << 32)
+    return (((n ^ (n >> 13)).double() + 0.5) / (1 << 32)).reshape(tuple(shape))
+
+
+def dropped_out(x, ratio):
+    """The result and the mask of dropout."""
+    keep = uniform(x.shape) < 1 - ratio
+    return [x * keep / (1 - ratio) if ratio < 1 else x * 0, keep]
+
+
+class DropoutCalls(TorchFunctionMode):
+    """Knows whether a call of one of PyTorch's dropout functions is under way."""
+
+    NAMES = {"dropout", "dropout_", "scaled_dot_product_attention", "native_dropout"}
+
+    def __init__(self):
+        super().__init__()
+        self.depth = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__name__", "") not in self.NAMES:
+            return function(*args, **(kwargs or {}))
+        self.depth += 1
+        try:
+            return function(*args, **(kwargs or {}))
+        finally:
+            self.depth -= 1
+
+
+class WithoutChance(TorchDispatchMode):
+    """Fixes what operators draw, and computes in f64 what a module says in f32, if `wide`.
+
+    drawn: the operators that drew outside of dropout, each with the module that `where` names. level: None for numbers between 0 and 1 that differ by position,
+    or the number that every such draw begins with. Numbers of Python are rounded to f32, as exporters write them.
+    """
+
+    def __init__(self, wide, where, level=None):
+        super().__init__()
+        self.wide, self.where, self.level = wide, where, level
+        self.calls, self.drawn = DropoutCalls(), []
+
+    def __enter__(self):
+        self.calls.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        return self.calls.__exit__(*error)
+
+    def _draw(self, function, name, args, kwargs):
+        """What an operator draws, as a function of uniform numbers."""
+        in_place = name.split(".")[0].endswith("_")
+        result = args[0] if in_place else function(*args, **kwargs)
+        if not isinstance(result, torch.Tensor):
+            return result
+        numbers = uniform(result.shape)
+        if not self.calls.depth:
+            self.drawn.append((name.removeprefix("aten::").split(".")[0], self.where()))
+            numbers = numbers if self.level is None else torch.full(result.shape, self.level, dtype=torch.float64)
+        if "bernoulli" in name:
+            p = args[1] if len(args) > 1 else kwargs.get("p", 0.5 if in_place else args[0])
+            numbers = (numbers < p).double()
+        elif "normal" in name or "randn" in name:
+            numbers = 2 * numbers - 1
+        elif not result.is_floating_point():
+            return result.zero_()
+        return result.copy_(numbers)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs, name = dict(kwargs or {}), function.name()
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            if name.startswith("aten::native_dropout"):
+                x, p, trains = args
+                return tuple(dropped_out(x, p)) if trains else (x.clone(), torch.ones(x.shape, dtype=torch.bool))
+            return self._draw(function, name, args, kwargs)
+        args = tuple(_rounded(a) for a in args)
+        kwargs = {key: _rounded(value) for key, value in kwargs.items()}
+        return self._widened(function, name, args, kwargs) if self.wide else function(*args, **kwargs)
+
+    def _widened(self, function, name, args, kwargs):
+        if kwargs.get("dtype") == torch.float32:
+            kwargs["dtype"] = torch.float64
+        in_place = name.split(".")[0].endswith("_") or "out" in kwargs
+        if not in_place and any(isinstance(a, torch.Tensor) and a.dtype == torch.float64 for a in args):
+            args = tuple(_as_wide(a, torch.float32) for a in args)
+        result = function(*args, **kwargs)
+        if in_place or not isinstance(result, torch.Tensor) or result.dtype != torch.float32:
+            return result
+        if any(isinstance(a, torch.Tensor) and a.dtype == torch.float32 for a in args):
+            return result
+        if torch.Tag.pointwise in function.tags:  # of whole numbers: a quotient, a root
+            return function(*[_as_wide(a) for a in args], **kwargs)
+        return result.double()
+
+
+def _rounded(value):
+    """A number of Python as an exporter writes it: in f32, finite if it is."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    if abs(value) >= _FLOAT_MAX:
+        return math.copysign(_FLOAT_MAX, value)
+    return torch.tensor(value, dtype=torch.float32).item()
+
+
+def _as_wide(value, only=None):
+    if isinstance(value, (list, tuple)):
+        return type(value)(_as_wide(v, only) for v in value)
+    if not isinstance(value, torch.Tensor) or value.dtype == torch.float64 or (only is not None and value.dtype != only):
+        return value
+    return value if value.dtype in (torch.float16, torch.bfloat16) else value.double()

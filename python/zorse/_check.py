@@ -1,0 +1,263 @@
+"""Compares an exported file with the module it was made of: one training step of each, at another number of samples than the example's.
+
+The module computes in this process. The file computes in a process of its own (_file_step.py), which begins to load PyTorch while the file is written.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+from ._module_step import training_step
+from ._tools import ZorseError, warn
+
+LARGE = 20_000_000  # parameters above which both sides compute in f32
+LARGEST = 1_000_000_000  # above which nothing is compared
+LIMITS = {True: 1e-7, False: 1e-4}  # of the largest gradient: in f64, in f32
+_LOAD = "import json,sys; sys.path[:] = json.loads(sys.argv[1]); from zorse._file_step import main; main()"
+
+
+class FileProcess:
+    """The process that evaluates files."""
+
+    def __init__(self):
+        self._said = tempfile.TemporaryFile()
+        words = [sys.executable, "-c", _LOAD, json.dumps(sys.path), str(torch.get_num_threads())]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True)
+
+    def ask(self, **request):
+        """The answer, or what became of the process."""
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except OSError:
+            line = ""
+        if line:
+            return json.loads(line)
+        code = self._process.wait()
+        self._said.seek(0)
+        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        return {"failed": f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}" + (f": {lines[-1][:200]}" if lines else "")}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._said.close()
+
+
+def _mixed(tensor, rows):
+    """So many samples made of those of `tensor`: whole numbers element by element, floats between two samples."""
+    n = len(tensor)
+    first, second = torch.arange(rows) % n, (torch.arange(rows) * 2 + 1) % n
+    a, b = tensor[first], tensor[second]
+    if tensor.is_floating_point():
+        share = ((torch.arange(rows) * 3 + 1) % 7 / 7).to(tensor.dtype).reshape([-1] + [1] * (tensor.dim() - 1))
+        return a * (1 - share) + b * share
+    return torch.where((torch.arange(a.numel()) * 7919 % 13 < 6).reshape(a.shape), a, b)
+
+
+def _samples(inputs, rows, mixed):
+    """Inputs of so many samples."""
+    return {name: (_mixed(t, rows) if mixed else t[torch.arange(rows) % len(t)]).contiguous() if t.dim() else t for name, t in inputs.items()}
+
+
+def _cut(inputs, length, shorter):
+    """Tokens of a shorter sequence."""
+    return {name: t[:, :shorter].contiguous() if t.dim() > 1 and t.shape[1] == length else t for name, t in inputs.items()}
+
+
+class Check:
+    """Of one file. dynamic: whether other numbers of samples are allowed; length: that of sequences, where other ones are."""
+
+    def __init__(self, module, path, inputs, dynamic=True, length=None):
+        self.module, self.path, self.dynamic, self.length = module, os.fspath(path), dynamic, length
+        self.inputs = {name: t.detach().cpu() for name, t in inputs.items()}
+        self.rows = next((len(t) for t in self.inputs.values() if t.dim()), 1)
+        self.wide = sum(p.numel() for p in module.parameters()) <= LARGE
+
+    def candidates(self):
+        """Inputs to try, the first best: some modules take even numbers of samples alone, or samples of a form that mixing them destroys."""
+        if not self.dynamic:
+            yield self.inputs
+            return
+        inputs = self.inputs
+        if self.length is not None and self.length > 2:
+            inputs = _cut(inputs, self.length, self.length - 1 if self.wide and self.length <= 64 else min(self.length - 1, 17))
+        several = (5, 6, 8, 12) if self.wide else (3, 4, 6)
+        for mixed in (True, False):
+            for rows in (r for r in several if r != self.rows):
+                yield _samples(inputs, rows, mixed)
+        if inputs is not self.inputs:
+            yield _samples(self.inputs, 6, False)
+        yield self.inputs
+
+    def module_step(self):
+        """The first step that the module takes, and its inputs."""
+        problem = None
+        for inputs in self.candidates():
+            for wide in (True, False) if self.wide else (False,):
+                try:
+                    step = training_step(self.module, inputs.values(), wide)
+                except Exception as error:
+                    problem = error
+                    continue
+                if all(torch.isfinite(o).all() for o in step.outputs[:1]):
+                    self.wide = wide
+                    return step, inputs
+        if problem is None:
+            raise ZorseError(f"{self.path}: the loss of the module is not finite in a training step; nothing can be compared. {_TRUST}")
+        lines = " ".join(str(problem).split())[:300]
+        raise ZorseError(f"{self.path}: the module cannot take a training step: {type(problem).__name__}: {lines}. {_TRUST}") from problem
+
+    def begin(self):
+        """The module's step. Raises a ZorseError for what no file can hold: buffers that change, random numbers of one's own."""
+        self.step, self.given = self.module_step()
+        self.refuse_changes(self.step)
+        if self.step.drawn and self.matters():
+            self.refuse_draws()
+
+    def finish(self, process, path):
+        """Raises a ZorseError that names what differs in the file at `path`, or returns what the comparison found."""
+        self.path = os.fspath(path)
+        with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
+            answer = self.compare(process, folder, self.step, self.given)
+            if "unknown" in answer:
+                warn(f"{self.path}: not compared with PyTorch: the operator {answer['unknown']} is not known to the comparison")
+                return answer
+            if answer.get("draws"):
+                self.refuse_draws(answer["draws"][0])
+            if "failed" in answer:
+                self.refuse_failure(answer)
+            if self.worst(answer) > answer["limit"]:
+                self.refuse_difference(process, folder, answer)
+        return answer
+
+    def compare(self, process, folder, step, inputs):
+        given = {name: t.double() if self.wide and t.dtype == torch.float32 else t for name, t in inputs.items()}
+        torch.save({"inputs": given, "outputs": step.outputs, "gradients": step.gradients}, os.path.join(folder, "step.pt"))
+        return process.ask(task="compare", file=self.path, folder=folder, wide=self.wide, limit=LIMITS[self.wide])
+
+    @staticmethod
+    def worst(answer):
+        return max(answer["apart"].values(), default=0.0)
+
+    # What is refused
+
+    def refuse(self, what, remedy):
+        raise ZorseError(f"{self.path}: the file does not train as the module does: {what}. {remedy} {_TRUST}")
+
+    def refuse_changes(self, step):
+        """Buffers that a step changes, other than statistics that Zorse trains (facts.py)."""
+        from .facts import trains_statistics
+
+        trained = {f"{path}.{name}" if path else name for path, m in self.module.named_modules() if trains_statistics(m)
+                   for name in ("running_mean", "running_var", "num_batches_tracked")}
+        names = [name for name in step.changed if name not in trained]
+        if not names:
+            return
+        parameters = dict(self.module.named_parameters())
+        if names[0] in parameters:
+            self.refuse(f"the forward changes parameter '{names[0]}'", "Change parameters outside of forward (an embedding: leave max_norm out).")
+        owner = names[0].rpartition(".")[0]
+        kind = type(dict(self.module.named_modules()).get(owner)).__name__
+        self.refuse(f"a training step changes buffer '{names[0]}'" + (f" and {len(names) - 1} more" if len(names) > 1 else "") + ", and the file holds its first value",
+                    _remedy_of_buffer(owner, kind, names[0]))
+
+    def matters(self):
+        """Whether the loss depends on what the module draws outside of dropout."""
+        for level in (1e-6, 1 - 1e-6):
+            other = training_step(self.module, self.given.values(), self.wide, level=level)
+            if any(not torch.equal(a, b) for a, b in zip(self.step.outputs, other.outputs)) or any(not torch.equal(g, other.gradients[k]) for k, g in self.step.gradients.items()):
+                return True
+        return False
+
+    def refuse_draws(self, operator=None):
+        drawn, where = self.step.drawn[0] if self.step.drawn else (operator, None)
+        self.refuse(f"{_module(where) if where else 'it'} draws random numbers ({drawn})",
+                    "Zorse draws the masks of nn.Dropout and nn.functional.dropout alone: use these, or set the probability of this module to 0.")
+
+    def samples_given(self):
+        return next((len(t) for t in self.given.values() if t.dim()), 1)
+
+    def refuse_failure(self, answer):
+        rows = self.samples_given()
+        if self.rows != rows and "failed" not in self.again(self.inputs):
+            self.refuse(f"it fails with {rows} samples ({answer['failed']}), and not with the {self.rows} of the example", _BAKED)
+        self.refuse(f"it cannot be evaluated ({answer['failed']})", "Export it with dynamo=True, optimize=False.")
+
+    def again(self, inputs):
+        """The comparison with other inputs, in a process of its own."""
+        with FileProcess() as process, tempfile.TemporaryDirectory() as folder:
+            try:
+                step = training_step(self.module, inputs.values(), self.wide)
+            except Exception as error:
+                return {"failed": str(error)}
+            return self.compare(process, folder, step, inputs)
+
+    def refuse_difference(self, process, folder, answer):
+        record = training_step(self.module, self.given.values(), self.wide, record=True).record
+        torch.save(record, os.path.join(folder, "record.pt"))
+        where = process.ask(task="where", folder=folder, limit=max(answer["limit"], 1e-6))
+        rows, step = self.samples_given(), self.step
+        apart, limit = answer["apart"], answer["limit"]
+        outputs = [k for k, v in apart.items() if k.startswith("output ") and v > limit]
+        if outputs:
+            loss = float(step.outputs[0].sum())
+            what = (f"with {rows} samples the loss is {loss:.6g} in PyTorch and {answer['loss']:.6g} in the file" if abs(loss - answer["loss"]) > limit * abs(loss) else
+                    f"{outputs[0]} is off by {apart[outputs[0]]:.2g} of its largest number")
+            name = where.get("first")
+            what += f"; the first module whose output differs is {_module(name)}" if name else "; the modules inside have equal outputs, the loss itself differs"
+            again = self.again(self.inputs) if rows != self.rows else answer
+            if again is not answer and "apart" in again and self.worst(again) <= again["limit"]:
+                self.refuse(what + f". With the {self.rows} samples of the example both are equal", _BAKED)
+            self.refuse(what, _LEFT_OUT)
+        worst = max((k for k in apart if k.startswith("gradient ")), key=apart.get)
+        name = worst.removeprefix("gradient ")
+        what = f"the gradient of '{name}' is missing in the file" if name in answer["missing"] else f"the gradient of '{name}' is off by {apart[worst]:.2g} of the largest"
+        if where.get("gone"):
+            what += f"; the last module whose output's gradient differs is {_module(where['gone'])}"
+        self.refuse(what, _MERGED if name in answer["missing"] and not where.get("gone") else _GRADIENTS)
+
+
+def _module(name):
+    return name if name.startswith("the module itself") else f"'{name}'"
+
+
+_TRUST = "trust=True (--trust-export) exports without this comparison."
+_BAKED = ("The exporter has written a number of the example's batch: take sizes from x.shape inside tensor operations (no len(), no torch.as_tensor() or int() of a size).")
+_LEFT_OUT = "The exporter has left something out (an argument, a branch of the training mode, a hook): write it with operations of tensors in forward."
+_GRADIENTS = ("A file says nothing of hooks on gradients, of no_grad and of backward functions of your own: stop gradients by detach(), and scale them by operations in forward.")
+_MERGED = "The exporter has folded or merged parameters: export with dynamo=True, optimize=False."
+
+
+def _remedy_of_buffer(owner, kind, name):
+    last = name.rpartition(".")[2]
+    if last in ("weight_u", "weight_v"):
+        return f"Spectral norm changes its vectors in every step: torch.nn.utils.remove_spectral_norm(module.{owner}) keeps the weight as it is."
+    if kind == "_SpectralNorm":
+        layer = owner.split(".parametrizations.")[0]
+        return f"Spectral norm changes its vectors in every step: torch.nn.utils.parametrize.remove_parametrizations(module.{layer}, 'weight') keeps the weight as it is."
+    if last in ("running_mean", "running_var", "num_batches_tracked"):
+        return "Zorse trains the statistics of BatchNorm1d, 2d and 3d with a momentum; set track_running_stats=False, or use GroupNorm."
+    return "Zorse keeps no state of a run but parameters, their optimizer and batch norms: compute it from parameters and inputs, or update it between runs."
+
+
+def begun(module, path, inputs, **more):
+    """The check of an export that is to come, or None where none is made, which is said."""
+    if any(p.device.type == "meta" for p in module.parameters()):
+        return None
+    count = sum(p.numel() for p in module.parameters())
+    if count > LARGEST:
+        warn(f"{path}: not compared with PyTorch: the module has {count:,} parameters, and the comparison takes {LARGEST:,}; export one of a small configuration to compare its class")
+        return None
+    check = Check(module, path, inputs, **more)
+    check.begin()
+    return check

@@ -1,0 +1,266 @@
+"""One training step of an ONNX file, by PyTorch's operators, in a process of its own: `serve` reads requests and answers them, a line of JSON each.
+
+A request names the file and a folder with inputs, loss and gradients of the module that the file was made of (_check.py). The answer says how far the file is
+from them. A second request of the same step brings the outputs of all modules, and is answered with the first one that is no value of the file.
+"""
+import json
+import os
+import re
+import sys
+
+import numpy as np
+import torch
+
+from . import _operators
+from ._onnx import read_facts
+
+_DRAWS = {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli", "Multinomial"}
+_TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: torch.float16, 11: torch.float64,
+          16: torch.bfloat16}
+
+
+class Node:
+    def __init__(self, op, inputs, outputs, attributes, detaches):
+        self.op, self.inputs, self.outputs, self.attributes, self.detaches = op, inputs, outputs, attributes, detaches
+
+
+class File:
+    """A graph as it stands, in f64 if `wide`."""
+
+    def __init__(self, path, wide):
+        import onnx
+
+        self._onnx, self._folder = onnx, os.path.dirname(os.path.abspath(path))
+        self.types = {**_TYPES, 1: torch.float64} if wide else _TYPES
+        model = onnx.load(path)
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        self.facts = read_facts(path)
+        graph = model.graph
+        self.initializers = {i.name: self._tensor(i) for i in graph.initializer}
+        self.inputs = [i.name for i in graph.input if i.name not in self.initializers]
+        self.outputs = [o.name for o in graph.output]
+        self.nodes = self._live([self._node(n) for n in graph.node])
+        self._mark()
+
+    def _tensor(self, proto):
+        value = torch.from_numpy(np.array(self._onnx.numpy_helper.to_array(proto, base_dir=self._folder)))
+        return value.to(self.types[1]) if value.dtype == torch.float32 else value
+
+    def _attribute(self, proto):
+        value, kinds = self._onnx.helper.get_attribute_value(proto), self._onnx.AttributeProto
+        if proto.type == kinds.TENSOR:
+            return self._tensor(value)
+        if proto.type == kinds.GRAPH:
+            return [self._node(n) for n in value.node], [o.name for o in value.output], {i.name: self._tensor(i) for i in value.initializer}
+        if proto.type in (kinds.INTS, kinds.FLOATS):
+            return list(value)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def _node(self, proto):
+        call = next((p.value for p in proto.metadata_props if p.key.endswith("fx_node")), "")
+        target = re.search(r"target=torch\.ops\.(aten\.detach)\.", call)
+        made = re.match(r"%([\w.]+)", call)
+        detaches = bool(target) and made is not None and made.group(1) in proto.output
+        return Node(proto.op_type, list(proto.input), list(proto.output), {a.name: self._attribute(a) for a in proto.attribute}, detaches)
+
+    def _live(self, nodes):
+        read, kept = set(self.outputs), []
+        for n in reversed(nodes):
+            if any(o in read for o in n.outputs):
+                kept.append(n)
+                read.update(n.inputs)
+                for body in n.attributes.values():
+                    if isinstance(body, tuple):
+                        read.update(i for inner in body[0] for i in inner.inputs)
+        return kept[::-1]
+
+    def _mark(self):
+        """What the facts say of nodes: padding rows of embeddings, batch norms that train."""
+        statistics, padding = set(self.facts.get("statistics", [])), self.facts.get("padding", {})
+        for n in self.nodes:
+            if n.op == "BatchNormalization":
+                n.attributes["training_mode"] = int(n.inputs[3] in statistics)
+            if n.op == "Gather" and n.inputs[0] in padding:
+                n.attributes["padding"] = padding[n.inputs[0]]
+
+    def draws(self):
+        return sorted({n.op for n in self.nodes} & _DRAWS)
+
+    def constants(self):
+        """Numbers that an exporter has rounded to f32: all floats but parameters and buffers."""
+        known = {*self.facts.get("parameters", {}), *self.facts.get("buffers", {}), *self.facts.get("stored", {})}
+        return [*(t for name, t in self.initializers.items() if name not in known),
+                *(n.attributes["value"] for n in self.nodes if n.op == "Constant" and "value" in n.attributes)]
+
+    def _constant(self, attributes):
+        (key, value), = attributes.items()
+        if key == "value":
+            return value
+        if key in ("value_float", "value_floats"):
+            return torch.tensor(value, dtype=self.types[1])
+        return torch.tensor(value, dtype=torch.int64)
+
+    def run(self, nodes, values):
+        """Adds the results of `nodes` to `values`."""
+        for n in nodes:
+            if n.op == "Constant":
+                results = [self._constant(n.attributes)]
+            elif n.op == "If":
+                body, outputs, constants = n.attributes["then_branch" if bool(values[n.inputs[0]]) else "else_branch"]
+                inner = {**values, **constants}
+                self.run(body, inner)
+                results = [inner[o] for o in outputs]
+            else:
+                results = _operators.run(n, [values[i] if i else None for i in n.inputs], self.types)
+            for name, value in zip(n.outputs, results):
+                values[name] = value.detach() if n.detaches else value
+
+    def step(self, inputs):
+        """The outputs, and the gradient of the first one by every initializer of floats that the facts call a parameter, or that holds one."""
+        held = {*self.facts.get("parameters", {}), *self.facts.get("stored", {})}
+        leaves = {name: t.detach().requires_grad_() for name, t in self.initializers.items() if name in held and t.is_floating_point()}
+        values = {**self.initializers, **leaves, **inputs}
+        self.run(self.nodes, values)
+        for value in values.values():
+            if isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf:
+                value.retain_grad()
+        first = values[self.outputs[0]]
+        if first.requires_grad:
+            first.sum().backward()
+        return values, {name: torch.zeros_like(t) if t.grad is None else t.grad for name, t in leaves.items()}
+
+
+def in_form_of(stored, gradient, shape):
+    """The gradient of a parameter that a file holds in another form (facts.py, `stored`)."""
+    form = stored["form"]
+    if form == "transpose":
+        return gradient.T
+    if form == "rows":
+        rows = gradient.reshape(-1, *gradient.shape[-2:]).sum(0)
+        whole = gradient.new_zeros(shape)
+        whole[stored["start"]:stored["start"] + len(rows)] = rows
+        return whole
+    return gradient.reshape(shape)
+
+
+def by_parameter(file, gradients, expected):
+    """Gradients by name of the module's parameter; of equal parameters that an exporter has merged, the sum, under the first one's name."""
+    found, stored = {}, file.facts.get("stored", {})
+    first = {name: group[0] for group in file.facts.get("ties", []) for name in group}
+    merged = {name: group[0] for group in file.facts.get("equal", []) for name in group if any(n not in gradients for n in group)}
+    name_of = lambda name: merged.get(first.get(name, name), first.get(name, name))
+    for name, gradient in gradients.items():
+        parameter = stored[name]["parameter"] if name in stored else name
+        target = first.get(parameter, parameter)
+        if target not in expected:  # frozen
+            continue
+        gradient = in_form_of(stored[name], gradient, expected[target].shape) if name in stored else gradient
+        found[name_of(parameter)] = found.get(name_of(parameter), 0) + gradient
+    wanted = {}
+    for name, gradient in expected.items():
+        wanted[name_of(name)] = wanted.get(name_of(name), 0) + gradient
+    return found, wanted
+
+
+def far(a, b, scale):
+    if a.shape != b.shape:
+        return float("inf")
+    difference = float((a.to(torch.float64) - b.to(torch.float64)).abs().max()) / scale if a.numel() else 0.0
+    return difference if difference == difference else float("inf")
+
+
+class Comparison:
+    def __init__(self, path, folder, wide):
+        self.file, self.folder = File(path, wide), folder
+        self.theirs = torch.load(os.path.join(folder, "step.pt"), mmap=True)
+        self.inputs = self.theirs["inputs"]
+
+    def _apart(self):
+        """How far each output and each gradient are from the module's, relative to the largest of their kind; parameters that the file has no gradient for."""
+        values, gradients = self.file.step({n: v for n, v in self.inputs.items() if n in self.file.inputs})
+        found, wanted = by_parameter(self.file, gradients, self.theirs["gradients"])
+        scale = max([float(g.abs().max()) for g in wanted.values() if g.numel()] + [1e-300])
+        apart = {f"gradient {name}": far(found[name], g, scale) if name in found else (float(g.abs().max()) / scale if g.numel() and float(g.abs().max()) > 0 else 0.0)
+                 for name, g in wanted.items()}
+        for name, theirs in zip(self.file.outputs, self.theirs["outputs"]):
+            apart[f"output {name}"] = far(values[name].detach(), theirs, max(float(theirs.abs().max()), 1e-12) if theirs.numel() else 1)
+        self.values = values
+        return apart, [name for name in wanted if name not in found], values[self.file.outputs[0]]
+
+    def compare(self, limit):
+        """Where the first comparison exceeds `limit`, that of constants within a rounding of f32 says how much of it is rounding."""
+        if self.file.draws():
+            return {"draws": self.file.draws()}
+        apart, missing, loss = self._apart()
+        if max(apart.values(), default=0) > limit and self.file.types[1] == torch.float64:
+            limit = max(limit, min(1e-5, 4 * self._rounding(apart)))
+        return {"apart": apart, "missing": missing, "limit": limit, "loss": float(loss.detach().sum()), 
+                "detaches": sum(n.detaches for n in self.file.nodes)}
+
+    def _rounding(self, apart):
+        kept, values = [(t, t.clone()) for t in self.file.constants() if t.is_floating_point()], self.values
+        signs = torch.Generator().manual_seed(0)
+        for t, _ in kept:
+            t.mul_(1 + (torch.randint(0, 2, t.shape, generator=signs) * 2 - 1) * 2.0 ** -24 * (t != t.round()))
+        try:
+            moved, _, _ = self._apart()
+        finally:
+            for t, before in kept:
+                t.copy_(before)
+        self.values = values
+        return max((abs(moved[k] - apart[k]) for k in apart if apart[k] < float("inf")), default=0.0)
+
+    def where(self, limit):
+        """The first module, in order of execution, whose output no value of the file equals; the last one whose output the file has and its gradient it has not."""
+        record = torch.load(os.path.join(self.folder, "record.pt"))
+        floats = [v for v in self.values.values() if isinstance(v, torch.Tensor) and v.is_floating_point()]
+        by_size = {}
+        for v in floats:
+            by_size.setdefault(v.numel(), []).append(v)
+
+        def equal(a, b):
+            b = b.detach().to(a.dtype)
+            return far(a.reshape(-1), b.reshape(-1), max(float(a.abs().max()), 1e-12)) <= limit
+
+        first = gone = None
+        for entry in record:
+            value, gradient = entry["value"], entry["gradient"]
+            if not value.numel():
+                continue
+            alike = [v for v in by_size.get(value.numel(), []) if equal(value, v)]
+            if not alike:
+                first = first or entry["module"]
+            elif gradient is not None and float(gradient.abs().max()) > 0:
+                if not any(v.grad is not None and equal(gradient, v.grad) for v in alike):
+                    gone = entry["module"]
+        return {"first": first, "gone": gone}
+
+
+def serve(requests, answers):
+    torch.set_grad_enabled(True)
+    comparison = None
+    for line in requests:
+        request = json.loads(line)
+        try:
+            if request["task"] == "compare":
+                comparison = Comparison(request["file"], request["folder"], request["wide"])
+                answer = comparison.compare(request["limit"])
+            else:
+                answer = comparison.where(request["limit"])
+        except NotImplementedError as error:
+            answer = {"unknown": str(error)}
+        except Exception as error:
+            answer = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def main():
+    answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
+    os.dup2(2, 1)  # nothing but answers is written to the pipe
+    import warnings
+
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(max(1, min(torch.get_num_threads(), int(sys.argv[-1]))))
+    serve(sys.stdin, answers)

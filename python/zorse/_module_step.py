@@ -1,0 +1,153 @@
+"""One training step of a PyTorch module without chance: loss, gradients and what the step changes. The module is as it was afterwards."""
+import collections
+import contextlib
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from ._chance import WithoutChance
+
+_CONTAINERS = (list, dict, set, collections.deque)
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [t for part in parts for t in tensors(part)]
+
+
+def _restore(value, content):
+    """A container's content of before."""
+    if isinstance(value, (dict, set)):
+        if len(value) != len(content) or value != content:
+            value.clear()
+            value.update(content)
+    elif list(value) != content:
+        value.clear()
+        value.extend(content)
+
+
+def _content(value):
+    return dict(value) if isinstance(value, dict) else set(value) if isinstance(value, set) else list(value)
+
+
+@contextlib.contextmanager
+def unchanged(module):
+    """Afterwards the module has the modes, buffers, gradients and attributes of before, and the generators of random numbers their states."""
+    modules = list(module.modules())
+    attributes = [(m, dict(m.__dict__), {k: _content(v) for k, v in m.__dict__.items() if isinstance(v, _CONTAINERS)}) for m in modules]
+    buffers = [(b, b.detach().clone()) for b in module.buffers() if b.device.type != "meta"]
+    gradients = [(p, p.grad) for p in module.parameters()]
+    states = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        for m, held, contents in attributes:
+            m.__dict__.clear()
+            m.__dict__.update(held)
+            for key, content in contents.items():
+                with contextlib.suppress(Exception):  # elements that cannot be compared
+                    _restore(held[key], content)
+        with torch.no_grad():
+            for b, value in buffers:
+                if not torch.equal(b, value):
+                    b.copy_(value)
+        for p, gradient in gradients:
+            p.grad = gradient
+
+
+@contextlib.contextmanager
+def _computing_in(module, wide):
+    """Within it parameters, buffers and tensors of attributes hold copies on the processor, in f64 if `wide`. They are the same objects, so that whatever refers to
+    them (hooks, lists, ties) sees these values."""
+    held = {id(t): t for t in [*module.parameters(), *module.buffers()]}
+    for m in module.modules():
+        held.update({id(v): v for v in m.__dict__.values() if isinstance(v, torch.Tensor) and v.is_leaf})
+    before = [(t, t.data) for t in held.values()]
+    parameters = {id(p) for p in module.parameters()}
+    try:
+        for t, data in before:
+            if wide and data.dtype == torch.float32:
+                t.data = data.to("cpu", torch.float64)
+            elif data.device.type != "cpu" or id(t) not in parameters:
+                t.data = data.to("cpu", copy=True)
+        yield
+    finally:
+        for t, data in before:
+            t.data = data
+
+
+@dataclass
+class Step:
+    outputs: list  #: those of floats
+    gradients: dict  #: by the first name of a parameter
+    changed: list  #: names of parameters and buffers that the forward has changed
+    drawn: list  #: (operator, module) of random numbers outside of dropout
+    record: list = field(default_factory=list)  #: of every module's outputs, in order: module, value, gradient
+
+
+class _Modules:
+    """Which module is computing, and what modules return, by hooks that `remove` takes away."""
+
+    def __init__(self, module, record):
+        self.names = {m: f"{name} ({type(m).__name__})" if name else f"the module itself ({type(m).__name__})" for name, m in module.named_modules()}
+        self.running, self.record, self.removers = [], [], []
+        for m in self.names:
+            self.removers.append(m.register_forward_pre_hook(lambda m, _: self.running.append(m)))
+            self.removers.append(m.register_forward_hook(self._leave, always_call=True))
+        self.recording = record
+
+    def _leave(self, m, _, output):
+        if self.running:
+            self.running.pop()
+        for t in tensors(output) if self.recording else ():
+            if t.is_floating_point():
+                entry = {"module": self.names[m], "value": t.detach().clone(), "gradient": None}
+                self.record.append(entry)
+                if t.requires_grad:
+                    t.register_hook(lambda g, e=entry: e.__setitem__("gradient", g.detach().clone()))
+
+    def where(self):
+        return self.names[self.running[-1]] if self.running else "the module itself"
+
+    def remove(self):
+        for hook in self.removers:
+            hook.remove()
+
+
+def _as_input(value, wide):
+    value = value.detach().to("cpu", copy=True)
+    return value.double() if wide and value.dtype == torch.float32 else value
+
+
+def training_step(module, inputs, wide, record=False, level=None):
+    """One forward and backward of `module` in training mode. Raises what the module raises."""
+    with unchanged(module), _computing_in(module, wide), torch.enable_grad():
+        module.train()
+        modules = _Modules(module, record)
+        try:
+            parameters = dict(module.named_parameters())
+            for p in parameters.values():
+                p.grad = None
+            versions = {name: p._version for name, p in parameters.items()}
+            buffers = {name: (b, b.detach().clone()) for name, b in module.named_buffers()}
+            with WithoutChance(wide, modules.where, level) as chance:
+                outputs = tensors([module(*[_as_input(i, wide) for i in inputs])])
+                if not outputs:
+                    raise TypeError("the module returns no tensor")
+                changed = [name for name, p in parameters.items() if p._version != versions[name]]
+                if outputs[0].requires_grad:
+                    outputs[0].sum().backward()
+            now = dict(module.named_buffers())
+            changed += [name for name, (b, value) in buffers.items() if name not in now or not torch.equal(now[name], value)]
+            gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad.detach() for name, p in parameters.items() if p.requires_grad}
+            gradients = {name: g.to_dense() if g.is_sparse else g for name, g in gradients.items()}
+        finally:
+            modules.remove()
+    return Step([o.detach() for o in outputs if o.is_floating_point()], gradients, changed, chance.drawn, modules.record)

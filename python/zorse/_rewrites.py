@@ -1,0 +1,98 @@
+"""Calls of PyTorch that its exporters write without some of their arguments, in a form that they write whole. Results and gradients are the same.
+
+- cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss has neither.
+- scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains.
+"""
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+
+def smoothed_cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
+    """cross_entropy with labels as class numbers, written out."""
+    axis = 1 if input.dim() > 1 else 0
+    logs, classes = F.log_softmax(input, axis), input.shape[axis]
+    counted = target != ignore_index
+    labels = torch.where(counted, target, torch.zeros_like(target))
+    of_label = logs.gather(axis, labels.unsqueeze(axis)).squeeze(axis)
+    factors = counted.to(logs.dtype)
+    if weight is None:
+        of_all = logs.sum(axis)
+        losses = -((1 - label_smoothing) * of_label + label_smoothing / classes * of_all) * factors
+    else:
+        like = [1] * input.dim()
+        like[axis] = classes
+        of_all = (logs * weight.reshape(like)).sum(axis)
+        of_class = weight[labels]
+        losses = -((1 - label_smoothing) * of_label * of_class + label_smoothing / classes * of_all) * factors
+        factors = factors * of_class
+    if reduction == "none":
+        return losses
+    return losses.sum() if reduction == "sum" else losses.sum() / factors.sum()
+
+
+def cross_entropy_of_probabilities(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
+    """cross_entropy with a distribution as label, written out."""
+    axis = 1 if input.dim() > 1 else 0
+    logs, classes = F.log_softmax(input, axis), input.shape[axis]
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    products = target * logs
+    if weight is not None:
+        like = [1] * input.dim()
+        like[axis] = classes
+        products = products * weight.reshape(like)
+    losses = -products.sum(axis)
+    if reduction == "none":
+        return losses
+    return losses.sum() if reduction == "sum" else losses.mean()
+
+
+def attention_with_dropout(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """scaled_dot_product_attention, written out."""
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        key, value = (t.repeat_interleave(query.shape[-3] // t.shape[-3], -3) for t in (key, value))
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        allowed = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+        scores = torch.where(allowed, scores, torch.full((), -torch.inf, dtype=scores.dtype, device=query.device))
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, torch.full((), -torch.inf, dtype=scores.dtype, device=query.device))
+        else:
+            scores = scores + attn_mask
+    return F.dropout(torch.softmax(scores, -1), dropout_p, True) @ value
+
+
+def _arguments(names, args, kwargs):
+    return {**dict(zip(names, args)), **kwargs}
+
+
+_CROSS_ENTROPY = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
+_ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+
+
+def _cross_entropy(given):
+    """The function that writes this call out, or None: the exporters have it."""
+    if given.get("size_average") is not None or given.get("reduce") is not None or not isinstance(given.get("target"), torch.Tensor):
+        return None
+    if given["target"].is_floating_point():
+        return cross_entropy_of_probabilities
+    return smoothed_cross_entropy if given.get("label_smoothing", 0.0) > 0 else None
+
+
+class WrittenOut(TorchFunctionMode):
+    """Within it these calls are written out."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is F.cross_entropy:
+            given = _arguments(_CROSS_ENTROPY, args, kwargs)
+            written = _cross_entropy(given)
+            if written is not None:
+                return written(**given)
+        elif function is F.scaled_dot_product_attention:
+            given = _arguments(_ATTENTION, args, kwargs)
+            if given.get("dropout_p", 0.0) > 0:
+                return attention_with_dropout(**given)
+        return function(*args, **kwargs)
