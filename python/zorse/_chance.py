@@ -27,9 +27,9 @@ def dropped_out(x, ratio):
 
 
 class DropoutCalls(TorchFunctionMode):
-    """Knows whether a call of one of PyTorch's dropout functions is under way."""
+    """Knows whether a call of one of PyTorch's functions with dropout is under way. (Calls inside of such a call are not seen.)"""
 
-    NAMES = {"dropout", "dropout_", "scaled_dot_product_attention", "native_dropout"}
+    NAMES = {"dropout", "dropout_", "scaled_dot_product_attention", "native_dropout", "multi_head_attention_forward"}
 
     def __init__(self):
         super().__init__()
@@ -81,8 +81,19 @@ class WithoutChance(TorchDispatchMode):
         elif "normal" in name or "randn" in name:
             numbers = 2 * numbers - 1
         elif not result.is_floating_point():
-            return result.zero_()
+            return result.copy_(self._whole(name, args, result, numbers))
         return result.copy_(numbers)
+
+    def _whole(self, name, args, result, numbers):
+        """Whole numbers in the bounds of those that the operator draws."""
+        if "randperm" in name:
+            order = torch.arange(len(result))
+            return order.roll(1) if self.level is None else order.flip(0) if self.level > 0.5 else order
+        if "multinomial" in name:
+            return torch.arange(result.shape[-1]).expand(result.shape) if self.level is None or self.level < 0.5 else args[0].shape[-1] - 1 - torch.arange(result.shape[-1])
+        bounds = [a for a in args if isinstance(a, int)][:2]
+        low, high = (0, bounds[0]) if len(bounds) == 1 else bounds if len(bounds) == 2 else (0, 2)
+        return low + (numbers * (high - low)).long()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), function.name()

@@ -2,6 +2,7 @@
 import collections
 import contextlib
 import random
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,7 +42,7 @@ def unchanged(module):
     attributes = [(m, dict(m.__dict__), {k: _content(v) for k, v in m.__dict__.items() if isinstance(v, _CONTAINERS)}) for m in modules]
     buffers = [(b, b.detach().clone()) for b in module.buffers() if b.device.type != "meta"]
     gradients = [(p, p.grad) for p in module.parameters()]
-    states = random.getstate(), np.random.get_state()
+    states = random.getstate(), np.random.get_state()  # fork_rng keeps PyTorch's
     try:
         with torch.random.fork_rng(devices=[]):
             yield
@@ -70,14 +71,10 @@ def _computing_in(module, wide):
     for m in module.modules():
         held.update({id(v): v for v in m.__dict__.values() if isinstance(v, torch.Tensor) and v.is_leaf})
     before = [(t, t.data) for t in held.values()]
-    parameters = {id(p) for p in module.parameters()}
     try:
         for t, data in before:
-            if wide and data.dtype == torch.float32:
-                t.data = data.to("cpu", torch.float64)
-            elif data.device.type != "cpu" or id(t) not in parameters:
-                t.data = data.to("cpu", copy=True)
-        yield
+            t.data = data.to("cpu", torch.float64 if wide and data.dtype == torch.float32 else data.dtype, copy=True)
+        yield {id(t): data for t, data in before}
     finally:
         for t, data in before:
             t.data = data
@@ -121,6 +118,12 @@ class _Modules:
             hook.remove()
 
 
+def _states():
+    """Of the generators of random numbers that are not PyTorch's."""
+    kind, keys, *rest = np.random.get_state()
+    return {"Python's random": random.getstate(), "numpy.random": (kind, keys.tobytes(), *rest)}
+
+
 def _as_input(value, wide):
     value = value.detach().to("cpu", copy=True)
     return value.double() if wide and value.dtype == torch.float32 else value
@@ -128,22 +131,27 @@ def _as_input(value, wide):
 
 def training_step(module, inputs, wide, record=False, level=None):
     """One forward and backward of `module` in training mode. Raises what the module raises."""
-    with unchanged(module), _computing_in(module, wide), torch.enable_grad():
+    with unchanged(module), _computing_in(module, wide) as values, torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         module.train()
         modules = _Modules(module, record)
         try:
             parameters = dict(module.named_parameters())
             for p in parameters.values():
                 p.grad = None
-            versions = {name: p._version for name, p in parameters.items()}
             buffers = {name: (b, b.detach().clone()) for name, b in module.named_buffers()}
+            if level is not None:
+                random.seed(level)
+                np.random.seed(int(level * 1000))
+            states = _states()
             with WithoutChance(wide, modules.where, level) as chance:
                 outputs = tensors([module(*[_as_input(i, wide) for i in inputs])])
                 if not outputs:
                     raise TypeError("the module returns no tensor")
-                changed = [name for name, p in parameters.items() if p._version != versions[name]]
+                changed = [name for name, p in parameters.items() if not torch.equal(p.data, values[id(p)].to("cpu", p.dtype))]
                 if outputs[0].requires_grad:
                     outputs[0].sum().backward()
+            chance.drawn += [(name, "the module itself") for name in states if _states()[name] != states[name]]
             now = dict(module.named_buffers())
             changed += [name for name, (b, value) in buffers.items() if name not in now or not torch.equal(now[name], value)]
             gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad.detach() for name, p in parameters.items() if p.requires_grad}

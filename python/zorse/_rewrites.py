@@ -82,17 +82,33 @@ def _cross_entropy(given):
 
 
 class WrittenOut(TorchFunctionMode):
-    """Within it these calls are written out."""
+    """Within it these calls are written out, in whatever way a module has got hold of the functions."""
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is F.cross_entropy:
+    def __init__(self):
+        super().__init__()
+        self._cross_entropy, self._attention = F.cross_entropy, F.scaled_dot_product_attention
+
+    def __enter__(self):
+        # PyTorch's own functions call them inside of calls that a mode has taken: multi_head_attention_forward.
+        F.cross_entropy = lambda *args, **kwargs: self.call(self._cross_entropy, args, kwargs)
+        F.scaled_dot_product_attention = lambda *args, **kwargs: self.call(self._attention, args, kwargs)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        F.cross_entropy, F.scaled_dot_product_attention = self._cross_entropy, self._attention
+        return super().__exit__(*error)
+
+    def call(self, function, args, kwargs):
+        if function is self._cross_entropy:
             given = _arguments(_CROSS_ENTROPY, args, kwargs)
             written = _cross_entropy(given)
             if written is not None:
                 return written(**given)
-        elif function is F.scaled_dot_product_attention:
+        elif function is self._attention:
             given = _arguments(_ATTENTION, args, kwargs)
             if given.get("dropout_p", 0.0) > 0:
                 return attention_with_dropout(**given)
         return function(*args, **kwargs)
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return self.call(function, args, kwargs or {})

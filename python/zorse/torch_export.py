@@ -122,8 +122,11 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         shapes = [{0: batch} for _ in inputs]
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
-    with contextlib.nullcontext() if trust else FileProcess() as process, in_training_mode(module), experts.exportable(module):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(experts.exportable(module))
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
+        process = None if check is None else stack.enter_context(FileProcess())  # loads PyTorch while the file is written
+        stack.enter_context(in_training_mode(module))
         try:
             with quietly(path):
                 write_graph(module, path, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)

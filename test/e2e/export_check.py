@@ -1,0 +1,138 @@
+"""zorse.export refuses a module whose file would train something else, and names the module in which they differ (exit code 77 without PyTorch).
+
+export_check.py [--quick] [KIND...]      --quick: each kind by one exporter
+The kinds are in export_kinds.py. The module must be as it was afterwards, whatever the export said.
+"""
+import contextlib
+import copy
+import io
+import os
+import random
+import sys
+import tempfile
+import time
+import warnings
+
+import numpy as np
+
+import harness as z
+from python_package_torch import ensure_torch
+
+os.environ["ZORSE_BIN"] = z.BIN
+sys.path.insert(0, os.path.join(z.ROOT, "python"))
+
+
+def state(module):
+    """What an export must leave as it is."""
+    import torch
+
+    tensors = {n: t.detach().clone() for n, t in [*module.named_parameters(), *module.named_buffers()]}
+    hooks = [[len(getattr(m, key)) for key in vars(m) if key.endswith("_hooks")] for m in module.modules()]
+    plain = [{k: copy.copy(v) for k, v in vars(m).items() if isinstance(v, (int, float, str, bool))} for m in module.modules()]
+    gradients = [p.grad is None for p in module.parameters()]
+    types = [t.dtype for t in tensors.values()]
+    return tensors, (hooks, plain, gradients, types, random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[1].tolist())
+
+
+def same(a, b):
+    return a[1] == b[1] and all((a[0][n] == b[0][n]).all() for n in a[0]) and a[0].keys() == b[0].keys()
+
+
+class Table:
+    def __init__(self, folder):
+        self.path, self.results, self.planted, self.named, self.alarms, self.seconds = os.path.join(folder, "m.onnx"), [], 0, 0, [], 0.0
+
+    def holds(self, what, good):
+        if not good:
+            print(f"FAIL {what}", flush=True)
+        self.results.append(bool(good))
+
+    def exported(self, module, **more):
+        """What the export said: "equal", or its refusal."""
+        import zorse
+        from export_kinds import LENGTH, VOCABULARY
+
+        begin = time.monotonic()
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                zorse.export(module, self.path, sequence=LENGTH, vocabulary=VOCABULARY, **more)
+            told = [str(w.message) for w in said if "not compared" in str(w.message)]
+            return told[0] if told else "equal"
+        except zorse.ZorseError as error:
+            return str(error)
+        finally:
+            self.seconds += time.monotonic() - begin
+
+    def judge(self, label, found, says):
+        if says == "equal":
+            if found != "equal":
+                self.alarms.append(label)
+            self.holds(f"{label}: expected no refusal, found: {found}", found == "equal")
+            return
+        self.planted += 1
+        good = all(word in found for word in says)
+        self.named += good
+        self.holds(f"{label}: expected {says}, found: {found}", good)
+
+    def kind(self, name, exporters):
+        from export_kinds import KINDS, made
+
+        kind = KINDS[name]
+        for dynamo in [e for e in kind.get("exporters", (True, False)) if e in exporters] or kind.get("exporters", (True,))[:1]:
+            label, module = f"{name} by {'dynamo' if dynamo else 'TorchScript'}", made(name)
+            before = state(module)
+            if os.path.exists(self.path):
+                os.remove(self.path)
+            self.judge(label, self.exported(module, dynamo=dynamo), kind["says"])
+            self.holds(f"{label}: the module is as it was", same(before, state(module)))
+            self.holds(f"{label}: a refused file is not left", kind["says"] == "equal" or not os.path.exists(self.path))
+        if "mended" in kind:
+            found = self.exported(made(name, kind["mended"]))
+            self.holds(f"{name}: the remedy is exported: {found}", found == "equal")
+
+    def foreign(self, name, says):
+        """A file that PyTorch's exporter wrote by itself."""
+        import torch
+        import zorse
+        from export_kinds import LENGTH, VOCABULARY, made
+        from zorse._check import compare
+        from zorse.facts import write_facts
+
+        module = made(name).eval()
+        ids = torch.randint(0, VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+        inputs = {"input_ids": ids, "labels": ids.clone()}
+        batch, length = torch.export.Dim("batch", min=1, max=1024), torch.export.Dim("sequence", min=2, max=1024)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            torch.onnx.export(module, tuple(inputs.values()), self.path, input_names=list(inputs), output_names=["loss"], opset_version=20, dynamo=True, optimize=False,
+                              dynamic_shapes=({0: batch, 1: length},) * 2)
+        write_facts(module, self.path, tuple(inputs.values()))
+        try:
+            compare(module, self.path, inputs, length=LENGTH)
+            found = "equal"
+        except zorse.ZorseError as error:
+            found = str(error)
+        self.judge(f"{name} exported in evaluation mode", found, says)
+
+
+def main():
+    ensure_torch()
+    import logging
+
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore")
+    from export_kinds import FOREIGN, KINDS
+
+    names = [n for n in sys.argv[1:] if not n.startswith("-")]
+    with tempfile.TemporaryDirectory() as folder:
+        table = Table(folder)
+        for i, name in enumerate(names or KINDS):
+            table.kind(name, (True, False) if "--quick" not in sys.argv else ((i % 3 == 0),))
+        for name, says in FOREIGN.items():
+            if not names or name in names:
+                table.foreign(name, says)
+    print(f"{table.planted} planted losses, {table.named} named; {len(table.alarms)} false alarms{': ' if table.alarms else ''}{', '.join(table.alarms)}; {table.seconds:.0f} s of exports")
+    z.finish(table.results, "exports that would train something else are refused by name")
+
+
+main()

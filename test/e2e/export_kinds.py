@@ -1,0 +1,226 @@
+"""Modules for export_check.py: what training changes and exporters lose, each with what an export of it has to say.
+
+KINDS: by name, the methods that make a module of Base, and `says`: words of the refusal, or EQUAL where the export is the module. `mended`: methods that follow the refusal's remedy and must
+be exported. FOREIGN: the same for files that PyTorch's exporters wrote by themselves, in evaluation mode.
+"""
+import random
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+EQUAL = "equal"
+VOCABULARY, LENGTH = 16, 6
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.e, self.a, self.o = nn.Embedding(VOCABULARY, 8), nn.Linear(8, 8), nn.Linear(8, VOCABULARY)
+        self.init()
+
+    def init(self):
+        pass
+
+    def mid(self, x):
+        return torch.tanh(self.a(x))
+
+    def loss(self, logits, y):
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten())
+
+    def forward(self, input_ids, labels):
+        return self.loss(self.o(self.mid(self.e(input_ids))), labels)
+
+
+class DropPath(nn.Module):
+    def forward(self, x):
+        return x * x.new_empty((x.shape[0], 1, 1)).bernoulli_(0.7) / 0.7 if self.training else x
+
+
+class Layer(nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *x):
+        return self.function(self, *x)
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return -g
+
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return (x * 8).round() / 8
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.clamp(-1e-4, 1e-4)
+
+
+def inner(function):
+    """After the middle a module 'd' of this function."""
+    return dict(init=lambda s: setattr(s, "d", Layer(function)), mid=lambda s, x: s.d(Base.mid(s, x)))
+
+
+def before(function):
+    """Does something at the beginning of the middle."""
+    return dict(mid=lambda s, x: (function(s, x), Base.mid(s, x))[1])
+
+
+def set_(name, make):
+    return dict(init=lambda s: setattr(s, name, make(s)))
+
+
+def call_(function):
+    return dict(init=lambda s: function(s) and None)
+
+
+def loss_(function):
+    return dict(loss=lambda s, l, y: function(F.cross_entropy(l.flatten(0, 1), y.flatten(), reduction="sum"), l, y))
+
+
+def hooked(x, function):
+    if x.requires_grad:
+        x.register_hook(function)
+    return x
+
+
+def buffer(name, value, mid):
+    return dict(init=lambda s: s.register_buffer(name, value.clone()), mid=mid)
+
+
+def with_norm(make):
+    return dict(init=lambda s: setattr(s, "b", make()), mid=lambda s, x: s.b(Base.mid(s, x).transpose(1, 2)).transpose(1, 2))
+
+
+def parametrized(function):
+    return dict(init=lambda s: setattr(s, "a", function(s.a)))
+
+
+def attention(s, x):
+    return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], dropout_p=0.3 if s.training else 0.0, is_causal=True)[:, 0]
+
+
+def codebook(s, x):
+    flat = x.flatten(0, 1)
+    with torch.no_grad():
+        s.book.mul_(0.9).add_(0.1 * flat.detach()[:4])
+    return x + s.book.mean(0)
+
+
+DRAWS, BUFFER, STOPS, BAKED = "draws random numbers", "changes buffer", "detach()", "example's batch"
+KINDS = {
+    # random numbers
+    "drop_path": dict(init=lambda s: setattr(s, "d", DropPath()), mid=lambda s, x: x + s.d(Base.mid(s, x)), says=("'d (DropPath)'", DRAWS, "bernoulli_")),
+    "noise": dict(inner(lambda s, x: x + 0.1 * torch.randn_like(x)), says=("'d (Layer)'", DRAWS, "randn_like")),
+    "bernoulli_by_hand": dict(inner(lambda s, x: x * torch.bernoulli(torch.full_like(x, 0.7))), says=("'d (Layer)'", DRAWS)),
+    "layer_drop": dict(inner(lambda s, x: x if float(torch.rand(())) > 0.1 else x * 0), says=("'d (Layer)'", DRAWS, "rand")),
+    "pythons_random": dict(inner(lambda s, x: x if random.random() > 0.5 else x * 2), says=(DRAWS, "Python's random")),
+    "gumbel": dict(inner(lambda s, x: F.gumbel_softmax(x, dim=-1)), says=("'d (Layer)'", DRAWS)),
+    "mixup": dict(inner(lambda s, x: 0.7 * x + 0.3 * x[torch.randperm(x.shape[0])]), says=("'d (Layer)'", DRAWS, "randperm")),
+    "rrelu": dict(inner(lambda s, x: F.rrelu(x, training=True)), says=("'d (Layer)'", DRAWS)),
+    "dropout2d": dict(init=lambda s: setattr(s, "d", nn.Dropout1d(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=("'d (Dropout1d)'", DRAWS)),
+    "alpha_dropout": dict(init=lambda s: setattr(s, "d", nn.AlphaDropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=("'d (AlphaDropout)'", DRAWS)),
+    "random_crop": dict(inner(lambda s, x: x.roll(int(torch.randint(0, 4, ())), 1)), says=("'d (Layer)'", DRAWS)),
+    "inert_draw": dict(inner(lambda s, x: x if torch.rand(()).item() >= 0.0 else x * 0), says=EQUAL, exporters=(False,)),
+    # state that a step changes
+    "counter": dict(buffer("n", torch.zeros(()), lambda s, x: (s.n.add_(1), Base.mid(s, x))[1]), says=(BUFFER, "'n'")),
+    "replaced_buffer": dict(buffer("n", torch.zeros(()), lambda s, x: (setattr(s, "n", s.n + 1), Base.mid(s, x) + s.n)[1]), says=(BUFFER, "'n'")),
+    "moving_mean": dict(buffer("mean", torch.zeros(8), lambda s, x: (s.mean.mul_(0.9).add_(0.1 * x.detach().mean((0, 1))), Base.mid(s, x) - s.mean)[1]), says=(BUFFER, "'mean'")),
+    "codebook": dict(buffer("book", torch.randn(4, 8), lambda s, x: codebook(s, Base.mid(s, x))), says=(BUFFER, "'book'")),
+    "spectral_norm": dict(parametrized(nn.utils.parametrizations.spectral_norm), says=(BUFFER, "'a.parametrizations.weight.0._u'", "remove_parametrizations(module.a"),
+                          mended=parametrized(lambda a: nn.utils.parametrize.remove_parametrizations(nn.utils.parametrizations.spectral_norm(a), "weight"))),
+    "spectral_norm_old": dict(parametrized(nn.utils.spectral_norm), says=(BUFFER, "'a.weight_u'", "remove_spectral_norm(module.a)"),
+                              mended=parametrized(lambda a: nn.utils.remove_spectral_norm(nn.utils.spectral_norm(a)))),
+    "instance_norm": dict(with_norm(lambda: nn.InstanceNorm1d(8, track_running_stats=True)), says=(BUFFER, "'b.running_mean'", "track_running_stats=False"),
+                          mended=with_norm(lambda: nn.InstanceNorm1d(8))),
+    "cumulative_norm": dict(with_norm(lambda: nn.BatchNorm1d(8, momentum=None)), says=(BUFFER, "'b.running_mean'")),
+    "max_norm": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, max_norm=0.5)), says=("changes parameter 'e.weight'", "max_norm")),
+    "weight_clamp": dict(before(lambda s, x: s.a.weight.data.clamp_(-0.01, 0.01)), says=("a.weight",)),
+    # gradients
+    "tensor_hook": dict(inner(lambda s, x: hooked(x, lambda g: g * 0.01)), says=("gradient of 'a.weight'", "(L", STOPS)),
+    "module_hook": dict(call_(lambda s: s.a.register_full_backward_hook(lambda m, gi, go: (gi[0] * 0.5,))), says=("gradient", "'e (Embedding)'")),
+    "backward_pre_hook": dict(call_(lambda s: s.a.register_full_backward_pre_hook(lambda m, go: (go[0] * 0.5,))), says=("gradient", "'a (Linear)'")),
+    "parameter_hook": dict(call_(lambda s: s.a.weight.register_hook(lambda g: g * 2)), says=("gradient of 'a.weight'",)),
+    "gradient_reversal": dict(inner(lambda s, x: Reversed.apply(x)), says=("gradient", "'a (Linear)'"), exporters=(True,)),
+    "straight_through": dict(inner(lambda s, x: Rounded.apply(x)), says=("gradient", "'a (Linear)'"), exporters=(True,)),
+    "clipped_gradient": dict(inner(lambda s, x: Clipped.apply(x)), says=("gradient", "'a (Linear)'"), exporters=(True,)),
+    "straight_through_detach": dict(inner(lambda s, x: x + ((x * 8).round() / 8 - x).detach()), says=EQUAL, exporters=(True,)),
+    "no_grad": dict(mid=lambda s, x: Base.mid(s, x) + torch.no_grad()(s.a)(x), says=("gradient of 'a.weight'", STOPS), mended=dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach())),
+    "no_grad_half": dict(inner(lambda s, x: x * torch.no_grad()(torch.sigmoid)(x)), says=("gradient", "'a (Linear)'", STOPS)),
+    "data": dict(inner(lambda s, x: x * x.data), says=("gradient", "'a (Linear)'"), exporters=(True,)),
+    "detach_dropped": dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach(), says=("gradient of 'a.weight'", STOPS), exporters=(False,)),
+    "no_grad_compared": dict(inner(lambda s, x: x * (torch.no_grad()(torch.abs)(x) > 0.3)), says=EQUAL),
+    "by_frequency": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, scale_grad_by_freq=True)), says=("gradient of 'e.weight'",), exporters=(True,)),
+    # numbers of the example's batch
+    "len": dict(loss_(lambda total, l, y: total / len(y)), says=(BAKED,)),
+    "as_tensor": dict(loss_(lambda total, l, y: total / torch.as_tensor(float(y.shape[0]) ** 0.5)), says=(BAKED,)),
+    "int_of_size": dict(loss_(lambda total, l, y: total / int(y.shape[0])), says=(BAKED,), exporters=(False,)),
+    "tensor_of_size": dict(loss_(lambda total, l, y: total / torch.tensor(y.numel())), says=(BAKED,), exporters=(False,)),
+    "min_of_size": dict(loss_(lambda total, l, y: total / min(y.shape[0], 4)), says=(BAKED,), exporters=(False,)),
+    "float_of_size": dict(loss_(lambda total, l, y: total * (1.0 / float(y.numel()))), says=(BAKED,), exporters=(False,)),
+    "branch_of_size": dict(loss_(lambda total, l, y: total / 2 if y.shape[0] > 2 else total), says=(BAKED,), exporters=(False,)),
+    "loop_over_samples": dict(loss_(lambda total, l, y: sum(F.cross_entropy(l[i], y[i]) for i in range(y.shape[0]))), says=(BAKED,), exporters=(False,)),
+    "size": dict(loss_(lambda total, l, y: total / y.shape[0]), says=EQUAL),
+    "length_baked": dict(loss_(lambda total, l, y: total / int(y.shape[1])), says=("length",), exporters=(False,)),
+    # what exporters have, or Zorse writes out
+    "plain": dict(says=EQUAL),
+    "dropout": dict(set_("d", lambda s: nn.Dropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=EQUAL),
+    "functional_dropout": dict(inner(lambda s, x: F.dropout(x, 0.3, s.training)), says=EQUAL),
+    "attention_dropout": dict(inner(attention), says=EQUAL),
+    "multihead_dropout": dict(init=lambda s: setattr(s, "d", nn.MultiheadAttention(8, 2, dropout=0.2, batch_first=True)), mid=lambda s, x: s.d(x, x, x, need_weights=False)[0], says=EQUAL),
+    "training_branch": dict(init=lambda s: setattr(s, "x", nn.Linear(8, 8)), mid=lambda s, x: Base.mid(s, x) + (s.x(x) if s.training else 0), says=EQUAL),
+    "label_smoothing": dict(loss=lambda s, l, y: F.cross_entropy(l.flatten(0, 1), y.flatten(), label_smoothing=0.1), says=EQUAL),
+    "label_smoothing_of_all": dict(init=lambda s: setattr(s, "c", nn.CrossEntropyLoss(weight=torch.rand(VOCABULARY), ignore_index=3, label_smoothing=0.2)),
+                                   loss=lambda s, l, y: s.c(l.transpose(1, 2), y), says=EQUAL),
+    "probabilities": dict(loss=lambda s, l, y: F.cross_entropy(l.flatten(0, 1), F.softmax(s.e(y).sum(-1, True) * torch.arange(16.0), -1).flatten(0, 1)), says=EQUAL),
+    "half_cast": dict(inner(lambda s, x: x.half().to(x.dtype)), says=EQUAL),
+    "bf16_cast": dict(inner(lambda s, x: x.bfloat16().to(x.dtype)), says=EQUAL),
+    "weight_norm": dict(parametrized(nn.utils.parametrizations.weight_norm), says=EQUAL),
+    "weight_norm_old": dict(parametrized(nn.utils.weight_norm), says=EQUAL),
+    "tied": dict(set_("ignored", lambda s: setattr(s.o, "weight", s.e.weight)), says=EQUAL),
+    "checkpoint": dict(mid=lambda s, x: torch.utils.checkpoint.checkpoint(lambda v: Base.mid(s, v), x, use_reentrant=False), says=EQUAL),
+    "reentrant_checkpoint": dict(mid=lambda s, x: torch.utils.checkpoint.checkpoint(lambda v: Base.mid(s, v), x, use_reentrant=True), says=EQUAL, exporters=(True,)),
+    "batch_norm": dict(with_norm(lambda: nn.BatchNorm1d(8)), says=EQUAL),
+    "frozen": dict(call_(lambda s: s.a.requires_grad_(False)), says=EQUAL),
+    "forward_hook": dict(call_(lambda s: s.a.register_forward_hook(lambda m, i, o: o * s.o.bias.mean())), says=EQUAL),
+    "padding": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, padding_idx=3)), says=EQUAL),
+    "detach": dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach(), says=EQUAL, exporters=(True,)),
+    "list_of_parameters": dict(init=lambda s: setattr(s, "held", [s.a.weight]), mid=lambda s, x: torch.tanh(x @ s.held[0]), says=EQUAL),
+    "casts_to_float": dict(inner(lambda s, x: (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, True) + 1e-6)).to(x.dtype)), says=EQUAL),
+    "rotary": dict(inner(lambda s, x: x * torch.cos(torch.arange(x.shape[1], dtype=torch.float32)[:, None] * (1 / 1000 ** (torch.arange(8) / 8)))), says=EQUAL),
+    "counts": dict(loss_(lambda total, l, y: total / (y != 3).sum()), says=EQUAL),
+}
+
+# Exported in evaluation mode and without Zorse: the module that differs is named.
+FOREIGN = {
+    "functional_dropout": ("'d (Layer)'",), "dropout": ("'d (Dropout)'",), "attention_dropout": ("'d (Layer)'",), "training_branch": ("loss",), "label_smoothing": ("loss itself differs",),
+    "label_smoothing_of_all": ("'c (CrossEntropyLoss)'",), "drop_path": ("'d (DropPath)'",), "plain": EQUAL, "weight_norm": EQUAL,
+}
+
+
+def made(name, methods=None):
+    torch.manual_seed(0)
+    given = {key: value for key, value in (methods or KINDS[name]).items() if key in ("init", "mid", "loss")}
+    return type(name, (Base,), given)()
