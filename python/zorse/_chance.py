@@ -5,19 +5,23 @@ they draw.
 """
 import math
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _FLOAT_MAX = torch.finfo(torch.float32).max
+# Numbers that a module asks of its element type, and those of the type it was exported in.
+_OF_F64 = {getattr(torch.finfo(torch.float64), name): getattr(torch.finfo(torch.float32), name) for name in ("eps", "tiny")}
 
 
 def uniform(shape):
     """Numbers in (0, 1), each a function of its position in row-major order."""
-    n = torch.arange(math.prod(shape), dtype=torch.int64)
-    n = (n * 2654435761 + 12345) % (1 << 32)
-    n = (n ^ (n >> 15)) * 2246822519 % (1 << 32)
-    return (((n ^ (n >> 13)).double() + 0.5) / (1 << 32)).reshape(tuple(shape))
+    n = np.arange(math.prod(shape), dtype=np.uint64)  # numpy: threads of PyTorch wait for each other
+    n = (n * np.uint64(2654435761) + np.uint64(12345)) & np.uint64(0xffffffff)
+    n = ((n ^ (n >> np.uint64(15))) * np.uint64(2246822519)) & np.uint64(0xffffffff)
+    n ^= n >> np.uint64(13)
+    return torch.from_numpy((n.astype(np.float64) + 0.5) / (1 << 32)).reshape(tuple(shape))
 
 
 def dropped_out(x, ratio):
@@ -109,6 +113,8 @@ class WithoutChance(TorchDispatchMode):
     def _widened(self, function, name, args, kwargs):
         if kwargs.get("dtype") == torch.float32:
             kwargs["dtype"] = torch.float64
+        if name.startswith("aten::_fused_rms_norm") and len(args) > 3 and args[3] is None:
+            args = (*args[:3], torch.finfo(torch.float32).eps)
         in_place = name.split(".")[0].endswith("_") or "out" in kwargs
         if not in_place and any(isinstance(a, torch.Tensor) and a.dtype == torch.float64 for a in args):
             args = tuple(_as_wide(a, torch.float32) for a in args)
@@ -126,9 +132,11 @@ def _rounded(value):
     """A number of Python as an exporter writes it: in f32, finite if it is."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
+    if value in _OF_F64:
+        return _OF_F64[value]
     if abs(value) >= _FLOAT_MAX:
         return math.copysign(_FLOAT_MAX, value)
-    return torch.tensor(value, dtype=torch.float32).item()
+    return float(np.float32(value))
 
 
 def _as_wide(value, only=None):

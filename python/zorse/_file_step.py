@@ -44,7 +44,8 @@ class File:
         self._mark()
 
     def _tensor(self, proto):
-        value = torch.from_numpy(np.array(self._onnx.numpy_helper.to_array(proto, base_dir=self._folder)))
+        array = self._onnx.numpy_helper.to_array(proto, base_dir=self._folder)
+        value = torch.from_numpy(array if array.dtype == np.float32 else np.array(array))
         return value.to(self.types[1]) if value.dtype == torch.float32 else value
 
     def _attribute(self, proto):
@@ -156,17 +157,21 @@ def by_parameter(file, gradients, expected):
         if target not in expected:  # frozen
             continue
         gradient = in_form_of(stored[name], gradient, expected[target].shape) if name in stored else gradient
-        found[name_of(parameter)] = found.get(name_of(parameter), 0) + gradient
+        found[name_of(parameter)] = found[name_of(parameter)] + gradient if name_of(parameter) in found else gradient
     wanted = {}
     for name, gradient in expected.items():
-        wanted[name_of(name)] = wanted.get(name_of(name), 0) + gradient
+        wanted[name_of(name)] = wanted[name_of(name)] + gradient if name_of(name) in wanted else gradient
     return found, wanted
+
+
+def largest(tensor):
+    return max(abs(float(v)) for v in torch.aminmax(tensor)) if tensor.numel() else 0.0
 
 
 def far(a, b, scale):
     if a.shape != b.shape:
         return float("inf")
-    difference = float((a.to(torch.float64) - b.to(torch.float64)).abs().max()) / scale if a.numel() else 0.0
+    difference = largest(a - b) / scale
     return difference if difference == difference else float("inf")
 
 
@@ -180,11 +185,11 @@ class Comparison:
         """How far each output and each gradient are from the module's, relative to the largest of their kind; parameters that the file has no gradient for."""
         values, gradients = self.file.step({n: v for n, v in self.inputs.items() if n in self.file.inputs})
         found, wanted = by_parameter(self.file, gradients, self.theirs["gradients"])
-        scale = max([float(g.abs().max()) for g in wanted.values() if g.numel()] + [1e-300])
-        apart = {f"gradient {name}": far(found[name], g, scale) if name in found else (float(g.abs().max()) / scale if g.numel() and float(g.abs().max()) > 0 else 0.0)
+        scale = max([largest(g) for g in wanted.values()] + [1e-300])
+        apart = {f"gradient {name}": far(found[name], g, scale) if name in found else largest(g) / scale
                  for name, g in wanted.items()}
         for name, theirs in zip(self.file.outputs, self.theirs["outputs"]):
-            apart[f"output {name}"] = far(values[name].detach(), theirs, max(float(theirs.abs().max()), 1e-12) if theirs.numel() else 1)
+            apart[f"output {name}"] = far(values[name].detach(), theirs, max(largest(theirs), 1e-12))
         self.values = values
         return apart, [name for name in wanted if name not in found], values[self.file.outputs[0]]
 
@@ -221,7 +226,7 @@ class Comparison:
 
         def equal(a, b):
             b = b.detach().to(a.dtype)
-            return far(a.reshape(-1), b.reshape(-1), max(float(a.abs().max()), 1e-12)) <= limit
+            return far(a.reshape(-1), b.reshape(-1), max(largest(a), 1e-12)) <= limit
 
         first = gone = None
         for entry in record:
@@ -231,7 +236,7 @@ class Comparison:
             alike = [v for v in by_size.get(value.numel(), []) if equal(value, v)]
             if not alike:
                 first = first or entry["module"]
-            elif gradient is not None and float(gradient.abs().max()) > 0:
+            elif gradient is not None and largest(gradient) > 0:
                 if not any(v.grad is not None and equal(gradient, v.grad) for v in alike):
                     gone = entry["module"]
         return {"first": first, "gone": gone}

@@ -123,9 +123,9 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
     with contextlib.ExitStack() as stack:
+        process = None if trust else stack.enter_context(FileProcess())  # loads PyTorch meanwhile
         stack.enter_context(experts.exportable(module))
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
-        process = None if check is None else stack.enter_context(FileProcess())  # loads PyTorch while the file is written
         stack.enter_context(in_training_mode(module))
         try:
             with quietly(path):

@@ -22,6 +22,21 @@ os.environ["ZORSE_BIN"] = z.BIN
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 
 
+class Shared:
+    """One process evaluates the files of all exports: to load PyTorch takes longer than the comparison."""
+
+    process = None
+
+    def __enter__(self):
+        from zorse._check import FileProcess
+
+        Shared.process = Shared.process or FileProcess()
+        return Shared.process
+
+    def __exit__(self, *error):
+        pass
+
+
 def state(module):
     """What an export must leave as it is."""
     import torch
@@ -124,6 +139,9 @@ def main():
     from export_kinds import FOREIGN, KINDS
 
     names = [n for n in sys.argv[1:] if not n.startswith("-")]
+    import zorse.torch_export
+
+    zorse.torch_export.FileProcess = Shared
     with tempfile.TemporaryDirectory() as folder:
         table = Table(folder)
         for i, name in enumerate(names or KINDS):
@@ -135,4 +153,5 @@ def main():
     z.finish(table.results, "exports that would train something else are refused by name")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -169,7 +169,6 @@ KINDS = {
     "straight_through_detach": dict(inner(lambda s, x: x + ((x * 8).round() / 8 - x).detach()), says=EQUAL, exporters=(True,)),
     "no_grad": dict(mid=lambda s, x: Base.mid(s, x) + torch.no_grad()(s.a)(x), says=("gradient of 'a.weight'", STOPS), mended=dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach())),
     "no_grad_half": dict(inner(lambda s, x: x * torch.no_grad()(torch.sigmoid)(x)), says=("gradient", "'a (Linear)'", STOPS)),
-    "data": dict(inner(lambda s, x: x * x.data), says=("gradient", "'a (Linear)'"), exporters=(True,)),
     "detach_dropped": dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach(), says=("gradient of 'a.weight'", STOPS), exporters=(False,)),
     "no_grad_compared": dict(inner(lambda s, x: x * (torch.no_grad()(torch.abs)(x) > 0.3)), says=EQUAL),
     "by_frequency": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, scale_grad_by_freq=True)), says=("gradient of 'e.weight'",), exporters=(True,)),
@@ -177,7 +176,7 @@ KINDS = {
     "len": dict(loss_(lambda total, l, y: total / len(y)), says=(BAKED,)),
     "as_tensor": dict(loss_(lambda total, l, y: total / torch.as_tensor(float(y.shape[0]) ** 0.5)), says=(BAKED,)),
     "int_of_size": dict(loss_(lambda total, l, y: total / int(y.shape[0])), says=(BAKED,), exporters=(False,)),
-    "tensor_of_size": dict(loss_(lambda total, l, y: total / torch.tensor(y.numel())), says=(BAKED,), exporters=(False,)),
+    "tensor_of_size": dict(loss_(lambda total, l, y: total / torch.tensor(y.numel())), says=EQUAL),
     "min_of_size": dict(loss_(lambda total, l, y: total / min(y.shape[0], 4)), says=(BAKED,), exporters=(False,)),
     "float_of_size": dict(loss_(lambda total, l, y: total * (1.0 / float(y.numel()))), says=(BAKED,), exporters=(False,)),
     "branch_of_size": dict(loss_(lambda total, l, y: total / 2 if y.shape[0] > 2 else total), says=(BAKED,), exporters=(False,)),
@@ -189,8 +188,10 @@ KINDS = {
     "dropout": dict(set_("d", lambda s: nn.Dropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=EQUAL),
     "functional_dropout": dict(inner(lambda s, x: F.dropout(x, 0.3, s.training)), says=EQUAL),
     "attention_dropout": dict(inner(attention), says=EQUAL),
-    "multihead_dropout": dict(init=lambda s: setattr(s, "d", nn.MultiheadAttention(8, 2, dropout=0.2, batch_first=True)), mid=lambda s, x: s.d(x, x, x, need_weights=False)[0], says=EQUAL),
-    "training_branch": dict(init=lambda s: setattr(s, "x", nn.Linear(8, 8)), mid=lambda s, x: Base.mid(s, x) + (s.x(x) if s.training else 0), says=EQUAL),
+    "multihead_dropout": dict(init=lambda s: setattr(s, "d", nn.MultiheadAttention(8, 2, dropout=0.2, batch_first=True)), mid=lambda s, x: s.d(x, x, x, need_weights=False)[0], says=EQUAL, exporters=(True,)),
+    "multihead": dict(init=lambda s: setattr(s, "d", nn.MultiheadAttention(8, 2, batch_first=True)), mid=lambda s, x: s.d(x, x, x, need_weights=False)[0], says=(BAKED,), exporters=(False,)),
+    "training_branch": dict(inner(lambda s, x: x + x.sin() if s.training else x), says=EQUAL),
+    "training_parameters": dict(init=lambda s: setattr(s, "x", nn.Linear(8, 8)), mid=lambda s, x: Base.mid(s, x) + (s.x(x) if s.training else 0), says=EQUAL),
     "label_smoothing": dict(loss=lambda s, l, y: F.cross_entropy(l.flatten(0, 1), y.flatten(), label_smoothing=0.1), says=EQUAL),
     "label_smoothing_of_all": dict(init=lambda s: setattr(s, "c", nn.CrossEntropyLoss(weight=torch.rand(VOCABULARY), ignore_index=3, label_smoothing=0.2)),
                                    loss=lambda s, l, y: s.c(l.transpose(1, 2), y), says=EQUAL),
@@ -215,7 +216,7 @@ KINDS = {
 
 # Exported in evaluation mode and without Zorse: the module that differs is named.
 FOREIGN = {
-    "functional_dropout": ("'d (Layer)'",), "dropout": ("'d (Dropout)'",), "attention_dropout": ("'d (Layer)'",), "training_branch": ("loss",), "label_smoothing": ("loss itself differs",),
+    "functional_dropout": ("'d (Layer)'",), "dropout": ("'d (Dropout)'",), "attention_dropout": ("'d (Layer)'",), "training_branch": ("the loss is", "'d (Layer)'"), "label_smoothing": ("the loss is", "the module itself"),
     "label_smoothing_of_all": ("'c (CrossEntropyLoss)'",), "drop_path": ("'d (DropPath)'",), "plain": EQUAL, "weight_norm": EQUAL,
 }
 
