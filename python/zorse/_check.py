@@ -185,6 +185,15 @@ class Check:
         self.refuse(f"{_module(where) if where else 'it'} draws random numbers ({drawn})",
                     "Zorse draws the masks of nn.Dropout and nn.functional.dropout alone: use these, or set the probability of this module to 0.")
 
+    def is_linear(self):
+        """Whether gradients grow as the loss does: backward functions and hooks that clip or normalise do something else."""
+        for scale in (1e4, 1e-4):
+            other = training_step(self.module, self.given.values(), self.wide, scale=scale)
+            largest = max([float(g.abs().max()) for g in self.step.gradients.values() if g.numel()] + [1e-300])
+            if any(float((other.gradients[name] / scale - g).abs().max()) > LIMITS[self.wide] * largest for name, g in self.step.gradients.items() if g.numel()):
+                return False
+        return True
+
     def samples_given(self):
         return next((len(t) for t in self.given.values() if t.dim()), 1)
 

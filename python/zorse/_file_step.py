@@ -63,7 +63,12 @@ class File:
         target = re.search(r"target=torch\.ops\.(aten\.detach)\.", call)
         made = re.match(r"%([\w.]+)", call)
         detaches = bool(target) and made is not None and made.group(1) in proto.output
-        return Node(proto.op_type, list(proto.input), list(proto.output), {a.name: self._attribute(a) for a in proto.attribute}, detaches)
+        attributes = {a.name: self._attribute(a) for a in proto.attribute}
+        looked_up = re.search(r"target=torch\.ops\.aten\.embedding\.\w+\]\(args = \(%[^,]+, %[\w.]+(?:, (-?\d+))?", call)
+        if looked_up and proto.op_type == "Gather":  # this call's own padding, which may be none
+            row = int(looked_up.group(1) or -1)
+            attributes["padding"] = row if row >= 0 else None
+        return Node(proto.op_type, list(proto.input), list(proto.output), attributes, detaches)
 
     def _live(self, nodes):
         read, kept = set(self.outputs), []
@@ -78,12 +83,14 @@ class File:
 
     def _mark(self):
         """What the facts say of nodes: padding rows of embeddings, batch norms that train."""
-        statistics, padding = set(self.facts.get("statistics", [])), self.facts.get("padding", {})
+        statistics, padding = set(self.facts.get("statistics", [])), dict(self.facts.get("padding", {}))
+        for group in self.facts.get("ties", []):
+            padding.update({name: row for name in group for row in [padding[n] for n in group if n in padding][:1]})
         for n in self.nodes:
             if n.op == "BatchNormalization":
                 n.attributes["training_mode"] = int(n.inputs[3] in statistics)
             if n.op == "Gather" and n.inputs[0] in padding:
-                n.attributes["padding"] = padding[n.inputs[0]]
+                n.attributes.setdefault("padding", padding[n.inputs[0]])
 
     def draws(self):
         return sorted({n.op for n in self.nodes} & _DRAWS)

@@ -129,8 +129,8 @@ def _as_input(value, wide):
     return value.double() if wide and value.dtype == torch.float32 else value
 
 
-def training_step(module, inputs, wide, record=False, level=None):
-    """One forward and backward of `module` in training mode. Raises what the module raises."""
+def training_step(module, inputs, wide, record=False, level=None, scale=1.0):
+    """One forward and backward of `module` in training mode, from `scale` times the loss. Raises what the module raises."""
     with unchanged(module), _computing_in(module, wide) as values, torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module.train()
@@ -150,7 +150,7 @@ def training_step(module, inputs, wide, record=False, level=None):
                     raise TypeError("the module returns no tensor")
                 changed = [name for name, p in parameters.items() if not torch.equal(p.data, values[id(p)].to("cpu", p.dtype))]
                 if outputs[0].requires_grad:
-                    outputs[0].sum().backward()
+                    (outputs[0].sum() * scale).backward()
             chance.drawn += [(name, "the module itself") for name in states if _states()[name] != states[name]]
             now = dict(module.named_buffers())
             changed += [name for name, (b, value) in buffers.items() if name not in now or not torch.equal(now[name], value)]

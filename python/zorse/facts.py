@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from .hub_names import hub_names
 
 KEY, VERSION = "zorse.facts", 1
+OWN, HOOKED = "has a backward of its own", "has a hook on its gradient"
 STOPPED = "has no gradient although an operand has one (no_grad?)"
 # Results that need no gradient although an operand does: new tensors of a given shape, or of another operand's type.
 SHAPED_LIKE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "type_as",
@@ -102,7 +103,7 @@ def of_gradients(module, inputs, name_of):
         if leaf(node) is not None:
             reached.add(name_of.get(id(leaf(node))))
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            unsaid.append(f"{type(node).__name__} has a backward of its own")
+            unsaid.append(f"{type(node).__name__} {OWN}")
         if type(node).__name__.startswith("EmbeddingBackward"):
             table = name_of.get(id(leaf(node.next_functions[0][0])))
             row = node._saved_padding_idx
@@ -115,7 +116,7 @@ def of_gradients(module, inputs, name_of):
     for table, rows in padding.items():
         if len(rows) > 1 or (table is None and rows != {None}):
             unsaid.append(f"uses of embedding '{table}' differ in padding_idx")
-    unsaid += [f"parameter '{name}' has a hook on its gradient" for name, p in module.named_parameters() if p._backward_hooks]
+    unsaid += [f"parameter '{name}' {HOOKED}" for name, p in module.named_parameters() if p._backward_hooks]
     return {"reached": sorted(n for n in reached if n), "read": sorted({name_of[i] for i in read if i in name_of}), "detached": sum(s["by"] == "detach" for s in stops), "unsaid": sorted(set(unsaid)),
             "padding": {table: rows.copy().pop() for table, rows in padding.items() if table and len(rows) == 1 and rows != {None}}}
 
@@ -236,17 +237,25 @@ def write_facts(module, path, inputs=None, hub=None):
     onnx.save(model, path)
 
 
-def settle(path, detaches):
-    """What a comparison of a training step with the module's has shown (_check.py): gradients stop where the module's do, whatever made them stop there. What depends on the values of a
-    step stays: hooks, backward functions of one's own, gradients scaled by frequency.
+def settle(path, detaches, is_linear):
+    """What a comparison of a training step with the module's has shown (_check.py): gradients stop where the module's do, whatever made them stop there, and backward functions and hooks
+    of one's own give the gradients of the file, if these grow with the loss (`is_linear` is asked only then). What repeated elements alone would show stays: gradients scaled by frequency,
+    renormalised rows.
     """
     import onnx
 
     model = onnx.load(path, load_external_data=False)
     for entry in (p for p in model.metadata_props if p.key == KEY):
         facts = json.loads(entry.value)
-        facts["unsaid"] = [text for text in facts.get("unsaid", []) if not text.endswith(STOPPED) and not text.startswith("CheckpointFunction")]
-        if "detached" in facts:
-            facts["detached"] = min(facts["detached"], detaches)
+        unsaid = facts.get("unsaid", [])
+        own = any(text.endswith((OWN, HOOKED)) for text in unsaid)
+        settled = (STOPPED, OWN, HOOKED) if own and is_linear() else (STOPPED,)
+        left = [text for text in unsaid if not text.endswith(settled)]
+        detached = min(facts["detached"], detaches) if "detached" in facts else None
+        if left == unsaid and detached == facts.get("detached"):
+            return
+        facts["unsaid"] = left
+        if detached is not None:
+            facts["detached"] = detached
         entry.value = json.dumps(facts, separators=(",", ":"))
     onnx.save(model, path)

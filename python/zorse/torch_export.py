@@ -51,13 +51,26 @@ def in_training_mode(module):
 
 
 @contextlib.contextmanager
+def silent():
+    """Without what native code prints: PyTorch's exporters print whole graphs before they refuse one."""
+    with open(os.devnull, "wb") as nowhere, contextlib.ExitStack() as stack:
+        for number in (1, 2):
+            with contextlib.suppress(OSError):  # closed, as of a process without a terminal
+                kept = os.dup(number)
+                stack.callback(os.close, kept)
+                stack.callback(os.dup2, kept, number)
+                os.dup2(nowhere.fileno(), number)
+        yield
+
+
+@contextlib.contextmanager
 def quietly(path):
     """Without what PyTorch and its exporter print on the way; what they refuse is a ZorseError with its first cause, whose `details` have the whole."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.WARNING))
     printed = io.StringIO()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with silent(), warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             warnings.simplefilter("ignore")
             yield
     except ZorseError:
@@ -135,7 +148,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
             if check is not None:
                 found = check.finish(process, path)
                 if "apart" in found:
-                    settle(path, found["detaches"])
+                    settle(path, found["detaches"], check.is_linear)
         except ZorseError:
             remove(path)
             raise
