@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringSwitch.h"
 
 #include <algorithm>
@@ -15,6 +16,17 @@ using namespace zorse::onnx_import;
 
 // --- casts
 
+static bool isNarrow(ElementKind kind) { return kind == ElementKind::F16 || kind == ElementKind::BF16; }
+
+/// The number of a 16-bit type that is nearest to x.
+static double nearestIn(ElementKind kind, double x) {
+  llvm::APFloat number(x);
+  bool lost = false;
+  number.convert(kind == ElementKind::F16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return number.convertToDouble();
+}
+
 Val Importer::castTo(const Val &value, ElementKind type) {
   if (value.type == type || value.kind == Val::Kind::Loss)
     return value;
@@ -24,7 +36,7 @@ Val Importer::castTo(const Val &value, ElementKind type) {
     Kernel kernel;
     bool from = isFloat(value.type), to = isFloat(type), toBool = type == ElementKind::Bool;
     if (from && to)
-      kernel = floatKernel1([](double x) { return x; });
+      kernel = floatKernel1([type](double x) { return isNarrow(type) ? nearestIn(type, x) : x; });
     else if (from)
       kernel.floatToInt = [toBool](int64_t n, const double *const *x, int64_t *out) {
         for (int64_t i = 0; i < n; ++i)
@@ -43,8 +55,16 @@ Val Importer::castTo(const Val &value, ElementKind type) {
   }
   Val out = value;
   out.type = type;
-  if (isFloat(value.type) && isFloat(type))
-    return out; // one compute type
+  if (isFloat(value.type) && isFloat(type)) {
+    if (!isNarrow(type) && !isNarrow(value.type))
+      return out; // one compute type
+    // What a 16-bit type holds is rounded to it, and so is the gradient that passes the cast.
+    out = value.scale != 1.0 ? copied(value) : value;
+    out.type = type;
+    Type to = (isNarrow(type) ? type : value.type) == ElementKind::F16 ? Type(builder.getF16Type()) : Type(builder.getBF16Type());
+    out.value = create<RoundOp>(out.value, to, /*straightThrough=*/!carriesSamples(out.value.getType()));
+    return out;
+  }
   Type from = elementType(value.type), to = elementType(type);
   if (from == to)
     return out;

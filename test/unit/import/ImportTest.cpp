@@ -222,6 +222,25 @@ TEST(Import, LeakyReluSteeperOnTheNegativeSide) {
   }
 }
 
+// Values of 16 bits inside a model of f32: rounded by the cast there and, where an operator has computed on them, by the cast back.
+TEST(Import, CastsToSixteenBitsRound) {
+  for (int64_t type : {10, 16}) {
+    Graph graph;
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    Graph::attribute(graph.node("Cast", {"x"}, {"narrow"}), "to", type);
+    graph.node("Tanh", {"narrow"}, {"y"});
+    Graph::attribute(graph.node("Cast", {"y"}, {"wide"}), "to", 1);
+    graph.node("ReduceMean", {"wide"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("rounded.onnx"));
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    std::string round = type == 10 ? "to f16 : tensor<?x6x4xf32>" : "to bf16 : tensor<?x6x4xf32>";
+    size_t first = outcome.text.find(round), tanh = outcome.text.find("math.tanh");
+    EXPECT_LT(first, tanh) << outcome.text;
+    EXPECT_NE(outcome.text.find(round, tanh), std::string::npos) << outcome.text;
+  }
+}
+
 TEST(ImportErrors, ReductionsThatAreNotFolded) {
   Graph graph;
   graph.ints("c", {3, 4});
