@@ -218,18 +218,21 @@ def of_file(model, module, folder, read=None):
     return {"stored": stored, "equal": [names for names in by_content.values() if len(names) > 1]}
 
 
-def write_facts(module, path, inputs=None, hub=None):
+def write_facts(module, path, inputs=None, hub=None, renamed=None):
     """Write the facts about `module` into the file at `path`, which torch.onnx.export made from it.
 
     inputs: what the module was exported with, as a tuple; with them the module runs forward once and the facts say which parameters the outputs
     depend on and where gradients stop.
     hub: what parameters are called in checkpoints of the hub, for modules that are not of transformers (hub_names.py).
+    renamed: the module's names of parameters by those of the file, where they differ.
     """
     import onnx
 
     model = onnx.load(path, load_external_data=False)
     facts = of_module(module, inputs, hub)
     facts.update(of_file(model, module, os.path.dirname(os.path.abspath(path)), facts.get("read")))
+    if renamed:
+        facts.setdefault("stored", {}).update({name: {"parameter": parameter, "form": "same"} for name, parameter in renamed.items() if parameter in facts["parameters"]})
     for entry in [p for p in model.metadata_props if p.key == KEY]:
         model.metadata_props.remove(entry)
     entry = model.metadata_props.add()

@@ -91,8 +91,9 @@ def quietly(path):
 
 def make_names_unique(model):
     """Gives results of nodes that are called as something else another name: PyTorch's exporter calls a mean `mean` although a buffer has this name, and by
-    names both are one."""
+    names both are one. Returns what rename_clashes does."""
     graph = model.graph
+    renamed = rename_clashes(graph)
     kept = [*graph.initializers.values(), *graph.inputs, *graph.outputs]
     results = [value for node in graph for value in node.outputs if value.name and not any(value is output for output in graph.outputs)]
     held, number = {value.name for value in kept}, 0
@@ -106,6 +107,17 @@ def make_names_unique(model):
         value.name = f"{value.name}.{number}"
         names.add(value.name)
         held.add(value.name)
+    return renamed
+
+
+def rename_clashes(graph):
+    """Parameters and buffers that are called as an input or an output get another name in the file: by initializer, the module's name."""
+    ends, renamed = [*graph.inputs, *graph.outputs], {}
+    for name, value in [*graph.initializers.items()]:
+        if any(name == end.name and value is not end for end in ends):
+            value.name = f"{name}.of_module"
+            renamed[value.name] = name
+    return renamed
 
 
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
@@ -142,9 +154,9 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         stack.enter_context(in_training_mode(module))
         try:
             with quietly(path):
-                write_graph(module, path, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
+                renamed = write_graph(module, path, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
             strip(path)
-            write_facts(module, path, tuple(inputs.values()), hub)
+            write_facts(module, path, tuple(inputs.values()), hub, renamed)
             if check is not None:
                 found = check.finish(process, path)
                 if "apart" in found:
@@ -159,19 +171,20 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
 
 
 def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, external_data):
-    """The file as PyTorch's exporter writes it. shapes: symbolic axes by input; None: all are fixed."""
+    """The file as PyTorch's exporter writes it. shapes: symbolic axes by input; None: all are fixed. Returns initializers of other names than the module's, with these."""
     arguments, names = tuple(inputs.values()), list(inputs)
     if not dynamo:
         axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if shapes else None
         with WrittenOut():
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
                               dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
-        return
+        return {}
     with torch.no_grad(), WrittenOut():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
         program = torch.onnx.export(module, arguments, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True, optimize=optimize,
                                     dynamic_shapes=tuple(shapes) if shapes else None, verbose=False)
-        make_names_unique(program.model)
+        renamed = make_names_unique(program.model)
         program.save(path, external_data=external_data)
+        return renamed
 
 
 def remove(path):
