@@ -340,7 +340,7 @@ def write(a, settings):
     counts = f"{sum(p.numel() for p in model.parameters()):,} parameters" + (f", {sum(p.numel() for p in model.parameters() if p.requires_grad):,} of them of adapters" if a.lora else "")
     if a.no_weights:
         export_without_weights(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset)
-        print(f"{a.output}: {counts}, without weights")
+        print(f"{a.output}: {counts}, without weights; not compared with PyTorch, as a comparison needs values")
         return
     export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
            optimize=a.optimize, trust=a.trust_export)

@@ -14,7 +14,8 @@ using namespace zorse::codegen;
 /// Operands of a kernel: the accumulate mask has 64 bits, and more streams than this only thrash the cache.
 static constexpr unsigned kMaxOperands = 32;
 
-/// Members of a kernel over rows: its time is far beyond that of its loads by then, and LLVM's scheduler takes time quadratic in the length of a block.
+/// Members of a kernel over rows: its time is far beyond that of its loads by then, and LLVM's scheduler takes time quadratic in the length of a
+/// block.
 static constexpr size_t kMaxMembers = 256;
 
 SmallVector<int64_t, 4> Cluster::shape() const {
@@ -318,9 +319,8 @@ struct Former {
 
   /// True if `b` reads `a`, or both read a tensor of others.
   bool related(int a, int b) const {
-    return reads(b, a) || llvm::any_of(outside[size_t(a)], [&](Value root) {
-             return outside[size_t(b)].contains(root) && !squeezedShape(root.getType()).empty();
-           });
+    return reads(b, a) ||
+           llvm::any_of(outside[size_t(a)], [&](Value root) { return outside[size_t(b)].contains(root) && !squeezedShape(root.getType()).empty(); });
   }
 
   /// Each takes the other's place in the order of launches.

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/Sequence.h"
 
 #include <algorithm>
 
@@ -178,7 +179,11 @@ std::vector<NamedAttrList> Importer::describeInputs(ArrayRef<Operation *> order)
       continue;
     if (options.shiftedInGraph)
       shifted = *options.shiftedInGraph;
-    if (!inputAttributes[input].get(attributes::kRole)) {
+    // Beside another input of ids, one that is looked up in a table and compared with the logits holds labels; alone, it is an autoencoder's.
+    const bool isOnlyInput = llvm::none_of(llvm::seq<unsigned>(inputCount), [&](unsigned other) {
+      return other != static_cast<unsigned>(input) && inputAttributes[other].get(attributes::kRole) == builder.getStringAttr("ids");
+    });
+    if (!inputAttributes[input].get(attributes::kRole) || (!shifted && !isOnlyInput)) {
       inputAttributes[input].set(attributes::kRole, builder.getStringAttr("labels"));
       inputAttributes[input].set("zorse.shifted_in_graph", builder.getBoolAttr(shifted));
       if (exact)

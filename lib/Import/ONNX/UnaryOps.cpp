@@ -59,7 +59,7 @@ Val Importer::castTo(const Val &value, ElementKind type) {
     if (!isNarrow(type) && !isNarrow(value.type))
       return out; // one compute type
     // What a 16-bit type holds is rounded to it, and so is the gradient that passes the cast.
-    out = value.scale != 1.0 ? copied(value) : value;
+    out = value.scale.is(1) ? value : copied(value);
     out.type = type;
     Type to = (isNarrow(type) ? type : value.type) == ElementKind::F16 ? Type(builder.getF16Type()) : Type(builder.getBF16Type());
     out.value = create<RoundOp>(out.value, to, /*straightThrough=*/!carriesSamples(out.value.getType()));
@@ -68,7 +68,7 @@ Val Importer::castTo(const Val &value, ElementKind type) {
   Type from = elementType(value.type), to = elementType(type);
   if (from == to)
     return out;
-  Val whole = !value.scale.is(1) ? copied(value) : value;
+  Val whole = value.scale.is(1) ? value : copied(value);
   out = whole;
   out.type = type;
   auto toType = cast<RankedTensorType>(whole.value.getType()).clone(to);

@@ -72,6 +72,27 @@ TEST(Import, LossIsAddedOnRequest) {
   EXPECT_ERROR(import(path), "not a loss");
 }
 
+// A decoder that is given its labels: beside another input of ids, what is compared with the logits holds labels, looked up in a table or not.
+TEST(Import, LabelsThatAreLookedUpAreLabels) {
+  for (bool beside : {true, false}) {
+    Graph graph;
+    graph.node("Gather", {"w", beside ? "ids" : "labels"}, {"p"});
+    graph.node("Gather", {"w", "labels"}, {"q"});
+    graph.node("Add", {"p", "q"}, {"x"});
+    graph.ints("flat", {-1, 4});
+    graph.node("Reshape", {"x", "flat"}, {"rows"});
+    graph.node("Transpose", {"w"}, {"wt"});
+    graph.node("MatMul", {"rows", "wt"}, {"logits"});
+    graph.ints("one", {-1});
+    graph.node("Reshape", {"labels", "one"}, {"flatLabels"});
+    graph.node("SoftmaxCrossEntropyLoss", {"logits", "flatLabels"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("decoder.onnx"));
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    EXPECT_EQ(contains(outcome.text, "zorse.role = \"labels\""), beside) << outcome.text;
+  }
+}
+
 TEST(Import, SumsOfTermsWithCoefficients) {
   Graph graph;
   graph.languageModel();
