@@ -1,0 +1,133 @@
+"""A form of a loss on a small PyTorch module: its inputs, its export, and what PyTorch computes with it. Needs PyTorch; everything is in double precision.
+
+The text of a form is Python: statements separated by semicolons, of which the last is the loss. It may name
+    l: logits (B, T, C) of x       y: labels (B, T), some -100       w: positive weights (B, T)       c: label of a sample (B,)
+    p: embeddings (B, C) of x      q: probabilities (B, T, C)        m: a mask of 0 and 1 (B, T)      at: a position (B,)
+    v: embeddings (B, C) of u      r: targets (B, T)                 sw: positive weights (B,)        x, u: inputs (B, T, 4)
+and s, the module, for its parameters. A form of the section "forward" changes x before the model sees it; its loss is a cross-entropy.
+"""
+import math
+import re
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.set_default_dtype(torch.float64)  # of numbers that a module makes as it runs, too
+POSITIONS, CLASSES, WIDTH = 3, 5, 4
+NAMES = ("x", "u", "y", "q", "w", "m", "sw", "c", "r", "at")
+MADE = {"l": "x", "p": "x", "v": "u"}
+RATE = 0.01
+
+
+def flat(l, y, **more):
+    return F.cross_entropy(l.flatten(0, 1), y.flatten(), **more)
+
+
+def total(l, y, **more):
+    return flat(l, y, reduction="sum", **more)
+
+
+def each(l, y, **more):
+    return F.cross_entropy(l.transpose(1, 2), y, reduction="none", **more)
+
+
+def valid(y):
+    return (y != -100).sum()
+
+
+def logp(l):
+    return F.log_softmax(l, -1)
+
+
+SCOPE = {"torch": torch, "F": F, "math": math, "T": POSITIONS, "C": CLASSES, "flat": flat, "total": total, "each": each, "valid": valid, "logp": logp,
+         "square": lambda l, q: ((l - q) ** 2).sum(), "unit": lambda a: F.normalize(a, dim=-1)}
+
+
+class Body(nn.Module):
+    """Three layers, so that a plan can cut it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(WIDTH, 6), nn.Linear(6, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return self.head(h + torch.tanh(self.second(h)))
+
+
+class FormModule(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.other, self.frozen = Body(), nn.Linear(WIDTH, CLASSES), nn.Linear(WIDTH, CLASSES).requires_grad_(False)
+        self.a, self.b, self.k = nn.Parameter(torch.tensor(0.3)), nn.Parameter(torch.tensor(-0.2)), nn.Parameter(torch.linspace(-0.5, 0.5, CLASSES))
+        self.register_buffer("cw", torch.linspace(0.5, 2, CLASSES))
+
+
+def uses(text):
+    return {name for name in (*NAMES, *MADE, "s") if re.search(rf"(?<![\w.]){name}\b(?! ?=[^=])", text)}
+
+
+def module_of(form):
+    """The module whose forward is the form; `inputs` are the names of its arguments."""
+    torch.manual_seed(0)
+    module = FormModule()
+    used = uses(form.text) | ({"l", "y"} if form.section == "forward" else set())
+    module.inputs = sorted({MADE.get(name, name) for name in used} - {"s"})
+    lines = [line.strip() for line in form.text.split(";")]
+    last = lines.pop()
+    if form.section == "forward":
+        lines, last = [*lines, f"x = {last}", "l = s.body(x)"], "flat(l, y)"
+    else:
+        made = {"l": "l = s.body(x)", "p": "p = s.body(x).mean(1)", "v": "v = s.other(u.mean(1))"}
+        lines = [made[name] for name in MADE if name in used] + lines
+    code = f"def forward(s, {', '.join(module.inputs)}):\n" + "".join(f"    {line}\n" for line in [*lines, f"return {last}"])
+    scope = dict(SCOPE)
+    exec(code, scope)
+    module.__class__ = type(FormModule.__name__, (FormModule,), {"forward": scope["forward"]})
+    return module
+
+
+def data_of(B, seed=0):
+    """Inputs of B samples. Labels are ignored unevenly, and one sample has none."""
+    g = torch.Generator().manual_seed(1000 * B + seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=g)
+
+    y = torch.randint(0, CLASSES, (B, POSITIONS), generator=g)
+    y[torch.rand(B, POSITIONS, generator=g) < 0.3] = -100
+    y[B // 2] = -100
+    y[0, 0], y[-1, -1] = 1, 2
+    m = (torch.rand(B, POSITIONS, generator=g) < 0.6).double()
+    m[0, 0] = 1
+    return {"x": normal(B, POSITIONS, WIDTH), "u": normal(B, POSITIONS, WIDTH), "y": y, "q": torch.softmax(normal(B, POSITIONS, CLASSES), -1), "w": normal(B, POSITIONS).abs() + 0.1, "m": m,
+            "sw": normal(B).abs() + 0.1, "c": torch.randint(0, CLASSES, (B,), generator=g), "r": normal(B, POSITIONS), "at": torch.randint(0, POSITIONS, (B,), generator=g)}
+
+
+def reference(form, B, steps):
+    """(inputs of all steps, losses, the first step's gradients, parameters after the last) in PyTorch, with SGD."""
+    module = module_of(form)
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    optimizer = torch.optim.SGD(trained.values(), lr=RATE)
+    batches, losses, gradients = [data_of(B, seed) for seed in range(steps)], [], {}
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = module(*[batch[name] for name in module.inputs])
+        if loss.dim():
+            return None  # one value per sample: nothing to compare with
+        loss.backward()
+        losses.append(float(loss.detach()))
+        gradients = gradients or {name: (torch.zeros_like(p) if p.grad is None else p.grad).numpy().copy() for name, p in trained.items()}
+        optimizer.step()
+    inputs = {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in module.inputs}
+    return inputs, losses, gradients, {name: p.detach().numpy().copy() for name, p in trained.items()}
+
+
+def export(form, path):
+    """Writes the file as a user does; 3 samples are the example, which no step has."""
+    import zorse
+
+    module, example = module_of(form), data_of(3)
+    zorse.export(module, path, inputs={name: example[name] for name in module.inputs}, external_data=False)

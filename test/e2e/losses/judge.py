@@ -1,0 +1,113 @@
+"""What the tools make of one ONNX file whose loss, gradients and trained parameters are known: equal, refused (with the message), or wrong."""
+import os
+import re
+
+import numpy as np
+
+import harness as z
+
+LIMIT = 1e-12
+STEPS, RATE = 2, 0.01
+SGD = {"optimizer": "sgd", "lr": str(RATE), "clip": "0"}
+REFUSED, FAILED, WRONG, EQUAL = "refused", "failed", "WRONG", "equal"
+
+
+class Verdict:
+    def __init__(self, kind, text="", error=0.0):
+        self.kind, self.text, self.error = kind, text, error
+
+
+class Expected:
+    """One batch size: inputs of all steps by name, the loss of every step, the first step's gradients and the last parameters by name."""
+
+    def __init__(self, batch, inputs, losses, gradients, parameters):
+        self.batch, self.inputs, self.losses, self.gradients, self.parameters = batch, inputs, losses, gradients, parameters
+
+
+def uneven(units, B):
+    """name -> (devices, cells): one device, and two divisions of the units and B samples with cells of different sizes."""
+    half, late = max(1, units // 2), max(1, units - 1)
+    out = {"one": (["a"], [(0, units, 0, B, "a")]),
+           "shares": (["a", "b"], [(0, units, 0, 1, "a"), (0, units, 1, B - 1, "a"), (0, units, B - 1, B, "b")])}
+    front = [(0, half, 0, B - 1, "a"), (0, half, B - 1, B, "b")]
+    back = [(half, units, 0, 1, "b"), (half, units, 1, B - 2, "c"), (half, units, B - 2, B, "a")]
+    out["pipeline"] = (["a", "b", "c"], front + back) if half < units else (["a", "b", "c"], [(0, units, 0, 2, "c"), (0, units, 2, B - 1, "a"), (0, units, B - 1, B, "b")])
+    return out
+
+
+def worst(found, wanted):
+    """Largest difference, relative to the largest number of all tensors. A parameter that no gradient reaches need not be there."""
+    scale = max([float(np.max(np.abs(g))) for g in wanted.values() if g.size] + [1e-300])
+    out = 0.0
+    for name, g in wanted.items():
+        f = found.get(name, np.zeros_like(g))
+        if f.shape != g.shape or not np.isfinite(f).all():
+            return float("inf")
+        out = max(out, float(np.max(np.abs(f - g))) / scale if g.size else 0.0)
+    return out
+
+
+def error_of(text):
+    """The first error that a tool printed, in one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line)), None)
+    return " ".join(lines[first:first + 3]) if first is not None else " ".join(lines[-3:])
+
+
+class Judge:
+    def __init__(self, folder, words=()):
+        self.folder, self.words = folder, list(words)
+        self.cluster = z.cluster(folder, ["a", "b", "c"])
+
+    def compile(self, model, expected, plan):
+        bundle = os.path.join(self.folder, "tried.zorse")
+        code, out, err = z.compile(model, bundle, self.cluster, expected.batch, 0, plan, SGD, "f64", ok=False, extra=self.words)
+        return code, bundle, err + out
+
+    def units(self, bundle):
+        return int(re.search(r"(\d+) units? of ", z.call("zorse-inspect", bundle)[1]).group(1))
+
+    def trained(self, bundle, expected):
+        """(largest error, where) of two steps."""
+        gradients, checkpoint = (os.path.join(self.folder, name) for name in ("tried.gradients", "tried.checkpoint"))
+        files = []
+        for name, values in expected.inputs.items():
+            np.save(os.path.join(self.folder, name + ".npy"), values)
+            files.append(f"{name}={os.path.join(self.folder, name + '.npy')}")
+        metrics = z.run(bundle, ",".join(files), len(expected.losses), gradients=gradients, checkpoint=checkpoint, extra=("--threads", "--quiet"))
+        saved = z.safetensors(checkpoint)  # without those that no gradient reaches: what `gradients` says
+        losses = z.relative([m["loss"] for m in metrics], expected.losses)
+        return max((losses, "losses"), (worst(z.safetensors(gradients), expected.gradients), "gradients"), (worst(saved, {k: p for k, p in expected.parameters.items() if k in saved}), "parameters after the last step"))
+
+    def judge(self, model, cases, plans=("one", "shares", "pipeline"), limit=LIMIT):
+        """The verdict over all batch sizes and plans. One refusal, an error of zorse-compile with exit code 1, makes the form refused."""
+        refusals, accepted, largest, warned = [], 0, 0.0, ""
+        for expected in cases:
+            units = None
+            for name in plans:
+                plan = None
+                if units is not None:
+                    devices, cells = uneven(units, expected.batch)[name]
+                    plan = z.plan(self.folder, name, expected.batch, devices, cells)
+                code, bundle, text = self.compile(model, expected, plan)
+                where = f"B = {expected.batch}, plan '{name}'"
+                if code == 1 and "error" in text:
+                    refusals.append((where, error_of(text)))
+                    if name == plans[0]:
+                        break
+                    continue
+                if code != 0:
+                    return Verdict(FAILED, f"{where}: zorse-compile ended with {code}: {text[-300:]}")
+                units = units or self.units(bundle)
+                warned = warned or " ".join(line for line in text.splitlines() if "warning" in line)
+                try:
+                    error, what = self.trained(bundle, expected)
+                except z.Failure as failure:
+                    return Verdict(FAILED, f"{where}: {str(failure)[-400:]}")
+                accepted += 1
+                largest = max(largest, error)
+                if not error <= limit:
+                    return Verdict(WRONG, f"{where}: {what} off by {error:.2g}" + (f"; {warned}" if warned else "; without a warning"), error)
+        if refusals:
+            return Verdict(REFUSED, (f"at {refusals[0][0]}, though not always: " if accepted else "") + refusals[0][1])
+        return Verdict(EQUAL, error=largest)

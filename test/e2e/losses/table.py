@@ -1,0 +1,27 @@
+"""Prints what became of every form, and says which verdicts a test does not accept."""
+import collections
+
+from losses import judge
+from losses.forms import EXACT
+
+
+class Table:
+    """Rows of forms. Not accepted: another loss trained, a tool that fails otherwise, a refusal of a form that has to be exact (`needless`)."""
+
+    def __init__(self):
+        self.counts, self.bad, self.largest = collections.Counter(), [], 0.0
+
+    def add(self, form, verdict):
+        kind = verdict.kind
+        if kind == judge.REFUSED and form.expected == EXACT:
+            kind = "refused needlessly"
+        self.counts[kind] += 1
+        self.largest = max(self.largest, verdict.error if kind == judge.EQUAL else 0.0)
+        if kind not in (judge.EQUAL, judge.REFUSED):
+            self.bad.append((form, kind))
+        print(f"{kind:18} {form.section}, {form.name}: {form.text}" + (f"\n{'':19}{verdict.text}" if verdict.text else ""), flush=True)
+
+    def figure(self, what):
+        c = self.counts
+        return (f"{sum(c.values())} {what}: {c[judge.EQUAL]} equal (worst {self.largest:.1g}, limit {judge.LIMIT:g}), {c[judge.REFUSED]} refused as expected, {c['refused needlessly']} refused needlessly, "
+                f"{c[judge.WRONG]} wrong, {c[judge.FAILED]} failed")
