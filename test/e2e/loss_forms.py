@@ -74,7 +74,7 @@ def cases(form, batches):
             made = None
         if made is None:
             return None
-        out.append(judge.Expected(B, *made))
+        out.append(made)
     return out
 
 
@@ -85,7 +85,7 @@ def verdict_of(form, batches, the_judge):
     known = cases(form, batches)
     if known is None:  # nothing can be right but a refusal
         inputs = {name: np.concatenate([values.numpy()] * judge.STEPS) for name, values in data_for(form, batches[0]).items()}
-        verdict = the_judge.judge(path, [judge.Expected(batches[0], inputs, [float("nan")] * judge.STEPS, {}, {})], plans=("one",))
+        verdict = the_judge.judge(path, [judge.Expected(batches[0], inputs, 1.0, [float("nan")] * judge.STEPS, {}, {})], plans=("one",))
         return verdict if verdict.kind == judge.REFUSED else judge.Verdict(judge.WRONG, "it trains, where PyTorch cannot")
     return the_judge.judge(path, known)
 

@@ -1,7 +1,7 @@
 """ONNX files without the onnx package: enough of the format for graphs that are made to be odd."""
 import struct
 
-FLOAT, INT64 = 1, 7
+FLOAT, INT64, BOOL, DOUBLE = 1, 7, 9, 11
 
 
 def varint(value):
@@ -36,8 +36,14 @@ def node(op, inputs, outputs, name=None, **attributes):
 
 
 def tensor(name, shape, values, kind=FLOAT):
-    raw = struct.pack(f"<{len(values)}{'f' if kind == FLOAT else 'q'}", *values)
+    raw = struct.pack(f"<{len(values)}{ {FLOAT: 'f', INT64: 'q', BOOL: '?', DOUBLE: 'd'}[kind]}", *values)
     return b"".join(number(1, d) for d in shape) + number(2, kind) + text(8, name) + text(9, raw)
+
+
+def constant(name, shape, values, kind=FLOAT):
+    """A node, which nothing takes for a parameter."""
+    value = text(5, text(1, "value") + text(5, tensor("", shape, values, kind)) + number(20, 4))
+    return text(1, text(2, name) + text(3, name) + text(4, "Constant") + value)
 
 
 def external(name, shape, location, kind=FLOAT):

@@ -7,18 +7,17 @@ The text of a form is Python: statements separated by semicolons, of which the l
 and s, the module, for its parameters. A form of the section "forward" changes x before the model sees it; its loss is a cross-entropy.
 """
 import math
-import re
 
 import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from losses.forms import MADE, names_in
+from losses.judge import Expected, rate_for
+
 torch.set_default_dtype(torch.float64)  # of numbers that a module makes as it runs, too
 POSITIONS, CLASSES, WIDTH = 3, 5, 4
-NAMES = ("x", "u", "y", "q", "w", "m", "sw", "c", "r", "at")
-MADE = {"l": "x", "p": "x", "v": "u"}
-RATE = 0.01
 
 
 def flat(l, y, **more):
@@ -65,15 +64,11 @@ class FormModule(nn.Module):
         self.register_buffer("cw", torch.linspace(0.5, 2, CLASSES))
 
 
-def uses(text):
-    return {name for name in (*NAMES, *MADE, "s") if re.search(rf"(?<![\w.]){name}\b(?! ?=[^=])", text)}
-
-
 def module_of(form):
     """The module whose forward is the form; `inputs` are the names of its arguments."""
     torch.manual_seed(0)
     module = FormModule()
-    used = uses(form.text) | ({"l", "y"} if form.section == "forward" else set())
+    used = names_in(form)
     module.inputs = sorted({MADE.get(name, name) for name in used} - {"s"})
     lines = [line.strip() for line in form.text.split(";")]
     last = lines.pop()
@@ -107,22 +102,24 @@ def data_of(B, seed=0):
 
 
 def reference(form, B, steps):
-    """(inputs of all steps, losses, the first step's gradients, parameters after the last) in PyTorch, with SGD."""
+    """What PyTorch makes of `steps` steps of B samples; None for a loss with a value per sample."""
     module = module_of(form)
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    optimizer = torch.optim.SGD(trained.values(), lr=RATE)
     batches, losses, gradients = [data_of(B, seed) for seed in range(steps)], [], {}
     for batch in batches:
-        optimizer.zero_grad()
+        module.zero_grad()
         loss = module(*[batch[name] for name in module.inputs])
         if loss.dim():
-            return None  # one value per sample: nothing to compare with
+            return None
         loss.backward()
         losses.append(float(loss.detach()))
         gradients = gradients or {name: (torch.zeros_like(p) if p.grad is None else p.grad).numpy().copy() for name, p in trained.items()}
-        optimizer.step()
+        rate = rate_for(gradients)
+        with torch.no_grad():
+            for p in trained.values():
+                p -= 0 if p.grad is None else rate * p.grad
     inputs = {name: np.concatenate([batch[name].numpy() for batch in batches]) for name in module.inputs}
-    return inputs, losses, gradients, {name: p.detach().numpy().copy() for name, p in trained.items()}
+    return Expected(B, inputs, rate, losses, gradients, {name: p.detach().numpy().copy() for name, p in trained.items()})
 
 
 def export(form, path):
