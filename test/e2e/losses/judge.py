@@ -59,6 +59,10 @@ def error_of(text):
     return " ".join(lines[first:first + 3]) if first is not None else " ".join(lines[-3:])
 
 
+def units_of(bundle):
+    return int(re.search(r"(\d+) units? of ", z.call("zorse-inspect", bundle)[1]).group(1))
+
+
 class Judge:
     def __init__(self, folder, words=()):
         self.folder, self.words = folder, list(words)
@@ -69,9 +73,6 @@ class Judge:
         training = {"optimizer": "sgd", "lr": repr(expected.rate), "clip": "0"}
         code, out, err = z.compile(model, bundle, self.cluster, expected.batch, 0, plan, training, "f64", ok=False, extra=self.words)
         return code, bundle, err + out
-
-    def units(self, bundle):
-        return int(re.search(r"(\d+) units? of ", z.call("zorse-inspect", bundle)[1]).group(1))
 
     def trained(self, bundle, expected):
         """(largest error, where) of two steps."""
@@ -111,7 +112,7 @@ class Judge:
                     continue
                 if code != 0:
                     return Verdict(FAILED, f"{where}: zorse-compile ended with {code}: {text[-300:]}")
-                units = units or self.units(bundle)
+                units = units or units_of(bundle)
                 warned = warned or " ".join(line for line in text.splitlines() if "warning" in line)
                 try:
                     error, what = self.trained(bundle, expected)

@@ -61,10 +61,10 @@ class Tape:
 
     def model(self, loss):
         scalar = self.node("Identity", [loss], loss.data, [lambda g: g]) if loss.data.ndim == 0 else loss
-        return onnx.model(self.nodes, self.initializers, self.inputs, [onnx.value(scalar.name, [], onnx.DOUBLE)], opset=18)
+        return onnx.model(self.nodes, self.initializers, self.inputs, [onnx.value(scalar.name, ["batch"] * loss.data.ndim, onnx.DOUBLE)], opset=18)
 
     def gradients(self, loss, parameters):
-        at = {id(loss): np.ones(())}
+        at = {id(loss): np.ones(loss.data.shape)}
         for v in reversed(self.values):
             g = at.get(id(v))
             if g is None:
@@ -253,6 +253,9 @@ class Value:
 
     def min(self, axes=None, keepdim=False):
         return self.reduced("ReduceMin", np.min, lambda g, a, f: g * (a == f), axes, keepdim)
+
+    def std(self):
+        return (((self - self.mean()) ** 2).sum() / (self.numel() - 1)).sqrt()
 
     def norm(self):
         return (self ** 2).sum().sqrt()
