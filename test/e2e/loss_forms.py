@@ -1,8 +1,10 @@
-"""Losses as training code writes them, exported from PyTorch, against PyTorch in double precision: loss, gradients and parameters of two steps, on one device and under two plans with uneven cells.
+"""Losses as training code writes them, exported from PyTorch, against PyTorch in double precision: loss, gradients and parameters of two steps,
+on one device and under two plans with uneven cells.
 
     loss_forms.py [NAME or PREFIX*...] [--batches 4,6,7,16] [--every N] [--list]
 
-Every form is equal to PyTorch, or refused where it may be: losses/forms.py. Exports are kept in out/loss_forms as long as the form, the exporter and PyTorch are the same.
+Every form is equal to PyTorch, or refused where it may be: losses/forms.py. Exports are kept in out/loss_forms as long as the form, the exporter
+and PyTorch are the same.
 Needs PyTorch (tools/python-env.sh); exit code 77 without it.
 """
 import argparse

@@ -1,4 +1,5 @@
-"""Losses built as ONNX graphs, against numpy in double precision: loss, gradients and parameters of two steps, on one device and under two plans with uneven cells. Needs no PyTorch.
+"""Losses built as ONNX graphs, against numpy in double precision: loss, gradients and parameters of two steps, on one device and under two plans
+with uneven cells. Needs no PyTorch.
 
     loss_graphs.py forms [NAME or PREFIX*...] [--every N] [--batches 4,6,7,16]     those of losses/forms.py that a tape can write
     loss_graphs.py random COUNT [--first SEED] [--batches 4,6,7,16]                random losses (losses/random_losses.py)
@@ -66,7 +67,7 @@ def main():
             with open(path, "wb") as f:
                 f.write(file)
             table.add(form, the_judge.judge(path, expected))
-    print((f"{left} left out, which a tape cannot write; " if left else "") + table.figure("graphs"))
+    print((f"{left} left out (functions that a tape does not have, or not finite); " if left else "") + table.figure("graphs"))
     sys.exit(1 if table.bad else 0)
 
 

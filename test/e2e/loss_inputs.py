@@ -1,9 +1,11 @@
-"""Losses whose data or form say nothing, and evaluation: what is refused, which steps are skipped, and that an evaluation is the loss of its samples as one batch.
+"""Losses whose data or form say nothing, and evaluation: what is refused, which steps are skipped, and that an evaluation is the loss of its samples
+as one batch.
 
     loss_inputs.py [bad] [evaluation]
 
 - A loss without samples, one that no parameter reaches and one with a value per sample are refused.
-- A step is skipped if its loss or a gradient is not finite (no labels, a NaN among weights or targets, a factor that is infinite); the steps after it are as if it had not been.
+- A step is skipped if its loss or a gradient is not finite (no labels, a NaN among weights or targets, a factor that is infinite); the steps after
+  it are as if it had not been.
 - A count that the loss keeps from 0 (`clamp(min=1)`) skips nothing.
 - Evaluations of 10 samples in batches of 4, on one device and on two, equal the loss of 10 samples.
 """
@@ -36,7 +38,8 @@ class Trial:
 
     def compile(self, cells=None, devices=("a",)):
         plan = z.plan(self.folder, "loss", self.batch, devices, cells) if cells else None
-        code, out, err = z.compile(self.model, self.bundle, z.cluster(self.folder, list(devices)), self.batch, 0, plan, SGD, "f64", ok=False, extra=TRAINED)
+        cluster = z.cluster(self.folder, list(devices))
+        code, out, err = z.compile(self.model, self.bundle, cluster, self.batch, 0, plan, SGD, "f64", ok=False, extra=TRAINED)
         return code, err + out
 
     def run(self, *words):
@@ -86,7 +89,8 @@ SKIPS = {  # name -> (text, batch, changes of the first batch)
     "a mean over no labels": ("flat(l, y)", 4, [("y", ALL, -100)]),
     "a sum over no labels, divided by their number": ("total(l, y) / valid(y)", 4, [("y", ALL, -100)]),
     "no labels, and a count of at least 1": ("total(l, y) / valid(y).clamp(min=1)", 4, [("y", ALL, -100)]),
-    "no labels beside a term that has its own count": ("total(l, y) / valid(y).clamp(min=1) + (((l - q) ** 2).sum(-1) * m).sum() / m.sum()", 4, [("y", ALL, -100)]),
+    "no labels beside a term that has its own count":
+        ("total(l, y) / valid(y).clamp(min=1) + (((l - q) ** 2).sum(-1) * m).sum() / m.sum()", 4, [("y", ALL, -100)]),
     "a mask of zeros": ("(((l - q) ** 2).mean(-1) * m).sum() / m.sum()", 4, [("m", ALL, 0)]),
     "a NaN among weights": ("(each(l, y) * w).sum() / w.sum()", 4, [("w", (1, 1), NAN)]),
     "a NaN among weights of the numerator alone": ("(each(l, y) * w).sum() / valid(y)", 4, [("w", (1, 1), NAN)]),
@@ -114,26 +118,29 @@ def bad(folder):
         code, said = trial.compile()
         code, said, lines = trial.run("--steps", 3) if code == 0 else (code, said, [])
         found, wanted = [None if m["skipped"] else m["loss"] for m in lines if "skipped" in m], trial.expected()
-        same = len(found) == 3 and all((a is None) == (b is None) and (a is None or abs(a - b) <= judge.LIMIT * max(1, abs(b))) for a, b in zip(found, wanted))
-        says(same, f"{name}: {'the first step is skipped' if wanted[0] is None else 'no step is skipped'}", f"losses {found}, expected {wanted}; exit {code}, {said[-200:]}")
+        same = len(found) == 3 and all(a == b if None in (a, b) else abs(a - b) <= judge.LIMIT * max(1, abs(b)) for a, b in zip(found, wanted))
+        skipped = "the first step is skipped" if wanted[0] is None else "no step is skipped"
+        says(same, f"{name}: {skipped}", f"losses {found}, expected {wanted}; exit {code}, {said[-200:]}")
     trial = Trial(folder, Form("never", "bad", EXACT, "flat(l, y)"), 4, [changed(tape_functions.data_of(4, 0), "y", ALL, -100)] * 2)
     trial.compile()
     code, said, _ = trial.run("--steps", 2)
-    says(code == 3 and "error" in said and "labels" in said, "no labels in a whole run: exit code 3, and the error speaks of labels", f"{code}, {said[-200:]}")
+    good = code == 3 and "error" in said and "labels" in said
+    says(good, "no labels in a whole run: exit code 3, and the error speaks of labels", f"{code}, {said[-200:]}")
     trial = Trial(folder, Form("infinite", "bad", EXACT, "square(l, q) / (l.shape[0] - 1)"), 1, [tape_functions.data_of(1, k) for k in range(2)])
     code, said = trial.compile()
     code, said, lines = trial.run("--steps", 2) if code == 0 else (code, said, [])
-    refused = not lines and code == 1 and "error" in said
-    says(refused or code == 3 and all(m["skipped"] for m in lines), "a factor 1/(B - 1) with batches of 1: refused, or every step is skipped and the run fails", f"{code}, {lines}")
+    good = code == 1 and "error" in said if not lines else code == 3 and all(m["skipped"] for m in lines)
+    says(good, "a factor 1/(B - 1) with batches of 1: refused, or every step is skipped and the run fails", f"{code}, {lines}")
     return results
 
 
-TEXTS = ("mean", "none_mean", "plain_sum", "sum_over_valid_clamped", "sum_over_2B", "sum_over_B_plus_1", "sum_over_root_B", "two_counts", "share_of_valid", "token_weights", "max_weight", "masked_mean_of_means",
-         "mse", "l2_over_B", "uncertainty", "x_over_B", "x_scaled")
+TEXTS = ("mean", "none_mean", "plain_sum", "sum_over_valid_clamped", "sum_over_2B", "sum_over_B_plus_1", "sum_over_root_B", "two_counts",
+         "share_of_valid", "token_weights", "max_weight", "masked_mean_of_means", "mse", "l2_over_B", "uncertainty", "x_over_B", "x_scaled")
 
 
 def whole(form, data, batch, N):
-    """The loss of N samples as one batch. Where the forward reads numbers of its batch: the mean over batches by samples, the last one with those that remain."""
+    """The loss of N samples as one batch; where the forward reads numbers of its batch, the mean over batches by samples."""
+
     def loss(rows):
         return float(tape_functions.computed(form, tape_functions.initial(), {k: v[rows] for k, v in data.items()}, 0)[2])
 
@@ -160,7 +167,8 @@ def evaluation(folder):
                 print(f"FAIL {name}: {form.text}: no evaluation: exit {code}, {judge.error_of(said)[:300]}", flush=True)
                 results.append(False)
                 break
-            results.append(z.check(f"{name}: {form.text}: {N} samples in batches of {batch} on {len(devices)} devices", z.relative(found, [whole(form, data, batch, N)]), judge.LIMIT))
+            error = z.relative(found, [whole(form, data, batch, N)])
+            results.append(z.check(f"{name}: {form.text}: {N} samples in batches of {batch} on {len(devices)} devices", error, judge.LIMIT))
     return results
 
 

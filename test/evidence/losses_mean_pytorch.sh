@@ -7,7 +7,7 @@
 # Installs PyTorch into .venv. Exports are kept in out/loss_forms.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-every=1 count=500 batches=4,6,7,16
+every=1 count=520 batches=4,6,7,16
 [ "${1:-}" = --quick ] && every=8 count=40 batches=6
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
 source test/evidence/figures.bash

@@ -1,4 +1,4 @@
-"""A form of a loss on a small PyTorch module: its inputs, its export, and what PyTorch computes with it. Needs PyTorch; everything is in double precision.
+"""A form of a loss on a small PyTorch module: its inputs, its export, and what PyTorch computes with it, in double precision. Needs PyTorch.
 
 The text of a form is Python: statements separated by semicolons, of which the last is the loss. It may name
     l: logits (B, T, C) of x       y: labels (B, T), some -100       w: positive weights (B, T)       c: label of a sample (B,)
@@ -97,8 +97,10 @@ def data_of(B, seed=0):
     y[0, 0], y[-1, -1] = 1, 2
     m = (torch.rand(B, POSITIONS, generator=g) < 0.6).double()
     m[0, 0] = 1
-    return {"x": normal(B, POSITIONS, WIDTH), "u": normal(B, POSITIONS, WIDTH), "y": y, "q": torch.softmax(normal(B, POSITIONS, CLASSES), -1), "w": normal(B, POSITIONS).abs() + 0.1, "m": m,
-            "sw": normal(B).abs() + 0.1, "c": torch.randint(0, CLASSES, (B,), generator=g), "r": normal(B, POSITIONS), "at": torch.randint(0, POSITIONS, (B,), generator=g)}
+    x, u, q = normal(B, POSITIONS, WIDTH), normal(B, POSITIONS, WIDTH), torch.softmax(normal(B, POSITIONS, CLASSES), -1)
+    w, sw, r = normal(B, POSITIONS).abs() + 0.1, normal(B).abs() + 0.1, normal(B, POSITIONS)
+    c, at = torch.randint(0, CLASSES, (B,), generator=g), torch.randint(0, POSITIONS, (B,), generator=g)
+    return {"x": x, "u": u, "y": y, "q": q, "w": w, "m": m, "sw": sw, "c": c, "r": r, "at": at}
 
 
 def reference(form, B, steps):

@@ -1,4 +1,7 @@
-"""What forms of losses are: a table that the modules beside this one fill. Numbers in forms are few powers of two: PyTorch's exporter writes some of them in f32."""
+"""What forms of losses are: a table that the modules beside this one fill.
+
+Numbers in forms are few powers of two: PyTorch's exporter writes some of them in f32.
+"""
 import collections
 import re
 

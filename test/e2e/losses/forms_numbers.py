@@ -1,5 +1,5 @@
 """The number of samples in a loss: as a divisor and a factor, behind and before the sum, in the spellings that training code has."""
-from losses.forms import CLOSING, EXACT, REFUSED, forms
+from losses.forms import EXACT, REFUSED, forms
 
 forms("number of samples", EXACT,
       mean="flat(l, y)",
@@ -29,7 +29,6 @@ forms("number of samples", EXACT,
       sum_over_max_B_1="total(l, y) / max(l.shape[0], 1)",
       sum_over_max_B_1_over_12="total(l, y) / max(l.shape[0], 1) / 12",
       sum_over_root_B="total(l, y) / l.shape[0] ** 0.5",
-      sum_over_math_sqrt_B="total(l, y) / math.sqrt(l.shape[0])",
       sum_over_B_squared="total(l, y) / l.shape[0] ** 2",
       sum_over_power="square(l, q) / (l.shape[0] ** 1.5)",
       sum_over_half_floor="square(l, q) / (l.shape[0] // 2 + 1)",
@@ -73,7 +72,12 @@ forms("number of samples", EXACT,
       rsub="10 - total(l, y) / (2 * l.shape[0])",
       reciprocal="total(l, y) * torch.reciprocal(torch.tensor(2.0 * l.shape[0]))")
 
-forms("number of samples", REFUSED, sum_over_len="total(l, y) / len(y)", sum_over_as_tensor="total(l, y) / torch.as_tensor(y.numel())", baked_root="total(l, y) / torch.as_tensor(l.shape[0] ** 0.5)")
+# PyTorch's exporter fixes the number of samples, or writes what follows from it as a constant.
+forms("number of samples", REFUSED,
+      sum_over_len="total(l, y) / len(y)",
+      sum_over_as_tensor="total(l, y) / torch.as_tensor(y.numel())",
+      sum_over_math_sqrt_B="total(l, y) / math.sqrt(l.shape[0])",
+      baked_root="total(l, y) / torch.as_tensor(l.shape[0] ** 0.5)")
 
 forms("forward", EXACT,
       x_over_B="x / x.shape[0]",
@@ -85,7 +89,7 @@ forms("forward", EXACT,
       x_full="x + torch.full((x.shape[0], 1, 1), 0.125)",
       x_log_B="x * 0.75 + torch.log(torch.tensor(x.shape[0] + 1.0))",
       x_zeros="torch.cat([torch.zeros(x.shape[0], 1, 4), x[:, 1:]], 1)",
-      x_expanded="x + torch.linspace(0, 1, 4).expand(x.shape[0], T, 4)",
+      x_expanded="x + torch.linspace(0, 1.5, 4).expand(x.shape[0], T, 4)",
       x_repeated="x.repeat_interleave(2, 0).view(-1, 2, T, 4).mean(1)",
       x_viewed="x.reshape(x.shape[0], -1).view(x.shape[0], T, 4)",
       x_viewed_flat="x.reshape(x.shape[0] * T, 4).view(-1, T, 4)",

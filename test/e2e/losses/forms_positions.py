@@ -43,4 +43,7 @@ forms("positions", EXACT,
       expanded_targets="((l - q[:, :1].expand(-1, T, -1)) ** 2).mean()",
       doubled='F.mse_loss(torch.cat([l, l], 1), torch.cat([q, q], 1), reduction="sum") / (2 * l.shape[0])')
 
-forms("positions", REFUSED, one_value_per_sample="each(l, y).mean(1)", no_parameter="(r ** 2).mean()", no_parameter_over_B="(r ** 2).sum() / (2 * r.shape[0])")
+forms("positions", REFUSED,
+      one_value_per_sample="each(l, y).mean(1)",
+      no_parameter="(r ** 2).mean()",
+      no_parameter_over_B="(r ** 2).sum() / (2 * r.shape[0])")

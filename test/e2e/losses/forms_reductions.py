@@ -74,6 +74,7 @@ forms("distillation", EXACT,
       kl_teacher_flat='F.kl_div(logp(l / 2).view(-1, C), F.softmax(s.frozen(x) / 2, -1).view(-1, C), reduction="batchmean") * 4',
       kl_and_ce='0.5 * flat(l, y) + 0.5 * 4 * F.kl_div(logp(l / 2).flatten(0, 1), q.flatten(0, 1), reduction="batchmean")',
       kl_reverse="(l.softmax(-1) * (logp(l) - (q + 0.125).log())).sum(-1).mean()",
-      jensen_shannon='a = l.softmax(-1); b = q + 2**-7; 0.5 * (F.kl_div(((a + b) / 2).log(), a, reduction="batchmean") + F.kl_div(((a + b) / 2).log(), b, reduction="batchmean"))',
+      jensen_shannon='a = l.softmax(-1); b = q + 2**-7; k = ((a + b) / 2).log(); '
+                     '0.5 * (F.kl_div(k, a, reduction="batchmean") + F.kl_div(k, b, reduction="batchmean"))',
       feature_mse="F.mse_loss(l, s.frozen(x)) + flat(l, y)",
       feature_mse_over_B="square(l, s.frozen(x)) / (l.shape[0] * 2) + total(l, y) / y.numel()")

@@ -17,27 +17,28 @@ class Verdict:
 
 
 class Expected:
-    """One batch size: inputs of all steps by name, the learning rate of SGD, the loss of every step, the first step's gradients and the last parameters by name."""
+    """One batch size: inputs of all steps, the learning rate of SGD, the loss of every step, the first step's gradients, the last parameters."""
 
     def __init__(self, batch, inputs, rate, losses, gradients, parameters):
         self.batch, self.inputs, self.rate, self.losses, self.gradients, self.parameters = batch, inputs, rate, losses, gradients, parameters
 
 
 def rate_for(gradients):
-    """A learning rate, a power of two, with which the largest change of a parameter in the first step is near 0.01, whatever the scale of the loss."""
+    """A power of two with which the first step changes parameters by about 0.01 at most, whatever the scale of the loss."""
     scale = max([float(np.max(np.abs(g))) for g in gradients.values()] + [1e-300])
     return 2.0 ** int(np.floor(np.log2(0.01 / scale))) if np.isfinite(scale) else 1.0
 
 
 def uneven(units, B):
     """name -> (devices, cells): one device, and two divisions of the units and B samples with cells of different sizes."""
-    half, late = max(1, units // 2), max(1, units - 1)
+    half = max(1, units // 2)
     out = {"one": (["a"], [(0, units, 0, B, "a")]),
            "shares": (["a", "b"], [(0, units, 0, 1, "a"), (0, units, 1, B - 1, "a"), (0, units, B - 1, B, "b")])}
+    if half == units:
+        return {**out, "pipeline": (["a", "b", "c"], [(0, units, 0, 2, "c"), (0, units, 2, B - 1, "a"), (0, units, B - 1, B, "b")])}
     front = [(0, half, 0, B - 1, "a"), (0, half, B - 1, B, "b")]
     back = [(half, units, 0, 1, "b"), (half, units, 1, B - 2, "c"), (half, units, B - 2, B, "a")]
-    out["pipeline"] = (["a", "b", "c"], front + back) if half < units else (["a", "b", "c"], [(0, units, 0, 2, "c"), (0, units, 2, B - 1, "a"), (0, units, B - 1, B, "b")])
-    return out
+    return {**out, "pipeline": (["a", "b", "c"], front + back)}
 
 
 def worst(found, wanted):
@@ -82,7 +83,8 @@ class Judge:
             np.save(path, expected.inputs[name])
         while True:
             try:
-                metrics = z.run(bundle, ",".join(f"{name}={path}" for name, path in files.items()), len(expected.losses), gradients=gradients, checkpoint=checkpoint, extra=("--threads", "--quiet"))
+                data = ",".join(f"{name}={path}" for name, path in files.items())
+                metrics = z.run(bundle, data, len(expected.losses), gradients, checkpoint, extra=("--threads", "--quiet"))
                 break
             except z.Failure as failure:  # an input of which only the shape is read is none of the bundle
                 unread = re.search(r"the model has no input '(\w+)'", str(failure))
@@ -91,7 +93,8 @@ class Judge:
                 del files[unread.group(1)]
         saved = z.safetensors(checkpoint)  # without those that no gradient reaches: what `gradients` says
         losses = z.relative([m["loss"] for m in metrics], expected.losses)
-        return max((losses, "losses"), (worst(z.safetensors(gradients), expected.gradients), "gradients"), (worst(saved, {k: p for k, p in expected.parameters.items() if k in saved}), "parameters after the last step"))
+        after = worst(saved, {name: p for name, p in expected.parameters.items() if name in saved})
+        return max((losses, "losses"), (worst(z.safetensors(gradients), expected.gradients), "gradients"), (after, "parameters after the last step"))
 
     def judge(self, model, cases, plans=("one", "shares", "pipeline"), limit=LIMIT):
         """The verdict over all batch sizes and plans. One refusal, an error of zorse-compile with exit code 1, makes the form refused."""

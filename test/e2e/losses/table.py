@@ -23,5 +23,5 @@ class Table:
 
     def figure(self, what):
         c = self.counts
-        return (f"{sum(c.values())} {what}: {c[judge.EQUAL]} equal (worst {self.largest:.1g}, limit {judge.LIMIT:g}), {c[judge.REFUSED]} refused as expected, {c['refused needlessly']} refused needlessly, "
-                f"{c[judge.WRONG]} wrong, {c[judge.FAILED]} failed")
+        return (f"{sum(c.values())} {what}: {c[judge.EQUAL]} equal (worst {self.largest:.1g}, limit {judge.LIMIT:g}), {c[judge.REFUSED]} refused as expected, "
+                f"{c['refused needlessly']} refused needlessly, {c[judge.WRONG]} wrong, {c[judge.FAILED]} failed")

@@ -1,7 +1,8 @@
-"""Values that are computed by numpy in double precision, are written as ONNX nodes at the same time, and know their gradients: losses for the tools without PyTorch.
+"""Values that numpy computes in double precision, that are written as ONNX nodes at the same time, and that know their gradients.
 
-A loss is Python that calls these values as it would call PyTorch's. A tape is made for every batch size; the nodes that it writes have to be the same for each, so that no number of samples gets into them.
-Where ONNX has several spellings (a size by Shape and Gather, or by Shape and Slice; a product before or behind a cast), the tape's random numbers choose.
+A loss is Python that calls these values as it would call PyTorch's. A tape is made for every batch size; the nodes that it writes have to be the
+same for each, so that no number of samples gets into them. Where ONNX has several spellings (a size by Shape and Gather, or by Shape and Slice; a sum
+of booleans as integers or as floats), the tape's random numbers choose.
 """
 import random
 
@@ -88,7 +89,8 @@ class Value:
             return self.tape.node("Gather", [self.tape.node("Shape", [self], shape), self.tape.constant(axis)], shape[axis], axis=0)
         if style == 1:
             return self.tape.node("Squeeze", [self.tape.node("Shape", [self], shape[axis:axis + 1], start=axis, end=axis + 1)], shape[axis])
-        part = self.tape.node("Slice", [self.tape.node("Shape", [self], shape), *(self.tape.constant([k]) for k in (axis, axis + 1, 0))], shape[axis:axis + 1])
+        at = [self.tape.constant([k]) for k in (axis, axis + 1, 0)]
+        part = self.tape.node("Slice", [self.tape.node("Shape", [self], shape), *at], shape[axis:axis + 1])
         return self.tape.node("Reshape", [part, self.tape.constant(np.zeros(0, np.int64))], shape[axis])
 
     @property
@@ -239,8 +241,9 @@ class Value:
         axes = tuple(range(a.data.ndim)) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
         axes = tuple(k % a.data.ndim for k in axes)
         inputs = [a, self.tape.constant(np.asarray(axes))] if len(axes) < a.data.ndim or self.tape.random.random() < 0.5 else [a]
-        out = f(a.data, axis=axes, keepdims=keepdim)
-        return self.tape.node(op, inputs, out, [lambda g: ga(g if keepdim else np.expand_dims(g, axes), a.data, np.expand_dims(out, axes) if not keepdim else out)], keepdims=int(keepdim))
+        kept = f(a.data, axis=axes, keepdims=True)
+        out = kept if keepdim else kept.squeeze(axes)
+        return self.tape.node(op, inputs, out, [lambda g: ga(g.reshape(kept.shape), a.data, kept)], keepdims=int(keepdim))
 
     def sum(self, axes=None, keepdim=False):
         return self.reduced("ReduceSum", np.sum, lambda g, a, f: np.broadcast_to(g, a.shape), axes, keepdim)
@@ -249,7 +252,7 @@ class Value:
         return self.double().reduced("ReduceMean", np.mean, lambda g, a, f: np.broadcast_to(g, a.shape) * (g.size / a.size), axes, keepdim)
 
     def max(self, axes=None, keepdim=False):
-        return self.reduced("ReduceMax", np.max, lambda g, a, f: g * (a == f) / np.sum(a == f, axis=tuple(i for i in range(a.ndim) if f.shape[i] == 1 != a.shape[i]), keepdims=True), axes, keepdim)
+        return self.reduced("ReduceMax", np.max, lambda g, a, f: g * (a == f), axes, keepdim)
 
     def min(self, axes=None, keepdim=False):
         return self.reduced("ReduceMin", np.min, lambda g, a, f: g * (a == f), axes, keepdim)
@@ -266,7 +269,8 @@ class Value:
         known = [int(n.data) if isinstance(n, Value) else n for n in shape]
         out = self.data.reshape(known)
         if any(isinstance(n, Value) for n in shape):
-            parts = [self.tape.node("Reshape", [n, self.tape.constant([1])], n.data.reshape(1)) if isinstance(n, Value) else self.tape.constant([n]) for n in shape]
+            lengths = [n if isinstance(n, Value) else self.tape.constant(n) for n in shape]
+            parts = [self.tape.node("Reshape", [n, self.tape.constant([1])], n.data.reshape(1)) for n in lengths]
             target = self.tape.node("Concat", parts, np.asarray(known), axis=0)
         else:
             target = self.tape.constant(known)
@@ -300,8 +304,7 @@ class Value:
         out, axis = self, 0
         for i in index:
             if i is None:
-                here = out
-                out = out.tape.node("Unsqueeze", [out, out.tape.constant([axis])], np.expand_dims(here.data, axis), [lambda g, axis=axis: g.squeeze(axis)])
+                out = out.unsqueeze(axis)
                 axis += 1
             elif isinstance(i, int):
                 out = out.picked(i, axis)
@@ -309,6 +312,9 @@ class Value:
                 out = out if i == slice(None) else out.sliced(i, axis)
                 axis += 1
         return out
+
+    def unsqueeze(self, axis):
+        return self.tape.node("Unsqueeze", [self, self.tape.constant([axis])], np.expand_dims(self.data, axis), [lambda g: g.squeeze(axis)])
 
     def picked(self, i, axis):
         return self.tape.node("Gather", [self, self.tape.constant(i)], np.take(self.data, i, axis), [lambda g: self.scattered(g, i, axis)], axis=axis)
@@ -327,7 +333,8 @@ class Value:
 
     def matmul(self, other):
         a, b = self.data, other.data
-        return self.tape.node("MatMul", [self, other], a @ b, [lambda g: g @ np.swapaxes(b, -1, -2), lambda g: summed_to(np.swapaxes(a, -1, -2) @ g, b.shape)])
+        gradients = [lambda g: g @ np.swapaxes(b, -1, -2), lambda g: summed_to(np.swapaxes(a, -1, -2) @ g, b.shape)]
+        return self.tape.node("MatMul", [self, other], a @ b, gradients)
 
 
 class Shape:

@@ -43,7 +43,8 @@ def cross_entropy(l, y, reduction="mean", weight=None, ignore_index=-100):
         np.put_along_axis(one, safe[..., None], 1.0, -1)
         return np.moveaxis((p - one) * (gain * (g if reduction == "none" else g / divisor))[..., None], -1, 1)
 
-    return l.tape.node("SoftmaxCrossEntropyLoss", [l, y] + ([weight] if weight is not None else []), loss, [gradient], reduction=reduction, ignore_index=ignore_index)
+    inputs = [l, y] + ([weight] if weight is not None else [])
+    return l.tape.node("SoftmaxCrossEntropyLoss", inputs, loss, [gradient], reduction=reduction, ignore_index=ignore_index)
 
 
 def flat(l, y, **more):
@@ -75,7 +76,8 @@ def stack(values):
 def where(condition, a, b):
     a, b = a.double(), a.tape.lift(b, a)
     c = condition.data
-    return a.tape.node("Where", [condition, a, b], np.where(c, a.data, b.data), [lambda g: None, lambda g: np.where(c, g, 0), lambda g: np.where(c, 0, g)])
+    gradients = [None, lambda g: np.where(c, g, 0), lambda g: np.where(c, 0, g)]
+    return a.tape.node("Where", [condition, a, b], np.where(c, a.data, b.data), gradients)
 
 
 def reduced(value, reduction):
@@ -101,11 +103,12 @@ def size_or(f):
     return lambda a, b: f(a, b) if isinstance(a, Value) else f(b, a)
 
 
-TORCH = types.SimpleNamespace(exp=Value.exp, log=Value.log, sqrt=Value.sqrt, sigmoid=Value.sigmoid, where=where, stack=stack, logsumexp=logsumexp, maximum=size_or(lambda a, b: a.extreme("Max", b)),
-                              minimum=size_or(lambda a, b: a.extreme("Min", b)), clamp=Value.clamp, as_tensor=lambda a: a, tensor=lambda a: a, reciprocal=Value.reciprocal)
+MAXIMUM, MINIMUM = size_or(lambda a, b: a.extreme("Max", b)), size_or(lambda a, b: a.extreme("Min", b))
+TORCH = types.SimpleNamespace(exp=Value.exp, log=Value.log, sqrt=Value.sqrt, sigmoid=Value.sigmoid, reciprocal=Value.reciprocal, where=where, stack=stack,
+                              logsumexp=logsumexp, maximum=MAXIMUM, minimum=MINIMUM, clamp=Value.clamp, as_tensor=lambda a: a, tensor=lambda a: a)
 FUNCTIONS = types.SimpleNamespace(mse_loss=mse_loss, kl_div=kl_div, relu=Value.relu, cross_entropy=cross_entropy, softmax=softmax)
-SCOPE = {"torch": TORCH, "F": FUNCTIONS, "flat": flat, "total": total, "each": each, "valid": valid, "square": square, "logp": logp, "T": POSITIONS, "C": CLASSES,
-         "max": size_or(lambda a, b: a.extreme("Max", b)), "min": size_or(lambda a, b: a.extreme("Min", b))}
+SCOPE = {"torch": TORCH, "F": FUNCTIONS, "flat": flat, "total": total, "each": each, "valid": valid, "square": square, "logp": logp,
+         "T": POSITIONS, "C": CLASSES, "max": MAXIMUM, "min": MINIMUM}
 
 
 def initial():
@@ -127,8 +130,9 @@ def data_of(B, seed):
     m[0, 0] = 1
     q = np.exp(rng.normal(size=(B, POSITIONS, CLASSES)))
     x, u = rng.normal(size=(2, B, POSITIONS, WIDTH))
-    return {"x": x, "u": u, "y": y, "q": q / q.sum(-1, keepdims=True), "w": np.abs(rng.normal(size=(B, POSITIONS))) + 0.1, "m": m, "sw": np.abs(rng.normal(size=B)) + 0.1,
-            "c": rng.integers(0, CLASSES, B), "r": rng.normal(size=(B, POSITIONS)), "at": rng.integers(0, POSITIONS, B)}
+    w, sw, r = np.abs(rng.normal(size=(B, POSITIONS))) + 0.1, np.abs(rng.normal(size=B)) + 0.1, rng.normal(size=(B, POSITIONS))
+    c, at = rng.integers(0, CLASSES, B), rng.integers(0, POSITIONS, B)
+    return {"x": x, "u": u, "y": y, "q": q / q.sum(-1, keepdims=True), "w": w, "m": m, "sw": sw, "c": c, "r": r, "at": at}
 
 
 class Linear:
