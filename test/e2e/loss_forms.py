@@ -1,7 +1,9 @@
 """Losses as training code writes them, exported from PyTorch, against PyTorch in double precision: loss, gradients and parameters of two steps,
 on one device and under two plans with uneven cells.
 
-    loss_forms.py [NAME or PREFIX*...] [--batches 4,6,7,16] [--every N] [--list]
+    loss_forms.py [NAME or PREFIX*...] [--batches 4,6,7,16] [--every N] [--random COUNT] [--list]
+
+--random: so many random losses (losses/random_losses.py) beside the forms, or in place of them with --every 0.
 
 Every form is equal to PyTorch, or refused where it may be: losses/forms.py. Exports are kept in out/loss_forms as long as the form, the exporter
 and PyTorch are the same.
@@ -20,12 +22,14 @@ import warnings
 import numpy as np
 
 import harness as z
-from losses import judge
-from losses.forms import all_forms
+from losses import judge, random_losses
+from losses.forms import REFUSED, all_forms
 from losses.table import Table
 
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 KEPT = os.path.join(z.ROOT, "out", "loss_forms")
+FIRST_SEED = 100000  # others than those of loss_graphs.py
+ROUNDED = 1e-6  # of random losses: the exporter writes some of their numbers in f32
 
 
 def key_of(form):
@@ -44,10 +48,10 @@ def exported(form):
     """(path of the file or None, why it was not exported)."""
     from losses import form_module
 
-    path = os.path.join(KEPT, f"{form.name}-{key_of(form)}.onnx")
+    path = os.path.join(KEPT, f"{form.name.replace(' ', '_')}-{key_of(form)}.onnx")
     refusal = path[:-5] + ".txt"
     if not os.path.exists(path) and not os.path.exists(refusal):
-        for old in glob.glob(os.path.join(KEPT, f"{form.name}-*")):
+        for old in glob.glob(os.path.join(KEPT, f"{form.name.replace(' ', '_')}-*")):
             if len(os.path.basename(old)) == len(os.path.basename(path)) or old.endswith(".txt"):
                 os.remove(old)
         try:
@@ -80,7 +84,7 @@ def cases(form, batches):
     return out
 
 
-def verdict_of(form, batches, the_judge):
+def verdict_of(form, batches, the_judge, limit):
     path, why = exported(form)
     if path is None:
         return judge.Verdict(judge.REFUSED, "at export: " + " ".join(why.split())[:300])
@@ -89,7 +93,13 @@ def verdict_of(form, batches, the_judge):
         inputs = {name: np.concatenate([values.numpy()] * judge.STEPS) for name, values in data_for(form, batches[0]).items()}
         verdict = the_judge.judge(path, [judge.Expected(batches[0], inputs, 1.0, [float("nan")] * judge.STEPS, {}, {})], plans=("one",))
         return verdict if verdict.kind == judge.REFUSED else judge.Verdict(judge.WRONG, "it trains, where PyTorch cannot")
-    return the_judge.judge(path, known)
+    return the_judge.judge(path, known, limit=limit)
+
+
+def random_forms(count):
+    """PyTorch's exporter fixes the number of samples for as_tensor of a size, or makes a constant of it."""
+    forms = [random_losses.form(seed) for seed in range(FIRST_SEED, FIRST_SEED + count)]
+    return [f._replace(expected=REFUSED) if "as_tensor" in f.text else f for f in forms]
 
 
 def data_for(form, B):
@@ -104,9 +114,11 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--batches", default="4,6,7,16")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--list", action="store_true")
     a = parser.parse_args()
-    chosen = [f for f in all_forms().values() if not a.names or any(fnmatch.fnmatch(f.name, n) for n in a.names)][::a.every]
+    chosen = [f for f in all_forms().values() if not a.names or any(fnmatch.fnmatch(f.name, n) for n in a.names)]
+    chosen = (chosen[::a.every] if a.every else []) + random_forms(a.random)
     if a.list:
         for f in chosen:
             print(f"{f.expected:8} {f.section}, {f.name}: {f.text}")
@@ -119,13 +131,14 @@ def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     os.makedirs(KEPT, exist_ok=True)
-    table = Table()
+    forms, drawn = Table(), Table(ROUNDED)
     with tempfile.TemporaryDirectory() as folder:
         the_judge = judge.Judge(folder)
         for form in chosen:
-            table.add(form, verdict_of(form, [int(b) for b in a.batches.split(",")], the_judge))
-    print(table.figure("forms"))
-    sys.exit(1 if table.bad else 0)
+            table = drawn if form.section == "random" else forms
+            table.add(form, verdict_of(form, [int(b) for b in a.batches.split(",")], the_judge, table.limit))
+    print("; ".join(table.figure(what) for table, what in ((forms, "forms"), (drawn, "random losses")) if table.counts))
+    sys.exit(1 if forms.bad or drawn.bad else 0)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from loss_graphs import TRAINED
 
 RATE = 0.0078125
 SGD = {"optimizer": "sgd", "lr": str(RATE), "clip": "0"}
+DEVICES = (("a",), ("a", "b"))
 NAN = float("nan")
 
 
@@ -36,8 +37,13 @@ class Trial:
         with open(self.model, "wb") as f:
             f.write(self.file)
 
-    def compile(self, cells=None, devices=("a",)):
-        plan = z.plan(self.folder, "loss", self.batch, devices, cells) if cells else None
+    def compile(self, devices=("a",)):
+        """For one device, or for two with cells of different sizes."""
+        plan = None
+        if len(devices) > 1:
+            units = judge.units_of(self.bundle)  # of the bundle for one device
+            cells = [(0, units, 0, 1, "a"), (0, units, 1, 3, "b"), (0, units, 3, 4, "a")]
+            plan = z.plan(self.folder, "loss", self.batch, devices, cells)
         cluster = z.cluster(self.folder, list(devices))
         code, out, err = z.compile(self.model, self.bundle, cluster, self.batch, 0, plan, SGD, "f64", ok=False, extra=TRAINED)
         return code, err + out
@@ -115,12 +121,14 @@ def bad(folder):
         for change in changes:
             data[0] = changed(data[0], *change)
         trial = Trial(folder, Form(name, "bad", EXACT, text), batch, data)
-        code, said = trial.compile()
-        code, said, lines = trial.run("--steps", 3) if code == 0 else (code, said, [])
-        found, wanted = [None if m["skipped"] else m["loss"] for m in lines if "skipped" in m], trial.expected()
-        same = len(found) == 3 and all(a == b if None in (a, b) else abs(a - b) <= judge.LIMIT * max(1, abs(b)) for a, b in zip(found, wanted))
+        wanted = trial.expected()
         skipped = "the first step is skipped" if wanted[0] is None else "no step is skipped"
-        says(same, f"{name}: {skipped}", f"losses {found}, expected {wanted}; exit {code}, {said[-200:]}")
+        for devices in DEVICES:
+            code, said = trial.compile(devices)
+            code, said, lines = trial.run("--steps", 3) if code == 0 else (code, said, [])
+            found = [None if m["skipped"] else m["loss"] for m in lines if "skipped" in m]
+            same = len(found) == 3 and all(a == b if None in (a, b) else abs(a - b) <= judge.LIMIT * max(1, abs(b)) for a, b in zip(found, wanted))
+            says(same, f"{name}, {len(devices)} devices: {skipped}", f"losses {found}, expected {wanted}; exit {code}, {said[-200:]}")
     trial = Trial(folder, Form("never", "bad", EXACT, "flat(l, y)"), 4, [changed(tape_functions.data_of(4, 0), "y", ALL, -100)] * 2)
     trial.compile()
     code, said, _ = trial.run("--steps", 2)
@@ -155,12 +163,8 @@ def evaluation(folder):
     for name in TEXTS:
         form, data = all_forms()[name], tape_functions.data_of(N, 0)
         trial = Trial(folder, form, batch, [data])
-        for devices in (("a",), ("a", "b")):
-            cells = None
-            if len(devices) > 1:
-                units = judge.units_of(trial.bundle)
-                cells = [(0, units, 0, 1, "a"), (0, units, 1, 3, "b"), (0, units, 3, 4, "a")]
-            code, said = trial.compile(cells, devices)
+        for devices in DEVICES:
+            code, said = trial.compile(devices)
             code, said, lines = trial.run("--evaluate") if code == 0 else (code, said, [])
             found = [m["eval_loss"] for m in lines if "eval_loss" in m]
             if not found:

@@ -8,8 +8,8 @@ from losses.forms import EXACT
 class Table:
     """Rows of forms. Not accepted: another loss trained, a tool that fails otherwise, a refusal of a form that has to be exact (`needless`)."""
 
-    def __init__(self):
-        self.counts, self.bad, self.largest = collections.Counter(), [], 0.0
+    def __init__(self, limit=judge.LIMIT):
+        self.limit, self.counts, self.bad, self.largest = limit, collections.Counter(), [], 0.0
 
     def add(self, form, verdict):
         kind = verdict.kind
@@ -23,5 +23,5 @@ class Table:
 
     def figure(self, what):
         c = self.counts
-        return (f"{sum(c.values())} {what}: {c[judge.EQUAL]} equal (worst {self.largest:.1g}, limit {judge.LIMIT:g}), {c[judge.REFUSED]} refused as expected, "
+        return (f"{sum(c.values())} {what}: {c[judge.EQUAL]} equal (worst {self.largest:.1g}, limit {self.limit:g}), {c[judge.REFUSED]} refused as expected, "
                 f"{c['refused needlessly']} refused needlessly, {c[judge.WRONG]} wrong, {c[judge.FAILED]} failed")
