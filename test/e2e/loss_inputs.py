@@ -86,8 +86,8 @@ def changed(data, name, where, value):
 
 REFUSALS = {  # name -> (text, words of the error)
     "a loss of parameters alone": ("s.body.head.weight.pow(2).sum()", ("samples",)),
-    "a loss of data alone": ("(q ** 2).mean()", ("nothing to train", "no trained parameter reaches the loss")),
-    "a loss of data alone, divided by the number of samples": ("(q ** 2).sum() / (2 * q.shape[0])", ("no trained parameter reaches the loss",)),
+    "a loss of data alone": ("(q ** 2).mean()", ("nothing to train",)),
+    "a loss of data alone, divided by the number of samples": ("(q ** 2).sum() / (2 * q.shape[0])", ("nothing to train",)),
     "a loss with a value per sample": ("each(l, y).sum(1)", ("expects one scalar output, the loss",)),
 }
 ALL = slice(None)
