@@ -37,7 +37,7 @@ def key_of(form):
     import torch
     from losses import form_module
 
-    text = hashlib.sha256(f"{form} {torch.__version__} {judge.STEPS}".encode())
+    text = hashlib.sha256(f"{form.section} {form.text} {torch.__version__}".encode())
     for path in [form_module.__file__, *sorted(glob.glob(os.path.join(z.ROOT, "python", "zorse", "*.py")))]:
         with open(path, "rb") as f:
             text.update(f.read())

@@ -143,7 +143,7 @@ def bad(folder):
 
 
 TEXTS = ("mean", "none_mean", "plain_sum", "sum_over_valid_clamped", "sum_over_2B", "sum_over_B_plus_1", "sum_over_root_B", "two_counts",
-         "share_of_valid", "token_weights", "max_weight", "masked_mean_of_means", "mse", "l2_over_B", "uncertainty", "x_over_B", "x_scaled")
+         "share_of_valid", "token_weights", "max_weight", "masked_mean_of_means", "mse", "l2_over_B", "uncertainty", "x_over_B", "x_centred")
 
 
 def whole(form, data, batch, N):

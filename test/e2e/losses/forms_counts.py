@@ -1,5 +1,5 @@
 """Counts and sums of data in a loss: masks, weights of tokens and samples, numbers of labels."""
-from losses.forms import EXACT, REFUSED, forms
+from losses.forms import AWAITED, EXACT, REFUSED, forms
 
 forms("counts", EXACT,
       masked_mean="(((l - q) ** 2).mean(-1) * m).sum() / m.sum()",
@@ -15,12 +15,10 @@ forms("counts", EXACT,
       token_weights_normed="(each(l, y) * (w / w.sum())).sum()",
       token_weights_mean_1="(each(l, y) * (w / w.mean())).mean()",
       token_weights_over_max="(each(l, y) * (w / w.max())).sum() / valid(y)",
-      token_weights_softmax="(each(l, y) * F.softmax(w.flatten(), 0).view(-1, T)).sum()",
       sample_weights='(F.cross_entropy(l[:, -1], c, reduction="none") * sw).sum() / sw.sum()',
       sample_weights_mean='(F.cross_entropy(l[:, -1], c, reduction="none") * sw).mean()',
       sample_weights_root='(F.cross_entropy(l[:, -1], c, reduction="none") * sw).sum() / sw.pow(2).sum().sqrt()',
       sample_weights_norm='(F.cross_entropy(l[:, -1], c, reduction="none") * sw).sum() / sw.norm()',
-      sample_weights_softmax='(F.cross_entropy(l[:, -1], c, reduction="none") * F.softmax(sw, 0)).sum()',
       sample_weights_normed='(F.cross_entropy(l[:, -1], c, reduction="none") * (sw / sw.sum() * sw.shape[0])).mean()',
       two_counts="total(l, y) / valid(y) + 0.25 * (((l - q) ** 2).sum(-1) * m).sum() / m.sum()",
       three_counts="total(l, y) / valid(y) + 0.25 * (((l - q) ** 2).sum(-1) * m).sum() / m.sum() + (l[..., 0].abs() * w).sum() / w.sum()",
@@ -52,11 +50,16 @@ forms("counts", EXACT,
       lengths_mean="((each(l, y) * (torch.arange(T) <= at[:, None])).sum(1) / (at + 1)).mean()",
       longest="(each(l, y) * (torch.arange(T) <= at[:, None])).sum() / (at.max() + 1) / at.shape[0]",
       reward_baseline="(-logp(l).gather(-1, y.clamp(min=0)[..., None])[..., 0] * (r - r.mean())).mean()",
-      reward_whitened="(-logp(l).gather(-1, y.clamp(min=0)[..., None])[..., 0] * ((r - r.mean()) / (r.std() + 2**-20))).mean()",
-      targets_scaled="F.mse_loss(l[..., 0], (r - r.mean()) / r.std())",
       any_label="flat(l, y) * (y != -100).any().double()",
       count_of_samples="total(l, y) / (y != -100).any(1).sum()",
-      class_counts="n = F.one_hot(y.clamp(min=0), C).sum((0, 1)).double(); flat(l, y) + (each(l, y.clamp(min=0)) / (n[y.clamp(min=0)] + 1)).sum()",
-      counts_of_first="(each(l, y) * (y == y[0, 0])).sum() / (y == y[0, 0]).sum()")
+      class_counts="n = F.one_hot(y.clamp(min=0), C).sum((0, 1)).double(); flat(l, y) + (each(l, y.clamp(min=0)) / (n[y.clamp(min=0)] + 1)).sum()")
 
 forms("counts", REFUSED, selected_mean="((l - q) ** 2).mean(-1)[m > 0].mean()", selected_labels="k = y != -100; F.cross_entropy(l[k], y[k])")
+
+# A sum that reads another sum, and a pick of a sample.
+forms("counts", AWAITED,
+      token_weights_softmax="(each(l, y) * F.softmax(w.flatten(), 0).view(-1, T)).sum()",
+      sample_weights_softmax='(F.cross_entropy(l[:, -1], c, reduction="none") * F.softmax(sw, 0)).sum()',
+      reward_whitened="(-logp(l).gather(-1, y.clamp(min=0)[..., None])[..., 0] * ((r - r.mean()) / (r.std() + 2**-20))).mean()",
+      targets_scaled="F.mse_loss(l[..., 0], (r - r.mean()) / r.std())",
+      counts_of_first="(each(l, y) * (y == y[0, 0])).sum() / (y == y[0, 0]).sum()")

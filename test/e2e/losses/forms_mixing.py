@@ -1,5 +1,5 @@
 """Samples that meet: functions of sums over samples, pairs of samples, picks and sorts. They need a closing unit, unless only inputs meet."""
-from losses.forms import CLOSING, EXACT, REFUSED, forms
+from losses.forms import AWAITED, CLOSING, EXACT, REFUSED, forms
 
 forms("functions of sums", CLOSING,
       rmse="torch.sqrt(F.mse_loss(l, q))",
@@ -62,17 +62,21 @@ forms("pairs of samples", CLOSING,
 forms("forward", CLOSING, x_rolled="x + x.roll(1, 0)", hidden_mean="h = s.body.first(x); x + h.mean(0)[:, :4]")
 
 forms("inputs that meet", EXACT,
-      two_views="k = s.body(torch.cat([x, u], 0)); F.mse_loss(k[:x.shape[0]], k[x.shape[0]:])",
-      mixup_inputs="flat(s.body(0.75 * x + 0.25 * x.flip(0)), y)",
-      ranks="((l[..., 0].mean(1) - r.mean(1).argsort(0).to(l.dtype)) ** 2).mean()",
-      alternate="(each(l, y) * (torch.arange(l.shape[0]) % 2)[:, None]).sum() / l.shape[0]",
-      numbered="(each(l, y).mean(1) * torch.ones(l.shape[0]).cumsum(0)).sum() / l.shape[0]")
+      two_views="k = s.body(torch.cat([x, u], 0)); F.mse_loss(k[:x.shape[0]], k[x.shape[0]:])")
 
 # PyTorch's exporter fixes the number of samples.
 forms("inputs that meet", REFUSED, two_views_chunked="a, b = s.body(torch.cat([x, u], 0)).chunk(2, 0); F.mse_loss(a, b)")
 
 forms("forward", EXACT,
+      x_cat_twice="k = torch.cat([x, x * 0.5], 0); (k[:k.shape[0] // 2] + k[k.shape[0] // 2:]) / 2")
+
+forms("inputs that meet", AWAITED,
+      mixup_inputs="flat(s.body(0.75 * x + 0.25 * x.flip(0)), y)",
+      ranks="((l[..., 0].mean(1) - r.mean(1).argsort(0).to(l.dtype)) ** 2).mean()",
+      alternate="(each(l, y) * (torch.arange(l.shape[0]) % 2)[:, None]).sum() / l.shape[0]",
+      numbered="(each(l, y).mean(1) * torch.ones(l.shape[0]).cumsum(0)).sum() / l.shape[0]")
+
+forms("forward", AWAITED,
       x_numbered="x + 2**-7 * torch.arange(x.shape[0])[:, None, None].to(x.dtype)",
-      x_cat_twice="k = torch.cat([x, x * 0.5], 0); (k[:k.shape[0] // 2] + k[k.shape[0] // 2:]) / 2",
       x_plus_first="x + x[:1]",
       x_flipped="x + x.flip(0)")
