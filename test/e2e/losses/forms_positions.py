@@ -1,5 +1,5 @@
 """Positions and shapes: shifts, picks of positions, reshapes, sums over axes in turn, contractions."""
-from losses.forms import EXACT, REFUSED, forms
+from losses.forms import AWAITED, EXACT, REFUSED, forms
 
 forms("positions", EXACT,
       shift="F.cross_entropy(l[:, :-1].flatten(0, 1), y[:, 1:].flatten())",
@@ -31,7 +31,6 @@ forms("positions", EXACT,
       arange_gather="F.cross_entropy(l[torch.arange(l.shape[0]), at], c)",
       gather_expand="F.cross_entropy(l.gather(1, at[:, None, None].expand(-1, 1, C))[:, 0], c)",
       masked_mean_pool="k = (torch.arange(T)[None] <= at[:, None]).to(l.dtype)[..., None]; F.cross_entropy((l * k).sum(1) / k.sum(1), c)",
-      flipped_positions="flat(l.flip(1), y.flip(1))",
       rolled_positions="flat(l, y.roll(-1, 1))",
       cumulative_positions="each(l, y).cumsum(1).mean()",
       hardest_position="each(l, y).max(1).values.mean()",
@@ -42,6 +41,9 @@ forms("positions", EXACT,
       unsqueezed="(each(l, y)[:, None] * torch.ones(2, 1)).mean()",
       expanded_targets="((l - q[:, :1].expand(-1, T, -1)) ** 2).mean()",
       doubled='F.mse_loss(torch.cat([l, l], 1), torch.cat([q, q], 1), reduction="sum") / (2 * l.shape[0])')
+
+# No operator reverses an axis of activations.
+forms("positions", AWAITED, flipped_positions="flat(l.flip(1), y.flip(1))")
 
 forms("positions", REFUSED,
       one_value_per_sample="each(l, y).mean(1)",
