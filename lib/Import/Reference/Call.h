@@ -1,0 +1,62 @@
+// One application of an operator: what its implementation reads and fills in.
+#pragma once
+
+#include "Array.h"
+
+#include "../ONNX/Graph.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::onnx_reference {
+
+using onnx_import::GraphNode;
+
+struct Call {
+  const GraphNode &node;
+  std::vector<const Array *> inputs; ///< null where omitted
+  std::vector<Array> outputs;        ///< as many as the node has
+  std::string problem;               ///< why it cannot be computed
+  bool lossOfLabel = false;          ///< Options::lossOfLabel
+
+  const Array *in(size_t index) const { return index < inputs.size() ? inputs[index] : nullptr; }
+  bool out(Array array) { return outputs[0] = std::move(array), true; }
+  bool fail(std::string text) { return problem = std::move(text), false; }
+
+  bool has(const std::string &name) const { return node.attributes.count(name) > 0; }
+  int64_t integer(const std::string &name, int64_t otherwise) const;
+  double real(const std::string &name, double otherwise) const;
+  std::string string(const std::string &name, const std::string &otherwise) const;
+  std::optional<std::vector<int64_t>> integers(const std::string &name) const;
+  /// Operand `index` or the attribute, whichever the operator set has.
+  std::optional<std::vector<int64_t>> integers(size_t index, const std::string &name) const;
+  /// An axis counted from either end; false with the problem set if there is no such axis.
+  bool axis(int64_t value, int64_t rank, int64_t &result);
+};
+
+/// Fills in the outputs; false with the problem set where it cannot.
+using Operator = bool (*)(Call &call);
+using OperatorMap = std::map<std::string, Operator>;
+
+void addElementwise(OperatorMap &map);
+void addActivations(OperatorMap &map);
+void addShapes(OperatorMap &map);
+void addMoves(OperatorMap &map);
+void addPicks(OperatorMap &map);
+void addReductions(OperatorMap &map);
+void addNormalisations(OperatorMap &map);
+void addProducts(OperatorMap &map);
+void addLosses(OperatorMap &map);
+
+/// An array with the elements of `x` in another shape.
+Array reshaped(const Array &x, Shape shape);
+/// x over a shape that it broadcasts to.
+Array expanded(const Array &x, const Shape &shape);
+/// The axes of `x` in another order.
+Array transposed(const Array &x, const std::vector<int64_t> &order);
+/// Any type in another.
+Array converted(const Array &x, ElementKind type);
+
+} // namespace zorse::onnx_reference
