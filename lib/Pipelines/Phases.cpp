@@ -97,6 +97,7 @@ bool Compiler::import(std::string &remark) {
     import.trainable[name] = TrainableChoice::Freeze;
   }
   import.trustGuess = options.trustGuess;
+  import.trustImport = options.trustImport;
 
   FailureOr<ImportedModel> result = importOnnx(options.model, import, context);
   if (failed(result))

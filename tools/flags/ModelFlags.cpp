@@ -28,6 +28,7 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--freeze", o.freeze, "initializers that stay as they are: names or patterns")->group(model)->delimiter(',');
   app.add_flag("--trust-guess", o.trustGuess, "where the file does not say what is trained (docs/training.md), take the likelier answer")
       ->group(model);
+  app.add_flag("--trust-import", o.trustImport, "do not compare the imported loss with the file's own nodes by numbers")->group(model);
   app.add_option("--decay", o.decay, "which parameters decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
 }
 

@@ -58,6 +58,7 @@ struct CompileOptions {
   int64_t ignoreIndex = -100;
   std::vector<std::string> train, freeze; ///< initializers by name or pattern
   bool trustGuess = false;                ///< what is trained may be guessed
+  bool trustImport = false;               ///< the imported loss is not compared with the file by numbers
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q

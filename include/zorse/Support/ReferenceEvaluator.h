@@ -1,4 +1,5 @@
-// Evaluates straight-line graph IR on host tensors with plain loops: what operations mean, for tests. Not fast, and not part of any product path.
+// Evaluates straight-line graph IR on host tensors with plain loops: what operations mean. Not fast: for tests, and for the few samples by which the
+// importer compares a loss with its file.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -262,12 +262,14 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   func::ReturnOp::create(end, function.getLoc(), results);
   for (auto [index, argument] : llvm::enumerate(sorted))
     argument.replaceAllUsesWith(body->getArgument(index));
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*scratch)))
-    op.erase();
-
   if (failed(verify(*module)))
     return failure();
   result.weights = std::move(ordered);
+  if (failed(checkAgainstFile(function, sorted, result.weights)))
+    return failure();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*scratch)))
+    op.erase();
+
   result.hub = facts.hubModel;
   reportParameters(result);
   result.warnings = warnings;

@@ -442,6 +442,7 @@ LogicalResult Importer::run(ImportedModel &result) {
   if (options.batchNormRows > 0 && statistics.empty())
     return error(
         "--batch-norm-rows: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
+  lossNumber = options.loss.empty() ? wanted[0] : -1;
   Val loss = values[wanted[0]];
   if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(loss) : std::nullopt) {
     if (!options.inputsAlone)

@@ -16,6 +16,7 @@
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Import/ONNX/Import.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -138,6 +139,9 @@ private:
   mlir::LogicalResult checkOperands(const GraphNode &node);
   mlir::LogicalResult chooseLoss(std::vector<int> &wanted);
   mlir::LogicalResult finish(const Val &loss, ImportedModel &result);
+  /// Compares what was imported with the file's own nodes by numbers. \param before  the arguments of @model as handlers have met them
+  mlir::LogicalResult checkAgainstFile(mlir::func::FuncOp function, llvm::ArrayRef<mlir::BlockArgument> before,
+                                       const std::vector<WeightSource> &sources);
   mlir::LogicalResult error(const GraphNode &node, const llvm::Twine &message);
   mlir::LogicalResult error(const llvm::Twine &message);
   std::string describeOperands(const GraphNode &node) const;
@@ -509,6 +513,7 @@ private:
   mlir::Block *block = nullptr;
   std::vector<mlir::DictionaryAttr> argumentAttributes;
 
+  int lossNumber = -1; ///< the value that is the loss; -1: it is not in the file
   int64_t rows = 0; ///< the size of the sample factor in views; never a number of the graph
   bool rowsBaked = false;
   std::vector<Count> counts;

@@ -12,10 +12,9 @@ double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 template <typename F> bool activate(Call &call, F f) {
-  const Array *x = call.in(0);
-  if (!x || !x->isFloat())
-    return call.fail("expects floats");
-  Array y = *x;
+  if (!call.floats({0}))
+    return false;
+  Array y = *call.in(0);
   for (double &value : y.reals)
     value = f(value);
   return call.out(std::move(y));
@@ -74,8 +73,9 @@ bool onSwish(Call &call) {
 
 bool onPRelu(Call &call) {
   const Array *x = call.in(0), *slope = call.in(1);
-  if (!x || !slope || slope->rank() > x->rank())
-    return false;
+  Shape shape;
+  if (!call.floats({0, 1}) || !broadcast(x->shape, slope->shape, shape) || shape != x->shape)
+    return call.fail("its slope has another shape");
   Array y = *x;
   int64_t i = 0;
   walk<1>(x->shape, {stridesOnto(slope->shape, x->shape)}, [&](const std::array<int64_t, 1> &at) {

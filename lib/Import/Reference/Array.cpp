@@ -1,6 +1,7 @@
 #include "Array.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace zorse::onnx_reference;
 
@@ -8,7 +9,10 @@ Array Array::of(ElementKind type, Shape shape) {
   Array array;
   array.type = type;
   array.shape = std::move(shape);
-  const auto count = static_cast<size_t>(product(array.shape));
+  const int64_t size = product(array.shape);
+  if (size < 0 || size > kMostElements)
+    throw TooLarge();
+  const auto count = static_cast<size_t>(size);
   if (array.isFloat())
     array.reals.resize(count);
   else
@@ -34,8 +38,12 @@ Array Array::ofReals(Shape shape, std::vector<double> values) {
 
 int64_t zorse::onnx_reference::product(const Shape &shape, size_t begin, size_t end) {
   int64_t result = 1;
-  for (size_t i = begin; i < std::min(end, shape.size()); ++i)
-    result *= shape[i];
+  for (size_t i = begin; i < std::min(end, shape.size()); ++i) {
+    if (shape[i] == 0)
+      return 0;
+    if (__builtin_mul_overflow(result, shape[i], &result))
+      result = std::numeric_limits<int64_t>::max();
+  }
   return result;
 }
 

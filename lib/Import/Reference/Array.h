@@ -14,6 +14,10 @@ namespace zorse::onnx_reference {
 using onnx_import::ElementKind;
 using Shape = std::vector<int64_t>;
 
+/// Most elements of an array; more are refused by throwing TooLarge, which Evaluator catches.
+constexpr int64_t kMostElements = int64_t(1) << 26;
+struct TooLarge {};
+
 /// Floats are in `reals`, integers and booleans in `integers`.
 struct Array {
   ElementKind type = ElementKind::Undefined;
@@ -39,6 +43,7 @@ struct Array {
   }
 };
 
+/// The greatest integer where it is greater.
 int64_t product(const Shape &shape, size_t begin = 0, size_t end = ~size_t(0));
 std::string text(const Shape &shape);
 /// Row-major.

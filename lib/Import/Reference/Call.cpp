@@ -2,6 +2,13 @@
 
 using namespace zorse::onnx_reference;
 
+bool Call::all(std::initializer_list<size_t> which, bool isFloat) {
+  for (size_t index : which)
+    if (const Array *array = in(index); !array || array->isFloat() != isFloat)
+      return fail(std::string("expects ") + (isFloat ? "floats" : "integers") + " as input " + std::to_string(index));
+  return true;
+}
+
 int64_t Call::integer(const std::string &name, int64_t otherwise) const {
   auto found = node.attributes.find(name);
   return found == node.attributes.end() ? otherwise : found->second->i();

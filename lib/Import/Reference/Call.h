@@ -5,6 +5,7 @@
 
 #include "../ONNX/Graph.h"
 
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,10 @@ struct Call {
   bool out(Array array) { return outputs[0] = std::move(array), true; }
   bool fail(std::string text) { return problem = std::move(text), false; }
 
+  /// The operands with these numbers are there, and are floats (integers, booleans); false with the problem set.
+  bool floats(std::initializer_list<size_t> which) { return all(which, true); }
+  bool integral(std::initializer_list<size_t> which) { return all(which, false); }
+  bool all(std::initializer_list<size_t> which, bool isFloat);
   bool has(const std::string &name) const { return node.attributes.count(name) > 0; }
   int64_t integer(const std::string &name, int64_t otherwise) const;
   double real(const std::string &name, double otherwise) const;

@@ -102,9 +102,7 @@ int64_t pythonRemainder(int64_t a, int64_t b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-bool onMod(Call &call) {
-  return call.integer("fmod", 0) ? binary<modulo, remainderInts>(call) : binary<pythonModulo, pythonRemainder>(call);
-}
+bool onMod(Call &call) { return call.integer("fmod", 0) ? binary<modulo, remainderInts>(call) : binary<pythonModulo, pythonRemainder>(call); }
 
 bool onMean(Call &call) {
   if (!variadic<add, addInts>(call))
@@ -143,18 +141,17 @@ bool onSign(Call &call) {
 }
 
 bool onNot(Call &call) {
-  return map(call, ElementKind::Bool, [](const Array &x, Array &y, int64_t i) { y.integers[i] = x.integers[i] == 0; });
+  return map(call, ElementKind::Bool, [](const Array &x, Array &y, int64_t i) { y.integers[i] = x.real(i) == 0; });
 }
 
 bool onIsNaN(Call &call) {
-  return map(call, ElementKind::Bool, [](const Array &x, Array &y, int64_t i) { y.integers[i] = std::isnan(x.reals[i]); });
+  return map(call, ElementKind::Bool, [](const Array &x, Array &y, int64_t i) { y.integers[i] = std::isnan(x.real(i)); });
 }
 
 bool onIsInf(Call &call) {
   const bool above = call.integer("detect_positive", 1) != 0, below = call.integer("detect_negative", 1) != 0;
-  return map(call, ElementKind::Bool, [=](const Array &x, Array &y, int64_t i) {
-    y.integers[i] = std::isinf(x.reals[i]) && (x.reals[i] > 0 ? above : below);
-  });
+  return map(call, ElementKind::Bool,
+             [=](const Array &x, Array &y, int64_t i) { y.integers[i] = std::isinf(x.real(i)) && (x.real(i) > 0 ? above : below); });
 }
 
 bool onIdentity(Call &call) { return call.in(0) && call.out(*call.in(0)); }
@@ -174,13 +171,13 @@ bool onDropout(Call &call) {
 bool onWhere(Call &call) {
   const Array *condition = call.in(0), *a = call.in(1), *b = call.in(2);
   Shape shape;
-  if (!condition || !a || !b || !broadcast(a->shape, b->shape, shape) || !broadcast(condition->shape, shape, shape))
+  if (!condition || !a || !b || a->isFloat() != b->isFloat() || !broadcast(a->shape, b->shape, shape) || !broadcast(condition->shape, shape, shape))
     return call.fail("its operands do not broadcast");
   Array y = Array::of(a->type, shape);
   int64_t i = 0;
   walk<3>(shape, {stridesOnto(condition->shape, shape), stridesOnto(a->shape, shape), stridesOnto(b->shape, shape)},
           [&](const std::array<int64_t, 3> &at) {
-            const bool first = condition->integers[at[0]] != 0;
+            const bool first = condition->real(at[0]) != 0;
             y.set(i++, first ? *a : *b, first ? at[1] : at[2]);
           });
   return call.out(std::move(y));
@@ -188,6 +185,9 @@ bool onWhere(Call &call) {
 
 bool onClip(Call &call) {
   const double inf = std::numeric_limits<double>::infinity();
+  for (size_t i = 1; i < 3; ++i)
+    if (call.in(i) && call.in(i)->size() != 1)
+      return call.fail("expects scalars as bounds");
   const double low = call.in(1) ? call.in(1)->real(0) : call.real("min", -inf), high = call.in(2) ? call.in(2)->real(0) : call.real("max", inf);
   return map(call, call.in(0)->type, [=](const Array &x, Array &y, int64_t i) {
     const double value = std::isnan(x.real(i)) ? NAN : std::min(std::max(x.real(i), low), high);
@@ -204,8 +204,8 @@ bool onShift(Call &call) {
 }
 
 template <RealFunction f> bool unary(Call &call) {
-  if (!call.in(0) || !call.in(0)->isFloat())
-    return call.fail("expects floats");
+  if (!call.floats({0}))
+    return false;
   return map(call, call.in(0)->type, [](const Array &x, Array &y, int64_t i) { y.reals[i] = f(x.reals[i]); });
 }
 

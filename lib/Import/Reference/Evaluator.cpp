@@ -86,8 +86,11 @@ bool zorse::onnx_reference::readTensor(LoadedModel &model, const onnx::Tensor &t
   const auto type = static_cast<ElementKind>(tensor.data_type());
   if (byteSize(type) == 0)
     return problem = "'" + tensor.name() + "' has no numbers", false;
+  const Shape shape(tensor.dims().begin(), tensor.dims().end());
+  if (product(shape) > kMostElements)
+    return problem = "'" + tensor.name() + "' has more than 2^26 elements", false;
   const uint8_t *data = bytes->owned ? bytes->owned->data() : bytes->data;
-  result = Array::of(type, Shape(tensor.dims().begin(), tensor.dims().end()));
+  result = Array::of(type, shape);
   for (int64_t i = 0; i < result.size(); ++i)
     if (result.isFloat())
       result.reals[i] = realAt(type, data, i);
@@ -187,7 +190,8 @@ bool Evaluator::applyShape(const GraphNode &node) {
 
 bool Evaluator::apply(const GraphNode &node) {
   if (!knows(node))
-    return why = "operator " + (node.domain.empty() ? "" : node.domain + ".") + node.op + " (node '" + node.name + "') is not known to it", false;
+    return why = "operator " + (node.domain.empty() ? "" : node.domain + ".") + node.op + " (node '" + node.name + "') is not known to the evaluator",
+           false;
   if (node.op == "If")
     return applyIf(node);
   if (readsShapeAlone(node))
@@ -207,7 +211,13 @@ bool Evaluator::apply(const GraphNode &node) {
       return false;
     call.inputs.push_back(&fill);
   }
-  if (!operators().at(node.op)(call))
+  bool done = false;
+  try {
+    done = (node.op == "Constant" || call.in(0) || options.lossOfLabel) && operators().at(node.op)(call);
+  } catch (TooLarge) {
+    call.problem = "has a result of more than 2^26 elements";
+  }
+  if (!done)
     return why = node.describe() + ": " + (call.problem.empty() ? "its operands are not as expected" : call.problem), false;
   for (size_t i = 0; i < node.outputs.size(); ++i)
     if (node.outputs[i] >= 0 && call.outputs[i].type != ElementKind::Undefined && !store(node.outputs[i], std::move(call.outputs[i])))

@@ -1,5 +1,5 @@
-// Evaluates values of an ONNX graph at concrete shapes, as the specification of the operators says: plain loops over dense arrays in f64 and int64. It
-// knows nothing of samples, of views or of what the importer makes of a node, so that it can say whether the importer is right.
+// Evaluates values of an ONNX graph at concrete shapes, as the specification of the operators says: plain loops over dense arrays in f64 and int64.
+// It knows nothing of samples, of views or of what the importer makes of a node, so that it can say whether the importer is right.
 #pragma once
 
 #include "Call.h"

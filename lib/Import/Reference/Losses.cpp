@@ -29,7 +29,7 @@ bool readPositions(Call &call, const Array &labels, bool softmax, Positions &pos
   const bool ignores = call.has("ignore_index");
   const int64_t ignored = call.integer("ignore_index", 0);
   int64_t classes = 0, inner = 1;
-  if (logits && logits->rank() >= 2) {
+  if (logits && logits->rank() >= 2 && logits->shape[1] > 0) {
     classes = logits->shape[1];
     inner = product(logits->shape, 2);
   }
@@ -58,8 +58,8 @@ bool readPositions(Call &call, const Array &labels, bool softmax, Positions &pos
 
 template <bool softmax> bool onCrossEntropy(Call &call) {
   const Array *labels = call.in(1);
-  if (!labels || labels->isFloat())
-    return call.fail("expects integer labels");
+  if (!call.integral({1}) || (!call.lossOfLabel && !call.floats({0})) || (call.in(2) && !call.floats({2})))
+    return false;
   if (call.outputs.size() > 1 && call.lossOfLabel)
     return call.fail("its probabilities are read");
   Positions positions;

@@ -46,6 +46,10 @@ bool onTranspose(Call &call) {
     order.push_back(i);
   if (auto given = call.integers("perm"))
     order = *given;
+  std::vector<int64_t> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    return call.fail("names an axis twice");
   if (static_cast<int64_t>(order.size()) != x.rank())
     return call.fail("its permutation has another rank");
   for (int64_t &axis : order)
@@ -61,7 +65,7 @@ bool onConcat(Call &call) {
   Shape shape = call.in(0)->shape;
   shape[axis] = 0;
   for (const Array *part : call.inputs) {
-    if (!part || part->rank() != static_cast<int64_t>(shape.size()))
+    if (!part || part->rank() != static_cast<int64_t>(shape.size()) || part->isFloat() != call.in(0)->isFloat())
       return call.fail("joins different ranks");
     for (int64_t i = 0; i < part->rank(); ++i)
       if (i != axis && part->shape[i] != shape[i])
@@ -100,7 +104,10 @@ bool onSplit(Call &call) {
 
 bool onSlice(Call &call) {
   const Array *starts = call.in(1), *ends = call.in(2), *axes = call.in(3), *steps = call.in(4);
-  if (!call.in(0) || !starts || !ends)
+  for (size_t i = 1; i < call.inputs.size(); ++i)
+    if (call.in(i) && (call.in(i)->isFloat() || call.in(i)->size() != starts->size()))
+      return call.fail("expects bounds, axes and steps of one size");
+  if (!starts || !ends)
     return false;
   Array y = *call.in(0);
   for (int64_t i = 0; i < starts->size(); ++i) {
@@ -142,7 +149,7 @@ bool onPad(Call &call) {
   for (int64_t i = 0; i < x.rank(); ++i)
     axes.push_back(i);
   if (call.in(3))
-    axes = call.in(3)->integers;
+    axes = call.in(3)->isFloat() ? axes : call.in(3)->integers;
   if (pads->size() != 2 * axes.size())
     return call.fail("expects two pads per axis");
   const std::string mode = call.string("mode", "constant");
@@ -167,7 +174,7 @@ bool onPad(Call &call) {
     }
     if (!outside)
       y.set(i, x, from);
-    else if (call.in(2) && call.in(2)->size() == 1)
+    else if (call.in(2) && call.in(2)->size() == 1 && call.in(2)->isFloat() == x.isFloat())
       y.set(i, *call.in(2), 0);
     ++i;
   });
@@ -176,7 +183,7 @@ bool onPad(Call &call) {
 
 bool onTile(Call &call) {
   const Array *x = call.in(0), *repeats = call.in(1);
-  if (!x || !repeats || repeats->size() != x->rank())
+  if (!call.integral({1}) || repeats->size() != x->rank())
     return false;
   Shape shape = x->shape;
   for (size_t i = 0; i < shape.size(); ++i)
@@ -195,7 +202,7 @@ bool onTile(Call &call) {
 
 bool onTrilu(Call &call) {
   Array y = *call.in(0);
-  if (y.rank() < 2)
+  if (y.rank() < 2 || (call.in(1) && (call.in(1)->isFloat() || call.in(1)->size() != 1)))
     return false;
   const int64_t k = call.in(1) ? call.in(1)->integers[0] : 0, columns = y.shape.back(), lines = y.shape[y.rank() - 2];
   const bool upper = call.integer("upper", 1) != 0;

@@ -9,7 +9,7 @@ namespace {
 
 /// Normalises lines of `size` elements that lie one behind the other.
 void normalise(Array &y, int64_t size, double epsilon, bool centred) {
-  for (int64_t first = 0; first < y.size(); first += size) {
+  for (int64_t first = 0; size > 0 && first < y.size(); first += size) {
     double mean = 0, squares = 0;
     for (int64_t k = 0; k < size && centred; ++k)
       mean += y.reals[first + k] / static_cast<double>(size);
@@ -27,7 +27,7 @@ bool affine(Call &call, Array &y, const Array *scale, const Array *bias) {
     Shape shape;
     if (!operand)
       continue;
-    if (!broadcast(operand->shape, y.shape, shape) || shape != y.shape)
+    if (!operand->isFloat() || !broadcast(operand->shape, y.shape, shape) || shape != y.shape)
       return call.fail("its scale or bias has another shape");
     int64_t i = 0;
     walk<1>(y.shape, {stridesOnto(operand->shape, y.shape)}, [&](const std::array<int64_t, 1> &at) {
@@ -41,7 +41,7 @@ bool affine(Call &call, Array &y, const Array *scale, const Array *bias) {
 template <bool centred> bool overLastAxes(Call &call) {
   const Array *x = call.in(0);
   int64_t axis = 0;
-  if (!x || call.outputs.size() > 1 || !call.axis(call.integer("axis", -1), x->rank(), axis))
+  if (!call.floats({0}) || call.outputs.size() > 1 || !call.axis(call.integer("axis", -1), x->rank(), axis))
     return call.fail("its statistics are read");
   Array y = *x;
   normalise(y, product(x->shape, axis), call.real("epsilon", 1e-5f), centred);
@@ -57,7 +57,7 @@ Array perChannel(const Array &values, int64_t rank) {
 
 bool onGroups(Call &call, int64_t groups) {
   const Array &x = *call.in(0);
-  if (x.rank() < 2 || groups < 1 || x.shape[1] % groups != 0 || !call.in(1) || !call.in(2))
+  if (!call.floats({0, 1, 2}) || x.rank() < 2 || groups < 1 || x.shape[1] % groups != 0 || !call.in(1) || !call.in(2))
     return false;
   Array y = x;
   normalise(y, product(x.shape, 1) / groups, call.real("epsilon", 1e-5f), true);
@@ -73,8 +73,11 @@ bool onBatchNormalization(Call &call) {
   const Array &x = *call.in(0);
   if (call.integer("training_mode", 0) != 0)
     return call.fail("takes statistics of the batch");
-  if (x.rank() < 2 || call.inputs.size() < 5 || !call.in(1) || !call.in(2) || !call.in(3) || !call.in(4))
+  if (!call.floats({0, 1, 2, 3, 4}) || x.rank() < 2)
     return false;
+  for (size_t i = 1; i < 5; ++i)
+    if (call.in(i)->size() != x.shape[1])
+      return call.fail("expects one number per channel");
   const double epsilon = call.real("epsilon", 1e-5f);
   Array y = x;
   const int64_t channels = x.shape[1], inner = product(x.shape, 2);

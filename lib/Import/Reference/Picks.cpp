@@ -18,7 +18,7 @@ bool wrap(Call &call, int64_t &id, int64_t size) {
 bool onGather(Call &call) {
   const Array *x = call.in(0), *ids = call.in(1);
   int64_t axis = 0;
-  if (!x || !ids || !call.axis(call.integer("axis", 0), x->rank(), axis))
+  if (!call.integral({1}) || !call.axis(call.integer("axis", 0), x->rank(), axis))
     return false;
   const int64_t outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1), size = x->shape[axis];
   Shape shape(x->shape.begin(), x->shape.begin() + axis);
@@ -39,7 +39,7 @@ bool onGather(Call &call) {
 bool onGatherElements(Call &call) {
   const Array *x = call.in(0), *ids = call.in(1);
   int64_t axis = 0;
-  if (!x || !ids || ids->rank() != x->rank() || !call.axis(call.integer("axis", 0), x->rank(), axis))
+  if (!call.integral({1}) || ids->rank() != x->rank() || !call.axis(call.integer("axis", 0), x->rank(), axis))
     return false;
   Shape strides = stridesOf(x->shape);
   const int64_t along = strides[axis];
@@ -72,7 +72,7 @@ bool place(Call &call, const Array &x, const Array &ids, int64_t tuple, int64_t 
 bool onGatherND(Call &call) {
   const Array *x = call.in(0), *ids = call.in(1);
   const int64_t batch = call.integer("batch_dims", 0);
-  if (!x || !ids || ids->rank() < 1 || batch + ids->shape.back() > x->rank())
+  if (!call.integral({1}) || batch < 0 || ids->rank() <= batch || batch + ids->shape.back() > x->rank())
     return false;
   const int64_t depth = ids->shape.back(), outer = product(x->shape, 0, batch), whole = product(x->shape, batch);
   const int64_t tuples = product(ids->shape, 0, ids->rank() - 1), inner = product(x->shape, batch + depth);
@@ -90,9 +90,15 @@ bool onGatherND(Call &call) {
   return call.out(std::move(y));
 }
 
-bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t from, const std::string &reduction) {
-  if (reduction == "none")
+/// Puts an update to its place. What several updates of one place make without a reduction, ONNX leaves open: `taken` says which have one.
+bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t from, const std::string &reduction, std::vector<bool> &taken) {
+  if (reduction == "none") {
+    taken.resize(y.size());
+    if (taken[to])
+      return call.fail("puts several updates into one place");
+    taken[to] = true;
     return y.set(to, updates, from), true;
+  }
   const double a = y.real(to), b = updates.real(from);
   const double value = reduction == "add" ? a + b : reduction == "mul" ? a * b : reduction == "max" ? std::max(a, b) : std::min(a, b);
   if (y.isFloat())
@@ -105,9 +111,11 @@ bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t fro
 bool onScatterElements(Call &call) {
   const Array *ids = call.in(1), *updates = call.in(2);
   int64_t axis = 0;
-  if (!call.in(0) || !ids || !updates || !call.axis(call.integer("axis", 0), call.in(0)->rank(), axis))
+  if (!call.integral({1}) || !updates || updates->isFloat() != call.in(0)->isFloat() || ids->rank() != call.in(0)->rank() ||
+      updates->size() != ids->size() || !call.axis(call.integer("axis", 0), call.in(0)->rank(), axis))
     return false;
   Array y = *call.in(0);
+  std::vector<bool> taken;
   Shape strides = stridesOf(y.shape);
   const int64_t along = strides[axis];
   strides[axis] = 0;
@@ -115,7 +123,7 @@ bool onScatterElements(Call &call) {
   bool ok = true;
   walk<1>(ids->shape, {strides}, [&](const std::array<int64_t, 1> &at) {
     int64_t id = ids->integers[i];
-    ok = ok && wrap(call, id, y.shape[axis]) && combine(call, y, at[0] + id * along, *updates, i, call.string("reduction", "none"));
+    ok = ok && wrap(call, id, y.shape[axis]) && combine(call, y, at[0] + id * along, *updates, i, call.string("reduction", "none"), taken);
     ++i;
   });
   return ok && call.out(std::move(y));
@@ -123,23 +131,27 @@ bool onScatterElements(Call &call) {
 
 bool onScatterND(Call &call) {
   const Array *ids = call.in(1), *updates = call.in(2);
-  if (!call.in(0) || !ids || !updates || ids->rank() < 1 || ids->shape.back() > call.in(0)->rank())
+  if (!call.integral({1}) || !updates || updates->isFloat() != call.in(0)->isFloat() || ids->rank() < 1 || ids->shape.back() > call.in(0)->rank())
     return false;
   Array y = *call.in(0);
+  std::vector<bool> taken;
   const int64_t depth = ids->shape.back(), inner = product(y.shape, depth), tuples = product(ids->shape, 0, ids->rank() - 1);
+  if (updates->size() != tuples * inner)
+    return call.fail("its updates have another shape");
   for (int64_t t = 0; t < tuples; ++t) {
     int64_t at = 0;
     if (!place(call, y, *ids, t, depth, 0, at))
       return false;
     for (int64_t i = 0; i < inner; ++i)
-      combine(call, y, at + i, *updates, t * inner + i, call.string("reduction", "none"));
+      if (!combine(call, y, at + i, *updates, t * inner + i, call.string("reduction", "none"), taken))
+        return false;
   }
   return call.out(std::move(y));
 }
 
 bool onOneHot(Call &call) {
   const Array *ids = call.in(0), *depths = call.in(1), *values = call.in(2);
-  if (!ids || !depths || !values || values->size() != 2)
+  if (!depths || depths->size() != 1 || !values || values->size() != 2)
     return false;
   const auto depth = static_cast<int64_t>(depths->real(0));
   int64_t axis = 0;
@@ -170,10 +182,10 @@ std::vector<int64_t> ranked(const Array &x, int64_t base, int64_t stride, int64_
 bool onTopK(Call &call) {
   const Array *x = call.in(0), *count = call.in(1);
   int64_t axis = 0;
-  if (!x || !count || !call.axis(call.integer("axis", -1), x->rank(), axis))
+  if (!call.integral({1}) || count->size() != 1 || !call.axis(call.integer("axis", -1), x->rank(), axis))
     return false;
   const int64_t k = count->integers[0], size = x->shape[axis], outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1);
-  if (k > size)
+  if (k < 0 || k > size)
     return call.fail("takes more than there is");
   Shape shape = x->shape;
   shape[axis] = k;

@@ -10,8 +10,8 @@ namespace {
 
 bool onMatMul(Call &call) {
   const Array *left = call.in(0), *right = call.in(1);
-  if (!left || !right || !left->isFloat() || left->rank() < 1 || right->rank() < 1)
-    return call.fail("expects floats");
+  if (!call.floats({0, 1}) || left->rank() < 1 || right->rank() < 1)
+    return false;
   Array a = *left, b = *right;
   if (a.rank() == 1)
     a.shape.insert(a.shape.begin(), 1);
@@ -44,7 +44,7 @@ bool onMatMul(Call &call) {
 
 bool onGemm(Call &call) {
   const Array *left = call.in(0), *right = call.in(1), *c = call.in(2);
-  if (!left || !right || left->rank() != 2 || right->rank() != 2)
+  if (!call.floats({0, 1}) || left->rank() != 2 || right->rank() != 2)
     return call.fail("expects matrices");
   const Array a = call.integer("transA", 0) ? transposed(*left, {1, 0}) : *left, b = call.integer("transB", 0) ? transposed(*right, {1, 0}) : *right;
   const double alpha = call.real("alpha", 1), beta = call.real("beta", 1);
@@ -58,6 +58,9 @@ bool onGemm(Call &call) {
         y.reals[i * n + j] += alpha * a.reals[i * k + l] * b.reals[l * n + j];
   if (!c)
     return call.out(std::move(y));
+  Shape shape;
+  if (!call.floats({2}) || !broadcast(c->shape, y.shape, shape) || shape != y.shape)
+    return call.fail("adds another shape");
   int64_t i = 0;
   walk<1>(y.shape, {stridesOnto(c->shape, y.shape)}, [&](const std::array<int64_t, 1> &at) { y.reals[i++] += beta * c->reals[at[0]]; });
   return call.out(std::move(y));
@@ -84,55 +87,86 @@ std::vector<std::string> split(const std::string &text) {
   return parts;
 }
 
-bool onEinsum(Call &call) {
-  std::string equation = call.string("equation", "");
-  equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
-  const size_t arrow = equation.find("->");
-  std::vector<std::string> terms = split(equation.substr(0, arrow));
-  if (terms.size() != call.inputs.size() || terms.size() > 2)
-    return call.fail("expects one or two operands");
+struct Equation {
+  std::vector<std::string> terms;
+  std::string result, all; ///< all: the letters of the result, then those that are summed
   std::map<char, int64_t> sizes;
-  std::map<char, int> uses;
-  int64_t most = 0;
-  for (size_t k = 0; k < terms.size(); ++k) {
-    terms[k] = letters(terms[k], call.in(k)->rank());
-    if (static_cast<int64_t>(terms[k].size()) != call.in(k)->rank())
-      return call.fail("has a term of another rank");
-    for (size_t i = 0; i < terms[k].size(); ++i) {
-      int64_t &size = sizes.try_emplace(terms[k][i], 1).first->second;
-      size = std::max(size, call.in(k)->shape[i]);
-      ++uses[terms[k][i]];
-      most = std::max<int64_t>(most, terms[k][i] >= 'A' && terms[k][i] <= 'Z' ? terms[k][i] - 'A' + 1 : 0);
-    }
+
+  Shape shapeOf(const std::string &letters) const {
+    Shape shape;
+    for (char letter : letters)
+      shape.push_back(sizes.at(letter));
+    return shape;
   }
-  std::string result;
-  for (int64_t i = most; i > 0; --i)
-    result += static_cast<char>('A' + i - 1);
-  if (arrow != std::string::npos)
-    result = letters(equation.substr(arrow + 2), static_cast<int64_t>(equation.size() - arrow - 2) - 3 + most);
-  else
-    for (auto &[letter, count] : uses)
-      if (count == 1 && letter >= 'a')
-        result += letter;
-  std::string all = result;
-  for (auto &[letter, size] : sizes)
-    if (all.find(letter) == std::string::npos)
-      all += letter;
-  Shape shape, over;
-  for (char letter : result)
-    shape.push_back(sizes[letter]);
-  for (char letter : all)
-    over.push_back(sizes[letter]);
-  auto along = [&](const std::string &term, const Shape &own) {
+  /// Steps of an array with axes `term` over `all`.
+  Shape stepsOf(const std::string &term, const Shape &own) const {
     const Shape strides = stridesOf(own);
     Shape steps(all.size(), 0);
     for (size_t i = 0; i < term.size(); ++i)
       steps[all.find(term[i])] += own[i] == 1 ? 0 : strides[i];
     return steps;
-  };
-  Array y = Array::of(call.in(0)->type, shape);
-  const Array &a = *call.in(0), one = Array::ofReals({}, {1}), &b = terms.size() > 1 ? *call.in(1) : one;
-  walk<3>(over, {along(result, shape), along(terms[0], a.shape), along(terms.size() > 1 ? terms[1] : "", b.shape)},
+  }
+};
+
+/// The sizes of all letters; `hidden`: the axes behind `...`.
+bool readTerms(Call &call, Equation &equation, int64_t &hidden) {
+  for (size_t k = 0; k < equation.terms.size(); ++k) {
+    if (!call.floats({k}))
+      return false;
+    std::string &term = equation.terms[k];
+    term = letters(term, call.in(k)->rank());
+    if (static_cast<int64_t>(term.size()) != call.in(k)->rank())
+      return call.fail("has a term of another rank");
+    for (size_t i = 0; i < term.size(); ++i) {
+      int64_t &size = equation.sizes.try_emplace(term[i], 1).first->second;
+      if (size != 1 && call.in(k)->shape[i] != 1 && size != call.in(k)->shape[i])
+        return call.fail("has a letter of two sizes");
+      size = std::max(size, call.in(k)->shape[i]);
+      hidden = std::max<int64_t>(hidden, term[i] >= 'A' && term[i] <= 'Z' ? term[i] - 'A' + 1 : 0);
+    }
+  }
+  return true;
+}
+
+/// The letters that occur once, in their order, behind those of `...`.
+std::string implied(const Equation &equation) {
+  std::map<char, int> uses;
+  for (const std::string &term : equation.terms)
+    for (char letter : term)
+      ++uses[letter];
+  std::string result;
+  for (auto &[letter, count] : uses)
+    if (count == 1 && letter >= 'a')
+      result += letter;
+  return result;
+}
+
+bool onEinsum(Call &call) {
+  std::string text = call.string("equation", "");
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const size_t arrow = text.find("->");
+  Equation equation;
+  equation.terms = split(text.substr(0, arrow));
+  int64_t hidden = 0;
+  if (equation.terms.size() != call.inputs.size() || equation.terms.size() > 2)
+    return call.fail("expects one or two operands");
+  if (!readTerms(call, equation, hidden))
+    return false;
+  const std::string right = arrow == std::string::npos ? "..." + implied(equation) : text.substr(arrow + 2);
+  equation.result = letters(right, static_cast<int64_t>(right.size()) - 3 + hidden);
+  equation.all = equation.result;
+  for (auto &[letter, size] : equation.sizes)
+    if (equation.all.find(letter) == std::string::npos)
+      equation.all += letter;
+  for (char letter : equation.result)
+    if (!equation.sizes.count(letter))
+      return call.fail("yields a letter that no operand has");
+  Array y = Array::of(call.in(0)->type, equation.shapeOf(equation.result));
+  const bool two = equation.terms.size() > 1;
+  const Array &a = *call.in(0), one = Array::ofReals({}, {1}), &b = two ? *call.in(1) : one;
+  walk<3>(equation.shapeOf(equation.all),
+          {equation.stepsOf(equation.result, y.shape), equation.stepsOf(equation.terms[0], a.shape),
+           equation.stepsOf(two ? equation.terms[1] : "", b.shape)},
           [&](const std::array<int64_t, 3> &at) { y.reals[at[0]] += a.reals[at[1]] * b.reals[at[2]]; });
   return call.out(std::move(y));
 }
@@ -154,10 +188,13 @@ bool readWindow(Call &call, const Array &x, const Array &w, Window &window) {
 bool onConv(Call &call) {
   const Array *x = call.in(0), *w = call.in(1), *bias = call.in(2);
   Window window;
-  if (!x || !w || x->rank() < 3 || !readWindow(call, *x, *w, window))
+  if (!call.floats({0, 1}) || x->rank() < 3 || w->rank() != x->rank() || !readWindow(call, *x, *w, window))
     return false;
   const auto dims = static_cast<size_t>(x->rank() - 2);
   const int64_t groups = call.integer("group", 1), outs = w->shape[0], ins = w->shape[1];
+  if (groups < 1 || outs % groups != 0 || ins * groups != x->shape[1] || window.strides.size() != dims || window.dilations.size() != dims ||
+      window.pads.size() != 2 * dims || (bias && (!bias->isFloat() || bias->size() != outs)))
+    return call.fail("its operands have other shapes");
   Shape shape{x->shape[0], outs}, spatial, kernel = window.kernel;
   for (size_t d = 0; d < dims; ++d) {
     const int64_t reach = (kernel[d] - 1) * window.dilations[d] + 1;

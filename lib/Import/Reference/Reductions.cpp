@@ -55,6 +55,8 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 
 bool onReduceLogSumExp(Call &call) {
   // The specification names the function, not an order; what is subtracted is the largest of all, as nothing here comes near overflow.
+  if (!call.floats({0}))
+    return false;
   double top = -inf;
   for (double value : call.in(0)->reals)
     top = std::max(top, value);
@@ -66,9 +68,11 @@ bool onReduceLogSumExp(Call &call) {
 /// f(first element, stride, size) for every line along the attribute's axis.
 template <typename F> bool forEachLine(Call &call, const Array &x, int64_t otherwise, F f) {
   int64_t axis = 0;
-  if (!call.axis(call.integer("axis", otherwise), x.rank(), axis))
+  if (!call.floats({0}) || !call.axis(call.integer("axis", otherwise), x.rank(), axis))
     return false;
   const int64_t size = x.shape[axis], outer = product(x.shape, 0, axis), inner = product(x.shape, axis + 1);
+  if (size == 0)
+    return call.fail("has an empty axis");
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < inner; ++i)
       f(o * size * inner + i, inner, size);
@@ -107,7 +111,7 @@ bool onHardmax(Call &call) {
 bool onCumSum(Call &call) {
   const Array *x = call.in(0), *along = call.in(1);
   int64_t axis = 0;
-  if (!x || !along || !call.axis(along->integers[0], x->rank(), axis))
+  if (!call.integral({1}) || along->size() != 1 || !call.axis(along->integers[0], x->rank(), axis))
     return false;
   const bool exclusive = call.integer("exclusive", 0) != 0, reverse = call.integer("reverse", 0) != 0;
   const int64_t size = x->shape[axis], outer = product(x->shape, 0, axis), inner = product(x->shape, axis + 1);

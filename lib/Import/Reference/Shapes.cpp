@@ -43,7 +43,7 @@ bool onConstant(Call &call) {
 
 bool onReshape(Call &call) {
   const Array *x = call.in(0), *target = call.in(1);
-  if (!x || !target)
+  if (!target || !call.integral({1}))
     return false;
   Shape shape = target->integers;
   int64_t open = -1, rest = 1;
@@ -69,6 +69,8 @@ bool onFlatten(Call &call) {
   const Array &x = *call.in(0);
   int64_t axis = call.integer("axis", 1);
   axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis > x.rank())
+    return call.fail("has no such axis");
   return call.out(reshaped(x, {product(x.shape, 0, axis), product(x.shape, axis)}));
 }
 
@@ -116,26 +118,31 @@ bool onUnsqueeze(Call &call) {
 bool onExpand(Call &call) {
   const Array *x = call.in(0), *target = call.in(1);
   Shape shape;
-  if (!x || !target || !broadcast(x->shape, target->integers, shape))
+  if (!call.integral({1}) || !broadcast(x->shape, target->integers, shape))
     return call.fail("its shapes do not broadcast");
   return call.out(expanded(*x, shape));
 }
 
 bool onConstantOfShape(Call &call) {
   Array y;
+  if (!call.integral({0}))
+    return false;
   auto given = call.node.attributes.find("value");
   if (given == call.node.attributes.end()) {
     y = Array::of(ElementKind::F32, call.in(0)->integers);
     return call.out(std::move(y));
   }
   // The element is stored in one of many fields: what reads tensors decodes it.
-  return call.inputs.size() > 1 && call.in(1) && call.out(expanded(reshaped(*call.in(1), {}), call.in(0)->integers));
+  return call.inputs.size() > 1 && call.in(1) && call.in(1)->size() == 1 && call.out(expanded(reshaped(*call.in(1), {}), call.in(0)->integers));
 }
 
 bool onRange(Call &call) {
   const Array *start = call.in(0), *limit = call.in(1), *step = call.in(2);
-  if (!start || !limit || !step || step->real(0) == 0)
-    return false;
+  for (const Array *bound : {start, limit, step})
+    if (!bound || bound->size() != 1 || bound->isFloat() != start->isFloat())
+      return call.fail("expects three scalars of one type");
+  if (step->real(0) == 0)
+    return call.fail("has a step of 0");
   const auto count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((limit->real(0) - start->real(0)) / step->real(0))));
   Array y = Array::of(start->type, {count});
   for (int64_t i = 0; i < count; ++i)

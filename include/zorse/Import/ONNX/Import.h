@@ -8,6 +8,7 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,10 @@ namespace zorse {
 enum class ComputeType : uint8_t { F32, F64 };
 
 enum class TrainableChoice : uint8_t { Train, Freeze };
+
+/// Mistakes in the factors of the loss, for tests of the check: what a compiler computes that takes 7, or the samples or counts of a part, for those
+/// of a batch, or that loses or doubles the factor of the last term.
+enum class HeadDamage : uint8_t { None, Drop, Double, Seven, SamplesOfPart, CountsOfPart };
 
 struct ImportOptions {
   /// Values of symbolic dimensions by the name they have in the file ("batch", "s77", ...); wins over `sequence`.
@@ -59,6 +64,10 @@ struct ImportOptions {
   /// Where the file does not say which initializers are trained and their uses are ambiguous, the likelier answer is taken with a warning; otherwise
   /// it is an error.
   bool trustGuess = false;
+  /// The loss is not compared with the file's own nodes by numbers.
+  bool trustImport = false;
+  HeadDamage headDamage = HeadDamage::None;  ///< for tests
+  std::function<void(mlir::ModuleOp)> alter; ///< for tests: changes what was imported before it is compared
 };
 
 /// Where the initial value of a parameter (an argument `zorse.parameter` of the function) is.

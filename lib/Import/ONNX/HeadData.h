@@ -1,0 +1,56 @@
+// Numbers for the values at the frontier of a head: drawn for the values of the IR, and shown as the values of the file that lie in them.
+#pragma once
+
+#include "HeadFrontier.h"
+#include "HeadProgram.h"
+
+#include "../Reference/Array.h"
+
+#include "zorse/Import/ONNX/Import.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace zorse::onnx_import {
+
+struct HeadSource;
+
+/// An argument that holds a constant of the graph.
+bool isLifted(mlir::func::FuncOp function, mlir::BlockArgument argument);
+
+/// The shape of a view for some samples.
+std::vector<int64_t> shapeFor(const View &view, int64_t samples);
+
+class HeadData {
+public:
+  /// \param whole  parameters have the file's numbers
+  HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts, bool whole);
+
+  /// Numbers for all cuts. Draws differ in seed, and in how odd their integers are: the first has ignored labels, the last have small ids alone.
+  bool draw(int64_t samples, int which);
+  /// A value of the file, read where it lies; none: its numbers were not drawn.
+  std::optional<onnx_reference::Array> show(const HeadValue &value, int64_t samples) const;
+  const HeadProgram::Data &numbers() const { return data; }
+  const std::string &problem() const { return why; }
+
+private:
+  void fill(mlir::Value value, const std::vector<int64_t> &shape, int which);
+  bool readWeight(mlir::BlockArgument argument);
+  int64_t boundOf(mlir::Value value) const;
+  std::optional<int64_t> ignoredIn(mlir::Value value) const;
+  double uniform();
+
+  const HeadSource &source;
+  const HeadProgram &program;
+  const std::set<int> &cuts;
+  bool whole;
+  HeadProgram::Data data;
+  uint64_t state = 0;
+  std::string why;
+};
+
+} // namespace zorse::onnx_import
