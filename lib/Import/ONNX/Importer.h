@@ -514,7 +514,7 @@ private:
   std::vector<mlir::DictionaryAttr> argumentAttributes;
 
   int lossNumber = -1; ///< the value that is the loss; -1: it is not in the file
-  int64_t rows = 0; ///< the size of the sample factor in views; never a number of the graph
+  int64_t rows = 0;    ///< the size of the sample factor in views; never a number of the graph
   bool rowsBaked = false;
   std::vector<Count> counts;
   llvm::DenseSet<mlir::Value> weighted; ///< values that do not follow from inputs of their sample alone: of weights, random and Known numbers
