@@ -126,7 +126,7 @@ class Check:
 
     def finish(self, process, path):
         """Raises a ZorseError that names what differs in the file at `path`, or returns what the comparison found."""
-        self.path = os.fspath(path)
+        self.file = os.fspath(path)
         with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
             answer = self.compare(process, folder, self.step, self.given)
             if "unknown" in answer:
@@ -143,7 +143,7 @@ class Check:
     def compare(self, process, folder, step, inputs):
         given = {name: t.double() if self.wide and t.dtype == torch.float32 else t for name, t in inputs.items()}
         torch.save({"inputs": given, "outputs": step.outputs, "gradients": step.gradients}, os.path.join(folder, "step.pt"))
-        return process.ask(task="compare", file=self.path, folder=folder, wide=self.wide, limit=LIMITS[self.wide])
+        return process.ask(task="compare", file=self.file, folder=folder, wide=self.wide, limit=LIMITS[self.wide])
 
     @staticmethod
     def worst(answer):

@@ -18,6 +18,7 @@ import io
 import logging
 import os
 import sys
+import tempfile
 import traceback
 import warnings
 
@@ -148,22 +149,19 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
     with contextlib.ExitStack() as stack:
+        draft = stack.enter_context(draft_of(path))
         process = None if trust else stack.enter_context(FileProcess())  # loads PyTorch meanwhile
         stack.enter_context(experts.exportable(module))
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
         stack.enter_context(in_training_mode(module))
-        try:
-            with quietly(path):
-                renamed = write_graph(module, path, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
-            strip(path)
-            write_facts(module, path, tuple(inputs.values()), hub, renamed)
-            if check is not None:
-                found = check.finish(process, path)
-                if "apart" in found:
-                    settle(path, found["detaches"], check.is_linear)
-        except ZorseError:
-            remove(path)
-            raise
+        with quietly(path):
+            renamed = write_graph(module, draft, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
+        strip(draft)
+        write_facts(module, draft, tuple(inputs.values()), hub, renamed)
+        if check is not None:
+            found = check.finish(process, draft)
+            if "apart" in found:
+                settle(draft, found["detaches"], check.is_linear)
         costs = experts.cost(module)
         if costs:
             print(f"note: {path}: {len(costs)} layers of experts are written so that every expert computes every position: {max(costs.values()):g} times the computing of the experts chosen")
@@ -187,11 +185,18 @@ def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, 
         return renamed
 
 
-def remove(path):
-    """A refused file is not left for somebody to train."""
-    for name in (path, f"{os.fspath(path)}.data"):
-        with contextlib.suppress(OSError):
-            os.remove(name)
+@contextlib.contextmanager
+def draft_of(path):
+    """A file of the same name in a folder beside `path`. It takes the place of `path` when the block ends; after an error, what was at `path` is as it was."""
+    path = os.path.abspath(os.fspath(path))
+    if not os.path.isdir(os.path.dirname(path)):
+        raise ZorseError(f"{path}: its folder does not exist")
+    with tempfile.TemporaryDirectory(prefix=".zorse-export-", dir=os.path.dirname(path)) as folder:
+        draft = os.path.join(folder, os.path.basename(path))
+        yield draft
+        for end in (".data", ""):  # the file of the model comes last: it names the other
+            if os.path.exists(draft + end):
+                os.replace(draft + end, path + end)
 
 
 @contextlib.contextmanager
@@ -240,10 +245,10 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         size = tensor.numel() * tensor.element_size()
         value.const_value = ir.ExternalTensor(location, offset, size, value.const_value.dtype, shape=value.const_value.shape, name=value.name, base_dir="")
         offset += (size + 4095) // 4096 * 4096
-    ir.save(program.model, path)
-    strip(path)
-    with in_training_mode(module), experts.exportable(module):
-        write_facts(module, path)
+    with draft_of(path) as draft, in_training_mode(module), experts.exportable(module):
+        ir.save(program.model, draft)
+        strip(draft)
+        write_facts(module, draft)
     return path
 
 
