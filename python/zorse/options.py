@@ -30,6 +30,7 @@ class ModelOptions(TypedDict, total=False):
     train: Sequence[str]
     freeze: Sequence[str]
     trust_guess: bool
+    trust_import: bool  #: without the check of the loss by numbers
     batch_norm_rows: int  #: samples of a group whose statistics batch norms take
 
 

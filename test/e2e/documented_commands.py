@@ -37,7 +37,7 @@ ONLY_CHECKED = [
 ]
 
 # Options in prose that belong to other programs.
-FOREIGN = {"--gtest_filter", "--no-python", "--nproc-per-node", "--node-rank", "--max-restarts", "--ntasks", "--pty", "--signal", "--requeue", "--from-literal", "--rdzv-endpoint", "--rdzv-id",
+FOREIGN = {"--calculate-per-token-loss", "--gtest_filter", "--no-python", "--nproc-per-node", "--node-rank", "--max-restarts", "--ntasks", "--pty", "--signal", "--requeue", "--from-literal", "--rdzv-endpoint", "--rdzv-id",
            "--master-addr", "--master-port", "--nnodes", "--standalone", "--map-by", "--bind-to", "--host", "--kill-on-bad-exit", "--mpi", "--nodes", "--cpus-per-task", "--preset", "--build", "--target",
            "--test-dir", "--output-on-failure", "--ntasks-per-node", "--no-kill", "--wait", "--gpus"}
 
