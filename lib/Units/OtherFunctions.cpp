@@ -148,11 +148,11 @@ private:
         if (ignored || compare.getPredicate() != arith::CmpIPredicate::ne || !constant)
           return std::nullopt;
         ignored = static_cast<int64_t>(*constant);
-      } else if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum) {
-        return std::nullopt;
-      } else if (!isa<ReduceOp, arith::ConstantOp, arith::UIToFPOp, BroadcastOp, ReshapeOp, SliceOp>(op)) {
-        return std::nullopt;
+        continue;
       }
+      auto reduce = dyn_cast<ReduceOp>(op);
+      if (reduce ? reduce.getKind() != ReduceKind::Sum : !isa<arith::ConstantOp, arith::UIToFPOp, BroadcastOp, ReshapeOp, SliceOp>(op))
+        return std::nullopt;
     }
     return ignored;
   }

@@ -327,6 +327,7 @@ LogicalResult Importer::checkAgainstFile(func::FuncOp function, ArrayRef<BlockAr
   for (auto [index, argument] : llvm::enumerate(before))
     moved[argument] = function.getArgument(index);
   std::vector<HeadValue> all;
+  all.reserve(values.size());
   for (const Val &val : values)
     all.push_back(valueOf(val, moved));
   HeadSource source{graph, model, all, function, sources};

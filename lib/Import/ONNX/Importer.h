@@ -480,7 +480,7 @@ private:
   mlir::FailureOr<Val> movedSum(const GraphNode &node, Composition &make, const Val &each);
   /// Applies an operator to sums over samples that have a shape; none: its handler does.
   std::optional<mlir::LogicalResult> applyToSums(const GraphNode &node);
-  mlir::FailureOr<Val> dotOfSamples(const GraphNode &node, Val a, Val b);
+  mlir::FailureOr<Val> dotOfSamples(const GraphNode &node, const Val &a, Val b);
   /// Appends a summand of a sum to the summands of a loss.
   mlir::LogicalResult addSummand(const GraphNode &node, const Val &value, double sign, std::vector<LossSummand> &summands);
   /// Times or divided by a number, or by a scalar of parameters.

@@ -54,6 +54,7 @@ Val Importer::simplified(Val known) {
     return known;
   }
   std::vector<int64_t> ints;
+  ints.reserve(values.size());
   for (double value : values)
     ints.push_back(truncateToInt(value));
   known.lazy = makeInts(known.type, std::move(ints));
@@ -307,10 +308,12 @@ LogicalResult Importer::foldNumbers(const GraphNode &node) {
     like.dims[axis.dim].push_back(Factor{axis.size, moves ? 1 : 0, axis.perSample});
     for (size_t k = 0; moves && k < operands.size(); ++k)
       sources[k].dims.push_back({Factor{axis.size, axis.strides[k], false}});
-    if (moves && (count *= axis.size) > kMostNumbers)
+    count *= moves ? axis.size : 1;
+    if (count > kMostNumbers)
       return error(node, "makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
   }
   std::vector<std::vector<int64_t>> offsets;
+  offsets.reserve(sources.size());
   for (const View &source : sources)
     offsets.push_back(offsetsOf(source));
   Val result;
@@ -318,6 +321,7 @@ LogicalResult Importer::foldNumbers(const GraphNode &node) {
   result.type = typeOfResult(node.op, types, node.op == "Cast" ? intAttribute(node, "to", 0) : 0);
   for (size_t i = 0; i < offsets[0].size(); ++i) {
     std::vector<Number> x;
+    x.reserve(operands.size());
     for (size_t k = 0; k < operands.size(); ++k)
       x.push_back(operands[k].numbers[static_cast<size_t>(offsets[k][i])]);
     auto number = numberOf(node, x, types);
@@ -367,6 +371,7 @@ LogicalResult Importer::reduceKnown(const GraphNode &node, const Val &x, const s
     return error(node, "reduces an empty tensor");
   for (int64_t offset : offsetsOf(kept)) {
     std::vector<Number> all;
+    all.reserve(inner.size());
     for (int64_t step : inner)
       all.push_back(x.numbers[static_cast<size_t>(offset + step)]);
     Number total = all[0];

@@ -80,7 +80,7 @@ LogicalResult Importer::sumOfLosses(const GraphNode &node, const std::string &op
 // divided by them; what else N divides may as well.
 FailureOr<Number> Importer::factorInFile(const GraphNode &node, const Number &number, bool divides, const LossSummand &summand) {
   auto constant = number.constant();
-  const Number plain = divides ? Number(1.0) / number : number;
+  Number plain = divides ? Number(1.0) / number : number;
   if (!constant || !rowsBaked || *constant == 0)
     return plain;
   const auto samples = static_cast<double>(rows * std::max<int64_t>(options.batchNormRows, 1));

@@ -132,7 +132,7 @@ Number Number::ratio(int64_t numerator, int64_t denominator) {
   return Number(static_cast<double>(numerator)) / Number(static_cast<double>(denominator));
 }
 
-Number Number::ofAtom(std::shared_ptr<const Atom> atom, bool inverse) {
+Number Number::ofAtom(const std::shared_ptr<const Atom> &atom, bool inverse) {
   Number out;
   Term term;
   Power power{atom, inverse ? 0 : 1, inverse ? 1 : 0};
@@ -324,7 +324,8 @@ std::optional<std::vector<double>> Number::shifted() const {
   std::vector<double> out(static_cast<size_t>(highest - lowest) + 1, 0.0);
   for (auto &[key, term] : terms) {
     const int power = term.samples - lowest;
-    double factor = static_cast<double>(term.coefficient.numerator) * static_cast<double>(common / term.coefficient.denominator);
+    const int64_t whole = common / term.coefficient.denominator; // without a remainder
+    double factor = static_cast<double>(term.coefficient.numerator) * static_cast<double>(whole);
     for (int k = 0; k <= power; ++k) {
       out[static_cast<size_t>(k)] += factor;
       if (std::fabs(factor) > kExactInts || std::fabs(out[static_cast<size_t>(k)]) > kExactInts)
@@ -511,6 +512,7 @@ std::string Number::print() const {
     return invalid ? "?" : "0";
   // Powers of B from the highest on, as polynomials are written.
   std::vector<const Term *> order;
+  order.reserve(terms.size());
   for (auto &[key, term] : terms)
     order.push_back(&term);
   std::stable_sort(order.begin(), order.end(), [](const Term *a, const Term *b) { return a->samples > b->samples; });

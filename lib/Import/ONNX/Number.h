@@ -88,7 +88,7 @@ private:
     std::string print(bool &negative) const;
   };
 
-  static Number ofAtom(std::shared_ptr<const Atom> atom, bool inverse = false);
+  static Number ofAtom(const std::shared_ptr<const Atom> &atom, bool inverse = false);
   static std::shared_ptr<const Atom> makeAtom(const std::string &function, std::vector<Number> operands);
   static std::optional<Number> folded(const std::string &function, const std::vector<Number> &operands);
   static std::optional<Number> power(const Number &base, const Number &exponent);

@@ -269,7 +269,7 @@ std::optional<LogicalResult> Importer::applyToSums(const GraphNode &node) {
 }
 
 // A product of vectors along the samples is the sum over them of the products.
-FailureOr<Val> Importer::dotOfSamples(const GraphNode &node, Val a, Val b) {
+FailureOr<Val> Importer::dotOfSamples(const GraphNode &node, const Val &a, Val b) {
   const bool columns = a.rank() == 1 && (b.rank() == 1 || (b.rank() == 2 && b.view.size(1) == 1));
   if (!columns)
     return error(node,

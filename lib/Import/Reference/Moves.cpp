@@ -2,6 +2,7 @@
 #include "Call.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace zorse::onnx_reference;
 
@@ -145,9 +146,8 @@ bool onPad(Call &call) {
   auto pads = call.integers(1, "pads");
   if (!pads)
     return false;
-  std::vector<int64_t> axes;
-  for (int64_t i = 0; i < x.rank(); ++i)
-    axes.push_back(i);
+  std::vector<int64_t> axes(static_cast<size_t>(x.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
   if (call.in(3))
     axes = call.in(3)->isFloat() ? axes : call.in(3)->integers;
   if (pads->size() != 2 * axes.size())

@@ -49,7 +49,8 @@ bool onGatherElements(Call &call) {
   bool ok = true;
   walk<1>(ids->shape, {strides}, [&](const std::array<int64_t, 1> &at) {
     int64_t id = ids->integers[i];
-    if (ok && (ok = wrap(call, id, x->shape[axis])))
+    ok = ok && wrap(call, id, x->shape[axis]);
+    if (ok)
       y.set(i, *x, at[0] + id * along);
     ++i;
   });

@@ -428,8 +428,14 @@ std::optional<double> Expression::constant() const {
   return nodes_[0].value;
 }
 
+static uint64_t bitsOf(double value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
 bool Expression::operator==(const Expression &other) const {
   return std::equal(nodes_.begin(), nodes_.end(), other.nodes_.begin(), other.nodes_.end(), [](const Node &a, const Node &b) {
-    return a.op == b.op && a.index == b.index && std::memcmp(&a.value, &b.value, sizeof a.value) == 0;
+    return a.op == b.op && a.index == b.index && bitsOf(a.value) == bitsOf(b.value);
   });
 }

@@ -188,6 +188,7 @@ void KnownNumbers::add(std::vector<double> &counts, const std::vector<double> &m
 
 std::vector<double> KnownNumbers::none() const {
   std::vector<double> counts;
+  counts.reserve(implementation_->counts());
   for (size_t j = 0; j < implementation_->counts(); ++j)
     counts.push_back(implementation_->none(j));
   return counts;
@@ -195,6 +196,7 @@ std::vector<double> KnownNumbers::none() const {
 
 static std::vector<double> evaluate(const std::vector<Expression> &expressions, double samples, const std::vector<double> &counts) {
   std::vector<double> values;
+  values.reserve(expressions.size());
   for (const Expression &expression : expressions)
     values.push_back(expression.evaluate(samples, counts));
   return values;

@@ -86,7 +86,7 @@ TEST(Number, NothingIsGuessed) {
 
 // Random formulas: the value at random B and counts is that of the same operations on doubles, and what is decided is true.
 TEST(Number, FormulasHaveTheValueOfTheirOperations) {
-  std::mt19937 random(7);
+  std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same formulas every time
   std::uniform_real_distribution<double> real(0.25, 4);
   const auto pick = [&](int most) { return std::uniform_int_distribution<int>(0, most - 1)(random); };
   for (int round = 0; round < 3000; ++round) {
