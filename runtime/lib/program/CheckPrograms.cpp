@@ -121,7 +121,8 @@ private:
       return fail(what + " is '" + text + "', which is no expression of the samples of a step and its counts: " + error);
     for (uint32_t count : parsed->counts())
       if (count >= uint32_t(counts))
-        return fail((what + " is '").append(text).append("' and reads n" + std::to_string(count) + ", and there are " + std::to_string(counts) + " counts"));
+        return fail(
+            (what + " is '").append(text).append("' and reads n" + std::to_string(count) + ", and there are " + std::to_string(counts) + " counts"));
   }
 
   void program(const bundle::Program &p) {

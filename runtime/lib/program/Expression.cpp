@@ -435,7 +435,6 @@ static uint64_t bitsOf(double value) {
 }
 
 bool Expression::operator==(const Expression &other) const {
-  return std::equal(nodes_.begin(), nodes_.end(), other.nodes_.begin(), other.nodes_.end(), [](const Node &a, const Node &b) {
-    return a.op == b.op && a.index == b.index && bitsOf(a.value) == bitsOf(b.value);
-  });
+  return std::equal(nodes_.begin(), nodes_.end(), other.nodes_.begin(), other.nodes_.end(),
+                    [](const Node &a, const Node &b) { return a.op == b.op && a.index == b.index && bitsOf(a.value) == bitsOf(b.value); });
 }

@@ -118,8 +118,7 @@ TEST(NumbersOfTheBatch, WhatMixesSamplesIsRefusedByName) {
 // nothing else.
 TEST(NumbersOfTheBatch, NothingDependsOnTheSizeInThePlaceOfSamples) {
   for (const char *nodes :
-       {"loss = Div s fB", "c = Div iB i2; d = Cast c; loss = Div s d",
-        "c = ReduceSum weights; d = Div weights c; e = Mul d l; loss = ReduceSum e",
+       {"loss = Div s fB", "c = Div iB i2; d = Cast c; loss = Div s d", "c = ReduceSum weights; d = Div weights c; e = Mul d l; loss = ReduceSum e",
         "e = Unsqueeze iB v0; g = Expand f1 e; h = ReduceSum g; loss = Div s h", "k = Concat squares squares; loss = ReduceMean k",
         "a = ReduceMean features v0; b = ReduceSum a; loss = Mul m b", "c = Min fB f2; d = Mul x c; loss = ReduceMean d"}) {
     LossGraph plain, other;
