@@ -65,7 +65,7 @@ def _mixed(tensor, rows):
 
 
 def _samples(inputs, rows, mixed):
-    """Inputs of so many samples."""
+    """The inputs with `rows` samples."""
     return {name: (_mixed(t, rows) if mixed else t[torch.arange(rows) % len(t)]).contiguous() if t.dim() else t for name, t in inputs.items()}
 
 

@@ -119,7 +119,7 @@ class _Modules:
 
 
 def _states():
-    """Of the generators of random numbers that are not PyTorch's."""
+    """States of the random number generators of Python and numpy."""
     kind, keys, *rest = np.random.get_state()
     return {"Python's random": random.getstate(), "numpy.random": (kind, keys.tobytes(), *rest)}
 

@@ -101,7 +101,7 @@ double firstLossScale(const bundle::ModelSummary &summary, int64_t batch);
 /// "sum", "max" or "min"; "" for an unknown one.
 const char *reduceName(bundle::Count::Reduce reduce);
 std::optional<bundle::Count::Reduce> parseReduce(const std::string &name);
-/// What the loss of a step of so many samples is, in two lines for people (docs/training.md).
+/// The meaning of the loss as text, two lines (docs/training.md). `samples`: of a step.
 std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64_t samples);
 
 /// The wide type that a compute type's losses and sums over rows have: f64 computes in f64, everything else sums in f32.

@@ -124,8 +124,9 @@ private:
       addStatisticOps(OperatorTable &table), addEinsumOps(OperatorTable &table), addRegroupOps(OperatorTable &table),
       addControlOps(OperatorTable &table), addConvolutionOps(OperatorTable &table), addPoolingOps(OperatorTable &table),
       addPickOps(OperatorTable &table), addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table),
-      addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table), addResizeOps(OperatorTable &table),
-      addRecurrentOps(OperatorTable &table), addGridOps(OperatorTable &table), addFourierOps(OperatorTable &table);
+      addReduceOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table),
+      addResizeOps(OperatorTable &table), addRecurrentOps(OperatorTable &table), addGridOps(OperatorTable &table),
+      addFourierOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)

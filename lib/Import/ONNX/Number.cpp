@@ -403,7 +403,7 @@ std::vector<int64_t> Number::counts() const {
 
 // --- functions
 
-/// The function at these values; none if there is no such function of so many operands.
+/// The function at these values. None: there is no function of this name and number of operands.
 static std::optional<double> valueOf(const std::string &function, const std::vector<double> &operands) {
   std::string text = function + "(", problem;
   for (size_t i = 0; i < operands.size(); ++i)
