@@ -1,56 +1,19 @@
 """Compares an exported file with the module it was made of: one training step of each, at another number of samples than the example's.
 
-The module computes in this process. The file computes in a process of its own (_file_step.py), which begins to load PyTorch while the file is written.
+The module computes in this process. The file computes in a process of its own (_file_process.py).
 """
-import json
 import os
-import subprocess
-import sys
 import tempfile
 
 import torch
 
+from ._file_process import file_process
 from ._module_step import training_step
 from ._tools import ZorseError, warn
 
 LARGE = 20_000_000  # parameters above which both sides compute in f32
 LARGEST = 1_000_000_000  # above which nothing is compared
 LIMITS = {True: 1e-7, False: 1e-4}  # of the largest gradient: in f64, in f32
-_LOAD = "import json,sys; sys.path[:] = json.loads(sys.argv[1]); from zorse._file_step import main; main()"
-
-
-class FileProcess:
-    """The process that evaluates files."""
-
-    def __init__(self):
-        self._said = tempfile.TemporaryFile()
-        words = [sys.executable, "-c", _LOAD, json.dumps(sys.path), str(torch.get_num_threads())]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True)
-
-    def ask(self, **request):
-        """The answer, or what became of the process."""
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except OSError:
-            line = ""
-        if line:
-            return json.loads(line)
-        code = self._process.wait()
-        self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        return {"failed": f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}" + (f": {lines[-1][:200]}" if lines else "")}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._said.close()
 
 
 def _mixed(tensor, rows):
@@ -205,7 +168,7 @@ class Check:
 
     def again(self, inputs):
         """The comparison with other inputs, in a process of its own."""
-        with FileProcess() as process, tempfile.TemporaryDirectory() as folder:
+        with file_process() as process, tempfile.TemporaryDirectory() as folder:
             try:
                 step = training_step(self.module, inputs.values(), self.wide)
             except Exception as error:
@@ -264,7 +227,7 @@ def compare(module, path, inputs, **more):
     """Compares a file that you have exported yourself, and given its facts (facts.py), with the module it was made of; see Check for the arguments."""
     check = begun(module, path, inputs, **more)
     if check is not None:
-        with FileProcess() as process:
+        with file_process(keep=check.wide) as process:
             check.finish(process, path)
 
 

@@ -254,6 +254,9 @@ def serve(requests, answers):
     comparison = None
     for line in requests:
         request = json.loads(line)
+        if request["task"] == "forget":
+            comparison = None
+            continue
         try:
             if request["task"] == "compare":
                 comparison = Comparison(request["file"], request["folder"], request["wide"])

@@ -25,7 +25,8 @@ import warnings
 import torch
 
 from . import experts, lora
-from ._check import FileProcess, begun
+from ._check import LARGE, begun
+from ._file_process import file_process
 from ._module_step import unchanged
 from ._rewrites import WrittenOut
 from ._tools import ZorseError
@@ -150,7 +151,8 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(draft_of(path))
-        process = None if trust else stack.enter_context(FileProcess())  # loads PyTorch meanwhile
+        small = sum(p.numel() for p in module.parameters()) <= LARGE
+        process = None if trust else stack.enter_context(file_process(keep=small))  # loads PyTorch meanwhile
         stack.enter_context(experts.exportable(module))
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
         stack.enter_context(in_training_mode(module))

@@ -22,21 +22,6 @@ os.environ["ZORSE_BIN"] = z.BIN
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 
 
-class Shared:
-    """One process evaluates the files of all exports: to load PyTorch takes longer than the comparison."""
-
-    process = None
-
-    def __enter__(self):
-        from zorse._check import FileProcess
-
-        Shared.process = Shared.process or FileProcess()
-        return Shared.process
-
-    def __exit__(self, *error):
-        pass
-
-
 def state(module):
     """What an export must leave as it is."""
     import torch
@@ -131,6 +116,39 @@ class Table:
         self.judge(f"{name} exported in evaluation mode", found, says)
 
 
+def processes(table):
+    """The process that evaluates files: kept for the next export, not for long, replaced where it has died, and not shared with a forked process."""
+    from zorse import _file_process
+
+    def pid():
+        with _file_process.file_process() as process:
+            said = process.ask(task="none")
+            return process._process.pid if "failed" in said else said
+
+    first, second = pid(), pid()
+    table.holds("a process waits for the next export", first == second)
+    os.kill(second, 9)
+    _file_process._waiting[-1]._process.wait()
+    third = pid()
+    table.holds("one that was killed is replaced", third not in (first, None))
+    with _file_process.file_process() as a, _file_process.file_process() as b:
+        table.holds("two exports at once have a process each", a is not b)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if all(not p.taken() for p in _file_process._waiting) else 1)
+    table.holds("a forked process has none of its parent's", os.waitpid(child, 0)[1] == 0)
+    waiting = list(_file_process._waiting)
+    _file_process.SECONDS = 0.1
+    last = pid()
+    time.sleep(1)
+    table.holds("a process ends that waits too long", last not in {p._process.pid for p in _file_process._waiting} and len(_file_process._waiting) == len(waiting) - 1)
+    for p in waiting:
+        if p in _file_process._waiting and p.taken():
+            _file_process._waiting.remove(p)
+            p.close()
+    _file_process.SECONDS = 60.0
+
+
 def main():
     ensure_torch()
     import logging
@@ -141,11 +159,10 @@ def main():
 
     quick = "--quick" in sys.argv
     names = [n for n in sys.argv[1:] if not n.startswith("-")]
-    import zorse.torch_export
-
-    zorse.torch_export.FileProcess = Shared
     with tempfile.TemporaryDirectory() as folder:
         table = Table(folder)
+        if not names:
+            processes(table)
         for name in names or KINDS:
             table.kind(name, (False,) if quick else (True, False))
         for name, says in list(FOREIGN.items())[:3 if quick else None]:
