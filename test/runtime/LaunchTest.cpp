@@ -73,13 +73,15 @@ public:
 
   void signal(int number) { ::kill(pid_, number); }
 
-  /// The launcher's guard; 0: none.
+  /// The launcher's guard; 0: none. It has its name once it runs, which may be after the ranks.
   pid_t guard() const {
     std::string base = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", name;
-    std::ifstream children(base);
-    for (pid_t child; children >> child;)
-      if (std::ifstream comm("/proc/" + std::to_string(child) + "/comm"); comm >> name && name == "zorse-guard")
-        return child;
+    for (double end = now() + 5 * patience(); now() < end; ::usleep(1000)) {
+      std::ifstream children(base);
+      for (pid_t child; children >> child;)
+        if (std::ifstream comm("/proc/" + std::to_string(child) + "/comm"); comm >> name && name == "zorse-guard")
+          return child;
+    }
     return 0;
   }
 
@@ -324,7 +326,7 @@ TEST(Launch, TwoSignalsAtOnceAreOneRequest) {
 }
 
 TEST(Launch, AStoppedGuardHoldsNobodyUp) {
-  Probe probe(script({"--world", "2"}, "echo running; sleep 1"));
+  Probe probe(script({"--world", "2"}, "echo running; sleep 2"));
   ASSERT_TRUE(probe.waitFor("[rank 1] running"));
   pid_t guard = probe.guard();
   ASSERT_GT(guard, 0);
