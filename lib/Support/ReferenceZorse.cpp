@@ -1,7 +1,7 @@
 // What the operations of the zorse dialect mean, as loops.
 #include "ReferenceLoops.h"
 
-#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Dialect/Zorse/SampleOps.h"
 #include "zorse/runtime/Expression.h"
 #include "zorse/runtime/abi/Random.h"
 
@@ -25,7 +25,7 @@ public:
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
               SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
               RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
-              CrossEntropyGradOp, KnownOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
+              CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
@@ -474,6 +474,13 @@ private:
       return op.emitOpError("cannot be evaluated: ") << (error.empty() ? "it reads a count that is not given" : error);
     const int64_t samples = options.samples ? options.samples : options.rows;
     results.push_back({{}, {expression->evaluate(static_cast<double>(samples), options.counts)}});
+    return success();
+  }
+
+  LogicalResult visit(SampleNumberOp op) {
+    Tensor &y = zeros(op.getY());
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.values[i] = static_cast<double>(options.sampleBase + i);
     return success();
   }
 

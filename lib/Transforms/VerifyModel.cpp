@@ -95,12 +95,27 @@ static LogicalResult verifyTerms(func::FuncOp model) {
   return success();
 }
 
+/// (M5): count `number` may read counts of lower numbers, so that a step can know one after the other.
+static LogicalResult verifyReadCounts(KnownOp known, int64_t number) {
+  std::string error;
+  std::optional<Expression> expression = Expression::parse(known.getExpression(), error);
+  if (!expression) // (M4) says so
+    return success();
+  for (int64_t count : expression->counts())
+    if (count >= number)
+      return known.emitError("(M5) expects count n")
+             << number << " to read counts of lower numbers alone, but it depends on this number, which reads n" << count
+             << (count == number ? ", itself" : "");
+  return success();
+}
+
 /// (M5)
 static LogicalResult verifyCounts(func::FuncOp model) {
   Operation *terminator = model.front().getTerminator();
   for (unsigned i = 0; i < model.getNumResults(); ++i) {
     if (model.getResultAttrOfType<StringAttr>(i, attributes::kRole).getValue() != "count")
       continue;
+    const int64_t number = model.getResultAttrOfType<IntegerAttr>(i, attributes::kCount).getInt();
     SmallVector<Value> open{terminator->getOperand(i)};
     llvm::DenseSet<Value> seen;
     while (!open.empty()) {
@@ -114,9 +129,8 @@ static LogicalResult verifyCounts(func::FuncOp model) {
                                                         << model.getArgAttr(argument.getArgNumber(), attributes::kParameter);
         continue;
       }
-      if (isa<KnownOp>(value.getDefiningOp()))
-        return value.getDefiningOp()->emitError("(M5) expects count ") << i << " to depend on inputs alone, but it depends on this number, which is "
-                                                                       << "known when all counts are";
+      if (auto known = dyn_cast<KnownOp>(value.getDefiningOp()); known && failed(verifyReadCounts(known, number)))
+        return failure();
       llvm::append_range(open, value.getDefiningOp()->getOperands());
     }
   }

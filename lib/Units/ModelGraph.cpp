@@ -1,7 +1,7 @@
 #include "ModelGraph.h"
 
 #include "zorse/Autodiff/Autodiff.h"
-#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Dialect/Zorse/SampleOps.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -72,6 +72,8 @@ DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
       union_ |= bits.lookup(operand);
     if (multipliesByFrozenWeight(&op, model))
       union_ |= kParameters;
+    if (isa<SampleNumberOp>(op))
+      union_ |= kSamples;
     // Clones of a dropout would draw different numbers in different units.
     if (isa<DropoutOp>(op))
       union_ |= kSamples | kParameters;
@@ -148,6 +150,7 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   for (auto op : model.getBody().front().getOps<KnownOp>())
     if (std::string text = op.getExpression().str(); !llvm::is_contained(graph.known, text))
       graph.known.push_back(text);
+  graph.numbersSamples = !model.getBody().front().getOps<SampleNumberOp>().empty();
 
   SmallVector<Value> trainable, targets;
   for (BlockArgument argument : model.getArguments())

@@ -23,6 +23,7 @@ struct ModelGraph {
   mlir::func::FuncOp model;
   std::vector<Numerator> numerators;               ///< by term
   std::vector<std::string> known;                  ///< expressions of zorse.known, each once: ModelSummary.known
+  bool numbersSamples = false;                     ///< a term or a count reads zorse.sample_number
   std::vector<mlir::Operation *> order;            ///< spine operations, every one right before its first reader where possible
   llvm::DenseMap<mlir::Operation *, int> position; ///< in `order`
   llvm::DenseSet<mlir::Value> active;              ///< values with a gradient: from a trained parameter to a numerator

@@ -9,6 +9,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::units;
@@ -68,6 +70,8 @@ public:
         return failure();
       summary.add_known(text);
     }
+    if (graph.numbersSamples)
+      summary.add_known(std::string(kSampleNumbers));
     return success();
   }
 
@@ -135,8 +139,22 @@ private:
     std::string text;
     for (BlockArgument input : inputs)
       text += (text.empty() ? "" : ", ") + ("'" + graph.nameOf(input).str() + "'");
+    for (uint32_t other : countsIn(ops))
+      text += (text.empty() ? "n" : ", n") + std::to_string(other);
     StringRef name = nameOf(count.getLoc());
     return (name.empty() ? "a number of each sample" : "'" + name.str() + "'") + (text.empty() ? "" : ", from " + text);
+  }
+
+  /// The counts that operations read.
+  static std::set<uint32_t> countsIn(ArrayRef<Operation *> ops) {
+    std::set<uint32_t> found;
+    std::string error;
+    for (Operation *op : ops)
+      if (auto known = dyn_cast<KnownOp>(op))
+        if (std::optional<Expression> expression = Expression::parse(known.getExpression().str(), error))
+          for (uint32_t count : expression->counts())
+            found.insert(count);
+    return found;
   }
 
   /// The integer c, where a count is that of elements that differ from c and nothing else.
@@ -188,25 +206,31 @@ LogicalResult units::buildCounts(OpBuilder &builder, const ModelGraph &graph, co
                                           << "': expected it to follow from inputs and constants alone";
     }
   }
+  SmallVector<Value> read(inputs.begin(), inputs.end());
+  for (Operation *op : ops) // numbers that follow from counts which the host knows before
+    if (auto known = dyn_cast<KnownOp>(op)) {
+      argumentAttributes.push_back(slot(builder, "known", llvm::find(graph.known, known.getExpression()) - graph.known.begin()));
+      read.push_back(known);
+    }
   for (unsigned i = 0; i < roots.size(); ++i)
     resultAttributes.push_back(slot(builder, "loss", i));
 
-  auto function = func::FuncOp::create(
-      builder, model.getLoc(), "counts",
-      builder.getFunctionType(TypeRange(ValueRange(SmallVector<Value>(inputs.begin(), inputs.end()))), TypeRange(ValueRange(roots))));
+  auto function =
+      func::FuncOp::create(builder, model.getLoc(), "counts", builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);
   OpBuilder::InsertionGuard guard(builder);
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToEnd(block);
   IRMapping mapping;
-  for (auto [from, to] : llvm::zip(inputs, block->getArguments()))
+  for (auto [from, to] : llvm::zip(read, block->getArguments()))
     mapping.map(from, to);
   for (BlockArgument argument : arguments)
     if (!inputIndex.contains(argument))
       mapping.map(argument, arith::ConstantOp::create(builder, argument.getLoc(), constantOf(graph, argument)));
   for (Operation *op : ops)
-    builder.clone(*op, mapping);
+    if (!isa<KnownOp>(op))
+      builder.clone(*op, mapping);
   SmallVector<Value> returned;
   for (Value root : roots)
     returned.push_back(mapping.lookup(root));

@@ -120,6 +120,19 @@ Case known(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, lead, columns)};
 }
 
+/// As factors of all elements, and alone.
+Case sampleNumbers(Sizes &sizes, const std::string &type) {
+  const int64_t columns = sizes.columns(), lead = sizes.lead(), rows = sizes.rows(columns);
+  Text t(type);
+  t.shape('X', {-1, lead, columns}).shape('N', {-1}).in("%x", 'X');
+  t.line("%i = zorse.sample_number : tensor<?xi64>").line("%c = arith.constant dense<3> : tensor<i64>");
+  t.line("%cb = zorse.broadcast %c dims [] : tensor<i64> -> tensor<?xi64>").line("%m = arith.remsi %i, %cb : tensor<?xi64>");
+  t.line("%f = arith.sitofp %m : tensor<?xi64> to $N").line("%b = zorse.broadcast %f dims [0] : $N -> $X");
+  t.line("%y = arith.mulf %x, %b : $X").line("%n = arith.sitofp %i : tensor<?xi64> to $N");
+  t.out("%y", 'X').out("%n", 'N');
+  return {t.str(), rows, text(rows, lead, columns)};
+}
+
 } // namespace
 
 void zorse::conformance::addElementClasses(std::vector<KernelClass> &classes) {
@@ -131,4 +144,5 @@ void zorse::conformance::addElementClasses(std::vector<KernelClass> &classes) {
   classes.push_back({"dropout", dropout});
   classes.push_back({"rotary embeddings", rope});
   classes.push_back({"numbers of the step", known});
+  classes.push_back({"numbers of samples", sampleNumbers});
 }

@@ -8,6 +8,7 @@
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Drivers.h"
+#include "zorse/runtime/Expression.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Snapshot.h"
 #include "zorse/runtime/SnapshotFiles.h"
@@ -82,6 +83,10 @@ private:
       if (opened.failed())
         return opened.error();
       evaluation = std::move(*opened);
+      if (readsSampleNumbers() && evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
+        return userError("the evaluation data have " + std::to_string(evaluation->samplesPerEpoch()) +
+                         " samples, and the loss reads the numbers that samples have in a step of " + std::to_string(bundle.samples()) +
+                         ": expected a whole step at least. Give more samples, or compile with a smaller --batch");
     }
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
@@ -497,6 +502,11 @@ private:
     return first ? Status(*first) : Status::success();
   }
 
+  bool readsSampleNumbers() const {
+    const auto &known = bundle.summary.known();
+    return !known.empty() && *known.rbegin() == kSampleNumbers;
+  }
+
   void sayEvaluation() const {
     const std::optional<StepReport> &report = process.output->lastEvaluation();
     if (!report)
@@ -510,7 +520,9 @@ private:
       more = text;
     }
     const uint64_t all = evaluation->samplesPerEpoch();
-    const uint64_t most = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
+    uint64_t most = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
+    if (readsSampleNumbers()) // whole steps alone
+      most -= most % uint64_t(bundle.samples());
     printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)most,
            most < all ? (" of " + std::to_string(all)).c_str() : "");
   }

@@ -104,7 +104,7 @@ def VerifyModel : Pass<"zorse-verify-model", "::mlir::ModuleOp"> {
     - (M3) every result is `tensor<?xf32>` or `tensor<?xf64>` with `zorse.role`: "numerator" with `zorse.term` and `zorse.factor`, an expression; or
       "count" with `zorse.count` and `zorse.reduce`: "sum", "max" or "min".
     - (M4) terms are 0 to K - 1, counts 0 to N - 1, each there once and in this order; factors and `zorse.known` read only counts that are there.
-    - (M5) a count depends on inputs and constants alone: on no trainable parameter, and on no `zorse.known`.
+    - (M5) a count depends on inputs and constants alone: on no trainable parameter. A `zorse.known` that it reads reads counts of lower numbers alone.
     - (M6) no op mixes samples: none reduces or contracts the sample axis, gathers along it, or yields an unsampled value from a sampled one.
     - (M7) values are graph tensors and ops come from zorse, arith and math.
   }];

@@ -3,6 +3,8 @@
 #include "LibraryOps.h"
 #include "Prepare.h"
 
+#include "zorse/Dialect/Zorse/SampleOps.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
@@ -400,7 +402,7 @@ struct Former {
         append(create(std::move(cluster)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);
-      } else if (reduce || isElementwise(op) || isa<GatherOp, TakeOp, TakeGradOp, DropoutOp, CausalMaskOp>(op)) {
+      } else if (reduce || isElementwise(op) || isa<GatherOp, TakeOp, TakeGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(op)) {
         addRowOp(op);
       } else {
         return op->emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors");

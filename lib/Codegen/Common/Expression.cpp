@@ -274,6 +274,12 @@ int Expression::define(DropoutOp dropout) {
   return add(node);
 }
 
+int Expression::define(SampleNumberOp number) {
+  int index = indexNode(k.b.getI64Type(), overDomain(squeezedStrides(number.getType(), denseLayout(number.getType()))));
+  nodes[index].ofStep = true;
+  return index;
+}
+
 int Expression::define(CausalMaskOp mask) {
   // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
   return maskNode(mask, squeezedStrides(mask.getType(), Layout{0, {1, 0}}), squeezedStrides(mask.getType(), Layout{0, {0, 1}}));
@@ -318,11 +324,12 @@ void Expression::define(Operation *op) {
       node.inputs.push_back(use(operand));
     return add(node);
   };
-  int result = op->hasAttr(kCopyAttr) ? use(op->getOperand(0))
-                                      : llvm::TypeSwitch<Operation *, int>(op)
-                                            .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
-                                            .Case<GatherOp, TakeOp, TakeGradOp, DropoutOp, CausalMaskOp>([&](auto known) { return define(known); })
-                                            .Default(otherwise);
+  int result = op->hasAttr(kCopyAttr)
+                   ? use(op->getOperand(0))
+                   : llvm::TypeSwitch<Operation *, int>(op)
+                         .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
+                         .Case<GatherOp, TakeOp, TakeGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>([&](auto known) { return define(known); })
+                         .Default(otherwise);
   defined[op->getResult(0)] = result;
 }
 
@@ -365,6 +372,8 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
   }
   case Node::Index: {
     Value index = k.offset(indices, node.strides);
+    if (node.ofStep)
+      index = k.add(k.sampleBase, index);
     return node.type.isInteger(32) ? toI32(index) : index;
   }
   case Node::Visible: {

@@ -4,6 +4,8 @@
 #include "Clusters.h"
 #include "KernelBuilder.h"
 
+#include "zorse/Dialect/Zorse/SampleOps.h"
+
 namespace zorse::codegen {
 
 /// A node's value depends on nothing (Uniform), on the leading dimensions only (Number), or on all dimensions of the domain (Vector).
@@ -15,7 +17,7 @@ struct Node {
     Load,     ///< operand, strides; with one input: plus input * indexStride
     Compute,  ///< op applied to inputs
     Reduce,   ///< input combined over the last dimension
-    Index,    ///< sum of domain indices * strides, i64 or i32
+    Index,    ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
     Visible,  ///< causal mask at query input 0, key input 1: `instance` is S' - S, `window` 0 or the window
     IsEqual,  ///< input 0 (i32) == input 1 (integer, truncated to i32)
     Select,   ///< input 0 ? input 1 : input 2
@@ -39,6 +41,7 @@ struct Node {
   int64_t window = 0;
   double hidden = 0; ///< Visible, floats: what hidden elements are
   double probability = 0;
+  bool ofStep = false;
   int phase = 0; ///< row clusters: number of reductions that must be finished before.
 };
 
@@ -82,6 +85,7 @@ private:
   int define(TakeOp take);
   int define(TakeGradOp takeGrad);
   int define(DropoutOp dropout);
+  int define(SampleNumberOp number);
   int define(CausalMaskOp mask);
   int useMask(CausalMaskOp mask, mlir::Value operand);
   /// \param query, key  strides of its indices over the domain

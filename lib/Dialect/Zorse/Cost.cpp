@@ -1,5 +1,5 @@
 // Arithmetic and bytes of every op, unfused. Weights of special functions are what a polynomial evaluation takes, to the nearest few.
-#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Dialect/Zorse/SampleOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -42,7 +42,7 @@ template <typename Op> static double attentionFlops(Op op, double products) {
 /// FLOPs of one row, or of the whole op if it carries no samples.
 static double flopsOf(Operation *op) {
   return TypeSwitch<Operation *, double>(op)
-      .Case<ReshapeOp, DetachOp, GradientOfOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp, KnownOp>(
+      .Case<ReshapeOp, DetachOp, GradientOfOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp, KnownOp, SampleNumberOp>(
           [](Operation *) { return 0.0; })
       .Case<ReduceOp>([](auto op) { return elements(op.getX()); })
       .Case<MatmulOp>([](auto op) { return 2 * elements(op.getY()) * typeOf(op.getA()).getShape().take_back(op.getTransposeA() ? 2 : 1).front(); })

@@ -1,5 +1,6 @@
 #include "VerifyCommon.h"
 
+#include "zorse/Dialect/Zorse/SampleOps.h"
 #include "zorse/runtime/Expression.h"
 
 #include <cmath>
@@ -160,6 +161,13 @@ LogicalResult KnownOp::verify() {
   std::string error;
   if (!Expression::parse(getExpression(), error))
     return emitOpError("(C1) expects an expression of B and counts, got \"") << getExpression() << "\": " << error;
+  return success();
+}
+
+LogicalResult SampleNumberOp::verify() {
+  auto type = cast<RankedTensorType>(getType());
+  if (type.getRank() != 1 || !carriesSamples(type) || !type.getElementType().isInteger(64))
+    return emitOpError("(C1) expects the result to be tensor<?xi64>, got ") << type;
   return success();
 }
 

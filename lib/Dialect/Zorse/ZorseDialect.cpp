@@ -1,5 +1,5 @@
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
-#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Dialect/Zorse/SampleOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -61,6 +61,9 @@ static void printReduceKind(OpAsmPrinter &printer, Operation *, ReduceKindAttr k
 #define GET_OP_CLASSES
 #include "zorse/Dialect/Zorse/ZorseOps.cpp.inc"
 
+#define GET_OP_CLASSES
+#include "zorse/Dialect/Zorse/SampleOps.cpp.inc"
+
 void ZorseDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
@@ -69,6 +72,10 @@ void ZorseDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "zorse/Dialect/Zorse/ZorseOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "zorse/Dialect/Zorse/SampleOps.cpp.inc"
       >();
 }
 

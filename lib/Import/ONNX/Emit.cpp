@@ -68,7 +68,7 @@ Value Importer::merge(Operation *op) {
       return other->getResult(0);
     }
   bucket.push_back(op);
-  if (isa<DropoutOp, KnownOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) { return weighted.contains(operand); }))
+  if (isa<DropoutOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) { return weighted.contains(operand); }))
     weighted.insert(op->result_begin(), op->result_end());
   for (Value operand : op->getOperands())
     if (tainted.contains(operand)) {

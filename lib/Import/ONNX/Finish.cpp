@@ -122,27 +122,65 @@ static std::string renumbered(StringRef text, const std::vector<int64_t> &order)
   return out;
 }
 
-// Counts that a factor or a value reads become results behind the terms, numbered without gaps.
+static std::vector<int64_t> countsIn(StringRef text) {
+  std::string problem;
+  std::vector<int64_t> found;
+  if (auto expression = Expression::parse(text.str(), problem))
+    for (int64_t count : expression->counts())
+      found.push_back(count);
+  return found;
+}
+
+/// The counts that texts and operations read, and those that these read, in the order in which a step knows them: a count behind all that its summand
+/// reads.
+static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vector<Count> &counts) {
+  std::vector<std::vector<int64_t>> reads(counts.size());
+  for (size_t i = 0; i < used.size(); ++i) { // grows
+    SmallVector<Operation *> operations;
+    std::vector<BlockArgument> arguments;
+    orderOperations({counts[used[i]].numerator}, operations, arguments);
+    for (Operation *op : operations)
+      if (auto known = dyn_cast<KnownOp>(op))
+        llvm::append_range(reads[used[i]], countsIn(known.getExpression()));
+    for (int64_t count : reads[used[i]])
+      if (!llvm::is_contained(used, count))
+        used.push_back(count);
+  }
+  // A count is made behind those that it reads, so that one pass in the order of their making finds all levels.
+  std::vector<int64_t> level(counts.size(), 0);
+  for (size_t i = 0; i < counts.size(); ++i)
+    for (int64_t count : reads[i])
+      level[i] = std::max(level[i], level[count] + 1);
+  llvm::stable_sort(used, [&](int64_t a, int64_t b) { return level[a] < level[b]; });
+  return used;
+}
+
+// Counts that a factor, a value or another count reads become results behind the terms, numbered without gaps.
 void Importer::describeCounts(ArrayRef<Operation *> order, SmallVectorImpl<Value> &results, SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   std::vector<int64_t> used;
   const auto use = [&](StringRef text) {
-    std::string problem;
-    if (auto expression = Expression::parse(text.str(), problem))
-      for (int64_t count : expression->counts())
-        if (!llvm::is_contained(used, count))
-          used.push_back(count);
+    for (int64_t count : countsIn(text))
+      if (!llvm::is_contained(used, count))
+        used.push_back(count);
   };
   for (DictionaryAttr attributes : resultAttributes)
     use(attributes.getAs<StringAttr>(attributes::kFactor).getValue());
   for (Operation *op : order)
     if (auto known = dyn_cast<KnownOp>(op))
       use(known.getExpression());
+  used = countsRead(std::move(used), counts);
   for (DictionaryAttr &attributes : resultAttributes) {
     NamedAttrList list(attributes);
     list.set(attributes::kFactor, builder.getStringAttr(renumbered(attributes.getAs<StringAttr>(attributes::kFactor).getValue(), used)));
     attributes = list.getDictionary(&context);
   }
-  for (Operation *op : order)
+  SmallVector<Value> roots(results.begin(), results.end());
+  for (int64_t count : used)
+    roots.push_back(counts[count].numerator);
+  SmallVector<Operation *> all;
+  std::vector<BlockArgument> arguments;
+  orderOperations(roots, all, arguments);
+  for (Operation *op : all)
     if (auto known = dyn_cast<KnownOp>(op))
       known.setExpression(renumbered(known.getExpression(), used));
   for (auto [number, count] : llvm::enumerate(used)) {

@@ -51,6 +51,10 @@ bool HeadFrontier::isCritical(const GraphNode &node) const {
       return true;
   if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int output) { return output >= 0 && values[output].kind == Kind::Graph; }))
     return false;
+  // Of constants alone: it reads the numbers of samples.
+  if (node.bodies.empty() &&
+      std::none_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Graph; }))
+    return true;
   if (lengthsAlone.contains(node.op))
     return false;
   const size_t count = lengthsBehind.contains(node.op) ? std::min<size_t>(1, node.inputs.size()) : node.inputs.size();

@@ -70,13 +70,18 @@ std::vector<BlockArgument> HeadProgram::slice(const llvm::DenseSet<Value> &cuts,
     numerators.push_back(term.numerator);
   for (const HeadCount &count : counts)
     countValues.push_back(count.value);
-  llvm::DenseSet<Operation *> ofCounts, needed;
-  need(countValues, cuts, ofCounts, open);
-  needed = ofCounts;
+  llvm::DenseSet<Operation *> needed;
+  for (Value count : countValues) { // one after the other: a count may read those before it
+    llvm::DenseSet<Operation *> ofCount;
+    need(count, cuts, ofCount, open);
+    counting.emplace_back();
+    for (Operation &op : function.getBody().front())
+      if (ofCount.contains(&op))
+        counting.back().push_back(&op);
+    needed.insert(ofCount.begin(), ofCount.end());
+  }
   need(numerators, cuts, needed, open);
   for (Operation &op : function.getBody().front()) {
-    if (ofCounts.contains(&op))
-      counting.push_back(&op);
     if (!needed.contains(&op))
       continue;
     const bool sampled = llvm::any_of(op.getResultTypes(), [](Type type) { return zorse::carriesSamples(type); });
@@ -178,6 +183,7 @@ bool HeadProgram::run(ArrayRef<Operation *> operations, int64_t first, int64_t l
     part.values.assign(whole.values.begin() + first * perRow, whole.values.begin() + last * perRow);
     values[value] = std::move(part);
   }
+  options.sampleBase = first;
   for (Operation *op : operations)
     if (!evaluate(op, values, last - first))
       return false;
@@ -206,10 +212,11 @@ bool HeadProgram::begin(const Data &given, int64_t samples) {
   options.samples = batch;
   // Counts come first: they follow from inputs alone, and other operations may read what is made from them.
   sharedValues.clear();
-  if (!run(counting, 0, batch, sharedValues))
-    return false;
-  for (const HeadCount &count : counts)
-    options.counts.push_back(reduced(count, sharedValues));
+  for (size_t j = 0; j < counts.size(); ++j) {
+    if (!run(counting[j], 0, batch, sharedValues))
+      return false;
+    options.counts.push_back(reduced(counts[j], sharedValues));
+  }
   sharedValues.clear();
   return run(shared, 0, batch, sharedValues);
 }

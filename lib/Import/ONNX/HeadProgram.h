@@ -69,8 +69,8 @@ private:
   std::vector<HeadCount> counts;
   bool ofLabel = false;
   llvm::DenseSet<mlir::Value> met;
-  std::vector<mlir::Operation *> order, shared; ///< shared: without samples, the same for all cells
-  std::vector<mlir::Operation *> counting;      ///< those that counts need
+  std::vector<mlir::Operation *> order, shared;         ///< shared: without samples, the same for all cells
+  std::vector<std::vector<mlir::Operation *>> counting; ///< by count: what it needs beside those before it
   Values sharedValues;
   Data data;
   reference::Options options;

@@ -461,6 +461,10 @@ private:
   /// Along the axis of samples: what is joined becomes an axis outside of the samples.
   mlir::LogicalResult joinBySamples(const GraphNode &node, std::vector<Val> parts, int64_t axis);
   mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
+  /// Whether a sample of a value is known before the step: it follows from inputs, and `place` is 0, the first, or -1, the last.
+  bool isKnownOfSample(const Val &value, int64_t axis, int64_t place) const;
+  /// That sample of the value, whose axis of samples is of size 1 then: a number of the step for each element.
+  mlir::LogicalResult takeSample(const GraphNode &node, Val &value, int64_t axis, int64_t place);
   mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   double attentionScale(double scale, int64_t channels) const;
@@ -518,7 +522,7 @@ private:
   int64_t rows = 0;    ///< the size of the sample factor in views; never a number of the graph
   bool rowsBaked = false;
   std::vector<Count> counts;
-  llvm::DenseSet<mlir::Value> weighted; ///< values that do not follow from inputs of their sample alone: of weights, random and Known numbers
+  llvm::DenseSet<mlir::Value> weighted; ///< values that follow from other than inputs: of weights and of random numbers
   std::deque<Val> values;               ///< by value number; handlers keep references while others are added
   std::vector<std::string> inputNames;  ///< by argument
   std::map<std::string, unsigned> inputArguments;

@@ -195,6 +195,12 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
   auto picked = constantInts(distinct, int64_t(1) << 24);
   if (!picked)
     return error(node, "its constant ids are too many");
+  if (ids.sampleStep == 0 && picked->size() == 1 && isKnownOfSample(x, axis, picked->front())) {
+    Val value = x;
+    if (failed(takeSample(node, value, axis, picked->front())) || failed(spreadAxis(node, value, ids, axis, moving)))
+      return failure();
+    return out(node, 0, std::move(value)), success();
+  }
   int64_t largest = *std::max_element(picked->begin(), picked->end());
   for (int64_t &id : *picked) {
     if (id < -size || id >= size)
@@ -209,11 +215,11 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
   if (x.view.sampleAxis() == axis) {
     if (auto done = gatherWithinSamples(node, x, ids, axis))
       return *done;
-    return error(node, "selects samples by constant ids");
+    return error(node, "selects samples by constant ids, and a program has its own samples alone. Of inputs, the first and the last sample may be "
+                       "read (x[0], x[-1]); make what is read of others an input");
   }
   if (ids.sampleStep != 0)
-    return error(node,
-                 "picks by the numbers of the samples in the batch (arange), which no program knows, from what does not hold the samples there");
+    return error(node, "picks by the numbers of the samples in the batch (arange) from what does not hold the samples there");
   // The picked axis as one dimension, then the ids' shape in its place.
   Val value = x;
   auto progression = evenSteps(*picked);

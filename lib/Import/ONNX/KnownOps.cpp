@@ -159,15 +159,26 @@ Value Importer::knownValue(const Number &number) {
 }
 
 FailureOr<Val> Importer::asGraph(const GraphNode &node, const Val &known) {
-  if (!isFloat(known.type))
-    return error(node, "combines integers or truth values that are known only with the batch (" +
-                           (known.numbers.empty() ? "" : known.numbers[0].print()) + ") with values of samples");
+  if (!isFloat(known.type) && known.type != ElementKind::I64 && known.type != ElementKind::I32 && known.type != ElementKind::Bool)
+    return error(node, "combines " + Twine(name(known.type)) + " numbers that are known only with the batch (" +
+                           (known.numbers.empty() ? "" : known.numbers[0].print()) + ") with values of samples; cast them to int64");
+  // Integers and truth values are made from f64, which holds them.
+  const auto valueOf = [&](const Number &number) -> Value {
+    if (isFloat(known.type))
+      return knownValue(number);
+    auto type = RankedTensorType::get({}, elementType(known.type)), real = RankedTensorType::get({}, builder.getF64Type());
+    if (auto value = number.constant())
+      return splat(*value, type);
+    Value made = create<KnownOp>(real, builder.getStringAttr(number.print()));
+    return known.type == ElementKind::Bool ? create<arith::CmpFOp>(arith::CmpFPredicate::UNE, made, splat(0, real))
+                                           : create<arith::FPToSIOp>(type, made);
+  };
   Val out = known;
   out.kind = Val::Kind::Graph;
   out.numbers.clear();
   out.view.offset = 0;
   if (auto number = uniformNumber(known)) {
-    out.value = knownValue(*number);
+    out.value = valueOf(*number);
     for (FactorList &list : out.view.dims)
       for (Factor &factor : list)
         factor.stride = 0;
@@ -179,7 +190,7 @@ FailureOr<Val> Importer::asGraph(const GraphNode &node, const Val &known) {
                            Twine(kMostInGraph) + " are possible");
   SmallVector<Value> parts;
   for (const Number &number : numbers)
-    parts.push_back(reshapeTo(knownValue(number), {1}));
+    parts.push_back(reshapeTo(valueOf(number), {1}));
   out.value = create<ConcatOp>(parts, int64_t(0));
   out.view = knownOver(known.type, {}, known.view).view;
   return out;
@@ -483,11 +494,12 @@ static bool isLength(StringRef op, size_t index) {
 }
 
 std::optional<LogicalResult> Importer::applyToKnown(const GraphNode &node) {
-  bool anyGraph = false, anyLoss = false;
+  bool anyGraph = false, anyLoss = false, numbersSamples = false;
   int64_t known = -1;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Val &operand = in(node, i);
     anyGraph |= operand.isGraph();
+    numbersSamples |= operand.sampleStep != 0;
     anyLoss |= operand.kind == Val::Kind::Loss;
     const bool moves = movesElements(node.op) && (i == 0 || node.op == "Concat" || node.op == "SequenceConstruct");
     const bool picked = node.op == "Gather" && in(node, 1).isGraph(); // by data
@@ -502,6 +514,8 @@ std::optional<LogicalResult> Importer::applyToKnown(const GraphNode &node) {
     return error(node, "computes with a number that is known only with the batch (" +
                            (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
                            "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
+  if (elementwise && numbersSamples) // a value of the graph first
+    return std::nullopt;
   if (elementwise && !anyGraph)
     return foldNumbers(node);
   if (node.op == "CastLike") // only the type counts

@@ -1,5 +1,9 @@
 // Lengths, and the numbers of samples: where an axis of samples comes from, told by the number B and never by its size.
-#include "Importer.h"
+#include "Composition.h"
+
+#include "zorse/Dialect/Zorse/SampleOps.h"
+
+#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 #include <array>
@@ -117,6 +121,31 @@ LogicalResult Importer::checkTold(const GraphNode &node, const Val &result, cons
 
 // --- arange(B), and what ids are made of it
 
+/// Operators that compute with numbers, and do not find places by them.
+static bool countsOnly(StringRef op) {
+  static const llvm::StringSet<> known{"Add",       "Sub",       "Mul",       "Div",        "Mod",       "Neg",         "Abs",
+                                       "Sign",      "Sum",       "Max",       "Min",        "Pow",       "Clip",        "Where",
+                                       "Cast",      "CastLike",  "Equal",     "Less",       "Greater",   "LessOrEqual", "GreaterOrEqual",
+                                       "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "BitwiseAnd"};
+  return known.contains(op);
+}
+
+/// A constant that holds the numbers of samples as a value of the graph. \param number  of every sample, [B]
+static Val withNumbers(Composition &make, const Val &constant, Val number) {
+  number.view.dims = constant.view.dims; // repeated along all axes but that of the samples
+  for (FactorList &list : number.view.dims) {
+    for (Factor &factor : list)
+      factor.stride = 0;
+    coalesce(list);
+  }
+  Val rest = constant;
+  rest.sampleStep = 0;
+  number = make.cast(number, constant.type);
+  if (constant.sampleStep != 1)
+    number = make("Mul", {number, make.number(static_cast<double>(constant.sampleStep), number)});
+  return make("Add", {number, rest});
+}
+
 std::optional<LogicalResult> Importer::applyToSampleNumbers(const GraphNode &node) {
   const std::string &op = node.op;
   bool any = false, others = true;
@@ -147,9 +176,21 @@ std::optional<LogicalResult> Importer::applyToSampleNumbers(const GraphNode &nod
              op == "Cast") {
     supported = isInteger && (operands.size() < 2 || operands[1].sampleStep == 0);
   }
-  if (!supported)
-    return error(node, "computes with the numbers of the samples in the batch (arange), which no program knows; they are supported in ids that pick "
-                       "within each sample: x[arange(B), places], or sample * T + place");
+  if (!supported && !countsOnly(op))
+    return error(node, "reads the numbers of the samples in the batch (arange), which elementwise operators, sums and ids that pick within each "
+                       "sample may: x[arange(B), places], or sample * T + place");
+  if (!supported && options.batchNormRows > 0)
+    return error(node,
+                 "reads the numbers of the samples in the batch (arange), which --batch-norm-rows takes together in groups; compile without it");
+  if (!supported) { // as values
+    Composition make(*this, node);
+    for (Val &operand : operands)
+      if (operand.sampleStep != 0)
+        operand =
+            withNumbers(make, operand,
+                        wrap(create<SampleNumberOp>(RankedTensorType::get({ShapedType::kDynamic}, builder.getI64Type())), ElementKind::I64, {rows}));
+    return make.hasFailed() ? failure() : applyWith(node, std::move(operands));
+  }
   for (Val &operand : operands)
     operand.sampleStep = 0;
   LogicalResult status = applyWith(node, std::move(operands));
@@ -163,7 +204,7 @@ LogicalResult Importer::rangeOfSamples(const GraphNode &node) {
   if (!start || !limit || !delta)
     return error(node, "expects bounds and a step that are numbers");
   const auto from = start->constant(), step = delta->constant();
-  const bool integers = from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0 && !isFloat(in(node, 0).type);
+  const bool integers = from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0;
   if (!integers || std::fabs(*from) > 0x1p31 || *step > 0x1p31)
     return error(node, "counts from " + start->print() + " to " + limit->print() + " in steps of " + delta->print() +
                            "; expects to count the samples (B) in whole numbers from a constant on");
@@ -172,12 +213,14 @@ LogicalResult Importer::rangeOfSamples(const GraphNode &node) {
     return failure();
   // Number `sample * inner + place` of the range: the part of the sample is kept apart.
   const int64_t inner = length->perSample ? length->size / rows : length->size;
-  Val value = constantOf(in(node, 0).type, makeIota(in(node, 0).type, inner, *from, *step), {inner});
+  const ElementKind type = in(node, 0).type, counted = isFloat(type) ? ElementKind::I64 : type;
+  Val value = constantOf(counted, makeIota(counted, inner, *from, *step), {inner});
   if (length->perSample) {
     value.view.dims[0].insert(value.view.dims[0].begin(), Factor{rows, 0, true});
     value.sampleStep = mulInts(inner, static_cast<int64_t>(*step));
   }
-  return out(node, 0, std::move(value)), success();
+  Composition make(*this, node);
+  return make.result(isFloat(type) ? make.cast(value, type) : std::move(value));
 }
 
 // Bounds that follow from B are supported where they cut nothing: below 0, or at the end of the axis and behind it, for every B.

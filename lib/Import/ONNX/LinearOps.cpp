@@ -261,14 +261,25 @@ LogicalResult Importer::onGemm(const GraphNode &node) {
   return binary(node, "Add", *value, c);
 }
 
+// Of inputs, the largest element and the sum over all samples are numbers that are known before the step.
+static Val normalisedOverSamples(Composition &make, const Val &x, int64_t axis, bool logarithm) {
+  Val below = make("Sub", {x, make.reduce("ReduceMax", x, {axis}, /*keep=*/true)}), each = make("Exp", {below});
+  Val sum = make.reduce("ReduceSum", each, {axis}, /*keep=*/true);
+  return logarithm ? make("Sub", {below, make("Log", {sum})}) : make("Div", {each, sum});
+}
+
 LogicalResult Importer::onSoftmax(const GraphNode &node) {
   Val x = in(node, 0);
   int64_t axis = intAttribute(node, "axis", -1);
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
     return error(node, "expects float activations and a valid axis");
-  if (x.view.sampleAxis() == axis)
-    return error(node, "normalises over the samples; every op must treat samples apart");
+  if (x.view.sampleAxis() == axis && !isFromInputs(x.value))
+    return error(node, "normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
+  if (x.view.sampleAxis() == axis) {
+    Composition make(*this, node);
+    return make.result(normalisedOverSamples(make, x, axis, node.op == "LogSoftmax"));
+  }
   FactorList last = x.view.dims[axis];
   std::vector<Val> operands{x};
   operands[0].view.dims.erase(operands[0].view.dims.begin() + axis);

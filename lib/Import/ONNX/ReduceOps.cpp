@@ -111,13 +111,13 @@ LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x, i
     if (i != x.view.sampleAxis())
       others.push_back(i);
   Val each = x;
-  FactorList &along = each.view.dims[x.view.sampleAxis()];
+  const FactorList along = x.view.dims[x.view.sampleAxis()];
   if (along.size() > 1) { // an axis of its own for what is inside of the samples
+    each.view.dims[x.view.sampleAxis()] = {Factor{rows, 0, true}};
     each.view.dims.emplace_back();
     for (const Factor &factor : along)
       if (!factor.sample)
         each.view.dims.back().push_back(factor);
-    along.assign(1, Factor{rows, 0, true});
     others.push_back(x.rank());
   }
   if (!others.empty()) {
@@ -126,10 +126,9 @@ LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x, i
     if (make.hasFailed())
       return failure();
   }
-  auto scale = each.scale.constant();
   each = castTo(each, isFloat(x.type) ? x.type : ElementKind::F32);
   Value numerator = sumPerSample(materialise(each, groupsOf(each.view, true), true));
-  if (!scale || !isFromInputs(numerator))
+  if (!isFromInputs(numerator))
     return mixes(node, "takes the extremum of all samples");
   Val known = knownScalar(x.type, countOf(numerator, node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
   known.view.dims.resize(static_cast<size_t>(rank));

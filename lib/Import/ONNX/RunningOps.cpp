@@ -54,6 +54,14 @@ Val Importer::runningSumOfConstant(Val x, int64_t axis) {
   return sums;
 }
 
+// The sum of n copies is n times the element, where n counts the samples up to this one, or from it on.
+static Val runningOverSamples(Composition &make, bool reverse, bool exclusive, const Val &x, const Val &before, const Val &all) {
+  Val copies = reverse ? make("Sub", {all, before}) : before; // before this one, or from it on
+  if (reverse == exclusive)
+    copies = make(reverse ? "Sub" : "Add", {copies, make.number(1, x)});
+  return make("Mul", {x, copies});
+}
+
 // By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
 LogicalResult Importer::onRunning(const GraphNode &node) {
   Val x = in(node, 0);
@@ -63,11 +71,18 @@ LogicalResult Importer::onRunning(const GraphNode &node) {
   int64_t axis = given->front() < 0 ? given->front() + x.rank() : given->front();
   if (axis < 0 || axis >= x.rank())
     return error(node, "axis is outside the rank");
+  const bool sums = node.op == "CumSum", reverse = intAttribute(node, "reverse", 0) != 0, exclusive = intAttribute(node, "exclusive", 0) != 0;
+  if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep == 0 && sums) {
+    Composition make(*this, node);
+    Val number = fillOver(ElementKind::I64, 0, x.view);
+    number.sampleStep = 1;
+    return make.result(runningOverSamples(make, reverse, exclusive, x, make.cast(number, x.type),
+                                          castKnown(knownScalar(ElementKind::I64, Number::samples()), x.type)));
+  }
   if (x.view.sampleAxis() == axis)
     return error(node, "runs over the samples; every op must treat samples apart");
   if (x.view.elements() == 0)
     return onIdentity(node);
-  const bool sums = node.op == "CumSum", reverse = intAttribute(node, "reverse", 0) != 0, exclusive = intAttribute(node, "exclusive", 0) != 0;
   if (x.isConstant() && sums && !reverse && !exclusive && x.view.elements() <= (int64_t(1) << 25))
     return out(node, 0, runningSumOfConstant(x, axis)), success();
   Composition make(*this, node);

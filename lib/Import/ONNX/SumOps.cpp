@@ -33,10 +33,11 @@ Val Importer::sumsOf(std::vector<Val> each) {
   return value;
 }
 
-// The sum or mean over samples, and over other axes, where axes are left.
+// The sum or mean over samples, and over other axes, where axes are left; of inputs the largest or smallest element as well.
 LogicalResult Importer::reduceToSums(const GraphNode &node, const Val &x, const std::vector<bool> &reduced, bool keep) {
   const int64_t samples = x.view.sampleAxis();
-  if (x.view.dims[samples].size() != 1 || (node.op != "ReduceSum" && node.op != "ReduceMean"))
+  const bool extremum = (node.op == "ReduceMax" || node.op == "ReduceMin") && isFromInputs(x.value);
+  if (x.view.dims[samples].size() != 1 || (node.op != "ReduceSum" && node.op != "ReduceMean" && !extremum))
     return mixes(node, "reduces samples to a tensor");
   std::vector<int64_t> others, order{samples};
   Val each = isFloat(x.type) ? x : castTo(x, ElementKind::F32);
@@ -63,15 +64,17 @@ LogicalResult Importer::reduceToSums(const GraphNode &node, const Val &x, const 
   if (count > kMostCounts)
     return error(node, "makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMostCounts) +
                            " are possible; compute them in the data and make them an input");
+  const ReduceKind kind = !extremum ? ReduceKind::Sum : node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min;
   Val flat = make.reshape(each, {rows, count});
   std::vector<Number> numbers;
   for (int64_t i = 0; i < count && !make.hasFailed(); ++i) {
     Val single = make.slice(flat, 1, i, 1);
     if (make.hasFailed())
       break;
-    Number scale = single.scale;
-    single.scale = 1.0;
-    numbers.push_back(scale * countOf(sumPerSample(materialise(single, groupsOf(single.view, true), true)), ReduceKind::Sum));
+    Number scale = 1.0;
+    if (!extremum) // a sum is linear
+      std::swap(scale, single.scale);
+    numbers.push_back(scale * countOf(sumPerSample(materialise(single, groupsOf(single.view, true), true)), kind));
   }
   if (make.hasFailed())
     return failure();

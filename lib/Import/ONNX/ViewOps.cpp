@@ -1,5 +1,7 @@
 // Operators that move elements: they change views, and copy only where a view cannot say it.
-#include "Importer.h"
+#include "Composition.h"
+
+#include "zorse/Dialect/Zorse/SampleOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -302,6 +304,60 @@ LogicalResult Importer::onTile(const GraphNode &node) {
 }
 
 // Elements start, start + step, ... of one axis, by view where possible.
+/// Every element of one sample of inputs as a number of the step: a sum over all samples in which those that are not `isThis` [B] count as 0.
+/// \param count  the number that sums a value [B]
+static std::vector<Number> numbersOfSample(Composition &make, const Val &x, int64_t axis, const Val &isThis, function_ref<Number(Val)> count) {
+  std::vector<int64_t> order{axis};
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis)
+      order.push_back(i);
+  const int64_t elements = x.view.elements() / x.view.size(axis);
+  Val flat = make.reshape(make.transpose(x, order), {x.view.size(axis), elements});
+  std::vector<Number> numbers;
+  for (int64_t i = 0; i < elements && !make.hasFailed(); ++i) {
+    Val single = make.squeeze(make.slice(flat, 1, i, 1), 1);
+    if (single.type == ElementKind::Bool)
+      single = make.cast(single, ElementKind::I64);
+    Val counted = make("Where", {isThis, single, make.number(0, single)});
+    if (!make.hasFailed())
+      numbers.push_back(count(std::move(counted)));
+  }
+  return numbers;
+}
+
+// A sum over all samples in which all but one count as 0 is known before the step.
+LogicalResult Importer::takeSample(const GraphNode &node, Val &x, int64_t axis, int64_t place) {
+  constexpr int64_t kMostPicked = 64;
+  std::vector<int64_t> shape = x.shape();
+  shape.erase(shape.begin() + axis);
+  if (x.view.elements() / rows > kMostPicked)
+    return error(node, "reads one sample of " + Twine(x.view.elements() / rows) + " numbers in all samples, at most " + Twine(kMostPicked) +
+                           " are possible; make it an input of every sample");
+  const auto type = RankedTensorType::get({ShapedType::kDynamic}, builder.getI64Type());
+  const auto real = RankedTensorType::get({ShapedType::kDynamic}, builder.getF64Type());
+  Composition make(*this, node);
+  const Val wanted = knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
+  const Val isThis = make("Equal", {wrap(create<SampleNumberOp>(type), ElementKind::I64, {rows}), wanted});
+  auto numbers = numbersOfSample(make, x, axis, isThis, [&](Val value) {
+    Number scale = 1.0;
+    std::swap(scale, value.scale);
+    Value numerator = materialise(value, groupsOf(value.view, true), true);
+    if (!isFloat(value.type)) // f64 holds them
+      numerator = create<arith::SIToFPOp>(real, numerator);
+    return scale * countOf(numerator, ReduceKind::Sum);
+  });
+  if (make.hasFailed())
+    return failure();
+  x = knownOver(x.type, std::move(numbers), contiguousView(shape, false));
+  x.view.dims.insert(x.view.dims.begin() + axis, FactorList{});
+  return success();
+}
+
+bool Importer::isKnownOfSample(const Val &x, int64_t axis, int64_t place) const {
+  return (place == 0 || place == -1) && isSampled(x) && isFromInputs(x.value) && x.view.sampleAxis() == axis && x.view.dims[axis].size() == 1 &&
+         !rowsBaked && options.batchNormRows == 0;
+}
+
 LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
@@ -311,7 +367,8 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
   if (holdsSamples) { // what is outside of the samples may be cut
     const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
     if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
-      return error(node, "selects some of the samples: it cuts the axis that holds them");
+      return error(node, "selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
+                         "first and the last sample may be read (x[:1], x[-1:]); make what is read of others an input");
   }
   if (count == 0) {
     std::vector<int64_t> shape = x.shape();
@@ -335,8 +392,16 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
       return success();
     return error(node, "this slice is not supported");
   }
-  if (step < 0)
-    return error(node, "reverses an axis of activations; this is not supported");
+  if (step < 0) {
+    std::vector<int64_t> places;
+    places.reserve(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i)
+      places.push_back(start + i * step);
+    auto reversed = pickedFromGraph(node, x, axis, places, std::nullopt);
+    if (failed(reversed))
+      return failure();
+    return x = std::move(*reversed), success();
+  }
   // A strided slice of the axis as one dimension.
   Val whole1 = copied(x);
   Groups groups = groupsOf(whole1.view, false);
@@ -376,6 +441,7 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
 }
 
 LogicalResult Importer::onSlice(const GraphNode &node) {
+  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end that means all
   Val x = in(node, 0);
   auto starts = constantInts(in(node, 1)), ends = constantInts(in(node, 2));
   if (in(node, 1).isKnown() || in(node, 2).isKnown())
@@ -405,6 +471,11 @@ LogicalResult Importer::onSlice(const GraphNode &node) {
     if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
       return error(node, "axis or step is not valid");
     int64_t size = x.view.size(axis), start = (*starts)[i], end = (*ends)[i];
+    if (step == 1 && ((start == 0 && end == 1) || (start == -1 && end >= kEverything)) && isKnownOfSample(x, axis, start)) {
+      if (failed(takeSample(node, x, axis, start)))
+        return failure();
+      continue;
+    }
     if (failed(checkBounds(node, x, axis, start, end)))
       return failure();
     start = start < 0 ? std::max<int64_t>(start, -size - 1) + size : start;

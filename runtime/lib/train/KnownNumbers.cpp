@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 using namespace zorse;
 using namespace zorse::runtime;
+
+/// Bytes of a body's slot of scalars: sums are a slot of their own.
+constexpr size_t kScalarBytes = offsetof(zorse::abi::StepScalars, sums);
 
 /// One body over all rows of the batch, on one thread of the host; and expressions of what it counts.
 class KnownNumbers::Implementation {
@@ -22,7 +27,7 @@ public:
       if (Status status = parse(term.factor(), factors_); status.failed())
         return status;
     for (const std::string &text : bundle_.summary.known())
-      if (Status status = parse(text, known_); status.failed())
+      if (Status status = text == kSampleNumbers ? Status::success() : parse(text, known_); status.failed())
         return status;
     if (bundle_.summary.counts().empty())
       return Status::success();
@@ -36,6 +41,8 @@ public:
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
+    for (const bundle::Slot &slot : body_->slots())
+      readsNumbers_ |= slot.kind() == bundle::SCALARS;
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       outputs_.push_back(outputSlot(j));
       if (outputs_.back() < 0)
@@ -44,26 +51,19 @@ public:
     return allocateSlots();
   }
 
+  // A count may read numbers that follow from counts before it. Every pass is right for one count more at least, so that counts which a pass leaves
+  // as they are are right.
   Result<std::vector<double>> count(const Batch &batch, int64_t rows) {
-    std::vector<double> result;
-    if (!body_)
-      return result;
-    for (int i = 0; i < body_->slots_size(); ++i)
-      if (body_->slots(i).kind() == bundle::INPUT) {
-        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(body_->slots(i).index()))];
-        if (Status status = device_->write(slots_[i], bytes.data(), bytes.size()); status.failed())
-          return status;
-      }
-    BodyArguments arguments;
-    arguments.slots = slots_.data();
-    arguments.rows = bundle_.batch;
-    if (Status status = device_->runBody(uint32_t(bundle_.summary.count_body()), arguments); status.failed())
-      return status;
-    for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
-      Result<double> number = reduce(j, rows);
-      if (number.failed())
-        return number.error();
-      result.push_back(*number);
+    std::vector<double> result(counts(), 0);
+    const double samples = double(rows * bundle_.samplesPerRow);
+    for (size_t pass = 0; pass < counts(); ++pass) {
+      Result<std::vector<double>> next = countOnce(batch, rows, samples, result);
+      if (next.failed())
+        return next;
+      const bool same = std::memcmp(next->data(), result.data(), result.size() * sizeof(double)) == 0;
+      result = std::move(*next);
+      if (same || !readsNumbers_)
+        break;
     }
     return result;
   }
@@ -100,6 +100,39 @@ private:
     return Status::success();
   }
 
+  /// One pass of the body, whose numbers of the step follow from `counts`.
+  Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples, const std::vector<double> &counts) {
+    std::vector<double> result;
+    if (!body_)
+      return result;
+    for (int i = 0; i < body_->slots_size(); ++i) {
+      if (body_->slots(i).kind() == bundle::INPUT) {
+        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(body_->slots(i).index()))];
+        if (Status status = device_->write(slots_[i], bytes.data(), bytes.size()); status.failed())
+          return status;
+      }
+      if (body_->slots(i).kind() == bundle::SCALARS) {
+        zorse::abi::StepScalars scalars{};
+        for (size_t k = 0; k < known_.size(); ++k)
+          scalars.known[k] = known_[k].evaluate(samples, counts);
+        if (Status status = device_->write(slots_[i], &scalars, kScalarBytes); status.failed())
+          return status;
+      }
+    }
+    BodyArguments arguments;
+    arguments.slots = slots_.data();
+    arguments.rows = bundle_.batch;
+    if (Status status = device_->runBody(uint32_t(bundle_.summary.count_body()), arguments); status.failed())
+      return status;
+    for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
+      Result<double> number = reduce(j, rows);
+      if (number.failed())
+        return number.error();
+      result.push_back(*number);
+    }
+    return result;
+  }
+
   Status allocateSlots() {
     size_t bytes = 0;
     std::vector<size_t> offsets;
@@ -132,7 +165,7 @@ private:
     else if (slot.kind() == bundle::LOSS)
       least = bundle_.batch * int64_t(elementBytes(slot.type()));
     else if (slot.kind() == bundle::SCALARS)
-      least = int64_t(sizeof(zorse::abi::StepScalars));
+      least = int64_t(kScalarBytes);
     if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
         __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < least || size > (int64_t(1) << 40))
       return userError(bundle_.directory + "/bodies.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
@@ -165,7 +198,8 @@ private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<DeviceAddress> slots_;
-  std::vector<int> outputs_; ///< slot of each count
+  std::vector<int> outputs_;  ///< slot of each count
+  bool readsNumbers_ = false; ///< the body reads numbers of the step
   std::vector<Expression> factors_, known_;
 };
 

@@ -1,5 +1,7 @@
 #include "zorse/runtime/Training.h"
 
+#include "zorse/runtime/Expression.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -255,7 +257,9 @@ private:
   /// All samples of the evaluation data, or those of at most `evaluationBatches` batches. The last batch of the data may be short: it is filled up
   /// with its last sample, and as sums are linear, one more batch of that sample alone takes off what was too much.
   struct EvaluationPlan {
-    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t most) : all(samples), batch(batch), whole(samples / batch), rest(samples % batch) {
+    /// \param inWhole  without the last batch if it is short: what fills it up would have numbers that the samples do not have
+    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t most, bool inWhole)
+        : all(samples), batch(batch), whole(samples / batch), rest(inWhole ? 0 : samples % batch) {
       if (most > 0 && whole >= most) {
         whole = most;
         rest = 0;
@@ -273,8 +277,8 @@ private:
     uint64_t all, batch, whole, rest;
   };
 
-  /// Sums of an evaluation, of all samples as one batch. Where units read numbers of their step, a batch of the evaluation is a step of its own, and
-  /// the loss is the mean over samples of the losses of batches.
+  /// Sums of an evaluation, of all samples as one batch. Where units or counts read numbers of their step or of its samples, a batch of the
+  /// evaluation is a step of its own, and the loss is the mean over samples of the losses of batches.
   struct EvaluationSums {
     std::vector<double> numerators, counts; ///< over all samples
     double losses = 0;                      ///< of batches, times their samples
@@ -304,8 +308,8 @@ private:
 
   /// The loss over the evaluation data. Why there is none, where a factor of it is not finite; the report says NaN then.
   Result<std::string> evaluate(uint64_t step) {
-    const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches);
-    const bool bySteps = !bundle_.summary.known().empty();
+    const bool bySteps = !bundle_.summary.known().empty(), numbered = bySteps && *bundle_.summary.known().rbegin() == kSampleNumbers;
+    const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches, numbered);
     EvaluationSums sums{std::vector<double>(bundle_.summary.loss_size(), 0), numbers_->none()};
     StepReport total;
     bool reported = false;

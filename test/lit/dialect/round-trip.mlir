@@ -100,6 +100,8 @@ func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: 
   %5 = zorse.cross_entropy_grad %4#0, %x, %ids, %4#1 : (tensor<?x64xf32>, tensor<?x64x768xf32>, tensor<?x64xi64>, tensor<?x64xf32>) -> tensor<?x64x768xf32>
   // CHECK: zorse.known "1/(2*B)" : tensor<f64>
   %known = zorse.known "1/(2*B)" : tensor<f64>
+  // CHECK: zorse.sample_number : tensor<?xi64>
+  %numbers = zorse.sample_number : tensor<?xi64>
   // CHECK: zorse.dropout %arg4 {instance = 3 : i64, probability = 1.000000e-01 : f64} : tensor<?x64x768xf32>
   %6 = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x64x768xf32>
   return

@@ -109,11 +109,51 @@ func.func @model(%x: tensor<?xf32> {zorse.input = "x"}, %w: tensor<f32> {zorse.p
 
 func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
     -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n0"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"}) {
-  // expected-error @below {{(M5) expects count 1 to depend on inputs alone, but it depends on this number, which is known when all counts are}}
-  %k = zorse.known "sqrt(B)" : tensor<f64>
+  // expected-error @below {{(M5) expects count n0 to read counts of lower numbers alone, but it depends on this number, which reads n0, itself}}
+  %k = zorse.known "sqrt(B*n0)" : tensor<f64>
   %b = zorse.broadcast %k dims [] : tensor<f64> -> tensor<?xf64>
   %d = arith.mulf %x, %b : tensor<?xf64>
   return %x, %d : tensor<?xf64>, tensor<?xf64>
+}
+
+// -----
+
+// A count may read what follows from counts before it, and the number of a sample.
+func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
+    -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n1"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"},
+        tensor<?xf64> {zorse.role = "count", zorse.count = 1 : i64, zorse.reduce = "max"}) {
+  %k = zorse.known "n0/B" : tensor<f64>
+  %b = zorse.broadcast %k dims [] : tensor<f64> -> tensor<?xf64>
+  %d = arith.mulf %x, %b : tensor<?xf64>
+  %i = zorse.sample_number : tensor<?xi64>
+  %f = arith.sitofp %i : tensor<?xi64> to tensor<?xf64>
+  %e = arith.mulf %d, %f : tensor<?xf64>
+  return %x, %x, %e : tensor<?xf64>, tensor<?xf64>, tensor<?xf64>
+}
+
+// -----
+
+// Two counts that read each other.
+func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
+    -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n1"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"},
+        tensor<?xf64> {zorse.role = "count", zorse.count = 1 : i64, zorse.reduce = "sum"}) {
+  %k = zorse.known "n0/B" : tensor<f64>
+  %b = zorse.broadcast %k dims [] : tensor<f64> -> tensor<?xf64>
+  %d = arith.mulf %x, %b : tensor<?xf64>
+  // expected-error @below {{(M5) expects count n0 to read counts of lower numbers alone, but it depends on this number, which reads n1}}
+  %l = zorse.known "n1" : tensor<f64>
+  %c = zorse.broadcast %l dims [] : tensor<f64> -> tensor<?xf64>
+  %e = arith.mulf %x, %c : tensor<?xf64>
+  return %x, %e, %d : tensor<?xf64>, tensor<?xf64>, tensor<?xf64>
+}
+
+// -----
+
+func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
+    -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
+  // expected-error @below {{'zorse.sample_number' op (C1) expects the result to be tensor<?xi64>, got 'tensor<?x2xi64>'}}
+  %i = zorse.sample_number : tensor<?x2xi64>
+  return %x : tensor<?xf64>
 }
 
 // -----

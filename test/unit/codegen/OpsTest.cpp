@@ -318,6 +318,20 @@ func.func @f(%x: tensor<?x48x$T> {@@boundary_in0}, %r: tensor<48x$T> {@@paramete
   checkFunctions(track, options);
 }
 
+// Alone, among other values, and behind a sum.
+TEST(CodegenOps, NumbersOfSamples) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x$T> {@@boundary_out1}, tensor<?x$T> {@@boundary_out2}) {
+  %i = zorse.sample_number : tensor<?xi64>
+  %n = arith.sitofp %i : tensor<?xi64> to tensor<?x$T>
+  %b = zorse.broadcast %n dims [0] : tensor<?x$T> -> tensor<?x5x48x$T>
+  %y = arith.mulf %x, %b : tensor<?x5x48x$T>
+  %s = zorse.reduce sum %x dims [1, 2] : tensor<?x5x48x$T> -> tensor<?x$T>
+  %z = arith.mulf %s, %n : tensor<?x$T>
+  return %y, %n, %z : tensor<?x5x48x$T>, tensor<?x$T>, tensor<?x$T>
+})");
+}
+
 static const char *const kDropout = R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %y: tensor<?x5x48x$T> {@@boundary_in1}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}) {
   %d = zorse.dropout %x {instance = 3 : i64, probability = 0.4 : f64} : tensor<?x5x48x$T>

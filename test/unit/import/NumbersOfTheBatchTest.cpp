@@ -96,8 +96,55 @@ TEST(NumbersOfTheBatch, Lengths) {
                "n_g' (ConstantOfShape): takes the length B*B, which depends on the number of samples B");
   EXPECT_ERROR(LossGraph().importWith("c = Div iB i2; e = Unsqueeze c v0; g = Slice l v0 e; loss = ReduceSum g"),
                "n_g' (Slice): cuts dimension 0 of B elements from 0 to trunc(B/2), which depends on the number of samples B");
-  EXPECT_ERROR(LossGraph().importWith("r = Range i0 iB i1; c = Cast r; d = Mul c l; loss = ReduceSum d"),
-               "n_c' (Cast): computes with the numbers of the samples in the batch (arange)");
+}
+
+TEST(NumbersOfTheBatch, NumbersOfSamplesAreValues) {
+  EXPECT_EQ(factorOf("r = Range i0 iB i1; c = Cast r; d = Mul c l; loss = ReduceSum d"), "1/24");
+  EXPECT_EQ(factorOf("r = Range i0 iB i1; c = Mod r i2; e = Cast c; d = Mul e l; loss = ReduceSum d"), "1/24");
+  EXPECT_EQ(factorOf("r = Range i0 iB i1; c = Cast r; n = ReduceSum c; loss = Div s n"), "1/n0");
+  EXPECT_EQ(factorOf("e = Unsqueeze iB v0; o = Expand f1 e; c = CumSum o i0; d = Mul c l; loss = ReduceSum d"), "1/24");
+  EXPECT_EQ(factorOf("r = Range i0 iB i1; c = Sub iB r; d = Cast c; e = Mul d l; loss = ReduceSum e"), "1/24");
+  EXPECT_ERROR(LossGraph().importWith("r = Range i0 iB i1; c = Add r i1; d = Mod c i2; e = Gather l d; loss = ReduceSum e"),
+               "n_e' (Gather): picks by ids of one sample from all samples");
+  EXPECT_ERROR(LossGraph().importWith("r = Range i0 iB i1; c = Div r i2; e = Gather l c; loss = ReduceSum e"),
+               "n_e' (Gather): picks by ids of one sample from all samples");
+  EXPECT_ERROR(LossGraph().importWith("r = Range i0 iB i1; c = TopK r i1; loss = ReduceSum c"),
+               "n_c' (TopK): reads the numbers of the samples in the batch (arange)");
+}
+
+TEST(NumbersOfTheBatch, CountsReadCounts) {
+  EXPECT_EQ(factorOf("a = ReduceMean weights; b = Sub weights a; c = Mul b b; d = ReduceSum c; e = Sqrt d; loss = Div s e"), "1/sqrt(n1)");
+  EXPECT_EQ(factorOf("a = Softmax weights; b = Mul a l; loss = ReduceSum b"), "1/(24*n1)") << "n0 is the largest weight";
+  EXPECT_EQ(factorOf("a = ReduceMax weights; b = Div weights a; c = ReduceSum b; loss = Div s c"), "n0/n1");
+  EXPECT_ERROR(LossGraph().importWith("a = Softmax l; b = Mul a l; loss = ReduceSum b"), "n_a' (Softmax): normalises activations over the samples");
+}
+
+TEST(NumbersOfTheBatch, TheFirstAndTheLastSample) {
+  EXPECT_EQ(factorOf("a = Gather weights i0; loss = Div s a"), "1/n0");
+  EXPECT_EQ(factorOf("a = Gather labels i0; b = Gather a i0; c = Equal labels b; d = Cast c; e = ReduceSum d; loss = Div s e"), "1/n1")
+      << "n0 is the label";
+  EXPECT_ERROR(LossGraph().importWith("a = Gather weights i2; loss = Div s a"), "n_a' (Gather): selects samples by constant ids");
+  EXPECT_ERROR(LossGraph().importWith("a = Gather l i0; loss = Add m a"), "n_a' (Gather): selects samples by constant ids");
+}
+
+// The check against the file's nodes compares the numbers.
+TEST(NumbersOfTheBatch, PositionsInReverse) {
+  for (int64_t step : {-1, -2}) {
+    LossGraph graph;
+    graph.ints("last", {-1});
+    graph.ints("all", {-100000});
+    graph.ints("v1", {1});
+    graph.ints("step", {step});
+    EXPECT_EQ(
+        factors(graph.importWith("a = Slice squares last all v1 step; b = Sin a; c = Slice b v0 v3 v1; d = Slice x v0 v3 v1; e = Mul c d; loss = "
+                                 "ReduceSum e")),
+        "1");
+  }
+  LossGraph graph;
+  graph.ints("last", {-1});
+  graph.ints("all", {-100000});
+  Outcome refused = graph.importWith("a = Slice l last all v0 last; b = Mul a l; loss = ReduceSum b");
+  EXPECT_ERROR(refused, "n_a' (Slice): selects some of the samples");
 }
 
 TEST(NumbersOfTheBatch, WhatMixesSamplesIsRefusedByName) {

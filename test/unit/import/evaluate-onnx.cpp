@@ -304,17 +304,16 @@ int main(int argc, char **argv) {
   }
   reference::Options evaluation;
   evaluation.rows = rows;
-  // Counts follow from no known number: the first evaluation gives them, the second one everything.
+  // Every evaluation gives one count more: each follows from inputs and from counts before it.
   evaluation.counts.assign(Expression::kMaxCounts, std::numeric_limits<double>::quiet_NaN());
   auto results = reference::evaluate(function, arguments, evaluation);
-  if (mlir::failed(results))
-    return 1;
   std::vector<double> counts;
-  for (unsigned i = 0; i < results->size(); ++i)
-    if (auto reduce = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kReduce))
+  for (unsigned i = 0; mlir::succeeded(results) && i < function.getNumResults(); ++i)
+    if (auto reduce = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kReduce)) {
       counts.push_back(reduced((*results)[i].values, reduce.getValue()));
-  evaluation.counts = counts;
-  results = reference::evaluate(function, arguments, evaluation);
+      evaluation.counts[counts.size() - 1] = counts.back();
+      results = reference::evaluate(function, arguments, evaluation);
+    }
   if (mlir::failed(results))
     return 1;
   std::map<int64_t, double> seeds;

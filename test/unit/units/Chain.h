@@ -45,18 +45,23 @@ inline double valueOf(const std::string &text, int64_t samples, const std::vecto
 inline KnownOfBatch knownOf(units::UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
   const bundle::ModelSummary &summary = model.summary;
   Slots slots, out;
-  if (auto function = functionOf(model, "counts")) {
+  KnownOfBatch result;
+  result.counts.assign(summary.counts_size(), std::nan(""));
+  // One count after the other: each may read numbers that follow from those before it.
+  for (int level = 0; level < summary.counts_size(); ++level) {
     for (int i = 0; i < summary.count_inputs_size(); ++i)
       slots[{"input", i}] = inputs[summary.count_inputs(i)];
-    out = run(function, slots, options);
+    for (int k = 0; k < summary.known_size(); ++k)
+      if (summary.known(k) != kSampleNumbers)
+        slots[{"known", k}] = Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
+    out = run(functionOf(model, "counts"), slots, options);
+    result.counts[level] = reduced(out.at({"loss", level}).values, reduceName(summary.counts(level).reduce()));
   }
-  KnownOfBatch result;
-  for (int j = 0; j < summary.counts_size(); ++j)
-    result.counts.push_back(reduced(out.at({"loss", j}).values, reduceName(summary.counts(j).reduce())));
   for (const bundle::LossTerm &term : summary.loss())
     result.factors.push_back(valueOf(term.factor(), options.rows, result.counts));
   for (const std::string &text : summary.known())
-    result.known.push_back(valueOf(text, options.rows, result.counts));
+    if (text != kSampleNumbers)
+      result.known.push_back(valueOf(text, options.rows, result.counts));
   return result;
 }
 

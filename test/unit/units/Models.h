@@ -211,6 +211,33 @@ inline std::string knownModel() {
   return m.finish();
 }
 
+/// Layers that read the numbers of samples and of a count that reads another count; a count of the first sample alone.
+inline std::string levelsModel() {
+  ModelWriter m;
+  const std::string target = m.input("target", m.T);
+  auto sum = [&](const std::string &v) { return m.op("zorse.reduce sum " + v + " dims [1, 2] : " + m.T + " -> tensor<?xf64>"); };
+  auto less = [&](const std::string &v, const std::string &known) {
+    const std::string k = m.op("zorse.known \"" + known + "\" : tensor<f64>");
+    return m.op("arith.subf " + v + ", " + m.op("zorse.broadcast " + k + " dims [] : tensor<f64> -> " + m.T) + " : " + m.T);
+  };
+  const std::string centred = less(target, "n0/(12*B)");
+  const std::string number = m.op("arith.sitofp " + m.op("zorse.sample_number : tensor<?xi64>") + " : tensor<?xi64> to tensor<?xf64>");
+  const std::string weight = m.op("zorse.broadcast " + number + " dims [0] : tensor<?xf64> -> " + m.T);
+  std::string x = m.embedding();
+  for (int i = 0; i < 4; ++i) {
+    std::string p = "layer." + std::to_string(i);
+    x = m.add(x, m.timesKnown(m.mlp(m.norm(x, p + ".norm"), p + ".mlp"), "1/(1 + n1)"));
+  }
+  m.classifier(m.norm(x, "norm"));
+  m.count(sum(target), "sum");
+  m.count(sum(m.op("arith.mulf " + centred + ", " + centred + " : " + m.T)), "sum");
+  m.count(sum(m.op("arith.mulf " + less(target, "sqrt(n1)") + ", " + weight + " : " + m.T)), "max");
+  const std::string difference = m.op("arith.subf " + x + ", " + centred + " : " + m.T);
+  const std::string weighted = m.op("arith.mulf " + m.op("arith.mulf " + difference + ", " + difference + " : " + m.T) + ", " + weight + " : " + m.T);
+  m.numerator(sum(weighted), "0.5/(1 + abs(n2))");
+  return m.finish();
+}
+
 /// An encoder whose output every decoder layer reads.
 inline std::string encoderDecoderModel(int layers) {
   ModelWriter m;

@@ -1,0 +1,26 @@
+// What a sample is within its step.
+#ifndef ZORSE_DIALECT_ZORSE_SAMPLE_OPS_TD
+#define ZORSE_DIALECT_ZORSE_SAMPLE_OPS_TD
+
+include "zorse/Dialect/Zorse/ZorseBase.td"
+
+def Zorse_SampleNumberOp : Zorse_Op<"sample_number", [Pure]> {
+  let summary = "The number of every sample within its step, from 0 on.";
+  let description = [{
+    Row i of a cell whose first sample is s is s + i, so that a number depends neither on the plan nor on the device. It has no gradient.
+
+    Constraints:
+    - (C1) the result is tensor<?xi64>.
+
+    Example:
+    ```mlir
+    %numbers = zorse.sample_number : tensor<?xi64>
+    ```
+  }];
+  let arguments = (ins);
+  let results = (outs Zorse_IdTensor:$y);
+  let assemblyFormat = "attr-dict `:` type($y)";
+  let hasVerifier = 1;
+}
+
+#endif // ZORSE_DIALECT_ZORSE_SAMPLE_OPS_TD
