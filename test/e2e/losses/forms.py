@@ -9,7 +9,6 @@ Form = collections.namedtuple("Form", "name section expected text")
 
 # What the compiler has to make of a form:
 EXACT = "exact"  # affine in sums over samples, with factors known before the step: equal to PyTorch
-AWAITED = "awaited"  # exact by the design, and refused so far: inputs alone meet, in a flip, a sort, a pick or a sum that reads another sum; or the number of a sample
 CLOSING = "closing"  # samples meet, or a function of their sums: needs a closing unit, and may be refused where there is none
 REFUSED = "refused"  # may be refused: its file does not say what it means
 

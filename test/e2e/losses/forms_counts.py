@@ -1,5 +1,5 @@
 """Counts and sums of data in a loss: masks, weights of tokens and samples, numbers of labels."""
-from losses.forms import AWAITED, EXACT, REFUSED, forms
+from losses.forms import EXACT, REFUSED, forms
 
 forms("counts", EXACT,
       masked_mean="(((l - q) ** 2).mean(-1) * m).sum() / m.sum()",
@@ -57,7 +57,7 @@ forms("counts", EXACT,
 forms("counts", REFUSED, selected_mean="((l - q) ** 2).mean(-1)[m > 0].mean()", selected_labels="k = y != -100; F.cross_entropy(l[k], y[k])")
 
 # A sum that reads another sum, and a pick of a sample.
-forms("counts", AWAITED,
+forms("counts", EXACT,
       token_weights_softmax="(each(l, y) * F.softmax(w.flatten(), 0).view(-1, T)).sum()",
       sample_weights_softmax='(F.cross_entropy(l[:, -1], c, reduction="none") * F.softmax(sw, 0)).sum()',
       reward_whitened="(-logp(l).gather(-1, y.clamp(min=0)[..., None])[..., 0] * ((r - r.mean()) / (r.std() + 2**-20))).mean()",

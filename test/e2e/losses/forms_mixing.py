@@ -1,5 +1,5 @@
 """Samples that meet: functions of sums over samples, pairs of samples, picks and sorts. They need a closing unit, unless only inputs meet."""
-from losses.forms import AWAITED, CLOSING, EXACT, REFUSED, forms
+from losses.forms import CLOSING, EXACT, REFUSED, forms
 
 forms("functions of sums", CLOSING,
       rmse="torch.sqrt(F.mse_loss(l, q))",
@@ -70,13 +70,19 @@ forms("inputs that meet", REFUSED, two_views_chunked="a, b = s.body(torch.cat([x
 forms("forward", EXACT,
       x_cat_twice="k = torch.cat([x, x * 0.5], 0); (k[:k.shape[0] // 2] + k[k.shape[0] // 2:]) / 2")
 
-forms("inputs that meet", AWAITED,
+# A sample that reads inputs of other samples, by place or in order: exact before the step in principle, but a program loads the inputs of its own
+# samples alone. They need a group of samples that meets, as activations do.
+forms("inputs that meet", CLOSING,
       mixup_inputs="flat(s.body(0.75 * x + 0.25 * x.flip(0)), y)",
-      ranks="((l[..., 0].mean(1) - r.mean(1).argsort(0).to(l.dtype)) ** 2).mean()",
+      ranks="((l[..., 0].mean(1) - r.mean(1).argsort(0).to(l.dtype)) ** 2).mean()")
+
+forms("forward", CLOSING, x_flipped="x + x.flip(0)")
+
+# The number of a sample, and the first sample.
+forms("inputs that meet", EXACT,
       alternate="(each(l, y) * (torch.arange(l.shape[0]) % 2)[:, None]).sum() / l.shape[0]",
       numbered="(each(l, y).mean(1) * torch.ones(l.shape[0]).cumsum(0)).sum() / l.shape[0]")
 
-forms("forward", AWAITED,
+forms("forward", EXACT,
       x_numbered="x + 2**-7 * torch.arange(x.shape[0])[:, None, None].to(x.dtype)",
-      x_plus_first="x + x[:1]",
-      x_flipped="x + x.flip(0)")
+      x_plus_first="x + x[:1]")

@@ -1,5 +1,5 @@
 """The number of samples in a loss: as a divisor and a factor, behind and before the sum, in the spellings that training code has."""
-from losses.forms import AWAITED, EXACT, REFUSED, forms
+from losses.forms import EXACT, REFUSED, forms
 
 forms("number of samples", EXACT,
       mean="flat(l, y)",
@@ -95,8 +95,6 @@ forms("forward", EXACT,
       x_viewed_flat="x.reshape(x.shape[0] * T, 4).view(-1, T, 4)",
       x_positions_mask="x * torch.ones(T, T).tril().sum(0)[None, :, None]",
       x_centred="x - x.mean((0, 1), keepdim=True)",
-      x_scaled_by_max="x / x.abs().max()")
-
-forms("forward", AWAITED,
+      x_scaled_by_max="x / x.abs().max()",
       x_scaled="x / x.std()",
       x_normalised="(x - x.mean(0)) / (x.var(0, unbiased=False) + 2**-20).sqrt()")

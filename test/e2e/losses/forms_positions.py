@@ -1,5 +1,5 @@
 """Positions and shapes: shifts, picks of positions, reshapes, sums over axes in turn, contractions."""
-from losses.forms import AWAITED, EXACT, REFUSED, forms
+from losses.forms import EXACT, REFUSED, forms
 
 forms("positions", EXACT,
       shift="F.cross_entropy(l[:, :-1].flatten(0, 1), y[:, 1:].flatten())",
@@ -40,10 +40,9 @@ forms("positions", EXACT,
       viewed_minus_1="each(l, y).view(-1).sum() / each(l, y).view(-1).shape[0]",
       unsqueezed="(each(l, y)[:, None] * torch.ones(2, 1)).mean()",
       expanded_targets="((l - q[:, :1].expand(-1, T, -1)) ** 2).mean()",
-      doubled='F.mse_loss(torch.cat([l, l], 1), torch.cat([q, q], 1), reduction="sum") / (2 * l.shape[0])')
-
-# No operator reverses an axis of activations.
-forms("positions", AWAITED, flipped_positions="flat(l.flip(1), y.flip(1))")
+      doubled='F.mse_loss(torch.cat([l, l], 1), torch.cat([q, q], 1), reduction="sum") / (2 * l.shape[0])',
+      flipped_positions="flat(l.flip(1), y.flip(1))",
+      every_other_position_backwards="flat(l[:, torch.arange(T - 1, -1, -2)], y[:, torch.arange(T - 1, -1, -2)])")
 
 forms("positions", REFUSED,
       one_value_per_sample="each(l, y).mean(1)",

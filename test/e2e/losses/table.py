@@ -2,10 +2,10 @@
 import collections
 
 from losses import judge
-from losses.forms import AWAITED, EXACT
+from losses.forms import EXACT
 
 
-LATER = {EXACT: "refused needlessly", AWAITED: "refused so far"}  # refusals of forms that are exact by the design
+NEEDLESS = "refused needlessly"  # of a form that has to be exact
 
 
 class Table:
@@ -16,15 +16,15 @@ class Table:
 
     def add(self, form, verdict):
         kind = verdict.kind
-        if kind == judge.REFUSED and form.expected in LATER:
-            kind = LATER[form.expected]
+        if kind == judge.REFUSED and form.expected == EXACT:
+            kind = NEEDLESS
         self.counts[kind] += 1
         self.largest = max(self.largest, verdict.error if kind == judge.EQUAL else 0.0)
-        if kind not in (judge.EQUAL, judge.REFUSED, LATER[AWAITED]):
+        if kind not in (judge.EQUAL, judge.REFUSED):
             self.bad.append((form, kind))
         print(f"{kind:18} {form.section}, {form.name}: {form.text}" + (f"\n{'':19}{verdict.text}" if verdict.text else ""), flush=True)
 
     def figure(self, what):
         c = self.counts
         return (f"{sum(c.values())} {what}: {c[judge.EQUAL]} equal (worst {self.largest:.1g}, limit {self.limit:g}), {c[judge.REFUSED]} refused as expected, "
-                f"{c[LATER[AWAITED]]} refused so far, {c[LATER[EXACT]]} refused needlessly, {c[judge.WRONG]} wrong, {c[judge.FAILED]} failed")
+                f"{c[NEEDLESS]} refused needlessly, {c[judge.WRONG]} wrong, {c[judge.FAILED]} failed")

@@ -98,6 +98,11 @@ def logsumexp(l, axis=-1):
     return l.exp().sum(axis).log()
 
 
+def arange(count):
+    """0, 1, ... for a number of the graph."""
+    return count.tape.node("Range", [count.tape.constant(0), count, count.tape.constant(1)], np.arange(int(count.data)))
+
+
 def size_or(f):
     """A function that takes a value, or what Python makes of one."""
     return lambda a, b: f(a, b) if isinstance(a, Value) else f(b, a)
@@ -105,7 +110,7 @@ def size_or(f):
 
 MAXIMUM, MINIMUM = size_or(lambda a, b: a.extreme("Max", b)), size_or(lambda a, b: a.extreme("Min", b))
 TORCH = types.SimpleNamespace(exp=Value.exp, log=Value.log, sqrt=Value.sqrt, sigmoid=Value.sigmoid, reciprocal=Value.reciprocal, where=where, stack=stack,
-                              logsumexp=logsumexp, maximum=MAXIMUM, minimum=MINIMUM, clamp=Value.clamp, as_tensor=lambda a: a, tensor=lambda a: a)
+                              logsumexp=logsumexp, maximum=MAXIMUM, minimum=MINIMUM, clamp=Value.clamp, as_tensor=lambda a: a, tensor=lambda a: a, arange=arange)
 FUNCTIONS = types.SimpleNamespace(mse_loss=mse_loss, kl_div=kl_div, relu=Value.relu, cross_entropy=cross_entropy, softmax=softmax)
 SCOPE = {"torch": TORCH, "F": FUNCTIONS, "flat": flat, "total": total, "each": each, "valid": valid, "square": square, "logp": logp,
          "T": POSITIONS, "C": CLASSES, "max": MAXIMUM, "min": MINIMUM}
