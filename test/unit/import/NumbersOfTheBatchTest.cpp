@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 using namespace zorse;
 using namespace zorse::test;
 
@@ -45,6 +47,8 @@ TEST(NumbersOfTheBatch, CountsAreFactors) {
   EXPECT_EQ(factorOf("c = ReduceSum weights; d = Div fCount c; loss = Mul m d"), "n0/(24*B*n1)");
   EXPECT_EQ(factorOf("c = ReduceMax weights; loss = Div m c"), "1/(24*B*n0)");
   EXPECT_EQ(factorOf("c = ReduceSum weights; d = Div weights c; e = Mul d l; loss = ReduceSum e"), "1/(24*n0)");
+  EXPECT_EQ(factorOf("f = Reshape features vAll; c = ReduceMax f; loss = Div m c"), "1/(24*B*n0)");
+  EXPECT_EQ(factorOf("c = ReduceMax features v0; d = ReduceSum c; loss = Mul m d"), "n0/(24*B) + n1/(24*B) + n2/(24*B)");
   EXPECT_EQ(factorOf("c = ReduceMean fKept; loss = Div s c"), "6*B/n0");
   EXPECT_EQ(factorOf("c = ReduceMean features; loss = Mul m c"), "n0/(72*B*B)");
 }
@@ -123,6 +127,10 @@ TEST(NumbersOfTheBatch, TheFirstAndTheLastSample) {
   EXPECT_EQ(factorOf("a = Gather weights i0; loss = Div s a"), "1/n0");
   EXPECT_EQ(factorOf("a = Gather labels i0; b = Gather a i0; c = Equal labels b; d = Cast c; e = ReduceSum d; loss = Div s e"), "1/n1")
       << "n0 is the label";
+  LossGraph last;
+  last.ints("last", {-1});
+  last.ints("end", {std::numeric_limits<int64_t>::max()});
+  EXPECT_EQ(factors(last.importWith("a = Slice weights last end; b = ReduceSum a; loss = Div s b")), "1/n0");
   EXPECT_ERROR(LossGraph().importWith("a = Gather weights i2; loss = Div s a"), "n_a' (Gather): selects samples by constant ids");
   EXPECT_ERROR(LossGraph().importWith("a = Gather l i0; loss = Add m a"), "n_a' (Gather): selects samples by constant ids");
 }
