@@ -4,6 +4,7 @@
 
 test/e2e/breadth_table.py trains them against PyTorch. Nothing is fetched: every model is made from its configuration.
 """
+import contextlib
 import dataclasses
 import typing
 
@@ -20,6 +21,8 @@ class Model:
     kind: str  # language, encoder, vision, audio, encoder-decoder, series, own
     build: typing.Callable
     mixes: str = ""  # why no plan can split a batch of it: the importer has to say so, in these words
+    config: str = ""  # class of its configuration, of those of transformers
+    cls: str = ""  # class of the model
 
 
 class Called(nn.Module):
@@ -60,11 +63,25 @@ def quiet(config):
     return config
 
 
+_by_chance = False
+
+
+@contextlib.contextmanager
+def by_chance():
+    """Models made inside keep the random parts that their configurations have."""
+    global _by_chance
+    before, _by_chance = _by_chance, True
+    try:
+        yield
+    finally:
+        _by_chance = before
+
+
 def made(class_name, config):
     import transformers
 
     torch.manual_seed(3)
-    module = getattr(transformers, class_name)(quiet(config))
+    module = getattr(transformers, class_name)(config if _by_chance else quiet(config))
     for m in module.modules():
         if hasattr(getattr(m, "config", None), "_experts_implementation"):
             m.config._experts_implementation = "eager"  # each expert on its own positions
@@ -90,7 +107,7 @@ def causal(family, cls=None, base=True, fixed=None, **settings):
         config = configured(family + "Config", **{**(TEXT if base else {"vocab_size": VOCABULARY}), **SPECIAL, **settings})
         x = ids(ROWS, LENGTH)
         return Called(made(cls or family + "ForCausalLM", config), ["input_ids", "labels"], use_cache=False, **(fixed or {})), {"input_ids": x, "labels": x.clone()}
-    return Model("language", build)
+    return Model("language", build, config=family + "Config", cls=cls or family + "ForCausalLM")
 
 
 def encoder(family, cls=None, base=True, masked=True, **settings):
@@ -105,7 +122,7 @@ def encoder(family, cls=None, base=True, masked=True, **settings):
         if not masked:
             del inputs["attention_mask"]
         return Called(made(cls or family + "ForMaskedLM", config), list(inputs)), inputs
-    return Model("encoder", build)
+    return Model("encoder", build, config=family + "Config", cls=cls or family + "ForMaskedLM")
 
 
 def picture(family, cls=None, size=32, channels=3, **settings):
@@ -115,7 +132,7 @@ def picture(family, cls=None, size=32, channels=3, **settings):
         config.problem_type = "single_label_classification"
         inputs = {"pixel_values": floats(ROWS, channels, size, size), "labels": ids(ROWS, limit=CLASSES, low=0)}
         return Called(made(cls or family + "ForImageClassification", config), list(inputs)), inputs
-    return Model("vision", build)
+    return Model("vision", build, config=family + "Config", cls=cls or family + "ForImageClassification")
 
 
 def translated(family, cls=None, **settings):
@@ -127,7 +144,7 @@ def translated(family, cls=None, **settings):
         inputs = {"input_ids": ids(ROWS, LENGTH), "attention_mask": torch.ones(ROWS, LENGTH, dtype=torch.long), "labels": ids(ROWS, 8, seed=8)}
         inputs["attention_mask"][1, 9:] = 0
         return Called(made(cls or family + "ForConditionalGeneration", config), list(inputs), use_cache=False), inputs
-    return Model("encoder-decoder", build)
+    return Model("encoder-decoder", build, config=family + "Config", cls=cls or family + "ForConditionalGeneration")
 
 
 T5 = dict(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_heads=4, feed_forward_proj="gated-gelu")
@@ -147,7 +164,7 @@ def hidden(kind, family, cls, inputs, key="last_hidden_state", mixes="", fixed=N
         given = {name: make() for name, make in inputs.items()}
         given["target"] = floats(ROWS, seed=11)
         return Called(made(cls, configured(family + "Config", **settings)), list(given), squared(key), **(fixed or {})), given
-    return Model(kind, build, mixes)
+    return Model(kind, build, mixes, family + "Config", cls)
 
 
 def sound(family, cls=None, key="input_values", shape=(ROWS, 400), **settings):
@@ -155,7 +172,7 @@ def sound(family, cls=None, key="input_values", shape=(ROWS, 400), **settings):
         config = configured(family + "Config", num_labels=CLASSES, **settings)
         inputs = {key: floats(*shape), "labels": ids(ROWS, limit=CLASSES, low=0)}
         return Called(made(cls or family + "ForSequenceClassification", config), list(inputs)), inputs
-    return Model("audio", build)
+    return Model("audio", build, config=family + "Config", cls=cls or family + "ForSequenceClassification")
 
 
 WAVES = dict(vocab_size=32, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, conv_dim=(16, 16, 16), conv_kernel=(10, 3, 3), conv_stride=(5, 2, 2),
@@ -300,15 +317,15 @@ def hub():
             config = configured(family + "Config", num_input_channels=3, context_length=32, patch_length=4, patch_stride=4, d_model=16, prediction_length=8, **more)
             inputs = {"past_values": floats(ROWS, 32, 3), "future_values": floats(ROWS, 8, 3, seed=10)}
             return Called(made(cls, config), list(inputs)), inputs
-        return Model("series", build)
+        return Model("series", build, config=family + "Config", cls=cls)
 
     def contrastive():
         config = configured("CLIPConfig", text_config={**TEXT, **SPECIAL}, vision_config=VISION, projection_dim=16)
         inputs = {"input_ids": ids(ROWS, LENGTH), "pixel_values": floats(ROWS, 3, 32, 32)}
         return Called(made("CLIPModel", config), list(inputs), return_loss=True), inputs
 
-    found["whisper"] = Model("encoder-decoder", whisper)
-    found["speech-to-text"] = Model("encoder-decoder", speech_to_text)
+    found["whisper"] = Model("encoder-decoder", whisper, config="WhisperConfig", cls="WhisperForConditionalGeneration")
+    found["speech-to-text"] = Model("encoder-decoder", speech_to_text, config="Speech2TextConfig", cls="Speech2TextForConditionalGeneration")
     found["patchtst"] = patch_series("PatchTST", "PatchTSTForPrediction", num_hidden_layers=2, num_attention_heads=4, ffn_dim=32, loss="mse", norm_type="layernorm")
     found["patchtsmixer"] = patch_series("PatchTSMixer", "PatchTSMixerForPrediction", num_layers=2, loss="mse")
     found["clip-contrastive"] = Model("vision", contrastive, "samples apart")

@@ -1,0 +1,375 @@
+"""One small model of every family of transformers: a configuration that this file makes from the family's own defaults, or the one that configurations.py has.
+
+    names() -> [model type]                               in the order of use: those with a head for language, pictures and sound first
+    family(name) -> Family                                .build() -> (module, inputs): module(*inputs.values()) -> loss
+
+A configuration is shrunk by what its attributes mean (SIZES); what a family needs beside that stands in EXTRA. Nothing is fetched.
+"""
+import dataclasses
+import functools
+import inspect
+import re
+import typing
+
+import torch
+import torch.nn as nn
+
+import configurations as c
+
+WIDTH, INNER, HEADS, GROUPS, HEAD, LAYERS, POSITIONS = 32, 48, 4, 2, 8, 2, 64
+PIXELS, PATCH, FRAMES, MELS, WAVE = 32, 8, 4, 16, 400
+
+# What an attribute of whole numbers becomes, by its name; the first that matches. Numbers that are smaller already stay.
+SIZES = [
+    (r".*vocab_size.*|.*codebook_size|n_vocab|num_embeddings", c.VOCABULARY),
+    (r"type_vocab_size", 2),
+    (r".*(sampling_rate|hop_length|frame_rate)", None),
+    (r".*num_key_value_heads|num_kv_heads|.*_key_value_attention_heads|num_query_groups|.*n_kv_heads", GROUPS),
+    (r".*(num_attention_heads|n_heads?|num_heads|_heads|^heads|num_head)|heads|.*num_.*_heads", HEADS),
+    (r"qk_rope_head_dim|rotary_dim", 4),
+    (r".*(head_dim|d_kv|kv_channels|d_head|head_size|attention_key_size)|channels_per_head", HEAD),
+    (r".*lora_rank|.*_rank|.*low_rank.*", 16),
+    (r".*(moe_intermediate_size|moe_ffn_hidden_size|expert_ffn_hidden_size|moe_hidden_size|expert_intermediate_size|expert_dim)", 24),
+    (r".*(intermediate_size|intermediate_dim|ffn_dim|d_ff|d_inner|n_inner|mlp_dim|ffn_hidden_size|feedforward_dim|ffn_size|inner_dim|hidden_dim_ffn|feed_forward_dim|mlp_hidden_dim|ff_dim|dim_ff|mlp_hidden_size)", INNER),
+    (r"num_experts_per_tok|num_experts_per_token|moe_topk|moe_top_?k|moe_k|num_selected_experts|.*topk_experts", 2),
+    (r"n_group|topk_group|num_expert_group|topk_group_size|.*n_shared_experts|num_shared_experts", 1),
+    (r".*(num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_routed_experts)", 4),
+    (r"first_k_dense_replace", 1),
+    (r".*(num_hidden_layers|num_layers|n_layers?|encoder_layers|decoder_layers|_layers|num_blocks|depth|layers|num_encoder_blocks|n_blocks)", LAYERS),
+    (r".*(max_position_embeddings|n_positions|max_seq_len|max_sequence_length|n_ctx|max_.*_positions|context_length|max_seqlen|max_.*_position_embeddings|max_window_size)", POSITIONS),
+    (r".*(sliding_window|window_size|attention_window)", 6),
+    (r".*(mamba_d_state|state_size|d_state|ssm_state_size)", 4),
+    (r".*chunk_size", 4),
+    (r"time_step_rank", 4),
+    (r".*(temporal_patch_size|tubelet_size)", None),
+    (r".*patch_size", PATCH),
+    (r".*(image_size|img_size|input_size|crop_size|pretrain_image_size)", PIXELS),
+    (r".*num_frames", FRAMES),
+    (r".*(num_mel_bins|n_mels|feature_size|input_feat_per_channel|num_mels)", MELS),
+    (r".*(embedding_size|word_embed_proj_dim)", WIDTH),
+    (r".*(hidden_size|d_model|n_embd|embed_dim|hidden_dim|projection_dim|proj_dim|hidden_channels|projector_dim|embedding_dim|lstm_dim|latent_dim|.*_width|width|output_dim|q_dim|attention_hidden_size)|dim", WIDTH),
+    (r".*(num_conv_pos_embeddings)", 8),
+    (r".*(num_conv_pos_embedding_groups)", 4),
+    (r"classifier_proj_size|xvector_output_dim|conv_channels|.*fusion_hidden_size|subsampling_conv_channels|base_channels|stem_channels|stem_hidden_channels|stem_width", 16),
+    (r".*(num_queries|num_query_tokens|num_latents|num_image_tokens|image_seq_length|image_seq_len|num_register_tokens)", 4),
+]
+# Lists: by their position from 0.
+LISTS = [
+    (r".*(num_attention_heads|num_heads|n_heads)", lambda i: min(2 ** (i // 2), 2)),
+    (r".*(depths?|num_layers|layer_depths|stage_depths|num_blocks|n_layers|encoder_layers|stage_num_blocks)", lambda i: 1),
+    (r".*(hidden_sizes|embed_dims?|hidden_dims|encoder_hidden_sizes|channels|dims|out_channels|embed_dim)", lambda i: 8 * min(i + 1, 4)),
+    (r"conv_dim|tdnn_dim", lambda i: 16),
+]
+# Of lists of one number per layer, by the names that have them: cut to the number of layers.
+WHOLE = (int, float)
+
+# What families need beside their shrunk defaults. "class": another class than the first that fits.
+EXTRA = {}
+
+
+class NotBuilt(Exception):
+    """transformers has no small model of this family for what this file knows; says why."""
+
+
+# The auto mappings in the order in which a class is looked for, with the kind of inputs.
+MAPPINGS = [
+    ("SPEECH_SEQ_2_SEQ", "speech"), ("SEQ_TO_SEQ_CAUSAL_LM", "translation"), ("MASKED_LM", "masked"), ("CAUSAL_LM", "causal"), ("IMAGE_CLASSIFICATION", "labels"), ("AUDIO_CLASSIFICATION", "labels"),
+    ("VIDEO_CLASSIFICATION", "labels"), ("TIME_SERIES_PREDICTION", "outputs"), ("SEQUENCE_CLASSIFICATION", "labels"), ("CTC", "ctc"), ("MULTIMODAL_LM", "causal"), ("IMAGE_TEXT_TO_TEXT", "causal"),
+    ("SEMANTIC_SEGMENTATION", "outputs"), ("DEPTH_ESTIMATION", "outputs"), ("OBJECT_DETECTION", "outputs"), ("", "outputs"), ("BACKBONE", "outputs"), ("PRETRAINING", "outputs"), ("TEXT_TO_WAVEFORM", "outputs"),
+    ("TEXT_TO_SPECTROGRAM", "outputs"), ("TEXT_RECOGNITION", "outputs"), ("MASK_GENERATION", "outputs"), ("UNIVERSAL_SEGMENTATION", "outputs"), ("ZERO_SHOT_OBJECT_DETECTION", "outputs"),
+]
+
+
+@dataclasses.dataclass
+class Family:
+    name: str  #: the model type
+    kind: str  #: what it is trained on
+    class_name: str  #: of transformers
+    build: typing.Callable  #: () -> (module, inputs)
+    mixes: str = ""
+
+
+@functools.cache
+def _classes():
+    """{model type: (class, kind of inputs)}, in the order of MAPPINGS."""
+    from transformers.models.auto import configuration_auto, modeling_auto
+
+    found = {}
+    for mapping, kind in MAPPINGS:
+        name = f"MODEL_FOR_{mapping}_MAPPING_NAMES" if mapping and mapping != "PRETRAINING" else f"MODEL_{'FOR_PRETRAINING_' if mapping else ''}MAPPING_NAMES"
+        for model_type, cls in getattr(modeling_auto, name).items():
+            if model_type in configuration_auto.CONFIG_MAPPING_NAMES:
+                found.setdefault(model_type, (cls if isinstance(cls, str) else cls[0], kind))
+    return found
+
+
+@functools.cache
+def _by_hand():
+    """{model type: Model of configurations.py}."""
+    import transformers
+
+    found = {}
+    for model in c.hub().values():
+        if model.config:
+            found.setdefault(getattr(transformers, model.config).model_type, model)
+    return found
+
+
+@functools.cache
+def names():
+    from transformers.models.auto import configuration_auto
+
+    order = {kind: i for i, kind in enumerate(dict.fromkeys(kind for _, kind in MAPPINGS))}
+    known = _classes()
+    return sorted((n for n in configuration_auto.CONFIG_MAPPING_NAMES if n in known), key=lambda n: (n not in _by_hand(), order[known[n][1]]))
+
+
+def family(name):
+    cls, kind = _classes()[name]
+    if name in _by_hand():
+        model = _by_hand()[name]
+        return Family(name, model.kind, model.cls, model.build, model.mixes)
+    cls = EXTRA.get(name, {}).get("class", cls)
+    return Family(name, kind, cls, functools.partial(_build, name, cls, EXTRA.get(name, {}).get("kind", kind)))
+
+
+# Configurations
+
+
+def _default(parameter):
+    return parameter.default if parameter.default is not inspect.Parameter.empty else None
+
+
+def _shrunk_value(name, value):
+    """What `value` of the attribute `name` becomes, or None where it stays."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        if re.fullmatch(r".*_token_(id|index)|.*_token_ids|.*_id", name):
+            return None
+        rule = next((size for pattern, size in SIZES if re.fullmatch(pattern, name)), None)
+        return rule if rule is not None and value > rule else None
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, int) and not isinstance(v, bool) for v in value):
+        rule = next((at for pattern, at in LISTS if re.fullmatch(pattern, name)), None)
+        if rule is not None:
+            return type(value)(rule(i) for i in range(len(value)))
+        size = next((size for pattern, size in SIZES if re.fullmatch(pattern, name)), None)
+        if size is not None and re.fullmatch(r".*(size|dim).*", name):
+            return type(value)(min(size, v) for v in value)
+    return None
+
+
+def _token_ids(values, vocabulary):
+    """Ids of special tokens within the vocabulary, each another one."""
+    found, last = {}, vocabulary
+    for name, value in values.items():
+        if re.fullmatch(r".*_token_(id|index)", name) and isinstance(value, int) and value >= vocabulary:
+            last -= 1
+            found[name] = last
+    return found
+
+
+def shrunk(cls, depth=0):
+    """A dictionary of settings that make a configuration of class `cls` small."""
+    settings = {}
+    defaults = {p.name: _default(p) for p in inspect.signature(cls.__init__).parameters.values() if p.name not in ("self", "kwargs", "args")}
+    try:
+        made = cls()
+    except Exception:
+        made = None
+    values = {name: getattr(made, name, value) if value is None and made is not None and name in ("layer_types", "mlp_layer_types", "layers_block_type") else value for name, value in defaults.items()}
+    for name, value in values.items():
+        new = _shrunk_value(name, value)
+        if new is not None:
+            settings[name] = new
+    layers = next((settings.get(n, values.get(n)) for n in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if isinstance(values.get(n), int)), LAYERS)
+    for name, value in values.items():  # a kind per layer: as many kinds as there are, in their order
+        if isinstance(value, (list, tuple)) and value and all(isinstance(v, str) for v in value) and re.fullmatch(r".*(layer_types|layers_block_type|block_types?|layer_type)", name):
+            kinds = list(dict.fromkeys(value))
+            settings[name] = [kinds[i % len(kinds)] for i in range(layers)] if len(kinds) <= layers else kinds
+            if len(kinds) > layers:
+                settings.update({n: len(kinds) for n in ("num_hidden_layers", "n_layer", "num_layers") if n in values})
+    if settings.get("vocab_size") or values.get("vocab_size"):
+        settings.update(_token_ids(values, settings.get("vocab_size", values["vocab_size"])))
+        settings.update({k: v for k, v in dict(pad_token_id=0, bos_token_id=1, eos_token_id=2).items() if k in values})
+    if isinstance(values.get("partial_rotary_factor"), float) and settings.get("head_dim"):
+        settings["partial_rotary_factor"] = 0.5
+    for name, sub in (getattr(cls, "sub_configs", None) or {}).items():
+        if depth < 3 and inspect.isclass(sub):
+            settings[name] = _nested(sub, getattr(made, name, None), depth)
+    return settings
+
+
+def _nested(sub, value, depth):
+    from transformers import CONFIG_MAPPING
+
+    kind = type(value) if value is not None else sub
+    if kind.__name__ == "AutoConfig":
+        return {"model_type": "llama", **shrunk(CONFIG_MAPPING["llama"], depth + 1)}
+    model_type = getattr(kind, "model_type", "")
+    found = shrunk(kind, depth + 1)
+    found.update(EXTRA.get(model_type, {}).get("set", {}))
+    return {**found, "model_type": model_type} if model_type else found
+
+
+def configuration(name):
+    """A small configuration of this family."""
+    from transformers import CONFIG_MAPPING
+
+    cls = CONFIG_MAPPING[name]
+    extra = EXTRA.get(name, {})
+    settings = {**shrunk(cls), **extra.get("set", {})}
+    return cls(**settings)
+
+
+# Inputs
+
+
+def _text(config):
+    text = config.get_text_config()
+    return text if getattr(text, "vocab_size", None) else config
+
+
+def _attribute(config, *names):
+    """The first of these attributes that the configuration or one of its parts has."""
+    parts = [config, *[v for v in vars(config).values() if hasattr(v, "to_dict")]]
+    for name in names:
+        for part in parts:
+            value = getattr(part, name, None)
+            if value is not None:
+                return value
+    return None
+
+
+def _tokens(config, seed=7, length=c.LENGTH):
+    limit = min(getattr(_text(config), "vocab_size", c.VOCABULARY) or c.VOCABULARY, c.VOCABULARY)
+    special = [v for k, v in {**vars(config), **vars(_text(config))}.items() if k.endswith(("_token_id", "_token_index")) and isinstance(v, int)]
+    limit = min([limit] + [v for v in special if v > 4])  # no placeholders of pictures among them
+    return c.ids(c.ROWS, length, limit=max(limit, 8), seed=seed)
+
+
+def _picture(config):
+    size = _attribute(config, "image_size", "img_size", "input_size") or PIXELS
+    height, width = (size if isinstance(size, (list, tuple)) else (size, size))[:2]
+    return c.floats(c.ROWS, _attribute(config, "num_channels", "in_channels", "in_chans") or 3, height, width)
+
+
+def _main_input(name, model, config):
+    if name in ("input_ids", "decoder_input_ids"):
+        return _tokens(config)
+    if name == "pixel_values":
+        frames = _attribute(config, "num_frames") if getattr(type(model), "__module__", "").endswith(("timesformer", "videomae", "vivit")) else None
+        x = _picture(config)
+        return x if not frames else torch.stack([_picture(config) * (1 + i / 8) for i in range(frames)], 1)
+    if name == "pixel_values_videos":
+        return torch.stack([_picture(config) * (1 + i / 8) for i in range(_attribute(config, "frames_per_clip", "num_frames") or 2)], 1)
+    if name == "input_values":
+        return c.floats(c.ROWS, *( (1,) if _attribute(config, "audio_channels") else ()), WAVE)
+    if name in ("input_features", "audio_values"):
+        return c.floats(c.ROWS, 40, _attribute(config, "feature_projection_input_dim", "num_mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "n_mels") or MELS)
+    raise NotBuilt(f"its first input, {name}, is not among those that models/families.py makes")
+
+
+class Outputs(nn.Module):
+    """A model of transformers under the mean square of what it returns, against a target per sample."""
+
+    def __init__(self, model, names, keys, **fixed):
+        super().__init__()
+        self.model, self.names, self.keys, self.fixed = model, names, keys, fixed
+
+    def forward(self, a, b=None, c=None, d=None):
+        given = dict(zip(self.names, (a, b, c, d)))
+        target = given.pop("target")
+        result = self.model(**given, **self.fixed, return_dict=True)
+        loss = 0
+        for key in self.keys:
+            y = result[key]
+            loss = loss + (y - target.reshape(-1, *[1] * (y.dim() - 1))).square().mean()
+        return loss
+
+
+def _fixed(model):
+    known = inspect.signature(model.forward).parameters
+    return {"use_cache": False} if "use_cache" in known else {}
+
+
+def _output_keys(model, inputs, fixed):
+    """Names of what the model returns of floats for every sample."""
+    with torch.no_grad():
+        result = model(**inputs, **fixed, return_dict=True)
+    if not hasattr(result, "items"):
+        raise NotBuilt("it returns no outputs by name")
+    keys = [k for k, v in result.items() if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim() and len(v) == c.ROWS and "loss" not in k]
+    if not keys:
+        raise NotBuilt("it returns nothing of floats for every sample")
+    best = [k for k in keys if k in ("last_hidden_state", "logits", "pred_boxes", "predicted_depth", "prediction_outputs", "text_embeds", "image_embeds")]
+    return best or keys[:1]
+
+
+def _build(name, class_name, kind):
+    try:
+        config = configuration(name)
+        for part in (config, _text(config)):
+            part.num_labels = c.CLASSES if kind == "labels" else part.num_labels
+        if kind == "labels":
+            config.problem_type = "single_label_classification"
+        model = c.made(class_name, config)
+    except NotBuilt:
+        raise
+    except Exception as problem:
+        raise NotBuilt(f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}") from problem
+    if sum(p.numel() for p in model.parameters()) > 5_000_000:
+        raise NotBuilt(f"its smallest configuration here has {sum(p.numel() for p in model.parameters()):,} parameters")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise NotBuilt("it has no parameters to train")
+    try:
+        module, inputs = _with_inputs(name, model, config, kind)
+        loss = module(*inputs.values())
+    except NotBuilt:
+        raise
+    except Exception as problem:
+        raise NotBuilt(f"forward: {type(problem).__name__}: {' '.join(str(problem).split())[:160]}") from problem
+    if not isinstance(loss, torch.Tensor) or not loss.requires_grad or not torch.isfinite(loss).all():
+        raise NotBuilt("its loss is not a finite number that parameters decide")
+    return module, inputs
+
+
+def _with_inputs(name, model, config, kind):
+    known = inspect.signature(model.forward).parameters
+    fixed = {**_fixed(model), **EXTRA.get(name, {}).get("fixed", {})}
+    first = model.main_input_name
+    if kind == "causal" and "input_ids" in known:
+        first = "input_ids"  # models of pictures and text: text alone
+    more = {key: make() for key, make in EXTRA.get(name, {}).get("inputs", {}).items()}
+    inputs = {} if first in more else {first: _main_input(first, model, config)}
+    inputs.update(more)
+    if kind == "outputs" or "labels" not in known:
+        names_ = inspect.signature(model.forward).parameters
+        for other, make in (("decoder_input_ids", lambda: _tokens(config, 8, 8)), ("input_ids", lambda: _tokens(config)), ("pixel_values", lambda: _picture(config))):
+            if other in names_ and other not in inputs and (names_[other].default is inspect.Parameter.empty or _needs(model, inputs, fixed)):
+                inputs[other] = make()
+        keys = _output_keys(model, inputs, fixed)
+        inputs["target"] = c.floats(c.ROWS, seed=11)
+        return Outputs(model, list(inputs), keys, **fixed), inputs
+    if kind == "causal":
+        inputs["labels"] = inputs[first].clone()
+    elif kind == "masked":
+        labels = _tokens(config, 8)
+        inputs["labels"] = torch.where(torch.rand(labels.shape, generator=c.generator(5)) < 0.6, -100, labels)
+    elif kind in ("translation", "speech"):
+        inputs["labels"] = _tokens(config, 8, 8)
+    elif kind == "ctc":
+        inputs["labels"] = c.ids(c.ROWS, 3, limit=8, low=1)
+    else:
+        inputs["labels"] = c.ids(c.ROWS, limit=c.CLASSES, low=0)
+    return c.Called(model, list(inputs), **fixed), inputs
+
+
+def _needs(model, inputs, fixed):
+    """Whether the model does not run on these inputs alone."""
+    try:
+        with torch.no_grad():
+            model(**inputs, **fixed)
+        return False
+    except Exception:
+        return True

@@ -1,0 +1,358 @@
+"""Families of transformers against PyTorch: one small model of every model type (models/families.py), exported as it trains and trained for three steps (exit code 77 without PyTorch and transformers).
+
+    transformers_families.py [NAME…] [--quick] [--save FILE] [--again OUTCOME,…] [--limit SECONDS] [--least N] [--list]
+
+Each family has two checks, in a process of its own with a limit of time.
+- export: zorse.export of the model with the random parts of its own configuration, compared as every export is. Left out where a configuration has none.
+- train: without random parts, in f64, by SGD, three steps over three batches, on one device and under a random plan of three: the losses, the first gradients, and parameters and trained buffers
+  after the steps are PyTorch's, or an error refuses the model.
+--save FILE keeps outcomes and goes on where it was interrupted; --again repeats families with these outcomes. docs/families.md is made of it by tools/families_page.py.
+"""
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import warnings
+
+import numpy as np
+
+import harness as z
+from python_package_torch import ensure_torch
+
+os.environ["ZORSE_BIN"], os.environ["TRANSFORMERS_VERBOSITY"], os.environ["HF_HUB_OFFLINE"] = z.BIN, "error", "1"
+sys.path[:0] = [os.path.join(z.ROOT, "models"), os.path.join(z.ROOT, "python")]
+STEPS, DEVICES = 3, 3
+LOSS, GRADIENT, STATE = 1e-6, 1e-5, 1e-5  # relative
+MEMORY = 12 << 30  # bytes of addresses of a family's process
+QUICK = ("llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "swin", "wav2vec2", "mixtral", "mamba")
+BAD = ("wrong", "crash")
+CHECKS = ("train", "export")
+
+
+class Refused(Exception):
+    """`by`: PyTorch (its exporter), export (the comparison or the package), compiler."""
+
+    def __init__(self, by, text):
+        super().__init__(text)
+        self.by = by
+
+
+def said(text):
+    """The error's own words, without files and colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(text))
+    lines = [line for line in text.splitlines() if "error:" in line] or text.splitlines() or [""]
+    return re.sub(r"(error: )?\S*/(\S+\.onnx)", r"\2", lines[0].strip())
+
+
+def export(module, inputs, path):
+    """Writes the file, or raises Refused."""
+    import zorse
+
+    try:
+        zorse.export(module, path, inputs={key: t[:2] for key, t in inputs.items()}, external_data=False)
+    except zorse.ZorseError as problem:
+        text = said(problem)
+        raise Refused("PyTorch" if "PyTorch cannot export" in text else "export", text) from None
+
+
+def has_chance(module):
+    """Whether the model of this configuration draws random numbers as it trains: what `quiet` sets to 0."""
+    import copy
+
+    from configurations import quiet
+
+    model = getattr(module, "model", module)
+    config = copy.deepcopy(model.config)
+    return config.to_dict() != quiet(copy.deepcopy(config)).to_dict()
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------- PyTorch's three steps
+
+
+def batches_of(inputs):
+    """Three batches of other samples: floats are mixed and moved, whole numbers are taken from other places."""
+    import torch
+
+    found = [inputs]
+    for step in range(1, STEPS):
+        found.append({k: (t.flip(0) * (1 + 0.1 * step) + 0.05 * step if t.is_floating_point() else
+                          t.roll(step, 0) if k.endswith(("mask", "bbox")) or t.dim() < 2 else t.roll((step, step), (0, 1)) if "attention_mask" not in inputs else t.roll(step, 0))
+                      for k, t in inputs.items()})
+    return [{k: torch.as_tensor(t).contiguous() for k, t in b.items()} for b in found]
+
+
+def reference(module, batches):
+    """PyTorch's steps in f64: {losses, gradients, before, after, rate}. Whatever a model computes in f32 by name is computed in f64."""
+    import torch
+    from zorse._chance import WithoutChance
+    from zorse._module_step import _computing_in
+    from zorse.facts import trains_statistics
+
+    module.train()
+    found = {"losses": [], "statistics": any(trains_statistics(m) for m in module.modules())}
+    with _computing_in(module, True):
+        parameters = dict(module.named_parameters())
+        states = {**parameters, **{n: b for n, b in module.named_buffers() if b.is_floating_point()}}
+        found["before"] = {n: p.detach().numpy().copy() for n, p in states.items()}
+        for step, batch in enumerate(batches):
+            for p in parameters.values():
+                p.grad = None
+            with WithoutChance(True, lambda: "", None):
+                loss = module(*[t.double() if t.is_floating_point() else t for t in batch.values()])
+                loss.backward()
+            if step == 0:
+                found["gradients"] = {n: p.grad.detach().numpy().copy() for n, p in module.named_parameters(remove_duplicate=False) if p.grad is not None}
+                found["rate"] = rate(parameters)
+            found["losses"].append(float(loss.detach()))
+            with torch.no_grad():
+                for p in parameters.values():
+                    if p.grad is not None:
+                        p -= found["rate"] * p.grad
+        found["after"] = {n: p.detach().numpy().copy() for n, p in states.items()}
+    return found
+
+
+def rate(parameters):
+    """A learning rate whose first step moves the parameters by 2 % of their norm: three such steps change the loss."""
+    moved = [p for p in parameters.values() if p.grad is not None]
+    size, slope = (float(sum((t.double() ** 2).sum() for t in ts)) ** 0.5 for ts in ([p.detach() for p in moved], [p.grad for p in moved]))
+    return float(f"{0.02 * size / max(slope, 1e-30):.2g}")
+
+
+# ------------------------------------------------------------------------------------------------------------------------------------------- Zorse's steps
+
+
+def compiled(path, folder, batch, found, planned):
+    """A bundle of one device, or of three under a random plan."""
+    bundle = os.path.join(folder, f"{int(planned)}.zorse")
+    cluster = z.cluster(folder, [f"d{i}" for i in range(DEVICES if planned else 1)])
+    plan = []
+    if planned:
+        plan = ["--plan", os.path.join(folder, "plan.json")]
+        z.call("zorse-plan", "--random", sum(map(ord, os.path.basename(path))), "--summary", os.path.join(folder, "0.zorse", "summary.pb"), "--devices", DEVICES, "--batch", batch, "-o", plan[1])
+    words = ["--batch", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup", "0", "--clip", "0", "--weight-decay", "0", "--quiet"]
+    words += ["--batch-norm-rows", batch] * found["statistics"]
+    code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
+    if code < 0 or code > 127:
+        raise z.Failure(f"zorse-compile ended with {code}")
+    if code:
+        raise Refused("compiler", said(err or out))
+    return bundle
+
+
+def errors(found, state, dumped, trained):
+    """Worst relative errors of losses, gradients and of what three steps have changed, each with where; raises Failure for what is missing."""
+    gradients = found["gradients"]
+    strangers = {n for n, g in dumped.items() if n not in gradients and np.abs(g).max(initial=0) > 0}
+    known = {n: g for n, g in dumped.items() if n in gradients}
+    if strangers or not known:
+        raise z.Failure(f"gradients of parameters that PyTorch has none for: {sorted(strangers)[:3]}")
+    total = np.sqrt(sum(float(np.sum(np.square(g))) for g in gradients.values()))
+    for missing in set(gradients) - set(dumped):  # ties have one name; what is missing otherwise has to be zero
+        if np.linalg.norm(gradients[missing]) > GRADIENT * total and not any(np.array_equal(gradients[missing], gradients[n]) for n in known):
+            raise z.Failure(f"no gradient of '{missing}'")
+    moved = {n: found["after"][n] - found["before"][n] for n in found["after"]}
+    changed = {n for n, m in moved.items() if np.abs(m).max(initial=0) > 0}
+    lost = {n for n in changed - set(state) if n not in gradients}  # buffers; parameters are in `state` or tied
+    if lost:
+        raise z.Failure(f"training changes '{sorted(lost)[0]}', and the checkpoint has it not")
+    of_state = z.gradient_error({n: state[n].astype(np.float64) - found["before"][n] for n in state if n in moved}, moved) if changed & set(state) else (0.0, "")
+    return {"loss": (z.relative(trained, found["losses"]), ""), "gradients": z.gradient_error(known, gradients), "state": of_state}
+
+
+def trained(path, batches, folder, found):
+    """The worst errors under both plans."""
+    names, rows = list(batches[0]), len(next(iter(batches[0].values())))
+    data = []
+    for key in names:
+        whole = np.concatenate([b[key].numpy() for b in batches])
+        np.save(os.path.join(folder, key + ".npy"), whole.astype(np.float32 if whole.dtype.kind == "f" else np.int32))
+        data.append(f"{key}={os.path.join(folder, key + '.npy')}")
+    worst = {}
+    for planned in (False, True):
+        bundle = compiled(path, folder, rows, found, planned)
+        gradients, checkpoint = os.path.join(folder, "gradients.safetensors"), os.path.join(folder, "trained.safetensors")
+        losses = [m["loss"] for m in z.run(bundle, ",".join(data), STEPS, gradients=gradients, checkpoint=checkpoint)]
+        for what, (error, where) in errors(found, z.safetensors(checkpoint), z.safetensors(gradients), losses).items():
+            limit = {"loss": LOSS, "gradients": GRADIENT, "state": STATE}[what]
+            if not error <= limit:
+                raise z.Failure(f"{'under a random plan' if planned else 'on one device'}: {what} off by {error:.1e} {where} (limit {limit:g}; losses {losses}, PyTorch's {found['losses']})")
+            worst[what] = max(worst.get(what, 0.0), error)
+    return worst
+
+
+# ----------------------------------------------------------------------------------------------------------------------------------------------- A family
+
+
+def checked(name, checks, tell):
+    """Runs the checks and tells the outcome of each: tell(check, outcome, remark, by)."""
+    import configurations
+    import families
+
+    family = families.family(name)
+    try:
+        module, inputs = family.build()
+        with configurations.by_chance():
+            lively, _ = family.build()
+    except families.NotBuilt as problem:
+        for check in checks:
+            tell(check, "not built", str(problem))
+        return
+    with tempfile.TemporaryDirectory(prefix="zorse-family-") as folder:
+        path = os.path.join(folder, name + ".onnx")
+        if "train" in checks:
+            tell("train", *attempt(lambda: three_steps(module, inputs, path, folder), family.mixes))
+        if "export" in checks:
+            tell("export", *(attempt(lambda: as_it_is(lively, inputs, path), family.mixes) if has_chance(lively) else ("same", "", "")))
+
+
+def three_steps(module, inputs, path, folder):
+    export(module, inputs, path)
+    batches = batches_of(inputs)
+    worst = trained(path, batches, folder, reference(module, batches))
+    return ", ".join(f"{what} {error:.0e}" for what, error in worst.items())
+
+
+def as_it_is(module, inputs, path):
+    export(module, inputs, path)
+    code, _, err = z.call("zorse-import", path, "--quiet", "--batch", len(next(iter(inputs.values()))), ok=False)
+    if code < 0 or code > 127:
+        raise z.Failure(f"zorse-import ended with {code}")
+    if code:
+        raise Refused("compiler", said(err))
+    return ""
+
+
+def attempt(check, mixes):
+    """(outcome, remark, by)"""
+    try:
+        return "equal", check(), ""
+    except Refused as problem:
+        text = str(problem)
+        return ("not exported" if problem.by == "PyTorch" else "mixes" if mixes and mixes in text else "refused"), text[:400], problem.by
+    except z.Failure as problem:
+        return ("crash" if "ended with" in str(problem) else "wrong"), " ".join(str(problem).split())[-600:], ""
+    except Exception as problem:
+        return "crash", f"{type(problem).__name__}: {' '.join(str(problem).split())[:400]}", ""
+
+
+def in_a_process(name, checks, limit):
+    """{check: {outcome, remark, by}} of a family, computed by a child of this process, which is ended after `limit` seconds."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        try:
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            os.close(reader)
+            checked(name, checks, lambda check, outcome, remark="", by="": os.write(writer, (json.dumps([check, {"outcome": outcome, "remark": remark, "by": by}]) + "\n").encode()))
+        except BaseException as problem:
+            os.write(writer, (json.dumps([checks[0], {"outcome": "crash", "remark": f"{type(problem).__name__}: {str(problem)[:400]}", "by": ""}]) + "\n").encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    told, end = b"", time.monotonic() + limit
+    while (left := end - time.monotonic()) > 0 and select.select([reader], [], [], left)[0]:
+        part = os.read(reader, 65536)
+        if not part:
+            break
+        told += part
+    late = time.monotonic() >= end
+    for stop in (lambda: os.killpg(child, signal.SIGKILL), lambda: os.kill(child, signal.SIGKILL)):
+        with contextlib.suppress(OSError):
+            stop()
+    os.close(reader)
+    status = os.waitpid(child, 0)[1]
+    found = dict(json.loads(line) for line in told.decode().splitlines() if line.endswith("}]"))
+    left = next((check for check in checks if check not in found), None)
+    if left:
+        found[left] = {"outcome": "late", "remark": f"not finished after {limit:g} s", "by": ""} if late else {"outcome": "crash", "remark": f"the process ended with {status}", "by": ""}
+    return found
+
+
+def outcome_of(found):
+    """One word for all checks: the worst."""
+    order = ("crash", "wrong", "late", "not built", "not exported", "refused", "mixes", "equal", "same")
+    return min((found[check]["outcome"] for check in CHECKS if check in found), key=order.index)
+
+
+def load():
+    """What every family's process would load first."""
+    import logging
+
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    import torch
+
+    torch.set_num_threads(1)
+    import families
+    import onnx  # noqa: F401
+    import zorse  # noqa: F401
+    from forked_check import Forked
+    from zorse import _check, torch_export, torch_modules  # noqa: F401
+
+    _check.FileProcess = torch_export.FileProcess = Forked
+
+    module, inputs = families.family("llama").build()
+    module(*inputs.values()).backward()
+    with tempfile.TemporaryDirectory() as folder:
+        torch_export.export(torch.nn.Linear(2, 2), os.path.join(folder, "first.onnx"), inputs={"x": torch.ones(2, 2)}, trust=True)
+    return families
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help=f"{len(QUICK)} families")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--save", metavar="FILE")
+    parser.add_argument("--checks", default=",".join(CHECKS), metavar="CHECK,…", help="of the two (with --save, one can follow the other)")
+    parser.add_argument("--again", default="", metavar="OUTCOME,…")
+    parser.add_argument("--limit", type=float, default=120 * z.PATIENCE, help="seconds for a family")
+    parser.add_argument("--least", type=int, default=0, help="fail where fewer are equal")
+    given = parser.parse_args()
+    ensure_torch()
+    families = load()
+    names = given.names or (QUICK if given.quick else families.names())
+    if given.list:
+        return print(*names, sep="\n")
+    kept = {}
+    if given.save and os.path.exists(given.save):
+        with open(given.save) as f:
+            kept = json.load(f)
+    for name in names:
+        before = kept.get(name, {})
+        again = bool(given.names) or before.get("outcome") in given.again.split(",")
+        checks = [check for check in given.checks.split(",") if again or check not in before]
+        if not checks:
+            continue
+        began = time.monotonic()
+        family, found = families.family(name), {**{c: before[c] for c in CHECKS if c in before}, **in_a_process(name, checks, given.limit)}
+        kept[name] = {"kind": family.kind, "class": family.class_name, "outcome": outcome_of(found), **found}
+        remark = next((f"{check}: {(part['by'] + ': ') * bool(part['by'])}{part['remark']}" for check, part in found.items() if part["outcome"] == kept[name]["outcome"]), "")
+        print(f"{kept[name]['outcome']:12} {name} ({family.class_name}, {time.monotonic() - began:.0f} s) {remark}", flush=True)
+        if given.save:
+            with open(given.save + ".part", "w") as f:
+                json.dump(kept, f, indent=1, ensure_ascii=False)
+            os.replace(given.save + ".part", given.save)
+    return judged({n: kept[n] for n in names if n in kept}, given.least)
+
+
+def judged(found, least):
+    count = {kind: sum(f["outcome"] == kind for f in found.values()) for kind in ("equal", "mixes", "refused", "not exported", "not built", "late", *BAD)}
+    without = sum(f.get("train", {}).get("outcome") == "equal" and f["outcome"] in ("refused", "not exported", "mixes") for f in found.values())
+    print(f"{count['equal']} of {len(found)} families of transformers train to PyTorch's losses (limit {LOSS:g}), first gradients ({GRADIENT:g}) and state after {STEPS} steps ({STATE:g}) on one device and "
+          f"under a random plan (at least {least}); {count['refused'] + count['mixes']} are refused by name, {without} of them or of those not exported only for their random parts; PyTorch exports {count['not exported']} "
+          f"not, {count['not built']} are not built, {count['late']} take too long, {sum(count[b] for b in BAD)} are wrong or crash")
+    return 1 if any(count[b] for b in BAD) or count["equal"] < least else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
