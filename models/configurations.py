@@ -6,6 +6,7 @@ test/e2e/breadth_table.py trains them against PyTorch. Nothing is fetched: every
 """
 import contextlib
 import dataclasses
+import functools
 import typing
 
 import torch
@@ -32,8 +33,8 @@ class Called(nn.Module):
         super().__init__()
         self.model, self.names, self.loss, self.fixed = model, names, loss, fixed
 
-    def forward(self, a, b=None, c=None, d=None):  # not *tensors: exporters want a dynamic axis by argument
-        given = dict(zip(self.names, (a, b, c, d)))
+    def forward(self, a, b=None, c=None, d=None, e=None):  # not *tensors: exporters want a dynamic axis by argument
+        given = dict(zip(self.names, (a, b, c, d, e)))
         target = given.pop("target", None)
         result = self.model(**given, **self.fixed, return_dict=True)
         return result.loss if self.loss is None else self.loss(result, target)
@@ -51,16 +52,26 @@ def floats(*shape, seed=9):
     return torch.randn(*shape, generator=generator(seed))
 
 
+RANDOM = ("dropout", "pdrop", "drop_path", "layerdrop", "drop_rate", "drop_prob", "jitter", "mask_time_prob", "mask_feature_prob")
+
+
 def quiet(config):
-    """Random parts off: dropouts and layers that are left out by chance."""
-    for key, value in list(vars(config).items()):
-        if hasattr(value, "to_dict"):
-            quiet(value)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and any(word in key for word in ("dropout", "pdrop", "drop_path", "layerdrop", "drop_rate", "drop_prob")):
-            setattr(config, key, type(value)(0))
-        elif key.startswith("drop_path") and isinstance(value, (list, tuple)):
-            setattr(config, key, [0.0] * len(value))
+    """Random parts off: dropouts, layers that are left out by chance, noise of routers, masks over spectra. Returns the configuration."""
+    for key, value in random_parts(config).items():
+        setattr(config, key, [0.0] * len(value) if isinstance(value, (list, tuple)) else type(value)(0))
+    for part in vars(config).values():
+        if hasattr(part, "to_dict"):
+            quiet(part)
     return config
+
+
+def random_parts(config):
+    """{attribute: value} of what a configuration itself leaves to chance."""
+    def by_chance(key, value):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value and any(word in key for word in RANDOM)
+        return key.startswith("drop_path") and isinstance(value, (list, tuple)) and any(value)
+    return {key: value for key, value in vars(config).items() if by_chance(key, value)}
 
 
 _by_chance = False
@@ -332,6 +343,7 @@ def hub():
     return found
 
 
+@functools.cache
 def models():
     from modules import families
 

@@ -1,6 +1,6 @@
 """One small model of every family of transformers: a configuration that this file makes from the family's own defaults, or the one that configurations.py has.
 
-    names() -> [model type]                               in the order of use: those with a head for language, pictures and sound first
+    names() -> [model type]                               what configurations.py has first, then those with a head for language, pictures and sound; at the end variants and modules of our own
     family(name) -> Family                                .build() -> (module, inputs): module(*inputs.values()) -> loss
 
 A configuration is shrunk by what its attributes mean (SIZES); what a family needs beside that stands in EXTRA. Nothing is fetched.
@@ -21,7 +21,7 @@ PIXELS, PATCH, FRAMES, MELS, WAVE = 32, 8, 4, 16, 400
 
 # What an attribute of whole numbers becomes, by its name; the first that matches. Numbers that are smaller already stay.
 SIZES = [
-    (r".*vocab_size.*|.*codebook_size|n_vocab|num_embeddings", c.VOCABULARY),
+    (r".*vocab_size.*|.*codebook_size|n_vocab|n_words|num_embeddings", c.VOCABULARY),
     (r"type_vocab_size", 2),
     (r".*(sampling_rate|hop_length|frame_rate)", None),
     (r".*num_key_value_heads|num_kv_heads|.*_key_value_attention_heads|num_query_groups|.*n_kv_heads", GROUPS),
@@ -47,7 +47,7 @@ SIZES = [
     (r".*num_frames", FRAMES),
     (r".*(num_mel_bins|n_mels|feature_size|input_feat_per_channel|num_mels)", MELS),
     (r".*(embedding_size|word_embed_proj_dim)", WIDTH),
-    (r".*(hidden_size|d_model|n_embd|embed_dim|hidden_dim|projection_dim|proj_dim|hidden_channels|projector_dim|embedding_dim|lstm_dim|latent_dim|.*_width|width|output_dim|q_dim|attention_hidden_size)|dim", WIDTH),
+    (r".*(hidden_size|d_model|n_embd|embed_dim|hidden_dim|projection_dim|proj_dim|hidden_channels|projector_dim|embedding_dim|emb_dim|d_latents|lstm_dim|latent_dim|.*_width|width|output_dim|q_dim|attention_hidden_size)|dim", WIDTH),
     (r".*(num_conv_pos_embeddings)", 8),
     (r".*(num_conv_pos_embedding_groups)", 4),
     (r"classifier_proj_size|xvector_output_dim|conv_channels|.*fusion_hidden_size|subsampling_conv_channels|base_channels|stem_channels|stem_hidden_channels|stem_width", 16),
@@ -63,8 +63,54 @@ LISTS = [
 # Of lists of one number per layer, by the names that have them: cut to the number of layers.
 WHOLE = (int, float)
 
-# What families need beside their shrunk defaults. "class": another class than the first that fits.
-EXTRA = {}
+# What families need beside their shrunk defaults. set: settings; inputs: tensors that are made; fixed: arguments of every call; class, kind: others than the first that fit.
+BOXES = {"inputs": {"input_ids": lambda: c.ids(c.ROWS, c.LENGTH), "bbox": lambda: torch.sort(c.ids(c.ROWS, c.LENGTH, 4, limit=30)).values}}
+SECTIONS = {"set": {"head_dim": HEAD, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0, "mrope_section": [2, 1, 1]}}}
+SPECTRUM = {"set": {"max_source_positions": 64}, "inputs": {"input_features": lambda: c.floats(c.ROWS, MELS, 128)}}
+SERIES = {"class": None, "kind": "series", "set": dict(prediction_length=4, context_length=8, lags_sequence=[1, 2, 3], num_time_features=2, d_model=16, encoder_layers=2, decoder_layers=2)}
+EXTRA = {
+    "autoformer": {**SERIES, "class": "AutoformerForPrediction"},
+    "blip_2_qformer": {"inputs": {"query_embeds": lambda: c.floats(c.ROWS, 4, WIDTH)}},
+    "bros": {"set": dict(hidden_size=WIDTH, num_attention_heads=2, dim_bbox_sinusoid_emb_2d=16, dim_bbox_projection=16), **BOXES},
+    "dbrx": {"set": dict(d_model=WIDTH, n_heads=4, n_layers=2, attn_config=dict(kv_n_heads=2, rope_theta=1e4, clip_qkv=8), ffn_config=dict(hidden_size=WIDTH, ffn_hidden_size=24, moe_num_experts=4, moe_top_k=2))},
+    "deepseek_v2": {"set": dict(num_experts_per_tok=2, n_group=1, topk_group=1)},
+    "donut-swin": {"set": dict(patch_size=2, window_size=4, depths=[2, 1], num_heads=[2, 4], embed_dim=8)},
+    "dots1": {"set": dict(n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1)},
+    "ernie4_5_vl_moe_text": {"set": dict(moe_intermediate_size=[24, 24])},
+    "fsmt": {"set": dict(src_vocab_size=c.VOCABULARY, tgt_vocab_size=c.VOCABULARY)},
+    "granitemoehybrid": {"set": dict(layer_types=["mamba", "attention"])},
+    "hgnet_v2": {"set": dict(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 16, 24], stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 16, 24, 24], stage_num_blocks=[1, 1, 1, 1],
+                             stage_numb_of_layers=[2, 2, 2, 2], hidden_sizes=[16, 16, 24, 24], depths=[1, 1, 1, 1], embedding_size=8)},
+    "hunyuan_v1_dense": {"set": dict(head_dim=HEAD)},
+    "hunyuan_v1_moe": {"set": dict(head_dim=HEAD)},
+    "hunyuan_vl_text": {"set": dict(head_dim=HEAD)},
+    "informer": {**SERIES, "class": "InformerForPrediction"},
+    "layoutlmv3": {"set": dict(coordinate_size=6, shape_size=4, visual_embed=False), **BOXES},
+    "levit": {"set": dict(patch_size=16, image_size=64, hidden_sizes=[16, 24, 32], num_attention_heads=[2, 2, 4], depths=[1, 1, 1], key_dim=[8, 8, 8])},
+    "lfm2_moe": {"set": dict(layer_types=["conv", "full_attention"], num_dense_layers=1)},
+    "lilt": {"set": dict(hidden_size=48, num_attention_heads=4), **BOXES},
+    "mamba2": {"set": dict(head_dim=16, num_heads=4, n_groups=2, chunk_size=4)},
+    "ministral": {"set": dict(head_dim=HEAD)},
+    "mobilevitv2": {"set": dict(image_size=64, base_attn_unit_dims=[16, 16, 16], n_attn_blocks=[1, 1, 1], width_multiplier=0.25)},
+    "moonshine": {"inputs": {"input_values": lambda: c.floats(c.ROWS, 2000)}},
+    "nemotron_h": {"set": dict(n_groups=2, mamba_num_heads=4, mamba_head_dim=8)},
+    "pix2struct": {"inputs": {"flattened_patches": lambda: c.floats(c.ROWS, 6, 2 + 3 * 8 * 8)}},
+    "pvt": {"set": dict(image_size=64, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2], patch_sizes=[4, 2, 2, 2], mlp_ratios=[2, 2, 2, 2])},
+    "qwen2_audio_encoder": SPECTRUM,
+    "moss_transcribe_diarize_audio": SPECTRUM,
+    "voxtral_encoder": SPECTRUM,
+    "reformer": {"set": dict(axial_pos_embds_dim=[8, 24], axial_pos_shape=[4, 3], attn_layers=["local", "lsh"], local_attn_chunk_length=4, lsh_attn_chunk_length=4, num_buckets=4, hash_seed=1, is_decoder=True,
+                             feed_forward_size=INNER), "class": "ReformerModelWithLMHead", "kind": "causal"},
+    "sew-d": {"set": dict(conv_dim=(16, 16, 16), conv_kernel=(10, 3, 3), conv_stride=(5, 2, 2), num_feat_extract_layers=3, squeeze_factor=2)},
+    "siglip2": {"class": "Siglip2VisionModel", "kind": "outputs"},
+    "textnet": {"set": dict(stem_out_channels=8, image_size=[32, 32])},
+    "time_series_transformer": {**SERIES, "class": "TimeSeriesTransformerForPrediction"},
+    "xlm": {"set": dict(emb_dim=WIDTH)},
+    "flaubert": {"set": dict(emb_dim=WIDTH)},
+    "xmod": {"set": dict(default_language="en_XX")},
+    **{name: SECTIONS for name in ("glm4v_text", "glm4v_moe_text", "glm_ocr_text", "glm46v_text", "glmga_text", "paddleocr_vl_text", "qwen2_5_omni_text", "qwen2_5_vl_text", "qwen2_vl_text", "glm_image_text",
+                                   "cosmos3_edge_text")},
+}
 
 
 class NotBuilt(Exception):
@@ -109,7 +155,7 @@ def _by_hand():
     import transformers
 
     found = {}
-    for model in c.hub().values():
+    for model in c.models().values():
         if model.config:
             found.setdefault(getattr(transformers, model.config).model_type, model)
     return found
@@ -121,16 +167,30 @@ def names():
 
     order = {kind: i for i, kind in enumerate(dict.fromkeys(kind for _, kind in MAPPINGS))}
     known = _classes()
-    return sorted((n for n in configuration_auto.CONFIG_MAPPING_NAMES if n in known), key=lambda n: (n not in _by_hand(), order[known[n][1]]))
+    return [*sorted((n for n in configuration_auto.CONFIG_MAPPING_NAMES if n in known), key=lambda n: (n not in _by_hand(), order[known[n][1]])), *_others()]
+
+
+@functools.cache
+def _others():
+    """Models of configurations.py that are not the one of their type: by their names there."""
+    taken = {id(m) for n, m in _by_hand().items() if n in _classes()}
+    return {f"{name}*": model for name, model in c.models().items() if id(model) not in taken}
 
 
 def family(name):
+    model = _by_hand().get(name) or _others().get(name)
+    if model:
+        return Family(name, model.kind, model.cls, functools.partial(_built, model.build), model.mixes)
     cls, kind = _classes()[name]
-    if name in _by_hand():
-        model = _by_hand()[name]
-        return Family(name, model.kind, model.cls, model.build, model.mixes)
     cls = EXTRA.get(name, {}).get("class", cls)
     return Family(name, kind, cls, functools.partial(_build, name, cls, EXTRA.get(name, {}).get("kind", kind)))
+
+
+def _built(build):
+    try:
+        return build()
+    except NotImplementedError as problem:  # of transformers
+        raise NotBuilt(f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}") from problem
 
 
 # Configurations
@@ -192,8 +252,12 @@ def shrunk(cls, depth=0):
     if settings.get("vocab_size") or values.get("vocab_size"):
         settings.update(_token_ids(values, settings.get("vocab_size", values["vocab_size"])))
         settings.update({k: v for k, v in dict(pad_token_id=0, bos_token_id=1, eos_token_id=2).items() if k in values})
-    if isinstance(values.get("partial_rotary_factor"), float) and settings.get("head_dim"):
+    if isinstance(values.get("qk_rope_head_dim"), int):  # the part of a head that is rotated is a head of its own
+        settings.update({k: v for k, v in dict(qk_rope_head_dim=4, qk_nope_head_dim=HEAD, v_head_dim=HEAD, head_dim=4, qk_head_dim=HEAD + 4).items() if isinstance(values.get(k), int)})
+    elif isinstance(values.get("partial_rotary_factor"), float) and settings.get("head_dim"):
         settings["partial_rotary_factor"] = 0.5
+    if values.get("num_key_value_heads") and values["num_key_value_heads"] == values.get("num_attention_heads"):
+        settings["num_key_value_heads"] = settings.get("num_attention_heads", values["num_attention_heads"])
     for name, sub in (getattr(cls, "sub_configs", None) or {}).items():
         if depth < 3 and inspect.isclass(sub):
             settings[name] = _nested(sub, getattr(made, name, None), depth)
@@ -226,7 +290,10 @@ def configuration(name):
 
 
 def _text(config):
-    text = config.get_text_config()
+    try:
+        text = config.get_text_config()
+    except (ValueError, NotImplementedError):  # several of them
+        return config
     return text if getattr(text, "vocab_size", None) else config
 
 
@@ -277,13 +344,13 @@ class Outputs(nn.Module):
         super().__init__()
         self.model, self.names, self.keys, self.fixed = model, names, keys, fixed
 
-    def forward(self, a, b=None, c=None, d=None):
-        given = dict(zip(self.names, (a, b, c, d)))
+    def forward(self, a, b=None, c=None, d=None, e=None):
+        given = dict(zip(self.names, (a, b, c, d, e)))
         target = given.pop("target")
         result = self.model(**given, **self.fixed, return_dict=True)
         loss = 0
         for key in self.keys:
-            y = result[key]
+            y = result[key][-1] if isinstance(result[key], (list, tuple)) else result[key]
             loss = loss + (y - target.reshape(-1, *[1] * (y.dim() - 1))).square().mean()
         return loss
 
@@ -299,7 +366,8 @@ def _output_keys(model, inputs, fixed):
         result = model(**inputs, **fixed, return_dict=True)
     if not hasattr(result, "items"):
         raise NotBuilt("it returns no outputs by name")
-    keys = [k for k, v in result.items() if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim() and len(v) == c.ROWS and "loss" not in k]
+    last = {k: v[-1] if isinstance(v, (list, tuple)) and v else v for k, v in result.items()}
+    keys = [k for k, v in last.items() if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim() and len(v) == c.ROWS and "loss" not in k]
     if not keys:
         raise NotBuilt("it returns nothing of floats for every sample")
     best = [k for k in keys if k in ("last_hidden_state", "logits", "pred_boxes", "predicted_depth", "prediction_outputs", "text_embeds", "image_embeds")]
@@ -308,7 +376,15 @@ def _output_keys(model, inputs, fixed):
 
 def _build(name, class_name, kind):
     try:
+        import transformers
+
         config = configuration(name)
+        wanted = getattr(getattr(transformers, class_name), "config_class", None)
+        if inspect.isclass(wanted) and not isinstance(config, wanted) and isinstance(_text(config), wanted):
+            config = _text(config)
+        for key, value in dict(pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=2).items():
+            if getattr(config, key, None) is None and (key != "decoder_start_token_id" or kind in ("translation", "speech") or getattr(config, "is_encoder_decoder", False)):
+                setattr(config, key, value)
         for part in (config, _text(config)):
             part.num_labels = c.CLASSES if kind == "labels" else part.num_labels
         if kind == "labels":
@@ -323,8 +399,14 @@ def _build(name, class_name, kind):
     if not any(p.requires_grad for p in model.parameters()):
         raise NotBuilt("it has no parameters to train")
     try:
-        module, inputs = _with_inputs(name, model, config, kind)
-        loss = module(*inputs.values())
+        try:
+            module, inputs = _with_inputs(name, model, config, kind)
+            loss = module(*inputs.values())
+        except (ValueError, RuntimeError):
+            if kind not in ("translation", "speech"):
+                raise
+            module, inputs = _with_inputs(name, model, config, "causal")  # a decoder alone, behind an encoder of something else: the labels are the ids
+            loss = module(*inputs.values())
     except NotBuilt:
         raise
     except Exception as problem:
@@ -337,6 +419,8 @@ def _build(name, class_name, kind):
 def _with_inputs(name, model, config, kind):
     known = inspect.signature(model.forward).parameters
     fixed = {**_fixed(model), **EXTRA.get(name, {}).get("fixed", {})}
+    if kind == "series":
+        return _series(model)
     first = model.main_input_name
     if kind == "causal" and "input_ids" in known:
         first = "input_ids"  # models of pictures and text: text alone
@@ -351,6 +435,8 @@ def _with_inputs(name, model, config, kind):
         keys = _output_keys(model, inputs, fixed)
         inputs["target"] = c.floats(c.ROWS, seed=11)
         return Outputs(model, list(inputs), keys, **fixed), inputs
+    if kind in ("causal", "translation") and "pixel_values" in known and "pixel_values" not in inputs and _needs(model, {**inputs, "labels": inputs[first]}, fixed):
+        inputs["pixel_values"] = _picture(config)
     if kind == "causal":
         inputs["labels"] = inputs[first].clone()
     elif kind == "masked":
@@ -363,6 +449,14 @@ def _with_inputs(name, model, config, kind):
     else:
         inputs["labels"] = c.ids(c.ROWS, limit=c.CLASSES, low=0)
     return c.Called(model, list(inputs), **fixed), inputs
+
+
+def _series(model):
+    """Values of 8 moments and of the 4 that follow, each with two features of its time."""
+    past = 8 + max(model.config.lags_sequence)
+    inputs = {"past_values": c.floats(c.ROWS, past), "past_time_features": c.floats(c.ROWS, past, 2, seed=5), "past_observed_mask": torch.ones(c.ROWS, past),
+              "future_values": c.floats(c.ROWS, 4, seed=10), "future_time_features": c.floats(c.ROWS, 4, 2, seed=6)}
+    return c.Called(model, list(inputs)), inputs
 
 
 def _needs(model, inputs, fixed):

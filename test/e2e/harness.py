@@ -135,6 +135,19 @@ def gradient_error(found, expected):
     return worst
 
 
+def all_gradients_error(found, expected, limit):
+    """gradient_error of those that both have. Raises Failure for one that only one side has, unless it is zero (up to `limit` of all) or of a tie, which has one name."""
+    known = {n: g for n, g in found.items() if n in expected}
+    strangers = {n for n, g in found.items() if n not in expected and np.abs(g).max(initial=0) > 0}
+    if strangers or not known:
+        raise Failure(f"gradients of parameters that PyTorch has none for: {sorted(strangers)[:3]}")
+    total = np.sqrt(sum(float(np.sum(np.square(g))) for g in expected.values()))
+    for missing in set(expected) - set(found):
+        if np.linalg.norm(expected[missing]) > limit * total and not any(np.array_equal(expected[missing], expected[n]) for n in known):
+            raise Failure(f"no gradient of '{missing}'")
+    return gradient_error(known, expected)
+
+
 def relative(a, b):
     """Largest relative difference of two equally long series."""
     if len(a) != len(b):

@@ -62,15 +62,15 @@ def export(module, inputs, path):
         raise Refused("PyTorch" if "PyTorch cannot export" in text else "export", text) from None
 
 
-def has_chance(module):
-    """Whether the model of this configuration draws random numbers as it trains: what `quiet` sets to 0."""
-    import copy
+def chances(module):
+    """Names of the settings by which this model draws random numbers as it trains."""
+    from configurations import random_parts
 
-    from configurations import quiet
+    def of(config):
+        return set(random_parts(config)).union(*(of(part) for part in vars(config).values() if hasattr(part, "to_dict")))
 
-    model = getattr(module, "model", module)
-    config = copy.deepcopy(model.config)
-    return config.to_dict() != quiet(copy.deepcopy(config)).to_dict()
+    config = getattr(getattr(module, "model", None), "config", None)
+    return sorted(of(config)) if hasattr(config, "to_dict") else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------- PyTorch's three steps
@@ -150,21 +150,13 @@ def compiled(path, folder, batch, found, planned):
 def errors(found, state, dumped, trained):
     """Worst relative errors of losses, gradients and of what three steps have changed, each with where; raises Failure for what is missing."""
     gradients = found["gradients"]
-    strangers = {n for n, g in dumped.items() if n not in gradients and np.abs(g).max(initial=0) > 0}
-    known = {n: g for n, g in dumped.items() if n in gradients}
-    if strangers or not known:
-        raise z.Failure(f"gradients of parameters that PyTorch has none for: {sorted(strangers)[:3]}")
-    total = np.sqrt(sum(float(np.sum(np.square(g))) for g in gradients.values()))
-    for missing in set(gradients) - set(dumped):  # ties have one name; what is missing otherwise has to be zero
-        if np.linalg.norm(gradients[missing]) > GRADIENT * total and not any(np.array_equal(gradients[missing], gradients[n]) for n in known):
-            raise z.Failure(f"no gradient of '{missing}'")
     moved = {n: found["after"][n] - found["before"][n] for n in found["after"]}
     changed = {n for n, m in moved.items() if np.abs(m).max(initial=0) > 0}
     lost = {n for n in changed - set(state) if n not in gradients}  # buffers; parameters are in `state` or tied
     if lost:
         raise z.Failure(f"training changes '{sorted(lost)[0]}', and the checkpoint has it not")
     of_state = z.gradient_error({n: state[n].astype(np.float64) - found["before"][n] for n in state if n in moved}, moved) if changed & set(state) else (0.0, "")
-    return {"loss": (z.relative(trained, found["losses"]), ""), "gradients": z.gradient_error(known, gradients), "state": of_state}
+    return {"loss": (z.relative(trained, found["losses"]), ""), "gradients": z.all_gradients_error(dumped, gradients, GRADIENT), "state": of_state}
 
 
 def trained(path, batches, folder, found):
@@ -210,7 +202,9 @@ def checked(name, checks, tell):
         if "train" in checks:
             tell("train", *attempt(lambda: three_steps(module, inputs, path, folder), family.mixes))
         if "export" in checks:
-            tell("export", *(attempt(lambda: as_it_is(lively, inputs, path), family.mixes) if has_chance(lively) else ("same", "", "")))
+            drawn = chances(lively)
+            outcome, remark, by = attempt(lambda: as_it_is(lively, inputs, path), family.mixes) if drawn else ("same", "", "")
+            tell("export", outcome, remark, by, drawn)
 
 
 def three_steps(module, inputs, path, folder):
@@ -243,6 +237,10 @@ def attempt(check, mixes):
         return "crash", f"{type(problem).__name__}: {' '.join(str(problem).split())[:400]}", ""
 
 
+def tell(writer, check, **found):
+    os.write(writer, (json.dumps([check, {key: value for key, value in found.items() if value != ()}]) + "\n").encode())
+
+
 def in_a_process(name, checks, limit):
     """{check: {outcome, remark, by}} of a family, computed by a child of this process, which is ended after `limit` seconds."""
     reader, writer = os.pipe()
@@ -252,9 +250,9 @@ def in_a_process(name, checks, limit):
         try:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.close(reader)
-            checked(name, checks, lambda check, outcome, remark="", by="": os.write(writer, (json.dumps([check, {"outcome": outcome, "remark": remark, "by": by}]) + "\n").encode()))
+            checked(name, checks, lambda check, outcome, remark="", by="", random=(): tell(writer, check, outcome=outcome, remark=remark, by=by, random=random))
         except BaseException as problem:
-            os.write(writer, (json.dumps([checks[0], {"outcome": "crash", "remark": f"{type(problem).__name__}: {str(problem)[:400]}", "by": ""}]) + "\n").encode())
+            tell(writer, checks[0], outcome="crash", remark=f"{type(problem).__name__}: {str(problem)[:400]}", by="")
         finally:
             os._exit(0)
     os.close(writer)

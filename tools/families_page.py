@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Write docs/families.md: how the families of transformers train, from the outcomes of test/e2e/transformers_families.py --save FILE (hours for all; it goes on where it was interrupted).
+
+    tools/families_page.py FILE
+"""
+import argparse
+import collections
+import json
+import os
+import re
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+KINDS = {"Language": ("language", "causal"), "Encoders": ("encoder", "masked"), "Encoder and decoder": ("encoder-decoder", "translation", "speech"), "Pictures, sound and other labels": ("vision", "audio", "labels", "ctc"),
+         "Series": ("series",), "Outputs under a mean square": ("outputs",), "Modules of our own": ("own",)}
+# What an error says: what to do. The first that matches.
+REMEDIES = [
+    (r"draws random numbers", "it draws random numbers beside dropout: set {random} to 0"),
+    (r"changes buffer", "a step changes its buffers: compute them from parameters and inputs, or freeze them"),
+    (r"number of the example's batch|samples of the example both are equal", "it takes its batch size outside of tensors: a fixed batch, dynamic=False"),
+    (r"samples apart|statistics of the batch", "its loss compares samples: no plan can split its batch"),
+    (r"data-dependent|GuardOnDataDependent|could not guard|Could not guard|unbacked", "its shapes depend on the data"),
+    (r"cannot take a training step", "it takes no training step at other numbers of samples"),
+    (r"cannot be evaluated", "it fails at another number of samples than the example's"),
+]
+
+
+def what_to_do(found):
+    check = next((c for c in ("train", "export") if found.get(c, {}).get("outcome") == found["outcome"]), "train")
+    part = found[check]
+    remark = part["remark"].replace("|", "\\|").replace("\n", " ")
+    if found["outcome"] == "equal":
+        return ""
+    remedy = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, remark)), "")
+    drawn = [name for name in part.get("random", []) if "dropout" not in name and "pdrop" not in name] or part.get("random", [])
+    if "{random}" in remedy:
+        remedy = remedy.format(random=", ".join(f"`{name}`" for name in drawn)) if drawn else "it draws random numbers beside dropout, whatever its settings"
+    if check == "export" and found["train"]["outcome"] == "equal":
+        return f"{remedy or shortened(remark)} (then equal)"
+    return remedy + ": " * bool(remedy) + shortened(remark)
+
+
+def shortened(text):
+    """An error's words without the file, and without the general advice behind them."""
+    text = re.sub(r"^\S*\.onnx: ", "", text)
+    text = re.sub(r"(the file does not train as the module does|PyTorch cannot export the module): ", "", text)
+    text = re.sub(r" (Zorse draws the masks|trust=True|This is step).*", "", text)
+    text = re.sub(r"\S*/(site-packages/)?(\S+\.(py|onnx))", r"\2", text)
+    return text if len(text) <= 180 else text[:177] + "..."
+
+
+def written(found):
+    count = collections.Counter(f["outcome"] for f in found.values())
+    freed = sum(f["train"]["outcome"] == "equal" and f["outcome"] == "refused" for f in found.values())
+    tried = len(found) - count["not built"]
+    lines = ["# Families of transformers", "",
+             "One small model of each model type of transformers 5.24, with random weights ([models/families.py](../models/families.py)), exported by `zorse.export` and trained for three steps over three batches in f64,",
+             "on one device and under a random plan of three. `tools/families_page.py` writes this page from what `test/e2e/transformers_families.py` finds; nothing here is written by hand.", "",
+             f"Of {tried} models, {count['equal']} are equal to PyTorch, {count['refused'] + count['mixes']} are refused ({freed} of them only with the random parts of their own settings), {count['not exported']} PyTorch's exporter does not "
+             f"write, {count['late']} took too long, {count['wrong'] + count['crash']} are wrong or crash. {count['not built']} were not built here.", "",
+             "- **equal**: the losses of all steps (1e-6), the first gradients (1e-5), and parameters and running statistics after the steps (1e-5) are PyTorch's; with the dropout of its own settings, the export passes the",
+             "  comparison with PyTorch. Models with batch norm train with `--batch-norm-rows` of the batch. Models of text and pictures are fed text alone where they take it.",
+             "- **refused**: the export or the compiler says in these words what it cannot train. **not exported**: PyTorch's exporter fails; the words are its own.", ""]
+    for title, kinds in KINDS.items():
+        rows = {n: f for n, f in sorted(found.items()) if f["kind"] in kinds and f["outcome"] != "not built"}
+        if rows:
+            lines += [f"## {title}", "", "| family | class | outcome | what to do |", "|---|---|---|---|"]
+            lines += [f"| {n.rstrip('*')} | {f['class']} | {'refused' if f['outcome'] == 'mixes' else f['outcome']} | {what_to_do(f)} |" for n, f in rows.items()]
+            lines.append("")
+    return lines + not_built(found)
+
+
+def not_built(found):
+    """Families without a model here, by the reason."""
+    reasons = collections.defaultdict(list)
+    for name, f in sorted(found.items()):
+        if f["outcome"] == "not built":
+            text = f["train"]["remark"]
+            library = re.search(r"requires the (\S+) library|No module named '(\S+)'", text)
+            reasons[f"needs {library[1] or library[2]}, which is not installed" if library else "takes other inputs than are made here" if re.search(r"missing \d+ required|is not among those|cannot be None|cannot be `None`|must specify|NoneType", text)
+                    else "its smallest configuration here is too large" if "smallest configuration" in text else "its configuration does not shrink by the general rules"].append(name)
+    lines = ["## Not built", "", "Families of which `models/families.py` makes no small model: nothing is known about them.", ""]
+    return lines + [f"- {reason}: {', '.join(names)}" for reason, names in sorted(reasons.items())] if reasons else []
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE")
+    with open(parser.parse_args().file) as f:
+        found = json.load(f)
+    with open(os.path.join(ROOT, "docs", "families.md"), "w") as f:
+        f.write("\n".join(written(found)).rstrip() + "\n")
+    print(f"docs/families.md: {len(found)} families")
+
+
+if __name__ == "__main__":
+    main()
