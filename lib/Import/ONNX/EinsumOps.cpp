@@ -199,13 +199,16 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
     Val small = operand.value.isConstant() ? compressed(operand.value) : operand.value;
     for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
       const char label = operand.labels[i];
-      const FactorList &along = small.view.dims[i];
-      const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0 && !f.sample; });
+      FactorList &along = small.view.dims[i];
+      const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
+      const bool forSamples = repeats && !isSampled(small) && along.size() == 1 && along[0].sample;
       const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
-      if (!repeats || (holders < 2 && !holds(equation.result, label)) || make.hasFailed())
+      if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) || (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
         continue;
       const auto axis = static_cast<int64_t>(i);
-      operand.value = small = make.squeeze(make.slice(small, axis, 0, 1), axis);
+      if (forSamples)
+        along.clear(); // the one value that all samples have
+      operand.value = small = make.squeeze(forSamples ? small : make.slice(small, axis, 0, 1), axis);
       operand.labels.erase(i, 1);
     }
   }

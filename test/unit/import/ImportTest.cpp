@@ -273,6 +273,30 @@ TEST(ImportErrors, ReductionsThatAreNotFolded) {
   EXPECT_ERROR(import(graph.write("folded.onnx")), "node 'n_length' (ReduceL2): is defined on floats only here, found int64");
 }
 
+// Copies of a value for every sample are one value in a product: positions that a model expands to its batch (XLNet).
+TEST(Import, EinsumWithCopiesForEverySample) {
+  for (const char *equation : {"bid,jbd->bij", "bid,jbd->bjid"}) {
+    Graph graph;
+    graph.ints("zero", {0});
+    graph.ints("three", {3});
+    graph.ints("four", {4});
+    graph.weight("places", {3, 1, 4});
+    graph.node("Gather", {"w", "ids"}, {"x"}); // [B, 6, 4]
+    graph.node("Shape", {"ids"}, {"shape"});
+    graph.node("Gather", {"shape", "zero"}, {"samples"});
+    Graph::attribute(graph.node("Concat", {"three", "samples", "four"}, {"sizes"}), "axis", 0);
+    graph.node("Expand", {"places", "sizes"}, {"copies"});
+    auto *attribute = graph.node("Einsum", {"x", "copies"}, {"y"}).add_attribute();
+    attribute->set_name("equation");
+    attribute->set_type(3);
+    attribute->set_s(equation);
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("copies.onnx"));
+    EXPECT_TRUE(outcome.ok) << equation << ": " << outcome.text;
+  }
+}
+
 // What an initializer is used as is found out before operands are checked.
 TEST(Import, OperandsAnOperatorDoesNotHave) {
   for (std::vector<std::string> operands : {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {
