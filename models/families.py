@@ -68,7 +68,12 @@ BOXES = {"inputs": {"input_ids": lambda: c.ids(c.ROWS, c.LENGTH), "bbox": lambda
 SECTIONS = {"set": {"head_dim": HEAD, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0, "mrope_section": [2, 1, 1]}}}
 SPECTRUM = {"set": {"max_source_positions": 64}, "inputs": {"input_features": lambda: c.floats(c.ROWS, MELS, 128)}}
 SERIES = {"class": None, "kind": "series", "set": dict(prediction_length=4, context_length=8, lags_sequence=[1, 2, 3], num_time_features=2, d_model=16, encoder_layers=2, decoder_layers=2)}
+DECODER = {"model_type": "bert", "vocab_size": c.VOCABULARY, **{k: v for k, v in c.TEXT.items() if k != "vocab_size"}}
 EXTRA = {
+    "encoder-decoder": {"set": dict(encoder=DECODER, decoder={**DECODER, "is_decoder": True, "add_cross_attention": True})},
+    "vision-encoder-decoder": {"set": dict(encoder={"model_type": "vit", **c.VISION}, decoder={**DECODER, "is_decoder": True, "add_cross_attention": True}), "kind": "translation",
+                               "inputs": {"pixel_values": lambda: c.floats(c.ROWS, 3, PIXELS, PIXELS)}},
+    "speecht5": {"set": dict(mask_time_length=2, mask_feature_length=2)},
     "autoformer": {**SERIES, "class": "AutoformerForPrediction"},
     "blip_2_qformer": {"inputs": {"query_embeds": lambda: c.floats(c.ROWS, 4, WIDTH)}},
     "bros": {"set": dict(hidden_size=WIDTH, num_attention_heads=2, dim_bbox_sinusoid_emb_2d=16, dim_bbox_projection=16), **BOXES},
@@ -421,7 +426,7 @@ def _with_inputs(name, model, config, kind):
     fixed = {**_fixed(model), **EXTRA.get(name, {}).get("fixed", {})}
     if kind == "series":
         return _series(model)
-    first = model.main_input_name
+    first = next(iter(EXTRA.get(name, {}).get("inputs", {})), model.main_input_name)
     if kind == "causal" and "input_ids" in known:
         first = "input_ids"  # models of pictures and text: text alone
     more = {key: make() for key, make in EXTRA.get(name, {}).get("inputs", {}).items()}
