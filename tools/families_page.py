@@ -12,31 +12,33 @@ import re
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 KINDS = {"Language": ("language", "causal"), "Encoders": ("encoder", "masked"), "Encoder and decoder": ("encoder-decoder", "translation", "speech"), "Pictures, sound and other labels": ("vision", "audio", "labels", "ctc"),
          "Series": ("series",), "Outputs under a mean square": ("outputs",), "Modules of our own": ("own",)}
-# What an error says: what to do. The first that matches.
+# What an error says, and what the page says of it.
 REMEDIES = [
-    (r"draws random numbers", "it draws random numbers beside dropout: set {random} to 0"),
-    (r"changes buffer", "a step changes its buffers: compute them from parameters and inputs, or freeze them"),
-    (r"number of the example's batch|samples of the example both are equal", "it takes its batch size outside of tensors: a fixed batch, dynamic=False"),
-    (r"samples apart|statistics of the batch", "its loss compares samples: no plan can split its batch"),
-    (r"data-dependent|GuardOnDataDependent|could not guard|Could not guard|unbacked", "its shapes depend on the data"),
-    (r"cannot take a training step", "it takes no training step at other numbers of samples"),
-    (r"cannot be evaluated", "it fails at another number of samples than the example's"),
+    (r"a training step changes buffer '([^']+)'( and \d+ more)?", r"a training step changes its buffers (`\1`\2), which no file can hold"),
+    (r"'model\.([^']+)' draws random numbers \(([^)]*)\)", r"`\1` draws random numbers (\2) beside dropout"),
+    (r"GuardOnDataDependent|data-dependent", "its shapes depend on the data"),
+    (r"samples apart", "its loss compares samples: no plan can split its batch"),
 ]
 
 
 def what_to_do(found):
-    check = next((c for c in ("train", "export") if found.get(c, {}).get("outcome") == found["outcome"]), "train")
-    part = found[check]
-    remark = part["remark"].replace("|", "\\|").replace("\n", " ")
+    """The last column: what was refused, and by which settings the family trains."""
     if found["outcome"] == "equal":
         return ""
-    remedy = next((remedy for pattern, remedy in REMEDIES if re.search(pattern, remark)), "")
-    drawn = [name for name in part.get("random", []) if "dropout" not in name and "pdrop" not in name] or part.get("random", [])
-    if "{random}" in remedy:
-        remedy = remedy.format(random=", ".join(f"`{name}`" for name in drawn)) if drawn else "it draws random numbers beside dropout, whatever its settings"
+    check = next((c for c in ("train", "export") if found.get(c, {}).get("outcome") == found["outcome"]), "train")
+    part = found[check]
+    text = part["remark"].replace("|", "\\|").replace("\n", " ")
+    said = next((match.expand(words) for pattern, words in REMEDIES if (match := re.search(pattern, text))), shortened(text))
     if check == "export" and found["train"]["outcome"] == "equal":
-        return f"{remedy or shortened(remark)} (then equal)"
-    return remedy + ": " * bool(remedy) + shortened(remark)
+        drawn = [name for name in part.get("random", []) if "dropout" not in name and "pdrop" not in name] or part.get("random", [])
+        return f"{said}; equal with {', '.join(f'`{name}=0`' for name in drawn)}"
+    return said
+
+
+def outcome(found):
+    if found["outcome"] == "equal" and "export" not in found:
+        return "equal, without dropout"
+    return {"mixes": "refused", "late": "took too long"}.get(found["outcome"], found["outcome"])
 
 
 def shortened(text):
@@ -55,16 +57,17 @@ def written(found):
     lines = ["# Families of transformers", "",
              "One small model of each model type of transformers 5.24, with random weights ([models/families.py](../models/families.py)), exported by `zorse.export` and trained for three steps over three batches in f64,",
              "on one device and under a random plan of three. `tools/families_page.py` writes this page from what `test/e2e/transformers_families.py` finds; nothing here is written by hand.", "",
-             f"Of {tried} models, {count['equal']} are equal to PyTorch, {count['refused'] + count['mixes']} are refused ({freed} of them only with the random parts of their own settings), {count['not exported']} PyTorch's exporter does not "
-             f"write, {count['late']} took too long, {count['wrong'] + count['crash']} are wrong or crash. {count['not built']} were not built here.", "",
-             "- **equal**: the losses of all steps (1e-6), the first gradients (1e-5), and parameters and running statistics after the steps (1e-5) are PyTorch's; with the dropout of its own settings, the export passes the",
-             "  comparison with PyTorch. Models with batch norm train with `--batch-norm-rows` of the batch. Models of text and pictures are fed text alone where they take it.",
-             "- **refused**: the export or the compiler says in these words what it cannot train. **not exported**: PyTorch's exporter fails; the words are its own.", ""]
+             f"Of {tried} models {count['equal']} train as in PyTorch, {count['refused'] + count['mixes']} are refused ({freed} of them only with the random parts of their own settings), {count['not exported']} PyTorch's "
+             f"exporter does not write, {count['late']} took too long, {count['wrong'] + count['crash']} are wrong or crash. {count['not built']} were not built here.", "",
+             "- **equal**: the losses of all steps (1e-6), the first gradients (1e-5), and parameters and running statistics after the steps (1e-5) are PyTorch's, with dropout 0; and the export with the dropout of the family's own",
+             "  settings passes the comparison with PyTorch and is imported. **without dropout**: this export was not tried. Models with batch norm train with `--batch-norm-rows` of the batch; models of text and pictures are given text",
+             "  alone where they take it.",
+             "- **refused**: the export or the compiler says what it cannot train. **not exported**: PyTorch's exporter fails, in its own words.", ""]
     for title, kinds in KINDS.items():
         rows = {n: f for n, f in sorted(found.items()) if f["kind"] in kinds and f["outcome"] != "not built"}
         if rows:
             lines += [f"## {title}", "", "| family | class | outcome | what to do |", "|---|---|---|---|"]
-            lines += [f"| {n.rstrip('*')} | {f['class']} | {'refused' if f['outcome'] == 'mixes' else f['outcome']} | {what_to_do(f)} |" for n, f in rows.items()]
+            lines += [f"| {n.rstrip('*')} | {f['class']} | {outcome(f)} | {what_to_do(f)} |" for n, f in rows.items()]
             lines.append("")
     return lines + not_built(found)
 

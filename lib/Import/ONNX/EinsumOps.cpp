@@ -203,7 +203,8 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
       const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
       const bool forSamples = repeats && !isSampled(small) && along.size() == 1 && along[0].sample;
       const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
-      if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) || (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
+      if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
+          (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
         continue;
       const auto axis = static_cast<int64_t>(i);
       if (forSamples)
