@@ -55,7 +55,7 @@ def written(found):
     freed = sum(f["train"]["outcome"] == "equal" and f["outcome"] == "refused" for f in found.values())
     tried = len(found) - count["not built"]
     lines = ["# Families of transformers", "",
-             "One small model of each model type of transformers 5.24, with random weights ([models/families.py](../models/families.py)), exported by `zorse.export` and trained for three steps over three batches in f64,",
+             "One small model of each model type of transformers 5.24, with random weights ([models/hub_families.py](../models/hub_families.py)), exported by `zorse.export` and trained for three steps over three batches in f64,",
              "on one device and under a random plan of three. `tools/families_page.py` writes this page from what `test/e2e/transformers_families.py` finds; nothing here is written by hand.", "",
              f"Of {tried} models {count['equal']} train as in PyTorch, {count['refused'] + count['mixes']} are refused ({freed} of them only with the random parts of their own settings), {count['not exported']} PyTorch's "
              f"exporter does not write, {count['late']} took too long, {count['wrong'] + count['crash']} are wrong or crash. {count['not built']} were not built here.", "",
@@ -81,7 +81,7 @@ def not_built(found):
             library = re.search(r"requires the (\S+) library|No module named '(\S+)'", text)
             reasons[f"needs {library[1] or library[2]}, which is not installed" if library else "takes other inputs than are made here" if re.search(r"missing \d+ required|is not among those|cannot be None|cannot be `None`|must specify|NoneType", text)
                     else "its smallest configuration here is too large" if "smallest configuration" in text else "its configuration does not shrink by the general rules"].append(name)
-    lines = ["## Not built", "", "Families of which `models/families.py` makes no small model: nothing is known about them.", ""]
+    lines = ["## Not built", "", "Families of which `models/hub_families.py` makes no small model: nothing is known about them.", ""]
     return lines + [f"- {reason}: {', '.join(names)}" for reason, names in sorted(reasons.items())] if reasons else []
 
 

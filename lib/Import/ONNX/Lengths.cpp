@@ -16,9 +16,28 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
+namespace {
+
+constexpr int kFewNumbers = 64;
+
+/// The integers of a tensor that may hold sizes or bounds.
+void insertNumbers(const onnx::Tensor &tensor, std::set<int64_t> &numbers) {
+  if (tensor.int64_data_size() <= kFewNumbers)
+    numbers.insert(tensor.int64_data().begin(), tensor.int64_data().end());
+  if (tensor.data_type() != static_cast<int32_t>(ElementKind::I64) || tensor.raw_data().size() > kFewNumbers * sizeof(int64_t))
+    return;
+  for (size_t at = 0; at + sizeof(int64_t) <= tensor.raw_data().size(); at += sizeof(int64_t)) {
+    int64_t number = 0;
+    std::memcpy(&number, tensor.raw_data().data() + at, sizeof(int64_t));
+    numbers.insert(number);
+  }
+}
+
+} // namespace
+
 // The size that stands for the samples while importing divides no number of the file, so that no axis can be taken for that of the samples.
 void Importer::choosePlaceholder() {
-  constexpr std::array<int64_t, 16> candidates{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137};
+  constexpr std::array<int64_t, 20> candidates{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 257, 263, 521, 523};
   std::set<int64_t> sizes{options.sequence};
   for (auto &[name, size] : options.dims)
     sizes.insert(size);
@@ -27,15 +46,16 @@ void Importer::choosePlaceholder() {
       sizes.insert(dim.dim_value());
   for (auto &[value, tensor] : graph.body.initializers) {
     sizes.insert(tensor->dims().begin(), tensor->dims().end());
-    if (tensor->int64_data_size() <= 64)
-      sizes.insert(tensor->int64_data().begin(), tensor->int64_data().end());
-    if (tensor->data_type() == static_cast<int32_t>(ElementKind::I64) && tensor->raw_data().size() <= 512)
-      for (size_t at = 0; at + 8 <= tensor->raw_data().size(); at += 8) {
-        int64_t number = 0;
-        std::memcpy(&number, tensor->raw_data().data() + at, 8);
-        sizes.insert(number);
-      }
+    insertNumbers(*tensor, sizes);
   }
+  for (const GraphNode &node : graph.body.nodes)
+    if (node.op == "Constant")
+      for (const auto &[name, attribute] : node.attributes) {
+        insertNumbers(attribute->t(), sizes);
+        sizes.insert(attribute->i());
+        if (attribute->ints_size() <= kFewNumbers)
+          sizes.insert(attribute->ints().begin(), attribute->ints().end());
+      }
   rows = candidates.back();
   for (int64_t candidate : candidates)
     if (std::none_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size > 0 && size % candidate == 0; })) {

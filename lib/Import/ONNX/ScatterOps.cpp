@@ -62,6 +62,12 @@ LogicalResult Importer::onScatterElements(const GraphNode &node) {
   if (failed(counted))
     return failure();
   Composition make(*this, node);
+  const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // 0 and 1 while they are scattered
+  auto cast = [&](const Val &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
+  if (flags) {
+    x = cast(x, ElementKind::F32);
+    updates = cast(updates, ElementKind::F32);
+  }
   std::vector<int64_t> last, back;
   for (int64_t i = 0; i < x.rank(); ++i) {
     if (i != axis)
@@ -72,7 +78,8 @@ LogicalResult Importer::onScatterElements(const GraphNode &node) {
   Val moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
   if (make.hasFailed())
     return failure();
-  return make.result(make.transpose(scatteredAlongLast(make, moved, index, values, stringAttribute(node, "reduction", "none")), back));
+  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, stringAttribute(node, "reduction", "none")), back);
+  return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
 // data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
@@ -137,11 +144,23 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
   auto index = constantInts(ids, int64_t(1) << 24);
   if (!index)
     return error(node, "has too many constant ids");
+  // A constant that all samples share stays one: its axis of samples is put back behind.
+  const int64_t along = x.view.sampleAxis(), alongUpdates = along - depth + ids.rank() - 1;
+  auto isShared = [](const Val &value, int64_t axis) {
+    return value.isConstant() && value.view.sampleAxis() == axis && value.view.dims[axis].size() == 1 && value.view.dims[axis][0].stride == 0;
+  };
+  FactorList shared;
+  if (along >= depth && isShared(x, along) && isShared(updates, alongUpdates)) {
+    std::swap(shared, x.view.dims[along]);
+    updates.view.dims[alongUpdates].clear();
+  }
   std::vector<int64_t> shape = x.shape();
   int64_t count = static_cast<int64_t>(index->size()) / depth, inner = 1;
   for (size_t i = depth; i < shape.size(); ++i)
     inner *= shape[i];
   if (x.isConstant() && updates.isConstant()) {
+    if (count == 0)
+      return onIdentity(node);
     if (x.view.elements() > (int64_t(1) << 25) || updates.view.elements() != count * inner)
       return error(node, "scatters into a large constant, which is not folded");
     auto base = constantFloats(x, int64_t(1) << 25), change = constantFloats(updates, int64_t(1) << 25);
@@ -160,8 +179,10 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
         (*baseInts)[at * inner + k] = (*changeInts)[i * inner + k];
       }
     }
-    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape)),
-           success();
+    Val changed = constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape);
+    if (!shared.empty())
+      changed.view.dims[along] = std::move(shared);
+    return out(node, 0, std::move(changed)), success();
   }
   // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
   std::vector<int64_t> lead = ids.shape();

@@ -79,6 +79,8 @@ EXTRA = {
     "bros": {"set": dict(hidden_size=WIDTH, num_attention_heads=2, dim_bbox_sinusoid_emb_2d=16, dim_bbox_projection=16), **BOXES},
     "dbrx": {"set": dict(d_model=WIDTH, n_heads=4, n_layers=2, attn_config=dict(kv_n_heads=2, rope_theta=1e4, clip_qkv=8), ffn_config=dict(hidden_size=WIDTH, ffn_hidden_size=24, moe_num_experts=4, moe_top_k=2))},
     "deepseek_v2": {"set": dict(num_experts_per_tok=2, n_group=1, topk_group=1)},
+    # Its attention takes the largest of values that equal tokens have in common; which of them is left open by PyTorch: no token twice.
+    "doge": {"inputs": {"input_ids": lambda: torch.stack([3 + torch.randperm(c.VOCABULARY - 3, generator=c.generator(i))[:c.LENGTH] for i in range(c.ROWS)])}},
     "donut-swin": {"set": dict(patch_size=2, window_size=4, depths=[2, 1], num_heads=[2, 4], embed_dim=8)},
     "dots1": {"set": dict(n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1)},
     "ernie4_5_vl_moe_text": {"set": dict(moe_intermediate_size=[24, 24])},
@@ -87,7 +89,7 @@ EXTRA = {
     "hgnet_v2": {"set": dict(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 16, 24], stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 16, 24, 24], stage_num_blocks=[1, 1, 1, 1],
                              stage_numb_of_layers=[2, 2, 2, 2], hidden_sizes=[16, 16, 24, 24], depths=[1, 1, 1, 1], embedding_size=8)},
     "hunyuan_v1_dense": {"set": dict(head_dim=HEAD)},
-    "hunyuan_v1_moe": {"set": dict(head_dim=HEAD)},
+    "hunyuan_v1_moe": {"set": dict(head_dim=HEAD, num_experts=4, moe_topk=2)},
     "hunyuan_vl_text": {"set": dict(head_dim=HEAD)},
     "informer": {**SERIES, "class": "InformerForPrediction"},
     "layoutlmv3": {"set": dict(coordinate_size=6, shape_size=4, visual_embed=False), **BOXES},
@@ -339,7 +341,7 @@ def _main_input(name, model, config):
         return c.floats(c.ROWS, *( (1,) if _attribute(config, "audio_channels") else ()), WAVE)
     if name in ("input_features", "audio_values"):
         return c.floats(c.ROWS, 40, _attribute(config, "feature_projection_input_dim", "num_mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "n_mels") or MELS)
-    raise NotBuilt(f"its first input, {name}, is not among those that models/families.py makes")
+    raise NotBuilt(f"its first input, {name}, is not among those that models/hub_families.py makes")
 
 
 class Outputs(nn.Module):
