@@ -297,6 +297,43 @@ TEST(Import, EinsumWithCopiesForEverySample) {
   }
 }
 
+// A batch of groups whose samples lie behind them, with a matrix for every group (DeepSeek's output projections).
+TEST(Import, MatricesForEveryGroupOfSamples) {
+  Graph graph;
+  graph.ints("split", {-1, 2, 2});
+  graph.weight("groups", {2, 2, 3});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("Reshape", {"x", "split"}, {"rows"});
+  auto *perm = graph.node("Transpose", {"rows"}, {"front"}).add_attribute();
+  perm->set_name("perm");
+  perm->set_type(7);
+  for (int64_t axis : {1, 0, 2})
+    perm->add_ints(axis);
+  graph.node("MatMul", {"front", "groups"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  Outcome outcome = import(graph.write("groups.onnx"));
+  EXPECT_TRUE(outcome.ok) << outcome.text;
+}
+
+// Flags that a scatter sets: the chosen places of a mask.
+TEST(Import, ScatteredFlags) {
+  Graph graph;
+  graph.ints("two", {2});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("TopK", {"x", "two"}, {"largest", "places"});
+  graph.node("Equal", {"x", "x"}, {"same"});
+  graph.node("Not", {"same"}, {"none"});
+  graph.node("Equal", {"largest", "largest"}, {"chosen"});
+  Graph::attribute(graph.node("ScatterElements", {"none", "places", "chosen"}, {"mask"}), "axis", 2);
+  Graph::attribute(graph.node("Cast", {"mask"}, {"factors"}), "to", 1);
+  graph.node("Mul", {"x", "factors"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  Outcome outcome = import(graph.write("flags.onnx"));
+  EXPECT_TRUE(outcome.ok) << outcome.text;
+}
+
 // What an initializer is used as is found out before operands are checked.
 TEST(Import, OperandsAnOperatorDoesNotHave) {
   for (std::vector<std::string> operands : {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {
