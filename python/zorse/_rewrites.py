@@ -2,6 +2,7 @@
 
 - cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss has neither.
 - scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains.
+- dropout in place (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison in place of a Dropout.
 """
 import torch
 import torch.nn.functional as F
@@ -69,6 +70,7 @@ def _arguments(names, args, kwargs):
 
 
 _CROSS_ENTROPY = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
+_DROPOUT = ("input", "p", "training", "inplace")
 _ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 
@@ -108,6 +110,8 @@ class WrittenOut(TorchFunctionMode):
             given = _arguments(_ATTENTION, args, kwargs)
             if given.get("dropout_p", 0.0) > 0:
                 return attention_with_dropout(**given)
+        elif function is F.dropout:
+            return function(**{**_arguments(_DROPOUT, args, kwargs), "inplace": False})
         return function(*args, **kwargs)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):

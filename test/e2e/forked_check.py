@@ -1,13 +1,13 @@
-"""The comparison of exports (zorse._check) in a copy of this process, which has loaded PyTorch already: for tests that export hundreds of models."""
+"""The comparison of exports (zorse._file_process) in a copy of this process, which has loaded PyTorch already: for tests that export hundreds of models."""
 import os
 import signal
 import sys
 import tempfile
 
-from zorse import _check, _file_step
+from zorse import _file_process, _file_step
 
 
-class Forked(_check.FileProcess):
+class Forked(_file_process.FileProcess):
     """The process that evaluates files, as a copy of this one, which has loaded PyTorch already."""
 
     def __init__(self):
@@ -25,6 +25,7 @@ class Forked(_check.FileProcess):
                 os._exit(0)
         os.close(ask[0])
         os.close(answer[1])
+        self._owner, self._timer, self._asked = os.getpid(), None, False
         self._process = Child(child, os.fdopen(ask[1], "w"), os.fdopen(answer[0]))
 
 
@@ -38,6 +39,12 @@ class Child:
     def kill(self):
         if self.code is None:
             os.kill(self.pid, signal.SIGKILL)
+
+    def poll(self):
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code
 
     def wait(self):
         if self.code is None:

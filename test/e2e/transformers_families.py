@@ -31,7 +31,7 @@ sys.path[:0] = [os.path.join(z.ROOT, "models"), os.path.join(z.ROOT, "python")]
 STEPS, DEVICES = 3, 3
 LOSS, GRADIENT, STATE = 1e-6, 1e-5, 1e-5  # relative
 MEMORY = 12 << 30  # bytes of addresses of a family's process
-QUICK = ("llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "swin", "wav2vec2", "mixtral", "mamba")
+QUICK = ("llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
 BAD = ("wrong", "crash")
 CHECKS = ("train", "export")
 
@@ -314,9 +314,9 @@ def load():
     import onnx  # noqa: F401
     import zorse  # noqa: F401
     from forked_check import Forked
-    from zorse import _check, torch_export, torch_modules  # noqa: F401
+    from zorse import _file_process, torch_export, torch_modules  # noqa: F401
 
-    _check.FileProcess = torch_export.FileProcess = Forked
+    _file_process.FileProcess = Forked
 
     module, inputs = families.family("llama").build()
     module(*inputs.values()).backward()

@@ -226,8 +226,9 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
 
 LogicalResult Importer::onMatMul(const GraphNode &node) {
   const Val &a = in(node, 0), &b = in(node, 1);
-  if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && (b.isGraph() || b.isConstant()) && a.view.sampleAxis() == 1 &&
-      a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 && b.view.elements() > 0) {
+  if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && (b.isGraph() || b.isConstant()) &&
+      a.view.sampleAxis() == 1 && a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 &&
+      b.view.elements() > 0) {
     // [groups, samples, inner] with a matrix for every group
     Composition make(*this, node);
     return make.result(make.transpose(groupedProduct(make, make.transpose(a, {1, 0, 2}), b), {1, 0, 2}));
