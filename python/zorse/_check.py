@@ -76,13 +76,18 @@ class Check:
                     self.wide = wide
                     return step, inputs
         if problem is None:
-            raise ZorseError(f"{self.path}: the loss of the module is not finite in a training step; nothing can be compared. {_TRUST}")
+            bad = [f"'{name}'" for name, t in self.inputs.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+            raise ZorseError(f"{self.path}: the loss of the module is not finite in a training step" + (f" (the example {', '.join(bad)} has numbers that are not)" if bad else "") +
+                             f"; nothing can be compared. Export with an example for which it is finite. {_TRUST}")
         lines = " ".join(str(problem).split())[:300]
         raise ZorseError(f"{self.path}: the module cannot take a training step: {type(problem).__name__}: {lines}. {_TRUST}") from problem
 
     def begin(self):
         """The module's step. Raises a ZorseError for what no file can hold: buffers that change, random numbers of one's own."""
         self.step, self.given = self.module_step()
+        if self.step.gradients and not self.step.reached:
+            raise ZorseError(f"{self.path}: the loss of the module depends on no trained parameter, so there is nothing to train. Look for detach(), no_grad() and "
+                             f".data on the way from the parameters to the loss. {_TRUST}")
         self.refuse_changes(self.step)
         if self.step.drawn and self.matters():
             self.refuse_draws()

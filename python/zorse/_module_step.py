@@ -86,6 +86,7 @@ class Step:
     gradients: dict  #: by the first name of a parameter
     changed: list  #: names of parameters and buffers that the forward has changed
     drawn: list  #: (operator, module) of random numbers outside of dropout
+    reached: bool  #: whether the first output depends on a parameter that is trained
     record: list = field(default_factory=list)  #: of every module's outputs, in order: module, value, gradient
 
 
@@ -158,4 +159,4 @@ def training_step(module, inputs, wide, record=False, level=None, scale=1.0):
             gradients = {name: g.to_dense() if g.is_sparse else g for name, g in gradients.items()}
         finally:
             modules.remove()
-    return Step([o.detach() for o in outputs if o.is_floating_point()], gradients, changed, chance.drawn, modules.record)
+    return Step([o.detach() for o in outputs if o.is_floating_point()], gradients, changed, chance.drawn, outputs[0].requires_grad, modules.record)

@@ -3,10 +3,13 @@
 - cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss has neither.
 - scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains.
 - dropout in place (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison in place of a Dropout.
+- embedding_bag of ids of one length: the exporters write a loop over samples.
 """
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
+
+from ._tools import ZorseError
 
 
 def smoothed_cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
@@ -65,12 +68,29 @@ def attention_with_dropout(query, key, value, attn_mask=None, dropout_p=0.0, is_
     return F.dropout(torch.softmax(scores, -1), dropout_p, True) @ value
 
 
+def bag_of_rows(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False, per_sample_weights=None,
+                include_last_offset=False, padding_idx=None):
+    """embedding_bag of ids (samples, length), written out."""
+    if input.dim() != 2:
+        raise ZorseError("embedding_bag with offsets: samples of several lengths cannot be trained. Give ids of shape (samples, length), filled up with an id of padding_idx.")
+    rows = F.embedding(input, weight)
+    counted = torch.ones_like(input, dtype=torch.bool) if padding_idx is None else input != padding_idx % weight.shape[0]
+    if mode == "max":
+        least = torch.full((), -torch.inf, dtype=rows.dtype, device=rows.device)
+        largest = torch.where(counted.unsqueeze(-1), rows, least).amax(1)
+        return torch.where(counted.any(1, keepdim=True), largest, torch.zeros((), dtype=rows.dtype, device=rows.device))
+    factors = counted.to(rows.dtype) if per_sample_weights is None else per_sample_weights * counted.to(rows.dtype)
+    total = (rows * factors.unsqueeze(-1)).sum(1)
+    return total if mode == "sum" else total / factors.sum(1, keepdim=True).clamp(min=1)
+
+
 def _arguments(names, args, kwargs):
     return {**dict(zip(names, args)), **kwargs}
 
 
 _CROSS_ENTROPY = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 _DROPOUT = ("input", "p", "training", "inplace")
+_BAG = ("input", "weight", "offsets", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "per_sample_weights", "include_last_offset", "padding_idx")
 _ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 
@@ -88,7 +108,7 @@ class WrittenOut(TorchFunctionMode):
 
     def __init__(self):
         super().__init__()
-        self._cross_entropy, self._attention = F.cross_entropy, F.scaled_dot_product_attention
+        self._cross_entropy, self._attention, self._bag = F.cross_entropy, F.scaled_dot_product_attention, F.embedding_bag
 
     def __enter__(self):
         # PyTorch's own functions call them inside of calls that a mode has taken: multi_head_attention_forward.
@@ -112,6 +132,10 @@ class WrittenOut(TorchFunctionMode):
                 return attention_with_dropout(**given)
         elif function is F.dropout:
             return function(**{**_arguments(_DROPOUT, args, kwargs), "inplace": False})
+        elif function is self._bag:
+            given = _arguments(_BAG, args, kwargs)
+            if given.get("max_norm") is None and not given.get("scale_grad_by_freq"):
+                return bag_of_rows(**given)
         return function(*args, **kwargs)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):

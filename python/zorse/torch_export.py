@@ -122,6 +122,17 @@ def rename_clashes(graph):
     return renamed
 
 
+def renamed_by_torchscript(module, path):
+    """The same for TorchScript's exporter, which has renamed them itself: a parameter x beside an input x is called x.1."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    known = {name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]}
+    ends = {end.name for end in [*graph.input, *graph.output]} & known
+    names = [(i.name, i.name.rpartition(".")) for i in graph.initializer if i.name not in known]
+    return {name: before for name, (before, _, number) in names if before in ends and number.isdigit()}
+
+
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
            outputs=("loss",), hub=None, trust=False):
     """Write `module`, called as module(input_ids, labels), to `path`, as it is in training mode.
@@ -178,7 +189,7 @@ def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, 
         with WrittenOut():
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
                               dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
-        return {}
+        return renamed_by_torchscript(module, path)
     with torch.no_grad(), WrittenOut():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
         program = torch.onnx.export(module, arguments, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True, optimize=optimize,
                                     dynamic_shapes=tuple(shapes) if shapes else None, verbose=False)

@@ -212,7 +212,18 @@ KINDS = {
     "casts_to_float": dict(inner(lambda s, x: (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, True) + 1e-6)).to(x.dtype)), says=EQUAL),
     "rotary": dict(inner(lambda s, x: x * torch.cos(torch.arange(x.shape[1], dtype=torch.float32)[:, None] * (1 / 1000 ** (torch.arange(8) / 8)))), says=EQUAL),
     "called_as_inputs": dict(init=lambda s: (setattr(s, "labels", nn.Parameter(torch.zeros(8))), s.register_buffer("loss_", torch.ones(8)))[1],
-                             mid=lambda s, x: Base.mid(s, x) * s.loss_ + s.labels, says=EQUAL, exporters=(True,)),
+                             mid=lambda s, x: Base.mid(s, x) * s.loss_ + s.labels, says=EQUAL),
+    "dropped_constant": dict(mid=lambda s, x: Base.mid(s, x) * F.dropout(torch.ones(8), 0.3, s.training), says=EQUAL),
+    **{f"bag_{mode}": dict(init=lambda s, mode=mode: setattr(s, "bag", nn.EmbeddingBag(VOCABULARY, VOCABULARY, mode=mode, padding_idx=3)),
+                           loss=lambda s, l, y: Base.loss(s, l + s.bag(y)[:, None], y), says=EQUAL) for mode in ("sum", "mean", "max")},
+    "bag_weighted": dict(init=lambda s: setattr(s, "bag", nn.EmbeddingBag(VOCABULARY, VOCABULARY, mode="sum")),
+                         loss=lambda s, l, y: Base.loss(s, l + s.bag(y, per_sample_weights=torch.sigmoid(l[..., 0]))[:, None], y), says=EQUAL),
+    "bag_of_offsets": dict(init=lambda s: setattr(s, "bag", nn.EmbeddingBag(VOCABULARY, VOCABULARY)),
+                           loss=lambda s, l, y: Base.loss(s, l + s.bag(y.flatten(), torch.arange(0, y.numel(), y.shape[1]))[:, None], y), says=("with offsets", "(samples, length)")),
+    # losses of which nothing can be learnt
+    "loss_of_data": dict(loss=lambda s, l, y: (y.to(l.dtype) ** 2).mean() + 0 * y.sum(), says=("depends on no trained parameter",)),
+    "loss_detached": dict(loss=lambda s, l, y: Base.loss(s, l.detach(), y), says=("depends on no trained parameter", "detach()")),
+    "loss_not_finite": dict(loss_(lambda total, l, y: total / (y < 0).sum()), says=("not finite", "Export with an example")),
     "counts": dict(loss_(lambda total, l, y: total / (y != 3).sum()), says=EQUAL),
 }
 
