@@ -1,9 +1,10 @@
-"""Factors of the loss: whatever expression of the samples and of counts a bundle has, a step's loss and gradients are its value times the sum over samples.
+"""Expressions in a bundle: whatever texts its summary has, they are what factors of the loss, counts and known values of a step are. (What a compiler writes for a file's loss,
+and data of which nothing can be learnt, are in loss_inputs.py.)
 
     loss_factors.py
 
-A compiled bundle is given other factors and reductions in its summary, with the digest corrected; dropout is keyed, so that sums are those of the unchanged bundle. Then: steps without labels under
-factors that are finite there and that are not; an evaluation of all data as one batch, with a short last one; and texts that are no expressions, which are refused when the bundle is read.
+A compiled bundle is given other texts in its summary, with the digest corrected: factors and reductions of the loss (losses and gradients are the text's value times the sum over
+samples), and values that the forward reads (zorse.known), on one device and on two with uneven cells. Texts that are no expressions are refused when the bundle is read.
 """
 import json
 import math
@@ -15,27 +16,29 @@ import tempfile
 import numpy as np
 
 import harness as z
+import onnx_file as onnx
 from damaged_files import parse, read, seal, sha256, unparse
 
 MODEL = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
 BATCH, LENGTH = 4, 8
-LOSS, COUNTS, FACTOR, REDUCE = 8, 42, 6, 1  # fields of ModelSummary, LossTerm and Count
+LOSS, COUNTS, KNOWN, FACTOR, REDUCE = 8, 42, 43, 6, 1  # fields of ModelSummary, LossTerm and Count
 SUM, MAX, MIN = 1, 2, 3
 
 
-def changed(bundle, folder, name, factor=None, reduce=None):
-    """A copy of a bundle with another factor, or another reduction of its count."""
+def changed(bundle, folder, name, factor=None, reduce=None, known=None):
+    """A copy of a bundle with another factor, another reduction of its count, or another value that its forward reads."""
     copy = os.path.join(folder, name + ".zorse")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(bundle, copy)
     path = os.path.join(copy, "summary.pb")
     summary = parse(read(path))
-    (term,) = (field for field in summary if field[0] == LOSS)
-    (count,) = (field for field in summary if field[0] == COUNTS)
+    the = lambda number, fields=summary: next(field for field in fields if field[0] == number)
     if factor is not None:
-        next(field for field in term[2] if field[0] == FACTOR)[2] = factor.encode()
+        the(FACTOR, the(LOSS)[2])[2] = factor.encode()
     if reduce is not None:
-        next(field for field in count[2] if field[0] == REDUCE)[2] = reduce
+        the(REDUCE, the(COUNTS)[2])[2] = reduce
+    if known is not None:
+        the(KNOWN)[2] = known.encode()
     data = unparse(summary)
     with open(path, "wb") as f:
         f.write(data)
@@ -48,13 +51,13 @@ def changed(bundle, folder, name, factor=None, reduce=None):
     return copy
 
 
-def labelled(folder, name, samples, empty=()):
-    """Ids, and labels of which each sample ignores another number; all of them in `empty`. Returns what --data takes and labels of every sample."""
+def labelled(folder, name, samples):
+    """Ids, and labels of which each sample ignores another number. Returns what --data takes and labels of every sample."""
     rng = np.random.default_rng(len(name))
     ids = rng.integers(0, 31, (samples, LENGTH)).astype(np.int64)
     labels = ids.copy()
     for s in range(samples):
-        labels[s, :LENGTH if s in empty else 1 + s * 5 % 7] = -100
+        labels[s, :1 + s * 5 % 7] = -100
     paths = {kind: os.path.join(folder, f"{name}-{kind}.npy") for kind in ("ids", "labels")}
     np.save(paths["ids"], ids)
     np.save(paths["labels"], labels)
@@ -108,30 +111,45 @@ def factors(bench, results):
         results.append(z.check(f"losses under the {'least' if reduce == MIN else 'greatest'} count", z.relative(found, [l * k / j for l, k, j in zip(base, n, m)]), 1e-12))
 
 
-def empty_steps(bench, results):
-    data, labels = labelled(bench.folder, "empty", 4 * BATCH, range(BATCH, 2 * BATCH))
-    for text, skipped in (("1/n0", True), ("1/max(n0, 1)", False), ("1/(n0 + 1e-8)", False), ("n0/n0", True), ("log(n0)", True)):
-        losses, metrics = bench.losses(changed(bench.bundle, bench.folder, "other", text), data)
-        results.append(z.check(f"step without labels under {text}: skipped {[bool(m['skipped']) for m in metrics]}", int([bool(m["skipped"]) for m in metrics] != [False, skipped, False, False]), 0))
-        results.append(z.check(f"its loss {losses[1]}", int(losses[1] is not None if skipped else losses[1] != 0), 0))
-    nothing, _ = labelled(bench.folder, "nothing", BATCH, range(BATCH))
-    taken = bench.step(changed(bench.bundle, bench.folder, "other", "1/max(n0, 1)"), nothing)
-    results.append(z.check("what a step with a gradient of zero takes off", max(float(np.abs(g).max()) for g in taken.values()), 0))
+RATE = 0.25
 
 
-def evaluations(bench, results):
-    """All samples as one batch, with a short last one."""
-    for samples in (3 * BATCH, 2 * BATCH + 3, 2 * BATCH + 1, 2):
-        data, labels = labelled(bench.folder, f"eval{samples}", samples)
-        n = bench.counts(labels != -100)
+def reading_samples():
+    """loss = mean((x B w - y)^2): its forward reads the number of samples."""
+    nodes = [onnx.node("Shape", ["x"], ["shape"]), onnx.constant("zero", (), [0], onnx.INT64), onnx.node("Gather", ["shape", "zero"], ["samples"], axis=0),
+             onnx.node("Cast", ["samples"], ["number"], to=onnx.FLOAT), onnx.node("Mul", ["x", "number"], ["h"])]
+    return onnx.regression(nodes)
 
-        def loss(text, reduce=None):
-            _, out, _ = z.call("zorse-run", changed(bench.bundle, bench.folder, "other", text, reduce), "--evaluate", "--data", data)
-            return float(out.split("evaluation: loss ")[1].split(",")[0])
-        mean = loss("1/n0")
-        for text, expected in (("1/B", n / samples), ("sqrt(n0)/B", n * math.sqrt(n) / samples), ("1", n), ("1/max(n0, 1000)", n / 1000)):
-            results.append(z.check(f"{samples} samples evaluated under {text}", abs(loss(text) / (mean * expected) - 1), 1e-8))
-        results.append(z.check(f"{samples} samples evaluated under the greatest count", abs(loss("1/n0", MAX) * bench.counts(labels != -100, MAX) / (mean * n) - 1), 1e-8))
+
+def known(bench, results):
+    """What the forward reads of its step: losses, and parameters after a step, against numpy."""
+    folder, batch, rng = bench.folder, 5, np.random.default_rng(3)
+    model, weight = os.path.join(folder, "known.onnx"), np.float32([0.01 * i for i in range(16)]).astype(np.float64).reshape(4, 4)
+    with open(model, "wb") as f:
+        f.write(reading_samples())
+    x, y = (rng.integers(-8, 9, (2 * batch, 4)) / 16 for _ in range(2))
+    for name, array in (("x", x), ("y", y)):
+        np.save(os.path.join(folder, name + ".npy"), array)
+    data, bundle = f"x={folder}/x.npy,y={folder}/y.npy", os.path.join(folder, "known.zorse")
+    for devices, cells in ((["a"], None), (["a", "b"], [(0, 1, 0, 1, "a"), (0, 1, 1, 4, "b"), (0, 1, 4, 5, "a")])):
+        plan = cells and z.plan(folder, "known", batch, devices, cells)
+        z.compile(model, bundle, z.cluster(folder, devices), batch, 0, plan, {"optimizer": "sgd", "lr": str(RATE), "clip": "0", "schedule": "constant"}, "f64")
+        for text, value in ((None, batch), ("1/(2*B)", 1 / (2 * batch)), ("sqrt(B)/4", math.sqrt(batch) / 4), ("-0.5", -0.5), ("max(B, 7) - 6.75", 0.25)):
+            w, expected = weight, []
+            for k in (0, 1):
+                rows = slice(k * batch, (k + 1) * batch)
+                left = x[rows] * value @ w - y[rows]
+                expected.append(float((left**2).mean()))
+                w = w - RATE * 2 * value * x[rows].T @ left / left.size
+            saved = os.path.join(folder, "known.safetensors")
+            found = z.run(changed(bundle, folder, "other", known=text), data, 2, checkpoint=saved)
+            what = f"the forward reads {text or 'B, as the file has it'}, {len(devices)} devices"
+            results.append(z.check(f"{what}: losses", z.relative([m["loss"] for m in found], expected), 1e-12))
+            results.append(z.check(f"{what}: the parameter after two steps", float(np.abs(z.safetensors(saved)["w"] - w).max()), 1e-12))
+    for text in ("1/n0", "sqrt(B", ""):
+        code, _, err = z.call("zorse-run", changed(bundle, folder, "other", known=text), "--data", data, "--steps", 1, ok=False)
+        good = code == 1 and "summary.pb" in err
+        results.append(z.check(f"refused as a known value: {text!r}" + ("" if good else f" {code} {err[-300:]}"), int(not good), 0))
 
 
 def refusals(bench, results):
@@ -144,37 +162,11 @@ def refusals(bench, results):
     results.append(z.check("refused: a reduction of no kind" + ("" if "reduced in no way" in err else err[-300:]), int(code != 1 or "reduced in no way" not in err), 0))
 
 
-def weights_that_are_no_numbers(bench, results):
-    """A mean weighted by an input: what its counts are made of may hold NaN. Such a step is skipped, and that is the data's fault, not a batch without labels."""
-    folder, batch = bench.folder, 3
-    bundle = os.path.join(folder, "weighted.zorse")
-    z.compile(os.path.join(z.SMALL, "zoo", "weighted.onnx"), bundle, z.cluster(folder, ["a"]), batch, 0, training={"optimizer": "sgd", "lr": "0.1", "clip": "0"})
-    weights = np.load(os.path.join(z.SMALL, "zoo", "weighted.weights.npy"))
-
-    def data(of_step):
-        """of_step: {step: weights of its samples}"""
-        changed = weights.copy()
-        for step, value in of_step.items():
-            changed[(step - 1) * batch:step * batch] = value
-        np.save(os.path.join(folder, "weights.npy"), changed)
-        return ",".join([f"{name}={z.SMALL}/zoo/weighted.{name}.npy" for name in ("ids", "labels")] + [f"weights={folder}/weights.npy"])
-    for value in (math.nan, math.inf, 0):
-        metrics = z.run(bundle, data({2: value}), 4)
-        results.append(z.check(f"weights of {value} are skipped", int([bool(m["skipped"]) for m in metrics] != [False, True, False, False]), 0))
-        _, _, err = z.call("zorse-run", bundle, "--data", data({2: value}), "--steps", 4, "--nonfinite", "stop", ok=False)
-        named = "the loss is not finite" if value == math.inf else f"the factor 1/n0 of the loss is {'inf' if value == 0 else 'nan'} (n0 = {value:g})"
-        said = f"step 2: {named}" in err and ("nothing to learn from" in err) == (value == 0)
-        results.append(z.check(f"and named where that stops the run{'' if said else ': ' + err}", int(not said), 0))
-        code, _, err = z.call("zorse-run", bundle, "--data", data({step: value for step in range(1, 8)}), "--steps", 7, ok=False)
-        said = code == 3 and ("anything to learn from" in err) == (value == 0)
-        results.append(z.check(f"a run of such steps alone fails{'' if said else f': {code} {err}'}", int(not said), 0))
-
-
 def main():
     results = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder)
-        for part in (factors, empty_steps, evaluations, refusals, weights_that_are_no_numbers):
+        for part in (factors, known, refusals):
             part(bench, results)
     z.finish(results)
 
