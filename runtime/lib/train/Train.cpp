@@ -24,11 +24,16 @@ public:
       return status;
     if (!enter())
       return false;
-    Result<std::string> without = evaluate(run_.firstStep - 1);
-    if (without.failed())
-      return without.error();
-    if (!without->empty())
-      return userError("the evaluation data have no loss: over all of them " + *without + ", as where every label is ignored. Look at the labels");
+    Result<Evaluated> found = evaluate(run_.firstStep - 1);
+    if (found.failed())
+      return found.error();
+    if (!found->without.empty())
+      return userError("the evaluation data have no loss: over all of them " + found->without +
+                       ", as where every label is ignored. Look at the labels");
+    if (!std::isfinite(found->loss))
+      return userError(
+          "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Look at the data "
+          "of --eval, and at where the parameters come from");
     return true;
   }
 
@@ -61,8 +66,8 @@ public:
       if (Status status = finish(); status.failed())
         return status;
       if (evaluatesAfter(done, planned) && enter())
-        if (Result<std::string> without = evaluate(done); without.failed())
-          return without.error();
+        if (Result<Evaluated> found = evaluate(done); found.failed())
+          return found.error();
       if (samplesAfter(done) && enter())
         if (Status status = sample(done); status.failed())
           return status;
@@ -285,6 +290,19 @@ private:
     std::string without;                    ///< why there is no loss
   };
 
+  /// Counts of the last batch were taken with the samples that fill up its last group.
+  Status takeOffFilling(const EvaluationPlan &plan) {
+    const EvaluationBatch filling = plan.at(plan.whole + 1);
+    Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(filling.first, filling.samples);
+    if (batch.failed())
+      return batch.error();
+    Result<std::vector<double>> counts = numbers_->count(**batch, bundle_.batch);
+    if (counts.failed())
+      return counts.error();
+    numbers_->add(batchCounts_, *counts, filling.weight);
+    return Status::success();
+  }
+
   Status submitEvaluation(const EvaluationPlan &plan, uint64_t i, uint64_t step, EvaluationSums &sums) {
     const EvaluationBatch part = plan.at(i);
     Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(part.first, part.samples);
@@ -302,12 +320,20 @@ private:
       if (i <= plan.whole)
         batchCounts_ = std::move(*counts);
     }
+    if (i == plan.whole && !inRows)
+      if (Status status = takeOffFilling(plan); status.failed())
+        return status;
     const auto samples = double(plan.samplesOf(i));
     return submit(*batch, step, /*evaluation=*/true, batchCounts_, samples);
   }
 
-  /// The loss over the evaluation data. Why there is none, where a factor of it is not finite; the report says NaN then.
-  Result<std::string> evaluate(uint64_t step) {
+  struct Evaluated {
+    double loss;         ///< of the sums that this process was told
+    std::string without; ///< why there is no loss: a factor of it is not finite
+  };
+
+  /// The loss over the evaluation data.
+  Result<Evaluated> evaluate(uint64_t step) {
     const bool bySteps = !bundle_.summary.known().empty(), numbered = bySteps && *bundle_.summary.known().rbegin() == kSampleNumbers;
     const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches, numbered);
     EvaluationSums sums{std::vector<double>(bundle_.summary.loss_size(), 0), numbers_->none()};
@@ -347,7 +373,7 @@ private:
       run_.report(total);
     if (run_.pace)
       run_.pace();
-    return sums.without;
+    return Evaluated{total.loss, sums.without};
   }
 
   Executor &executor_;
