@@ -142,7 +142,8 @@ private:
       if (parameter && flag && flag.getValue() && !graph.isTrained(argument))
         emitWarning(argument.getLoc()) << "parameter '" << graph.nameOf(argument) << "' is never trained: the loss does not depend on it"
                                        << (read.contains(argument) ? "; it is kept as it is" : "; it is left out");
-      if (!read.contains(argument) && (parameter || argument.use_empty()))
+      const bool isUnread = !read.contains(argument) && (parameter || argument.use_empty());
+      if (isUnread && parameter)
         continue;
       FailureOr<bundle::ElementType> element = elementTypeOf(argument.getLoc(), type);
       if (failed(element))
@@ -161,8 +162,9 @@ private:
         if (info.trainable() && !info.statistic())
           summary().set_compute_type(*element);
       } else {
-        inputIndex[argument] = summary().inputs_size();
-        bundle::GraphInput &info = *summary().add_inputs();
+        if (!isUnread)
+          inputIndex[argument] = summary().inputs_size();
+        bundle::GraphInput &info = *(isUnread ? summary().add_unread_inputs() : summary().add_inputs());
         info.set_name(graph.nameOf(argument).str());
         info.set_type(*element);
         info.set_bytes_per_row(autodiff::bytesPerRow(type));

@@ -202,9 +202,10 @@ private:
 class FileData final : public DataSource {
 public:
   /// \param inputs  what `feeds` refer to
-  FileData(const Bundle &bundle, std::unique_ptr<std::vector<bundle::GraphInput>> inputs, std::vector<std::unique_ptr<Feed>> feeds, uint64_t samples,
-           std::optional<uint64_t> seed)
-      : bundle_(bundle), inputs_(std::move(inputs)), feeds_(std::move(feeds)), samples_(samples), order_(samples, seed) {}
+  /// \param notes   lines of the description behind those of the files
+  FileData(const Bundle &bundle, std::unique_ptr<std::vector<bundle::GraphInput>> inputs, std::vector<std::unique_ptr<Feed>> feeds,
+           std::vector<std::string> notes, uint64_t samples, std::optional<uint64_t> seed)
+      : bundle_(bundle), inputs_(std::move(inputs)), feeds_(std::move(feeds)), notes_(std::move(notes)), samples_(samples), order_(samples, seed) {}
 
   Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
     auto batch = std::make_shared<Batch>();
@@ -227,6 +228,7 @@ public:
       for (std::string &line : feed->description())
         if (std::find(lines.begin(), lines.end(), line) == lines.end())
           lines.push_back(std::move(line));
+    lines.insert(lines.end(), notes_.begin(), notes_.end());
     return lines;
   }
 
@@ -234,20 +236,14 @@ private:
   const Bundle &bundle_;
   std::unique_ptr<std::vector<bundle::GraphInput>> inputs_;
   std::vector<std::unique_ptr<Feed>> feeds_;
+  std::vector<std::string> notes_;
   uint64_t samples_;
   SampleOrder order_;
 };
 
-std::string inputNames(const Bundle &bundle) {
-  std::string text;
-  for (const bundle::GraphInput &input : bundle.summary.inputs())
-    text += (text.empty() ? "'" : ", '") + input.name() + "'";
-  return text;
-}
-
-/// The inputs as files have them: of one sample, where a row holds several.
-std::vector<bundle::GraphInput> inputsOfSamples(const Bundle &bundle) {
-  std::vector<bundle::GraphInput> inputs(bundle.summary.inputs().begin(), bundle.summary.inputs().end());
+/// Inputs as files have them: of one sample, where a row holds several.
+std::vector<bundle::GraphInput> inputsOfSamples(const Bundle &bundle, const google::protobuf::RepeatedPtrField<bundle::GraphInput> &ofRows) {
+  std::vector<bundle::GraphInput> inputs(ofRows.begin(), ofRows.end());
   for (bundle::GraphInput &input : inputs)
     if (bundle.samplesPerRow > 1) {
       input.set_bytes_per_row(input.bytes_per_row() / bundle.samplesPerRow);
@@ -296,11 +292,52 @@ static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> 
   return files;
 }
 
+/// The files of an input, of the form that it has.
+static Result<std::vector<ArrayFile>> openArrays(const bundle::GraphInput &input, const std::string &text) {
+  Result<std::vector<std::string>> paths = filesOf(text);
+  if (paths.failed())
+    return paths.error();
+  std::vector<ArrayFile> files;
+  for (const std::string &path : *paths) {
+    if (Status status = checkPrepared(input, path); status.failed())
+      return status.error();
+    Result<ArrayFile> file = ArrayFile::open(path);
+    if (file.failed())
+      return file.error();
+    std::vector<int64_t> expected(input.shape().begin(), input.shape().end());
+    if (file->shape().empty() || std::vector<int64_t>(file->shape().begin() + 1, file->shape().end()) != expected)
+      return userError(file->path() + ": input '" + input.name() + "' expects an array of shape samples" + (expected.empty() ? "" : "x") +
+                       shapeText(expected) + ", got " + shapeText(file->shape()));
+    if (isFloat(file->type()) && !isFloat(storedType(input.type())))
+      return userError(file->path() + ": input '" + input.name() + "' expects integers, got floating-point numbers");
+    files.push_back(std::move(*file));
+  }
+  return files;
+}
+
+static std::string namesOf(const google::protobuf::RepeatedPtrField<bundle::GraphInput> &inputs) {
+  std::string text;
+  for (const bundle::GraphInput &input : inputs)
+    text += (text.empty() ? "'" : ", '") + input.name() + "'";
+  return text;
+}
+
+/// Error where two arrays hold different numbers of samples.
+static Status checkSamples(const std::vector<const Feed *> &arrays) {
+  for (const Feed *array : arrays)
+    if (array->samples() != arrays.front()->samples())
+      return userError(array->path() + ": has " + std::to_string(array->samples()) + " samples, " + arrays.front()->path() + " has " +
+                       std::to_string(arrays.front()->samples()));
+  return Status::success();
+}
+
 Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
                                                      std::optional<StoredType> tokenType, DataUse use) {
-  auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle));
-  const std::vector<bundle::GraphInput> &inputs = *ofSamples;
-  std::vector<std::unique_ptr<Feed>> feeds(inputs.size());
+  auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle, bundle.summary.inputs()));
+  const std::vector<bundle::GraphInput> &inputs = *ofSamples, unread = inputsOfSamples(bundle, bundle.summary.unread_inputs());
+  std::vector<std::unique_ptr<Feed>> feeds(inputs.size()), ignored(unread.size());
+  std::vector<const Feed *> arrays; ///< of both
+  std::vector<std::string> notes;
   std::vector<std::string> tokens;
 
   for (size_t begin = 0; begin <= specification.size();) {
@@ -310,34 +347,31 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     size_t equals = part.find('=');
     if (equals == std::string::npos) {
       if (part.empty())
-        return userError("--data: expects files of tokens, or NAME=FILE.npy for each input (" + inputNames(bundle) + "), got '" + specification +
-                         "'");
+        return userError("--data: expects files of tokens, or NAME=FILE.npy for each input (" + namesOf(bundle.summary.inputs()) + "), got '" +
+                         specification + "'");
       tokens.push_back(part);
       continue;
     }
     std::string name = part.substr(0, equals);
-    auto found = std::find_if(inputs.begin(), inputs.end(), [&](const bundle::GraphInput &input) { return input.name() == name; });
-    if (found == inputs.end())
-      return userError("--data: the model has no input '" + name + "'; its inputs are " + inputNames(bundle));
-    Result<std::vector<std::string>> paths = filesOf(part.substr(equals + 1));
-    if (paths.failed())
-      return paths.error();
-    std::vector<ArrayFile> files;
-    for (const std::string &path : *paths) {
-      if (Status status = checkPrepared(*found, path); status.failed())
-        return status;
-      Result<ArrayFile> file = ArrayFile::open(path);
-      if (file.failed())
-        return file.error();
-      std::vector<int64_t> expected(found->shape().begin(), found->shape().end());
-      if (file->shape().empty() || std::vector<int64_t>(file->shape().begin() + 1, file->shape().end()) != expected)
-        return userError(file->path() + ": input '" + name + "' expects an array of shape samples" + (expected.empty() ? "" : "x") +
-                         shapeText(expected) + ", got " + shapeText(file->shape()));
-      if (isFloat(file->type()) && !isFloat(storedType(found->type())))
-        return userError(file->path() + ": input '" + name + "' expects integers, got floating-point numbers");
-      files.push_back(std::move(*file));
-    }
-    feeds[found - inputs.begin()] = std::make_unique<ArrayFeed>(*found, std::move(files));
+    auto indexIn = [&](const std::vector<bundle::GraphInput> &among) {
+      return size_t(std::find_if(among.begin(), among.end(), [&](const bundle::GraphInput &input) { return input.name() == name; }) - among.begin());
+    };
+    const size_t index = indexIn(inputs), other = indexIn(unread);
+    const bool isRead = index < inputs.size();
+    if (!isRead && other == unread.size())
+      return userError("--data: the model has no input '" + name + "'; its inputs are " + namesOf(bundle.summary.inputs()) +
+                       (unread.empty() ? "" : "; not read by the loss: " + namesOf(bundle.summary.unread_inputs())));
+    const bundle::GraphInput &input = isRead ? inputs[index] : unread[other];
+    std::unique_ptr<Feed> &feed = isRead ? feeds[index] : ignored[other];
+    if (feed)
+      return userError("--data: names input '" + name + "' twice; several files of one input are joined by a pattern (" + name + "=part-*.npy)");
+    Result<std::vector<ArrayFile>> files = openArrays(input, part.substr(equals + 1));
+    if (files.failed())
+      return files.error();
+    feed = std::make_unique<ArrayFeed>(input, std::move(*files));
+    arrays.push_back(feed.get());
+    if (!isRead)
+      notes.push_back(feed->path() + ": the loss does not read input '" + name + "', or only its shape: the file is not used");
   }
 
   if (!tokens.empty()) {
@@ -354,12 +388,17 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
         needed = std::max(needed, elementsPerRow(inputs[i]) + shiftOf(i));
     }
     if (stride == 0)
-      return userError("--data " + tokens.front() + ": no input of the model takes token ids (" + inputNames(bundle) +
+      return userError("--data " + tokens.front() + ": no input of the model takes token ids (" + namesOf(bundle.summary.inputs()) +
                        "); give NAME=FILE.npy for each");
     auto shards = std::make_shared<const TokenShards>(std::move(*files), stride, std::max(needed, stride));
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (isTokens(i))
+      if (isTokens(i)) {
+        if (inputs[i].role().empty()) // of what else could it hold ids, or labels?
+          notes.push_back("input '" + inputs[i].name() + "' is taken for " +
+                          (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") + " by its name; " + inputs[i].name() +
+                          "=FILE.npy gives it numbers of its own");
         feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
+      }
   }
 
   uint64_t samples = UINT64_MAX;
@@ -371,16 +410,14 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
       samples = feeds[i]->samples();
       shortest = feeds[i]->path();
     }
-    for (size_t j = 0; j < i; ++j)
-      if (dynamic_cast<ArrayFeed *>(feeds[i].get()) && dynamic_cast<ArrayFeed *>(feeds[j].get()) && feeds[i]->samples() != feeds[j]->samples())
-        return userError(feeds[i]->path() + ": has " + std::to_string(feeds[i]->samples()) + " samples, " + feeds[j]->path() + " has " +
-                         std::to_string(feeds[j]->samples()));
   }
+  if (Status status = checkSamples(arrays); status.failed())
+    return status.error();
   if (inputs.empty())
     return userError("the model has no inputs: there is nothing to train on");
   if (const uint64_t needed = use == DataUse::Evaluation ? 1 : uint64_t(bundle.samples()); samples < needed)
     return userError(shortest + ": holds " + std::to_string(samples) + " samples, one " + (needed == 1 ? "evaluation" : "batch") + " needs " +
                      std::to_string(needed) + (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") +
                      "; give more data or compile with a smaller --batch");
-  return std::unique_ptr<DataSource>(new FileData(bundle, std::move(ofSamples), std::move(feeds), samples, shuffleSeed));
+  return std::unique_ptr<DataSource>(new FileData(bundle, std::move(ofSamples), std::move(feeds), std::move(notes), samples, shuffleSeed));
 }
