@@ -11,6 +11,7 @@
 
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Codegen/PrivateFolder.h"
+#include "zorse/Step/Plan.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Overwrites.h"
 
@@ -73,8 +74,7 @@ bool Compiler::import(std::string &remark) {
   import.sequence = options.sequence;
   import.batchNormRows = options.batchNormRows;
   if (options.batchNormRows > 0 && options.batch % options.batchNormRows != 0) {
-    printError("--batch: expects a multiple of --batch-norm-rows, " + std::to_string(options.batchNormRows) + ", got " +
-               std::to_string(options.batch));
+    printError(step::brokenGroups(options.batch, options.batchNormRows));
     return false;
   }
   import.batch = options.batch / std::max<int64_t>(options.batchNormRows, 1);

@@ -578,6 +578,16 @@ std::string zorse::step::otherBatch(const std::string &path, int64_t planned, in
   return path + ": is for a batch of " + std::to_string(planned) + " samples, and --batch says " + std::to_string(asked) + ". Change one of them";
 }
 
+std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
+  const int64_t below = batch / group * group;
+  int64_t divisor = std::min(batch, group);
+  while (divisor > 1 && batch % divisor != 0)
+    --divisor;
+  return "--batch: expects a multiple of --batch-norm-rows, " + std::to_string(group) + ", got " + std::to_string(batch) +
+         ": batch norm takes the statistics of groups of so many samples. Take --batch=" + (below > 0 ? std::to_string(below) + " or " : "") +
+         std::to_string(below + group) + ", or --batch-norm-rows=" + std::to_string(divisor);
+}
+
 std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {
   std::string text;
   if (!readRegularFile(path, kMostPlanBytes, text, error))

@@ -234,8 +234,7 @@ int run(Options &o) {
       assumptions.insert(assumptions.end(), lines.begin(), lines.end());
   const bundle::ModelSummary &summary = model->summary;
   if (o.batch % samplesPerRow(summary) != 0)
-    return fail("--batch: expects a multiple of " + std::to_string(samplesPerRow(summary)) +
-                ", the samples whose statistics batch norm takes together (--batch-norm-rows), got " + std::to_string(o.batch));
+    return fail(step::brokenGroups(o.batch, samplesPerRow(summary)));
   o.batch /= samplesPerRow(summary); // from here on in rows
 
   // A plan that is given may stand alone; to choose one takes a cluster.
@@ -381,6 +380,8 @@ static int runTool(int argc, char **argv) {
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
     return fail(error);
+  if (const int64_t group = o.compile.batchNormRows; group > 0 && o.batch % group != 0)
+    return fail(step::brokenGroups(o.batch, group));
   return run(o);
 }
 

@@ -198,6 +198,9 @@ std::optional<PlanHead> readPlanHead(const std::string &path, std::string &error
 /// The message about a plan of another batch than was asked for, both in samples.
 std::string otherBatch(const std::string &path, int64_t planned, int64_t asked);
 
+/// The message about a batch that is no multiple of the samples of a group (--batch-norm-rows), with numbers that are.
+std::string brokenGroups(int64_t batch, int64_t group);
+
 /// Reads a file; messages start with the path.
 std::optional<Plan> readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error);
 
