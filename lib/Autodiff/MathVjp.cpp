@@ -20,7 +20,7 @@ constexpr double kTwoOverSqrtPi = 1.128379167095512573896158903122;
 using UnaryDerivative = Value (*)(VjpBuilder &b, Value dy, Value x, Value y);
 
 template <typename OpT, UnaryDerivative derivative> LogicalResult unaryRule(OpT op, VjpBuilder &b) {
-  b.set(0, derivative(b, b.gradient(), op->getOperand(0), op->getResult(0)));
+  b.set(0, derivative(b, b.gradient(), op->getOperand(0), VjpBuilder::asRead(op->getResult(0))));
   return success();
 }
 

@@ -18,12 +18,12 @@ LogicalResult refuse(Operation *op, StringRef what) {
 }
 
 LogicalResult softmaxRule(SoftmaxOp op, VjpBuilder &b) {
-  b.set(0, b.create<SoftmaxGradOp>(op.getY(), b.gradient()));
+  b.set(0, b.create<SoftmaxGradOp>(VjpBuilder::asRead(op.getY()), b.gradient()));
   return success();
 }
 
 LogicalResult logSoftmaxRule(LogSoftmaxOp op, VjpBuilder &b) {
-  b.set(0, b.create<LogSoftmaxGradOp>(op.getY(), b.gradient()));
+  b.set(0, b.create<LogSoftmaxGradOp>(VjpBuilder::asRead(op.getY()), b.gradient()));
   return success();
 }
 
@@ -100,7 +100,8 @@ LogicalResult crossEntropyRule(CrossEntropyOp op, VjpBuilder &b) {
   return success();
 }
 
-// The gradient is rounded once, after all contributions to it have been summed.
+// The gradient is rounded once, after all contributions to it have been summed; that of a 16-bit operator is narrow already (ReverseMode.cpp), but
+// for what other units have added to it.
 LogicalResult roundRule(RoundOp op, VjpBuilder &b) {
   b.set(0, op.getStraightThrough() ? b.gradient() : b.create<RoundOp>(b.gradient(), op.getTo()).getY());
   return success();

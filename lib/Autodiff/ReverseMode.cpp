@@ -156,7 +156,12 @@ public:
 private:
   void accumulate(Value value, Value contribution, Location loc) {
     Value &sum = gradients[value];
-    sum = sum ? arith::AddFOp::create(builder, loc, sum, contribution).getResult() : contribution;
+    auto round = value.getDefiningOp<RoundOp>();
+    const auto narrow = [&](Value gradient) -> Value {
+      return round && round.getPerOperator() ? RoundOp::create(builder, loc, gradient, round.getTo()).getY() : gradient;
+    };
+    contribution = narrow(contribution);
+    sum = sum ? narrow(arith::AddFOp::create(builder, loc, sum, contribution)) : contribution;
   }
 
   OpBuilder &builder;

@@ -26,6 +26,13 @@ public:
 
   /// Gradient of result `index`; null: zero.
   Value gradient(unsigned index = 0) const { return resultGradients[index]; }
+  /// A result of an operation as its readers see it: what a 16-bit operator of the file returns.
+  static Value asRead(Value result) {
+    for (Operation *user : result.getUsers())
+      if (auto round = llvm::dyn_cast<RoundOp>(user); round && round.getPerOperator())
+        return round;
+    return result;
+  }
   bool needs(unsigned operand) const { return needed(operand); }
   void set(unsigned operand, Value gradient) { operandGradients[operand] = gradient; }
   SmallVector<Value> take() { return std::move(operandGradients); }

@@ -74,8 +74,9 @@ RankedTensorType MatmulOp::inferType(RankedTensorType a, RankedTensorType b, boo
   return withShape(a, shape);
 }
 
-void RoundOp::build(OpBuilder &builder, OperationState &state, Value x, Type to, bool straightThrough) {
-  build(builder, state, x.getType(), x, TypeAttr::get(to), straightThrough ? builder.getUnitAttr() : UnitAttr());
+void RoundOp::build(OpBuilder &builder, OperationState &state, Value x, Type to, bool straightThrough, bool perOperator) {
+  build(builder, state, x.getType(), x, TypeAttr::get(to), straightThrough ? builder.getUnitAttr() : UnitAttr(),
+        perOperator ? builder.getUnitAttr() : UnitAttr());
 }
 
 void MatmulOp::build(OpBuilder &builder, OperationState &state, Value a, Value b, bool transposeA, bool transposeB) {

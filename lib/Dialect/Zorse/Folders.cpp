@@ -140,7 +140,8 @@ OpFoldResult DetachOp::fold(FoldAdaptor) { return getX().getDefiningOp<DetachOp>
 OpFoldResult RoundOp::fold(FoldAdaptor) {
   // Of two roundings, the inner one's gradient is the outer one's: a straight one inside would be lost.
   auto inner = getX().getDefiningOp<RoundOp>();
-  return inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough() ? OpFoldResult(getX()) : OpFoldResult();
+  const bool isSame = inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough();
+  return isSame && (inner.getPerOperator() || !getPerOperator()) ? OpFoldResult(getX()) : OpFoldResult();
 }
 
 OpFoldResult DropoutOp::fold(FoldAdaptor) { return getProbability().isZero() ? OpFoldResult(getX()) : OpFoldResult(); }

@@ -139,6 +139,8 @@ LogicalResult RoundOp::verify() {
     return emitOpError("(C2) expects elements of f32 or f64, got ") << element;
   if (!getStraightThrough() && !carriesSamples(getX().getType()))
     return emitOpError("(C3) expects straight_through for what carries no samples");
+  if (getStraightThrough() && getPerOperator())
+    return emitOpError("(C4) expects one of straight_through and per_operator");
   return success();
 }
 

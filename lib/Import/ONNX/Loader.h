@@ -33,6 +33,7 @@ enum class ElementKind : int32_t {
 inline bool isFloat(ElementKind kind) {
   return kind == ElementKind::F32 || kind == ElementKind::F64 || kind == ElementKind::F16 || kind == ElementKind::BF16;
 }
+inline bool isNarrow(ElementKind kind) { return kind == ElementKind::F16 || kind == ElementKind::BF16; } ///< a float of 16 bits
 const char *name(ElementKind kind);
 /// Bytes per element as stored, 0 for types without a fixed size.
 int64_t byteSize(ElementKind kind);

@@ -4,7 +4,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringSwitch.h"
 
 #include <algorithm>
@@ -16,17 +15,6 @@ using namespace zorse::onnx_import;
 
 // --- casts
 
-static bool isNarrow(ElementKind kind) { return kind == ElementKind::F16 || kind == ElementKind::BF16; }
-
-/// The number of a 16-bit type that is nearest to x.
-static double nearestIn(ElementKind kind, double x) {
-  llvm::APFloat number(x);
-  bool lost = false;
-  number.convert(kind == ElementKind::F16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &lost);
-  number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
-  return number.convertToDouble();
-}
-
 Val Importer::castTo(const Val &value, ElementKind type) {
   if (value.type == type || value.kind == Val::Kind::Loss)
     return value;
@@ -36,7 +24,7 @@ Val Importer::castTo(const Val &value, ElementKind type) {
     Kernel kernel;
     bool from = isFloat(value.type), to = isFloat(type), toBool = type == ElementKind::Bool;
     if (from && to)
-      kernel = floatKernel1([type](double x) { return isNarrow(type) ? nearestIn(type, x) : x; });
+      kernel = floatKernel1([](double x) { return x; });
     else if (from)
       kernel.floatToInt = [toBool](int64_t n, const double *const *x, int64_t *out) {
         for (int64_t i = 0; i < n; ++i)
@@ -51,7 +39,7 @@ Val Importer::castTo(const Val &value, ElementKind type) {
       kernel = intKernel1([](int64_t x) { return x; });
     Val out = foldElementwise({value}, type, kernel);
     out.hides = value.hides;
-    return out;
+    return rounded(out, type);
   }
   Val out = value;
   out.type = type;
@@ -59,10 +47,8 @@ Val Importer::castTo(const Val &value, ElementKind type) {
     if (!isNarrow(type) && !isNarrow(value.type))
       return out; // one compute type
     // What a 16-bit type holds is rounded to it, and so is the gradient that passes the cast.
-    out = value.scale.is(1) ? value : copied(value);
+    out = rounded(value, isNarrow(type) ? type : value.type);
     out.type = type;
-    Type to = (isNarrow(type) ? type : value.type) == ElementKind::F16 ? Type(builder.getF16Type()) : Type(builder.getBF16Type());
-    out.value = create<RoundOp>(out.value, to, /*straightThrough=*/!carriesSamples(out.value.getType()));
     return out;
   }
   Type from = elementType(value.type), to = elementType(type);

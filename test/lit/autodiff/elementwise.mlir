@@ -54,3 +54,23 @@ func.func @vanishing.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zo
   %y = math.floor %x : tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }
+
+// -----
+
+// Of 16-bit operators: each reader's contribution is rounded, and their sum; tanh's derivative reads the rounded result.
+// CHECK-LABEL: func.func @narrow.backward
+// CHECK:         %[[H:.+]] = zorse.round %{{.*}} to bf16 {per_operator}
+// CHECK:         %[[T:.+]] = math.tanh %[[H]]
+// CHECK:         %[[R:.+]] = zorse.round %[[T]] to bf16 {per_operator}
+// CHECK:         arith.mulf %[[R]], %[[R]]
+// CHECK:         %[[G:.+]] = zorse.round %{{.*}} to bf16
+// CHECK:         %[[S:.+]] = arith.addf %{{.*}}, %[[G]]
+// CHECK-NEXT:    zorse.round %[[S]] to bf16
+func.func @narrow.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %h = zorse.round %x to bf16 {per_operator} : tensor<?x4xf32>
+  %t = math.tanh %h : tensor<?x4xf32>
+  %r = zorse.round %t to bf16 {per_operator} : tensor<?x4xf32>
+  %y = arith.mulf %r, %h : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}

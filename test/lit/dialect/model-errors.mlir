@@ -297,6 +297,14 @@ func.func @round_c3(%w: tensor<8x8xf32>) {
 
 // -----
 
+func.func @round_c4(%x: tensor<?x8xf32>) {
+  // expected-error @below {{(C4) expects one of straight_through and per_operator}}
+  %y = zorse.round %x to bf16 {straight_through, per_operator} : tensor<?x8xf32>
+  return
+}
+
+// -----
+
 func.func @known_c1() {
   // expected-error @below {{(C1) expects an expression of B and counts, got "1/": column 3: expected a number, B, a count such as n0, a function or '(', found the end}}
   %k = zorse.known "1/" : tensor<f64>

@@ -34,6 +34,8 @@ func.func @products(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %ids: te
   %rounded = zorse.round %padded to bf16 : tensor<?x64x768xf32>
   // CHECK: zorse.round %{{.*}} to f16 {straight_through} : tensor<?x64x768xf32>
   %straight = zorse.round %padded to f16 {straight_through} : tensor<?x64x768xf32>
+  // CHECK: zorse.round %{{.*}} to bf16 {per_operator} : tensor<?x64x768xf32>
+  %operator = zorse.round %padded to bf16 {per_operator} : tensor<?x64x768xf32>
   // CHECK: zorse.detach %{{.*}} : tensor<?x64x768xf32>
   %detached = zorse.detach %padded : tensor<?x64x768xf32>
   // CHECK: zorse.scatter_add %arg2, %{{.*}} {padding = 7 : i64} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>

@@ -268,19 +268,23 @@ def Zorse_RoundOp : Zorse_Op<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
     The gradient of x is the gradient of y, rounded likewise: gradients of values are narrow where values are. With `straight_through` it is that of y as it is: so are parameters read,
     whose gradients are never rounded.
 
+    With `per_operator` y is what a 16-bit operator of the model's file returns, and gradients are rounded as PyTorch does it: every contribution to the gradient of y, and every sum of
+    two of them. The derivative of the operator that made x reads y where it reads its result.
+
     Constraints:
     - (C1) to is bf16 or f16.
     - (C2) x has elements of f32 or f64.
     - (C3) without `straight_through` x carries samples: the gradient of what does not is a sum over samples, and its parts come from different cells.
+    - (C4) `per_operator` and `straight_through` exclude each other.
 
     Example:
     ```mlir
     %y = zorse.round %x to bf16 : tensor<?x64x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$x, TypeAttr:$to, UnitAttr:$straight_through);
+  let arguments = (ins Zorse_FloatTensor:$x, TypeAttr:$to, UnitAttr:$straight_through, UnitAttr:$per_operator);
   let results = (outs Zorse_FloatTensor:$y);
-  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Type":$to, CArg<"bool", "false">:$straightThrough)>];
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Type":$to, CArg<"bool", "false">:$straightThrough, CArg<"bool", "false">:$perOperator)>];
   let assemblyFormat = "$x `to` $to attr-dict `:` type($x)";
   let hasFolder = 1;
 }
