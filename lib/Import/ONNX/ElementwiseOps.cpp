@@ -1,4 +1,5 @@
 // Elementwise operators of several operands: folded on constants, otherwise arith and math over common axes. Those of one are in UnaryOps.cpp.
+#include "Composition.h"
 #include "Importer.h"
 #include "Kernels.h"
 
@@ -470,6 +471,22 @@ LogicalResult Importer::onPow(const GraphNode &node) {
   return emitElementwise(node, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(v[0], v[1]); });
 }
 
+// Ones are dropped for every element of every sample, and the constant is multiplied with what is left.
+LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double ratio) {
+  const bool isFirst = !x.view.dims.empty() && x.view.dims[0].size() == 1 && x.view.dims[0][0].sample;
+  if (countSampleFactors(x.view) == 0)
+    return error(node, "drops elements of a constant with one mask for all samples, which is not supported: masks are drawn for every sample. Expand the "
+                       "constant to the samples first (torch.ones_like(x)), or drop elements of what it is combined with");
+  if (!isFirst || countSampleFactors(x.view) > 1)
+    return error(node, "drops elements of a constant whose samples are not its first axis; drop them of a value that has the samples there");
+  std::vector<int64_t> shape = x.shape();
+  shape[0] = ShapedType::kDynamic;
+  Value ones = splat(1, RankedTensorType::get(shape, elementType(x.type)));
+  Value kept = create<DropoutOp>(ones, builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(dropouts++));
+  Composition make(*this, node);
+  return make.result(make("Mul", {x, wrap(kept, x.type, x.shape())}));
+}
+
 LogicalResult Importer::onDropout(const GraphNode &node) {
   const Val &x = in(node, 0);
   double ratio = 0.5;
@@ -492,10 +509,14 @@ LogicalResult Importer::onDropout(const GraphNode &node) {
     ++inertDropouts;
   if (training && ratio != 0 && (x.kind == Val::Kind::Loss || x.isKnown()))
     return notAffine(node, "drops elements of");
-  if (!training || ratio == 0 || !x.isGraph())
+  if (!training || ratio == 0)
     return onIdentity(node);
   if (!(ratio > 0 && ratio < 1))
     return error(node, "expects a ratio in [0, 1), found " + Twine(std::to_string(ratio)));
+  if (isUsed(node, 1))
+    return error(node, "yields its mask, which is not supported; expects the result alone to be read");
+  if (x.isConstant())
+    return dropConstant(node, x, ratio);
   Val scaled = x;
   const Number scale = scaled.scale;
   scaled.scale = 1.0;

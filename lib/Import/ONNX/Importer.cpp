@@ -281,6 +281,7 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
     return failure();
   if (tooLarge > 0)
     return error(node, "needs a constant of " + Twine(tooLarge) + " elements to be computed, at most " + Twine(options.mostComputed) + " are");
+  roundResults(node);
   for (int output : node.outputs) {
     if (output < 0)
       continue;
@@ -462,6 +463,16 @@ LogicalResult Importer::run(ImportedModel &result) {
   }
   if (loss.kind == Val::Kind::Loss && !loss.elements.empty())
     return error("the loss '" + graph.valueNames[wanted[0]] + "' has " + Twine(loss.view.elements()) + " values; expects one: their sum or mean");
+  const bool isZero = loss.kind == Val::Kind::Loss && llvm::all_of(loss.summands, [](const LossSummand &part) { return part.factor.is(0); });
+  if (isZero || (loss.view.elements() == 1 && loss.isConstant()))
+    return error(
+        "the loss '" + graph.valueNames[wanted[0]] + "' is the number " + Number(isZero ? 0 : uniformValue(loss).value_or(0)).print() +
+        ", whatever samples and parameters are: there is nothing to train. Look for a detach(), a no_grad() or a factor of 0 on the way, and "
+        "export in training mode");
+  if (loss.view.elements() == 1 && loss.isGraph() && !isSampled(loss))
+    return error("the loss '" + graph.valueNames[wanted[0]] +
+                 "' is a function of parameters alone: expects a scalar that sums over samples. Add it to a loss of the samples, or compute that one "
+                 "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use --weight-decay for a penalty");
   if (loss.kind != Val::Kind::Loss) {
     if (loss.isGraph() && isSampled(loss) && loss.view.elements() == rows)
       return error("the loss '" + graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");

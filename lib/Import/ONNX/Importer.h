@@ -241,6 +241,15 @@ private:
                                       llvm::function_ref<mlir::Value(mlir::ValueRange, mlir::RankedTensorType)> body);
   Val foldElementwise(std::vector<Val> operands, ElementKind type, Kernel kernel);
 
+  /// Dropout of what does not depend on samples.
+  mlir::LogicalResult dropConstant(const GraphNode &node, const Val &x, double ratio);
+
+  // --- 16-bit floats (NarrowFloats.cpp)
+  /// A float value rounded to a 16-bit type, and so is its gradient; others are as they are.
+  Val rounded(const Val &value, ElementKind type);
+  /// Rounds the results of a node whose types have 16 bits, as PyTorch rounds what every operator returns.
+  void roundResults(const GraphNode &node);
+
   // --- numbers known before the step (KnownOps.cpp), lengths and numbers of samples (Lengths.cpp)
   Number samplesPerRow() const; ///< B / the number of rows, as a number
   Number extentOf(const FactorList &list) const;

@@ -289,6 +289,10 @@ std::optional<Val> Importer::addedLoss(LogicalResult &status) {
     inputNames.push_back(labelName);
     labels = wrap(argument, ElementKind::I64, shape);
   }
+  notes.push_back("the loss is added: the mean cross-entropy of '" + name + "'" +
+                  (options.logits.empty() ? " (the first output; --logits=NAME says another)" : "") + " at position i with '" + labelName + "'" +
+                  (options.labels.empty() ? " (--labels=NAME says another)" : "") + " at position " + (options.shiftLabels ? "i + 1" : "i") +
+                  "; labels of " + std::to_string(options.ignoreIndex) + " count for nothing (--ignore-index)");
   GraphNode node;
   node.op = "SoftmaxCrossEntropyLoss";
   node.name = "loss";

@@ -16,6 +16,15 @@ using namespace zorse::test;
 
 namespace {
 
+/// The notes that begin so, one behind the other.
+std::string notesOf(const Outcome &outcome, const std::string &begin) {
+  std::string text;
+  for (const std::string &note : outcome.model.notes)
+    if (note.rfind(begin, 0) == 0)
+      text += note;
+  return text;
+}
+
 TEST(Import, MergedSampleAxisIsFoundAndMadeDynamic) {
   Outcome outcome = import(Graph().languageModel().write("lm.onnx"));
   ASSERT_TRUE(outcome.ok) << outcome.text;
@@ -69,7 +78,38 @@ TEST(Import, LossIsAddedOnRequest) {
   ASSERT_TRUE(outcome.ok) << outcome.text;
   EXPECT_TRUE(contains(outcome.text, "zorse.input = \"targets\""));
   EXPECT_TRUE(contains(outcome.text, "zorse.shifted_in_graph = true"));
+  EXPECT_EQ(notesOf(outcome, "the loss is added"),
+            "the loss is added: the mean cross-entropy of 'logits' at position i with 'targets' at position i + 1; "
+            "labels of -100 count for nothing (--ignore-index)");
+  options.logits = options.labels = ""; // guesses are named
+  outcome = import(path, options);
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_TRUE(contains(notesOf(outcome, "the loss is added"), "'logits' (the first output; --logits=NAME says another)"));
+  EXPECT_TRUE(contains(notesOf(outcome, "the loss is added"), "'labels' (--labels=NAME says another)"));
   EXPECT_ERROR(import(path), "not a loss");
+}
+
+TEST(ImportErrors, LossesThatAreNumbers) {
+  for (const char *factor : {"zero", "alone"}) {
+    Graph graph;
+    graph.ints("none", {0});
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    graph.node("ReduceSum", {"x"}, {"sum"});
+    Graph::attribute(graph.node("Cast", {"none"}, {"zero"}), "to", 1);
+    graph.node("Squeeze", {"zero"}, {"nothing"});
+    if (std::string(factor) == "zero")
+      graph.node("Mul", {"sum", "nothing"}, {"loss"});
+    else
+      graph.node("Identity", {"nothing"}, {"loss"});
+    graph.output("loss");
+    EXPECT_ERROR(import(graph.write("number.onnx")),
+                 "the loss 'loss' is the number 0, whatever samples and parameters are: there is nothing to train");
+  }
+  Graph graph;
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("ReduceSumSquare", {"w"}, {"loss"});
+  graph.output("loss");
+  EXPECT_ERROR(import(graph.write("penalty.onnx")), "is a function of parameters alone: expects a scalar that sums over samples");
 }
 
 // A decoder that is given its labels: beside another input of ids, what is compared with the logits holds labels, looked up in a table or not.
@@ -255,10 +295,63 @@ TEST(Import, CastsToSixteenBitsRound) {
     graph.output("loss");
     Outcome outcome = import(graph.write("rounded.onnx"));
     ASSERT_TRUE(outcome.ok) << outcome.text;
-    std::string round = type == 10 ? "to f16 : tensor<?x6x4xf32>" : "to bf16 : tensor<?x6x4xf32>";
+    std::string round = type == 10 ? "to f16 {per_operator} : tensor<?x6x4xf32>" : "to bf16 {per_operator} : tensor<?x6x4xf32>";
     size_t first = outcome.text.find(round), tanh = outcome.text.find("math.tanh");
     EXPECT_LT(first, tanh) << outcome.text;
     EXPECT_NE(outcome.text.find(round, tanh), std::string::npos) << outcome.text;
+  }
+}
+
+// As PyTorch does, whatever 16-bit operators compute is rounded; moves are not.
+TEST(Import, ChainsOfSixteenBitOperatorsRound) {
+  Graph graph;
+  graph.ints("shape", {-1, 24});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  Graph::attribute(graph.node("Cast", {"x"}, {"narrow"}), "to", 16);
+  graph.node("Tanh", {"narrow"}, {"t"});
+  graph.node("Mul", {"t", "narrow"}, {"m"});
+  graph.node("Neg", {"m"}, {"n"});
+  graph.node("Reshape", {"n", "shape"}, {"r"});
+  Graph::attribute(graph.node("Cast", {"r"}, {"wide"}), "to", 1);
+  graph.node("ReduceMean", {"wide"}, {"loss"});
+  graph.output("loss");
+  Outcome outcome = import(graph.write("chain.onnx"));
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  std::string wanted = "to bf16 {per_operator}";
+  size_t at = 0;
+  for (const char *op : {"zorse.gather", "math.tanh", "arith.mulf", "arith.negf"}) {
+    at = outcome.text.find(op, at);
+    ASSERT_NE(at, std::string::npos) << op << " " << outcome.text;
+    at = outcome.text.find(wanted, at);
+    ASSERT_NE(at, std::string::npos) << "a rounding behind " << op << " " << outcome.text;
+  }
+}
+
+// A mask is drawn for it as for any other value; it was taken for the constant.
+TEST(Import, DropoutOfConstantsDropsElements) {
+  for (bool perSample : {false, true}) {
+    Graph graph(0);
+    Graph::attribute(graph.node("Constant", {}, {"mode"}), "value_int", 1);
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    graph.node("Shape", {"x"}, {"shape"});
+    graph.node("ConstantOfShape", {"shape"}, {"each"});
+    graph.node("Cos", {"each"}, {"ones"});
+    auto &constant = *graph.node("Constant", {}, {"c"}).add_attribute();
+    constant.set_name("value_floats");
+    constant.set_type(6);
+    for (float value : {1.0f, 2.0f, 3.0f, 4.0f})
+      constant.add_floats(value);
+    graph.node("Dropout", {perSample ? "ones" : "c", "", "mode"}, {"kept"});
+    graph.node("Mul", {"x", "kept"}, {"y"});
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("dropped.onnx"));
+    if (!perSample) {
+      EXPECT_ERROR(outcome, "node 'n_kept' (Dropout): drops elements of a constant with one mask for all samples, which is not supported");
+      continue;
+    }
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "instance = 0 : i64, probability = 5.000000e-01 : f64} : tensor<?x6x4xf32>")) << outcome.text;
   }
 }
 
