@@ -331,6 +331,37 @@ static Status checkSamples(const std::vector<const Feed *> &arrays) {
   return Status::success();
 }
 
+/// Feeds inputs of ids and labels that have no feed with the files of tokens.
+/// \param notes  gets a line for every input whose name alone says what it holds
+static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphInput> &inputs, const std::vector<std::string> &tokens,
+                         std::optional<StoredType> tokenType, std::vector<std::unique_ptr<Feed>> &feeds, std::vector<std::string> &notes) {
+  Result<std::vector<TokenFile>> files = openTokens(tokens, tokenReading(bundle, tokenType));
+  if (files.failed())
+    return files.error();
+  auto isTokens = [&](size_t i) { return !feeds[i] && (inputRole(inputs[i]) == "ids" || inputRole(inputs[i]) == "labels"); };
+  auto shiftOf = [&](size_t i) { return inputRole(inputs[i]) == "labels" && !inputs[i].shifted_in_graph() ? 1 : 0; };
+  int64_t stride = 0, needed = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputRole(inputs[i]) == "ids")
+      stride = std::max(stride, elementsPerRow(inputs[i]));
+    if (isTokens(i))
+      needed = std::max(needed, elementsPerRow(inputs[i]) + shiftOf(i));
+  }
+  if (stride == 0)
+    return userError("--data " + tokens.front() + ": no input of the model takes token ids (" + namesOf(bundle.summary.inputs()) +
+                     "); give NAME=FILE.npy for each");
+  auto shards = std::make_shared<const TokenShards>(std::move(*files), stride, std::max(needed, stride));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!isTokens(i))
+      continue;
+    if (inputs[i].role().empty())
+      notes.push_back("input '" + inputs[i].name() + "' is taken for " + (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") +
+                      " by its name; " + inputs[i].name() + "=FILE.npy gives it numbers of its own");
+    feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
+  }
+  return Status::success();
+}
+
 Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
                                                      std::optional<StoredType> tokenType, DataUse use) {
   auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle, bundle.summary.inputs()));
@@ -374,32 +405,9 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
       notes.push_back(feed->path() + ": the loss does not read input '" + name + "', or only its shape: the file is not used");
   }
 
-  if (!tokens.empty()) {
-    Result<std::vector<TokenFile>> files = openTokens(tokens, tokenReading(bundle, tokenType));
-    if (files.failed())
-      return files.error();
-    auto isTokens = [&](size_t i) { return !feeds[i] && (inputRole(inputs[i]) == "ids" || inputRole(inputs[i]) == "labels"); };
-    auto shiftOf = [&](size_t i) { return inputRole(inputs[i]) == "labels" && !inputs[i].shifted_in_graph() ? 1 : 0; };
-    int64_t stride = 0, needed = 0;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputRole(inputs[i]) == "ids")
-        stride = std::max(stride, elementsPerRow(inputs[i]));
-      if (isTokens(i))
-        needed = std::max(needed, elementsPerRow(inputs[i]) + shiftOf(i));
-    }
-    if (stride == 0)
-      return userError("--data " + tokens.front() + ": no input of the model takes token ids (" + namesOf(bundle.summary.inputs()) +
-                       "); give NAME=FILE.npy for each");
-    auto shards = std::make_shared<const TokenShards>(std::move(*files), stride, std::max(needed, stride));
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (isTokens(i)) {
-        if (inputs[i].role().empty()) // of what else could it hold ids, or labels?
-          notes.push_back("input '" + inputs[i].name() + "' is taken for " +
-                          (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") + " by its name; " + inputs[i].name() +
-                          "=FILE.npy gives it numbers of its own");
-        feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
-      }
-  }
+  if (!tokens.empty())
+    if (Status status = feedTokens(bundle, inputs, tokens, tokenType, feeds, notes); status.failed())
+      return status.error();
 
   uint64_t samples = UINT64_MAX;
   std::string shortest;
