@@ -393,7 +393,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
   case Node::Select:
     return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);
   case Node::Stream:
-    return randomStream(k, unsigned(node.operand), node.instance, k.offset(indices, node.strides));
+    return randomStream(k, unsigned(node.operand), node.instance, node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
   case Node::Dropout: {
     const DropoutRule rule = dropoutRule(k, unsigned(node.operand), node.probability, node.type);
     Value keep = isKept(k, inputs[1], k.offset(indices, node.strides), rule);

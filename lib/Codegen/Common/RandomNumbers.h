@@ -7,7 +7,7 @@ namespace zorse::codegen {
 
 /// The stream (i64) of one sample in this step. One for all its elements, so it belongs before loops.
 /// \param scalars  operand: the SCALARS block
-/// \param sample   i64, in the call
+/// \param sample   i64, in the call; null: of what has no samples, one stream for all cells
 mlir::Value randomStream(KernelBuilder &k, unsigned scalars, int64_t instance, mlir::Value sample);
 
 /// What a kernel needs to know of a dropout, and what follows from whether the step trains: nothing is dropped or scaled in evaluation.

@@ -471,16 +471,14 @@ LogicalResult Importer::onPow(const GraphNode &node) {
   return emitElementwise(node, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(v[0], v[1]); });
 }
 
-// Ones are dropped for every element of every sample, and the constant is multiplied with what is left.
+// Ones are dropped, and the constant is multiplied with what is left: one mask for every sample, or one for all where it has no samples.
 LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double ratio) {
   const bool isFirst = !x.view.dims.empty() && x.view.dims[0].size() == 1 && x.view.dims[0][0].sample;
-  if (countSampleFactors(x.view) == 0)
-    return error(node, "drops elements of a constant with one mask for all samples, which is not supported: masks are drawn for every sample. Expand the "
-                       "constant to the samples first (torch.ones_like(x)), or drop elements of what it is combined with");
-  if (!isFirst || countSampleFactors(x.view) > 1)
+  if (countSampleFactors(x.view) > (isFirst ? 1 : 0))
     return error(node, "drops elements of a constant whose samples are not its first axis; drop them of a value that has the samples there");
   std::vector<int64_t> shape = x.shape();
-  shape[0] = ShapedType::kDynamic;
+  if (isFirst)
+    shape[0] = ShapedType::kDynamic;
   Value ones = splat(1, RankedTensorType::get(shape, elementType(x.type)));
   Value kept = create<DropoutOp>(ones, builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(dropouts++));
   Composition make(*this, node);
