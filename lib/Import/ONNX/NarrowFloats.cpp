@@ -20,12 +20,35 @@ static double nearestIn(ElementKind kind, double x) {
 
 /// Results of these are elements of their operands: rounded already, and so are gradients of their readers when they are added.
 static bool isMove(const GraphNode &node) {
-  static const llvm::StringSet<> kMoves{"Cast",      "CastLike",           "Concat",         "ConcatFromSequence", "Constant",
-                                        "Expand",    "ConstantOfShape",    "DepthToSpace",   "Flatten",            "Gather",
-                                        "GatherND",  "GatherElements",     "Identity",       "If",                 "OneHot",
-                                        "Pad",       "Reshape",            "SequenceAt",     "SequenceConstruct",  "Slice",
-                                        "Split",     "SplitToSequence",    "Squeeze",        "SpaceToDepth",       "Tile",
-                                        "Transpose", "Trilu",              "Unsqueeze",      "ReverseSequence"};
+  static const llvm::StringSet<> kMoves{"Cast",
+                                        "CastLike",
+                                        "Concat",
+                                        "ConcatFromSequence",
+                                        "Constant",
+                                        "Expand",
+                                        "ConstantOfShape",
+                                        "DepthToSpace",
+                                        "Flatten",
+                                        "Gather",
+                                        "GatherND",
+                                        "GatherElements",
+                                        "Identity",
+                                        "If",
+                                        "OneHot",
+                                        "Pad",
+                                        "Reshape",
+                                        "SequenceAt",
+                                        "SequenceConstruct",
+                                        "Slice",
+                                        "Split",
+                                        "SplitToSequence",
+                                        "Squeeze",
+                                        "SpaceToDepth",
+                                        "Tile",
+                                        "Transpose",
+                                        "Trilu",
+                                        "Unsqueeze",
+                                        "ReverseSequence"};
   return kMoves.contains(node.op);
 }
 
