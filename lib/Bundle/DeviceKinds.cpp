@@ -1,8 +1,18 @@
 #include "zorse/Bundle/DeviceKinds.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace zorse;
+
+/// 61 of "sm_61"; 0: not a GPU of NVIDIA. PTX for one runs on all with a larger number.
+static long capabilityOf(const std::string &name) {
+  if (name.rfind("sm_", 0) != 0)
+    return 0;
+  char *end = nullptr;
+  const long number = std::strtol(name.c_str() + 3, &end, 10);
+  return *end == 0 && end != name.c_str() + 3 ? number : 0;
+}
 
 const std::vector<DeviceKind> &zorse::deviceKinds() {
   static const std::vector<std::string> x86 = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
@@ -42,7 +52,22 @@ std::string zorse::deviceKindNames(bool driven) {
 bool DeviceKind::joins(const std::string &transport) const { return std::find(transports.begin(), transports.end(), transport) != transports.end(); }
 
 bool DeviceKind::runs(const std::string &offered, const std::string &code) const {
+  if (const long has = capabilityOf(offered), needs = capabilityOf(code); !code.empty() && (has || needs))
+    return has && needs && has >= needs;
   auto level = [&](const std::string &name) { return std::find(architectures.begin(), architectures.end(), name) - architectures.begin(); };
   const long none = long(architectures.size()), has = level(offered), needs = code.empty() ? 0 : level(code);
   return none == 0 || (needs < none ? has < none && has >= needs : has == none || offered == code);
+}
+
+std::string DeviceKind::codeFor(const std::string &offered) const {
+  std::string newest;
+  for (const std::string &code : architectures)
+    if (runs(offered, code) && (capabilityOf(code) > 0) == (capabilityOf(offered) > 0))
+      newest = code;
+  return newest;
+}
+
+bool DeviceKind::hasBf16(const std::string &code) {
+  const long capability = capabilityOf(code);
+  return capability == 0 || capability >= 80;
 }

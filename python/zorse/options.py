@@ -110,6 +110,7 @@ class RunOptions(TypedDict, total=False):
     deadline_seconds: float
     join_seconds: float
     stall_seconds: float
+    share_gpus: bool
     staged: bool
     throttle: Sequence[str]
 

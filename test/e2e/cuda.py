@@ -60,7 +60,7 @@ def train(folder, tag, model, data, precision, devices, cells, more, batch=BATCH
     base = os.path.join(folder, tag)
     plan = z.plan(folder, tag, batch, devices, cells, **more)
     z.compile(model, base + ".zorse", cluster(folder, devices), batch, length, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision)
-    metrics = z.run(base + ".zorse", data, STEPS, gradients=base + ".g")
+    metrics = z.run(base + ".zorse", data, STEPS, gradients=base + ".g", extra=("--share-gpus",))
     return [m["loss"] for m in metrics], z.safetensors(base + ".g")
 
 

@@ -3,12 +3,17 @@
 //
 //   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
 //   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
+//   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", in the order of their speed, which is CUDA's own: "Tesla
+//   T4,75,15360,41".
+//                               Their order is CUDA_DEVICE_ORDER's, and CUDA_VISIBLE_DEVICES takes numbers and UUIDs. A model is the emulator's
+//                               architecture, "emu", unless the list ends with ";real"
 //   ZORSE_EMULATOR_PACE=rate    work takes its bytes of the GPU's memory at this many bytes a second, on streams in threads of theirs
 //   ZORSE_EMULATOR_LINK=rate    at a pace: what goes between a GPU and the host, or from GPU to GPU (StandInNccl.cpp), takes its bytes at this rate;
 //                               default: no longer than it takes
 //   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products take their time and compute nothing, so that time does not depend on the machine
 //   ZORSE_EMULATOR_IDLE=1       what a run puts on its queues' streams is left out: for measuring the host's time
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
+#include "EmulatedGpus.h"
 #include "HostCode.h"
 #include "StandIn.h"
 #include "Streams.h"
@@ -30,7 +35,7 @@ namespace {
 
 /// Shared memory of a block: without being asked, and of sm_86 and later ones at most.
 constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
 
 std::mutex mutex;
 bool isSet(const char *name) {
@@ -128,7 +133,7 @@ double zorse::emulator::zorseStandInLinkSeconds() {
   return seconds;
 }
 bool zorse::emulator::zorseStandInLeavesOut(const Stream *stream) { return leavesOut(stream); }
-int zorse::emulator::zorseStandInUnit() { return int(uintptr_t(current)) - 1; }
+int zorse::emulator::zorseStandInUnit() { return current ? gpus()[uintptr_t(current) - 1].bus : -1; }
 
 int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
   uint64_t ofHost = 0; // bytes
@@ -170,19 +175,26 @@ int cuGetErrorName(int error, const char **text) {
   return 0;
 }
 int cuGetErrorString(int, const char **text) { return *text = "said by the emulator", 0; }
-int cuDeviceGetCount(int *count) {
-  const char *text = std::getenv("ZORSE_EMULATOR_DEVICES");
-  *count = text ? std::atoi(text) : 1;
+int cuDeviceGetCount(int *count) { return *count = int(gpus().size()), 0; }
+int cuDeviceGet(int *device, int ordinal) {
+  if (ordinal < 0 || size_t(ordinal) >= gpus().size())
+    return kInvalidDevice;
+  return *device = ordinal, 0;
+}
+int cuDeviceGetName(char *name, int length, int device) { return std::snprintf(name, size_t(length), "%s", gpus()[size_t(device)].model.c_str()), 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  const int capability = gpus()[size_t(device)].capability;
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : 1;
   return 0;
 }
-int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, 0; }
-int cuDeviceGetName(char *name, int length, int) { return std::snprintf(name, size_t(length), "Zorse emulator"), 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int) {
-  *value = attribute == 75 ? 8 : attribute == 76 ? 0 : 1;
-  return 0;
+int cuDeviceGetPCIBusId(char *id, int length, int device) {
+  return std::snprintf(id, size_t(length), "0000:%02x:00.0", gpus()[size_t(device)].bus), 0;
 }
-int cuDeviceGetPCIBusId(char *id, int length, int device) { return std::snprintf(id, size_t(length), "0000:%02x:00.0", device), 0; }
-int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = size_t(8) << 30, 0; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  std::memset(uuid, 0, 16);
+  return uuid[15] = static_cast<unsigned char>(gpus()[size_t(device)].bus), 0;
+}
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = size_t(gpus()[size_t(device)].mebibytes) << 20, 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = reinterpret_cast<void *>(uintptr_t(device + 1)), 0; }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void *context) { return current = context, 0; }

@@ -14,6 +14,7 @@ import harness as z
 
 STEPS = 20  # the emulator does a few: it is the suite that is tried there
 LIMITS = {"f32": (1e-4, 1e-4), "bf16": (2e-3, 2e-2), "f16": (2e-3, 2e-2)}  # losses, gradients of the first step
+SHARED = ("--share-gpus",)  # a machine with one GPU checks the plans of several devices as well
 results = []
 
 
@@ -24,7 +25,7 @@ def report(name, good, figure):
 
 def train(case, folder):
     gradients = os.path.join(folder, "g")
-    metrics = z.run(case["bundle"], "tokens.bin", STEPS, gradients=gradients)
+    metrics = z.run(case["bundle"], "tokens.bin", STEPS, gradients=gradients, extra=SHARED)
     return [m["loss"] for m in metrics], z.safetensors(gradients)
 
 
@@ -49,7 +50,7 @@ def techniques(cases, folder):
     for case in cases:
         path = os.path.join(folder, "technique")
         try:
-            z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=path)
+            z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=path, extra=SHARED)
         except z.Failure as failure:
             report(case["name"], False, str(failure).strip().splitlines()[-1])
             continue
@@ -62,7 +63,7 @@ def techniques(cases, folder):
 def same_bits(case, folder):
     first, second = os.path.join(folder, "1"), os.path.join(folder, "2")
     for path in (first, second):
-        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=path)
+        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=path, extra=SHARED)
     a, b = z.safetensors(first), z.safetensors(second)
     report(f"the same bits twice: {case['name']}", all(np.array_equal(a[k], b[k]) for k in a), f"{len(a)} parameters after {STEPS} steps")
 
@@ -72,7 +73,7 @@ def sanitizer(case):
     if not program:
         return print("left out: compute-sanitizer is not on this machine")
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        done = subprocess.run([program, "--tool", tool, "--error-exitcode", "9", "--target-processes", "all", os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--steps", "2"],
+        done = subprocess.run([program, "--tool", tool, "--error-exitcode", "9", "--target-processes", "all", os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--steps", "2", *SHARED],
                               capture_output=True, text=True)
         said = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
         report(f"compute-sanitizer {tool}: {case['name']}", done.returncode == 0, said[-1].strip("= ") if said else f"exit code {done.returncode}")
@@ -80,7 +81,7 @@ def sanitizer(case):
 
 def overhead(case, steps):
     """The host's time a step of a model so small that the GPU has nothing to do."""
-    metrics = z.run(case["bundle"], "tokens.bin", steps)
+    metrics = z.run(case["bundle"], "tokens.bin", steps, extra=SHARED)
     times = sorted(m["seconds"] for m in metrics[20:] if "seconds" in m)
     if times:
         report(f"a step of a tiny model: {case['name']}", True, f"{times[len(times) // 2] * 1e3:.2f} ms")
@@ -102,13 +103,13 @@ def gpt2(suite, folder, techniques):
     tokens = os.path.join(folder, "tokens.npy")
     np.save(tokens, rng.integers(0, 50000, (64, 1024)).astype(np.int64))
     start = time.time()
-    metrics = z.run(suite["bundle"], f"input_ids={tokens},labels={tokens}", 30, extra=("--init", weights))
+    metrics = z.run(suite["bundle"], f"input_ids={tokens},labels={tokens}", 30, extra=("--init", weights, *SHARED))
     rates = sorted(m["tokens_per_second"] for m in metrics[5:] if "tokens_per_second" in m)
     report("GPT-2 124M, bf16, 32 x 1024", bool(rates), f"{rates[len(rates) // 2]:,.0f} tokens/s, {time.time() - start:.0f} s in all" if rates else "no rate in the metrics")
     if rates:
         pytorch(suite["tokens"], rates[len(rates) // 2])
     for case in techniques:
-        metrics = z.run(case["bundle"], f"input_ids={tokens},labels={tokens}", 12, extra=("--init", weights))
+        metrics = z.run(case["bundle"], f"input_ids={tokens},labels={tokens}", 12, extra=("--init", weights, *SHARED))
         rates = sorted(m["tokens_per_second"] for m in metrics[3:] if "tokens_per_second" in m)
         report(case["name"], bool(rates), f"{rates[len(rates) // 2]:,.0f} tokens/s, loss {metrics[-1]['loss']:.6f}" if rates else "no rate in the metrics")
 
@@ -119,8 +120,8 @@ def processes(case, folder):
         return print("left out: --processes needs a C library as new as the one that zorse-run was built with")
     alone, apart = (os.path.join(folder, name) for name in ("threads", "processes"))
     try:
-        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=alone)
-        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=apart, extra=("--processes",))
+        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=alone, extra=SHARED)
+        z.run(case["bundle"], "tokens.bin", STEPS, checkpoint=apart, extra=("--processes", *SHARED))
     except z.Failure as failure:
         return report(f"--processes: {case['name']}", False, str(failure).strip().splitlines()[-1])
     a, b = z.safetensors(alone), z.safetensors(apart)

@@ -78,15 +78,15 @@ std::unique_ptr<QueuedDevice> asked(std::unique_ptr<QueuedDevice> device) {
 }
 
 DeviceUnderTest driven(const Driver &driver) {
-  return {driver.kind, [&driver] { return asked(std::move(*driver.make({"unit", 2, false, 1}))); }, deviceKindOf(driver.kind).computes,
-          deviceKindOf(driver.kind).architectures.empty() ? "" : driver.architecture()};
+  return {driver.kind, [&driver] { return asked(std::move(*driver.make({"unit", 2, false, 0}))); }, deviceKindOf(driver.kind).computes,
+          deviceKindOf(driver.kind).architectures.empty() ? "" : driver.units().front().architecture};
 }
 
 std::vector<DeviceUnderTest> all() {
   std::vector<DeviceUnderTest> devices;
   for (const Driver &driver : drivers()) {
     const bool isGpu = driver.kind == std::string("cuda");
-    if (isGpu && driver.architecture() == "none")
+    if (isGpu && driver.units().empty())
       continue; // no GPU, and no stand-in (test/emulator)
     devices.push_back(driven(driver));
     if (isGpu)
@@ -127,6 +127,33 @@ TEST(DeviceKinds, RunTheCodeOfTheirArchitectures) {
   EXPECT_FALSE(cpu.runs("aarch64", "x86-64-v2"));
   EXPECT_FALSE(cpu.runs("x86-64-v4", "znver4"));
   EXPECT_TRUE(cpu.runs("aarch64", "aarch64"));
+  EXPECT_EQ(cpu.codeFor("x86-64-v3"), "x86-64-v3");
+  EXPECT_EQ(cpu.codeFor("aarch64"), "");
+}
+
+TEST(DeviceKinds, GpusThatTheTableLacksRunCodeForOlderOnes) {
+  const DeviceKind &gpu = *findDeviceKind("cuda");
+  for (const auto &[offered, code] : {std::pair("sm_61", "sm_60"),
+                                      {"sm_62", "sm_60"},
+                                      {"sm_72", "sm_70"},
+                                      {"sm_87", "sm_86"},
+                                      {"sm_103", "sm_100"},
+                                      {"sm_110", "sm_100"},
+                                      {"sm_121", "sm_120"},
+                                      {"sm_90", "sm_90"}}) {
+    EXPECT_EQ(gpu.codeFor(offered), code) << offered;
+    EXPECT_TRUE(gpu.runs(offered, code)) << offered;
+  }
+  EXPECT_FALSE(gpu.runs("sm_61", "sm_70"));
+  EXPECT_FALSE(gpu.runs("sm_75", "sm_80"));
+  EXPECT_FALSE(gpu.runs("none", "sm_80"));
+  EXPECT_EQ(gpu.codeFor("sm_52"), "");
+  EXPECT_EQ(gpu.codeFor("sm_"), "");
+  EXPECT_EQ(gpu.codeFor("emu"), "emu");
+  EXPECT_FALSE(gpu.runs("emu", "sm_80")) << "the emulator takes bitcode";
+  EXPECT_TRUE(DeviceKind::hasBf16("sm_87"));
+  EXPECT_FALSE(DeviceKind::hasBf16("sm_75"));
+  EXPECT_TRUE(DeviceKind::hasBf16("x86-64-v3"));
 }
 
 } // namespace

@@ -18,6 +18,7 @@ protected:
     RankFacts facts;
     facts.host = "h1";
     facts.processor = "x86-64-v3";
+    facts.units = {{"", "", "", "x86-64-v3", 0}};
     facts.cores = 4;
     facts.memory = uint64_t(1) << 30;
     facts.bundle = "b";
@@ -52,7 +53,8 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
   EXPECT_EQ(encodeFacts(*back), encodeFacts(facts));
   EXPECT_TRUE(decodeFacts("{\"host\": 3}").failed());
   EXPECT_TRUE(decodeFacts("").failed());
-  EXPECT_TRUE(decodeFacts(R"({"host": "h", "processor": "p", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
+  EXPECT_TRUE(decodeFacts(R"({"host": "h", "units": [], "visible": "", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
+  EXPECT_TRUE(decodeFacts(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
 }
 
 // GPUs exchange directly only where everybody has the same, and every GPU once.
@@ -64,7 +66,7 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].nccl = "2.28.3";
     ranks[r].driver = "13.0";
-    ranks[r].unit = "0000:0" + std::to_string(r) + ":00.0";
+    ranks[r].units[0].address = "0000:0" + std::to_string(r) + ":00.0";
   }
   EXPECT_EQ(whyNotDirect(two.bundle, ranks), "");
   auto why = [&](const std::function<void(RankFacts &)> &change) {
@@ -79,9 +81,9 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   EXPECT_TRUE(has(driver, "a driver for CUDA 13.0") && has(driver, "12.4")) << driver;
   const std::string none = why([](RankFacts &f) { f.nccl = "", f.noNccl = "no libnccl.so.2"; });
   EXPECT_TRUE(has(none, "rank 1") && has(none, "no libnccl.so.2")) << none;
-  const std::string unit = why([&](RankFacts &f) { f.unit = ranks[0].unit; });
+  const std::string unit = why([&](RankFacts &f) { f.units = ranks[0].units; });
   EXPECT_TRUE(has(unit, "share the GPU 0000:00:00.0")) << unit;
-  EXPECT_EQ(why([&](RankFacts &f) { f.unit = ranks[0].unit, f.host = "h2"; }), "") << "another host's";
+  EXPECT_EQ(why([&](RankFacts &f) { f.units = ranks[0].units, f.host = "h2"; }), "") << "another host's";
   EXPECT_TRUE(has(why([](RankFacts &f) { f.throttled = true; }), "throttled"));
   EXPECT_TRUE(has(stagedCost(two.bundle), " ms instead of "));
 }

@@ -39,7 +39,7 @@ struct Options {
   double seconds = 120, linkSeconds = 1, joinSeconds = 60;
   uint64_t memory = 0;
   uint32_t nodeConnections = 1;
-  bool processes = false, noLinks = false, quiet = false;
+  bool processes = false, noLinks = false, quiet = false, shareGpus = false;
 };
 
 int exitCode(const Error &error) { return error.kind == ErrorKind::User ? 1 : 2; }
@@ -58,13 +58,13 @@ class Profiler {
 public:
   Profiler(const Options &options, const Bundle &bundle) : o(options), bundle(bundle) {}
 
-  /// The device `index`, here. \param threadsHere  of all devices of this host
-  Result<planning::DeviceProfile> device(uint32_t index, int threadsHere) {
+  /// The device `index`, here. \param ordinal  which unit it is. \param threadsHere  of all devices of this host
+  Result<planning::DeviceProfile> device(uint32_t index, int ordinal, int threadsHere) {
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
       return shares.error();
     const double share = (*shares)[index];
-    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(bundle, index, threadsHere, share);
+    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(bundle, index, ordinal, threadsHere, share);
     if (device.failed())
       return device.error();
     const bool processors = deviceKindOf(bundle.devices[index].kind).hostProcessors;
@@ -158,16 +158,22 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   int threads = 0;
   for (const BundleDevice &device : bundle.devices)
     threads = std::max(threads, device.threads); // one at a time
-  std::map<std::tuple<std::string, int, uint32_t>, planning::DeviceProfile> measured;
+  std::vector<RankFacts> facts;
+  for (const BundleDevice &device : bundle.devices)
+    facts.push_back(factsOfThisProcess(device.kind));
+  if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // one at a time
+    return status;
+  std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile> measured; // by kind, threads, target and unit
   planning::Profile profile;
   for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
     const BundleDevice &device = bundle.devices[d];
-    auto found = measured.find({device.kind, device.threads, device.target});
+    const std::string unit = facts[d].unit() ? facts[d].unit()->id : "";
+    auto found = measured.find({device.kind, device.threads, device.target, unit});
     if (found == measured.end()) {
-      Result<planning::DeviceProfile> times = profiler.device(d, threads);
+      Result<planning::DeviceProfile> times = profiler.device(d, facts[d].ordinal, threads);
       if (times.failed())
         return times.error();
-      found = measured.emplace(std::make_tuple(device.kind, device.threads, device.target), std::move(*times)).first;
+      found = measured.emplace(std::make_tuple(device.kind, device.threads, device.target, unit), std::move(*times)).first;
     } else if (!o.as.empty()) {
       continue;
     }
@@ -230,6 +236,14 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
   return Status::success();
 }
 
+/// Finds the hardware of every device, and whether the job fits it.
+Status placeDevices(const Bundle &bundle, std::vector<RankFacts> &ranks, bool share) {
+  if (Status status = assignUnits(bundle, ranks, share); status.failed())
+    return status;
+  std::string note;
+  return checkHardware(bundle, ranks, &note);
+}
+
 /// A rank: its own device, at the same time as the others', then links.
 Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
   JobOptions options;
@@ -246,22 +260,29 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
     if (place.world != bundle.devices.size())
       return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " +
                        std::to_string(place.world) + " processes; start one process per device");
-    RankFacts facts = factsOfThisProcess();
-    Result<std::vector<std::string>> hosts = job.member().exchange("hosts", facts.host + "\n" + bundle.digest);
-    if (hosts.failed())
-      return hosts.error();
-    int threads = 0;
-    for (uint32_t r = 0; r < place.world; ++r) {
-      if ((*hosts)[r].substr(0, (*hosts)[r].find('\n')) == facts.host)
-        threads += bundle.devices[r].threads;
-      if ((*hosts)[r].substr((*hosts)[r].find('\n') + 1) != bundle.digest)
-        return userError("rank " + std::to_string(r) + " has another bundle; all ranks need the same");
+    RankFacts mineFound = factsOfThisProcess(bundle.devices[place.rank].kind);
+    mineFound.bundle = bundle.digest;
+    Result<std::vector<std::string>> texts = job.member().exchange("facts", encodeFacts(mineFound));
+    if (texts.failed())
+      return texts.error();
+    std::vector<RankFacts> ranks;
+    for (const std::string &text : *texts) {
+      Result<RankFacts> facts = decodeFacts(text);
+      if (facts.failed())
+        return facts.error();
+      ranks.push_back(std::move(*facts));
     }
+    if (Status status = placeDevices(bundle, ranks, o.shareGpus); status.failed())
+      return status;
+    int threads = 0;
+    for (uint32_t r = 0; r < place.world; ++r)
+      if (ranks[r].host == ranks[place.rank].host)
+        threads += bundle.devices[r].threads;
     Profiler profiler(o, bundle);
     if (place.rank == 0)
       if (Status status = profiler.checkOutput(); status.failed())
         return status;
-    Result<planning::DeviceProfile> times = profiler.device(place.rank, threads);
+    Result<planning::DeviceProfile> times = profiler.device(place.rank, ranks[place.rank].ordinal, threads);
     if (times.failed())
       return times.error();
     planning::Profile mine = profiler.empty();
@@ -372,6 +393,7 @@ int main(int argc, char **argv) {
   app.add_option("--memory", o.memory, "bytes to use at most; default half of what a device has, at most 4 GiB");
   app.add_option("--as", o.as, "one process: write the times for this device or device type instead of the bundle's devices");
   app.add_option("--throttle", o.throttle, "DEVICE=SHARE, as for the run that the profile is for: bodies take 1/SHARE of their time");
+  app.add_flag("--share-gpus", o.shareGpus, "let several devices be one GPU where a host has fewer GPUs than devices");
   app.add_flag("--processes", o.processes, "one process per device on this machine, all measured at the same time, and the links between them");
   app.add_flag("--no-links", o.noLinks, "do not measure links");
   app.add_option("--link-seconds", o.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));

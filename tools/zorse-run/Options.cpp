@@ -135,6 +135,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(processes);
+  app.add_flag("--share-gpus", o.shareGpus, "let several devices be one GPU where a host has fewer GPUs than devices")->group(processes);
   app.add_flag("--staged", o.staged, "let GPUs exchange by way of the host although they could directly")->group(processes);
   app.add_option("--throttle", o.throttle,
                  "DEVICE=SHARE: let a device's bodies take 1/SHARE of their time, as if it had that share of a processor; * in names stands for any "
@@ -375,6 +376,8 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
     text << " snapshot-every=" << o.snapshotEvery << " keep-snapshots=" << o.keepSnapshots << " allow-change=" << o.allowChange;
   if (!o.checkpoint.empty())
     text << " checkpoint=yes";
+  if (o.shareGpus)
+    text << " share-gpus";
   if (o.sampleEvery > 0)
     text << " sample-every=" << o.sampleEvery << " sample-tokens=" << o.sampleTokens << " sample-prompt=" << o.samplePrompt
          << " sample-temperature=" << o.sampleTemperature;

@@ -47,6 +47,7 @@ struct Options {
   std::string secretFile, listen;
   uint32_t nodeConnections = 1;
   std::vector<std::string> throttle; ///< DEVICE=SHARE
+  bool shareGpus = false;
   double heartbeatSeconds = 0.25, deadlineSeconds = 10, stallSeconds = 300, joinSeconds = 60;
 
   // simulation

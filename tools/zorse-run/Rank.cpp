@@ -151,11 +151,14 @@ private:
         return decoded.error();
       all.push_back(std::move(*decoded));
     }
+    if (Status status = assignUnits(*bundle, all, o.shareGpus); status.failed())
+      return status;
     if (all.size() == bundle->devices.size())
       chooseTransfers(o, *bundle, all, place.rank == 0);
     std::string note;
     if (Status status = checkHardware(*bundle, all, &note); status.failed())
       return status;
+    ordinal = all[place.rank].ordinal;
     threadsHere = 0;
     for (size_t rank = 0; rank < all.size(); ++rank)
       if (all[rank].host == all[place.rank].host)
@@ -163,6 +166,8 @@ private:
     if (place.rank == 0) {
       if (!note.empty() && !o.quiet)
         fprintf(stderr, "note: %s\n", note.c_str());
+      if (const std::string gpus = describeUnits(*bundle, all); !gpus.empty() && !o.quiet)
+        printf("GPUs: %s\n", gpus.c_str());
       std::set<std::string> hosts;
       for (const RankFacts &facts : all)
         hosts.insert(facts.host);
@@ -299,7 +304,7 @@ private:
         return userError(std::string("ZORSE_TEST_DELAYS: expected SEED,MILLISECONDS, got '") + delays + "'");
       *transport = makeDelayedTransport(std::move(*transport), seed + place.rank, milliseconds);
     }
-    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(*bundle, place.rank, threadsHere, shares[place.rank]);
+    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(*bundle, place.rank, ordinal, threadsHere, shares[place.rank]);
     if (device.failed())
       return device.error();
     std::vector<LocalDevice> locals;
@@ -343,6 +348,7 @@ private:
   std::unique_ptr<Member> member;
   std::atomic<bool> met = false; // all ranks have joined.
   int threadsHere = 1;
+  int ordinal = 0; ///< which of the units here its device is
   Turns turns;
 };
 

@@ -55,6 +55,16 @@ Status runThreads(const Options &o, bool &finished) {
     addDirectFacts(facts.back(), *bundle, device);
     facts.back().throttled = !o.throttle.empty();
   }
+  std::string note;
+  if (Status status = assignUnits(*bundle, facts, o.shareGpus); status.failed())
+    return status;
+  if (Status status = checkHardware(*bundle, facts, &note); status.failed())
+    return status;
+  if (const std::string gpus = describeUnits(*bundle, facts); !gpus.empty() && !o.quiet)
+    printf("GPUs: %s\n", gpus.c_str());
+  std::vector<int> ordinals;
+  for (const RankFacts &fact : facts)
+    ordinals.push_back(fact.ordinal);
   chooseTransfers(o, *bundle, facts, /*speaks=*/true);
 
   uint64_t generation = 1;
@@ -77,7 +87,7 @@ Status runThreads(const Options &o, bool &finished) {
   process.output = &output;
   process.resume = o.resume;
   process.fingerprint = fingerprint;
-  process.makeDevices = [&](const std::vector<double> &shares) { return makeLocalDevices(*bundle, shares); };
+  process.makeDevices = [&](const std::vector<double> &shares) { return makeLocalDevices(*bundle, ordinals, shares); };
   process.failed = [](const Error &error) { endProcess(error.kind, error.text(), error.code()); };
   uint64_t stepsDone = 0;
   Status status = trainHere(o, *bundle, **data, process, stepsDone);

@@ -16,7 +16,8 @@ struct DeviceKind {
   bool asynchronous;     ///< it serves each of its queues by itself; false: threads of the host do, one for computing and one for all communication.
   bool direct;           ///< devices of this kind on different GPUs exchange from memory to memory, by a library that puts transfers on their queues.
   std::vector<std::string> transports; ///< that it joins: "local", "gloo"
-  /// Instruction sets that its code may be for, each running what those before it run, as LLVM names them; empty: not told apart.
+  /// Instruction sets that its code may be for, each running what those before it run, as LLVM names them; empty: not told apart. GPUs of NVIDIA may
+  /// have others in between ("sm_61"): their numbers say what they run.
   std::vector<std::string> architectures;
 
   bool joins(const std::string &transport) const;
@@ -26,6 +27,12 @@ struct DeviceKind {
 
   /// Whether a device that offers `offered` runs code for `code`. Of names that the table does not list nothing is known: they run each other.
   bool runs(const std::string &offered, const std::string &code) const;
+
+  /// The newest of `architectures` whose code a device that offers `offered` runs: "sm_60" for "sm_61". "": there is none.
+  std::string codeFor(const std::string &offered) const;
+
+  /// Whether code for `code` computes in bf16: GPUs of NVIDIA do from sm_80 on.
+  static bool hasBf16(const std::string &code);
 };
 
 const std::vector<DeviceKind> &deviceKinds();

@@ -26,6 +26,7 @@ struct ClusterDevice {
   std::string name;
   std::string kind = "cpu";          ///< which driver runs it
   std::string arch;                  ///< what its code is to be for, one of the kind's architectures; empty: what the compiler is asked for
+  std::string gpu;                   ///< which GPU of its node it is: UUID or address on the PCI bus; empty: any that runs its code
   std::string type;                  ///< an entry of the table of device types, or free text
   uint32_t node = 0;                 ///< index in Cluster.nodes
   double speed[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported

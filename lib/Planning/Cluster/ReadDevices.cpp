@@ -74,7 +74,7 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
             {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "multiprocessors",
-             "efficiency", "launch", "threads", "count", "price", "direct"});
+             "efficiency", "launch", "threads", "count", "price", "direct", "gpu"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -109,17 +109,25 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   }
   if (YAML::Node arch = fields["arch"]) {
     const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
-    device.arch = toName(arch, what + ": arch");
-    if (std::find(known.begin(), known.end(), device.arch) == known.end())
+    const std::string offered = toName(arch, what + ": arch"); // "sm_61" runs code for "sm_60"
+    device.arch = deviceKindOf(device.kind).codeFor(offered);
+    if (device.arch.empty())
       fail(arch, what + ": arch: " +
                      (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out"
-                                    : "expected " + listed(known) + suggestion(device.arch, known) + ", got '" + device.arch + "'"));
+                                    : "expected " + listed(known) + suggestion(offered, known) + ", got '" + offered + "'"));
   }
   if (YAML::Node threads = fields["threads"])
     device.threads = toCount(threads, what + ": threads", 4096);
   setDefaults(device, type);
   if (YAML::Node speed = fields["speed"])
     readSpeed(speed, what + ": speed", type, device);
+  if (!DeviceKind::hasBf16(device.arch)) {
+    double &bf16 = device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)];
+    if (bf16 > 0 && fields["speed"] && fields["speed"].IsMap())
+      fail(fields["speed"],
+           what + ": speed.bf16: " + device.arch + " does not compute in bf16, sm_80 and later do; leave it out, or give the 'arch' that it has");
+    bf16 = 0;
+  }
   if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
     fail(node, what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + listed(typeNames()));
   if (YAML::Node memory = fields["memory"])
@@ -166,6 +174,13 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   if (YAML::Node count = fields["count"]) {
     entry.count = toCount(count, what + ": count", kMostDevices);
     entry.counted = true;
+  }
+  if (YAML::Node gpu = node["gpu"]) { // not of a template: a GPU is one device
+    device.gpu = toName(gpu, what + ": gpu");
+    if (deviceKindOf(device.kind).sharesHostMemory)
+      fail(gpu, what + ": gpu: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
+    if (entry.counted)
+      fail(gpu, what + ": gpu: names one GPU, and 'count' makes several devices of the entry; write one entry for each, or leave 'gpu' out");
   }
   return entry;
 }

@@ -116,6 +116,8 @@ std::string describe(const ClusterDevice &device) {
     put("price", number(device.price));
   if (!device.direct)
     put("direct", "false");
+  if (!device.gpu.empty())
+    put("gpu", inQuotes(device.gpu));
   return text;
 }
 

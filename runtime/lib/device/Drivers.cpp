@@ -22,7 +22,8 @@ Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
   return withThreads(makeThrottledDevice(std::move(*made), request.share));
 }
 
-std::string noUnit(int) { return {}; }
+/// What devices that are threads of the host have.
+std::vector<HardwareUnit> processors(const std::string &architecture) { return {{"", "", "", architecture, 0}}; }
 std::string noVersion() { return {}; }
 
 Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
@@ -40,10 +41,10 @@ Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
 
 const std::vector<Driver> &zorse::runtime::drivers() {
   static const std::vector<Driver> all = {
-      {"cpu", makeCpu, processorHere, CpuDevice::matrixLibrary, noUnit, noVersion},
-      {"null", makeNull, [] { return std::string("none"); },
-       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }, noUnit, noVersion},
-      {"cuda", makeCuda, cudaArchitecture, [](bool) { return cudaNumerics(); }, cudaUnit, cudaDriver},
+      {"cpu", makeCpu, [] { return processors(processorHere()); }, CpuDevice::matrixLibrary, noVersion},
+      {"null", makeNull, [] { return processors("none"); },
+       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }, noVersion},
+      {"cuda", makeCuda, cudaUnits, [](bool) { return cudaNumerics(); }, cudaDriver},
   };
   return all;
 }

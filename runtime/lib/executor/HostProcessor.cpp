@@ -11,7 +11,7 @@ using namespace zorse::runtime;
 uint32_t zorse::runtime::hostTarget(const Bundle &bundle) {
   const Driver &host = **findDriver("cpu", "host");
   for (uint32_t target = 0; target <= bundle.otherTargets.size(); ++target)
-    if (findDeviceKind(host.kind)->runs(host.architecture(), bundle.target(target).arch()))
+    if (findDeviceKind(host.kind)->runs(host.units().front().architecture, bundle.target(target).arch()))
       return target;
   return 0;
 }

@@ -37,10 +37,8 @@ void zorse::runtime::addDirectFacts(RankFacts &facts, const Bundle &bundle, uint
   if (!takesPart(bundle.programs[device]))
     return;
   for (const Driver &driver : drivers())
-    if (bundle.devices[device].kind == driver.kind) {
-      facts.unit = driver.unit(ordinalOf(bundle, device));
+    if (bundle.devices[device].kind == driver.kind)
       facts.driver = driver.version();
-    }
   Result<std::string> version = ncclVersion();
   (version.failed() ? facts.noNccl : facts.nccl) = version.failed() ? version.message() : *version;
 }
@@ -59,8 +57,9 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
       return named(r) + " has no NCCL that serves: " + facts.noNccl;
     if (facts.throttled)
       return named(r) + " is throttled";
-    if (auto [other, fresh] = units.insert({{facts.host, facts.unit}, r}); !fresh && !facts.unit.empty())
-      return named(other->second) + " and " + named(r) + " share the GPU " + facts.unit +
+    const std::string unit = facts.unit() ? facts.unit()->address : ""; // NCCL has a GPU's slices no more than once either
+    if (auto [other, fresh] = units.insert({{facts.host, unit}, r}); !fresh && !unit.empty())
+      return named(other->second) + " and " + named(r) + " share the GPU " + unit +
              ", which NCCL does not have twice; say 'direct: false' of one of them in the cluster file";
     if (!first) {
       first = r;

@@ -1,10 +1,12 @@
 #include "zorse/runtime/Hardware.h"
+#include "Units.h"
 
 #include "zorse/runtime/Drivers.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
@@ -44,7 +46,8 @@ std::string rankText(const Bundle &bundle, const std::vector<RankFacts> &ranks, 
   return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
 }
 
-constexpr const char *kNoGpu = "none"; ///< as drivers of GPUs call their architecture where there is none
+constexpr const char *kNoGpu = "none"; ///< RankFacts.processor where there is none
+constexpr size_t kMostUnits = 1024;    ///< of a host
 
 /// Why ranks cannot run their code, one message for all ranks of one architecture that found the same where they run.
 std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
@@ -73,23 +76,62 @@ std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &
 
 std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
+/// GPUs of one host whose devices plan more than they have, one message for all.
+std::string fullGpus(const Bundle &bundle, const std::vector<RankFacts> &ranks, const std::vector<size_t> &here) {
+  struct Use {
+    uint64_t planned = 0;
+    std::string devices;
+    const HardwareUnit *unit = nullptr;
+  };
+  std::map<std::string, Use> uses;
+  for (size_t r : here)
+    if (const HardwareUnit *unit = ranks[r].unit(); unit && unit->memory > 0) {
+      Use &use = uses[unit->id];
+      use.unit = unit;
+      use.planned += plannedBytes(bundle, r, /*onDevice=*/true);
+      use.devices += (use.devices.empty() ? "" : ", ") + bundle.devices[r].name;
+    }
+  std::string text;
+  for (const auto &[id, use] : uses)
+    if (use.planned > use.unit->memory)
+      text += (text.empty() ? "" : "\n  ") + ("GPU " + describe(*use.unit) + " of host " + ranks[here.front()].host + ": has " +
+                                              mebibytes(use.unit->memory) + " of memory, devices " + use.devices + " plan " + mebibytes(use.planned) +
+                                              " on it; give them less 'memory' in the cluster file, or fewer of them that GPU");
+  return text;
+}
+
 } // namespace
+
+uint64_t zorse::runtime::plannedBytes(const Bundle &bundle, size_t device, bool onDevice) {
+  const bool own = !zorse::deviceKindOf(bundle.devices[device].kind).sharesHostMemory;
+  uint64_t bytes = 0;
+  for (const bundle::Arena &arena : bundle.programs[device].arenas())
+    if ((own && arena.kind() == bundle::DEVICE) == onDevice)
+      bytes += arena.bytes();
+  return bytes;
+}
 
 RankFacts zorse::runtime::factsOfThisProcess(const std::string &kind) {
   RankFacts facts;
   facts.host = hostHere();
   for (const Driver &driver : drivers())
     if (kind == driver.kind)
-      facts.processor = driver.architecture();
+      facts.units = driver.units();
+  if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible && !zorse::deviceKindOf(kind).hostProcessors)
+    facts.visible = visible;
   facts.cores = coresHere();
   facts.memory = memoryHere();
   return facts;
 }
 
 std::string zorse::runtime::encodeFacts(const RankFacts &facts) {
-  return json{{"host", facts.host},           {"processor", facts.processor}, {"cores", facts.cores}, {"memory", facts.memory},
-              {"unit", facts.unit},           {"driver", facts.driver},       {"nccl", facts.nccl},   {"no_nccl", facts.noNccl},
-              {"throttled", facts.throttled}, {"bundle", facts.bundle},       {"run", facts.run}}
+  json units = json::array();
+  for (const HardwareUnit &unit : facts.units)
+    units.push_back(
+        json{{"id", unit.id}, {"address", unit.address}, {"model", unit.model}, {"architecture", unit.architecture}, {"memory", unit.memory}});
+  return json{{"host", facts.host},           {"cores", facts.cores},   {"memory", facts.memory}, {"units", std::move(units)},
+              {"visible", facts.visible},     {"driver", facts.driver}, {"nccl", facts.nccl},     {"no_nccl", facts.noNccl},
+              {"throttled", facts.throttled}, {"bundle", facts.bundle}, {"run", facts.run}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -98,14 +140,19 @@ Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
   RankFacts facts;
   try {
     facts.host = parsed.at("host");
-    facts.processor = parsed.at("processor");
     // The JSON library would convert real numbers, and wrap large ones.
-    if (!parsed.at("cores").is_number_unsigned() || parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
+    if (!parsed.at("units").is_array() || parsed["units"].size() > kMostUnits || !parsed.at("cores").is_number_unsigned() ||
+        parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
       return userError(
           "a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");
     facts.cores = parsed["cores"].get<int>();
     facts.memory = parsed["memory"].get<uint64_t>();
-    facts.unit = parsed.at("unit");
+    facts.visible = parsed.at("visible");
+    for (const json &unit : parsed["units"]) {
+      if (!unit.at("memory").is_number_unsigned())
+        return userError("a rank publishes a GPU without a number of bytes; start every rank with the same version of Zorse");
+      facts.units.push_back({unit.at("id"), unit.at("address"), unit.at("model"), unit.at("architecture"), unit["memory"].get<uint64_t>()});
+    }
     facts.driver = parsed.at("driver");
     facts.nccl = parsed.at("nccl");
     facts.noNccl = parsed.at("no_nccl");
@@ -141,8 +188,7 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
             "; start every rank with the same options and data");
     Host &host = hosts[facts.host];
     host.ranks.push_back(r);
-    for (const bundle::Arena &arena : bundle.programs[r].arenas())
-      host.planned += arena.bytes();
+    host.planned += plannedBytes(bundle, r, /*onDevice=*/false);
     host.memory = std::min(host.memory, facts.memory);
     host.threads += bundle.devices[r].threads;
     host.cores = std::max(host.cores, facts.cores);
@@ -157,6 +203,8 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
       error("host " + name + ": has " + mebibytes(host.memory) + " of memory, devices " + devices + " plan " + mebibytes(host.planned) +
             " together; spread the ranks over more hosts or compile for less memory");
     }
+    if (std::string full = fullGpus(bundle, ranks, host.ranks); !full.empty())
+      error(full);
     if (host.threads > host.cores)
       notes += (notes.empty() ? "" : "; ") + ("host " + name + " has " + std::to_string(host.cores) + " cores for devices with " +
                                               std::to_string(host.threads) + " threads together: they will disturb each other");

@@ -38,12 +38,17 @@ int countOf(const YAML::Node &node, int most) {
   return count;
 }
 
-/// Names and kinds of the devices, in the order of the file; "" where the kind follows from a type. A device or a node with `count` numbers devices
-/// name:0, name:1, ..., through all nodes of the entry.
-/// \param nodes  receives the node of every device.
-std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &root, std::vector<uint32_t> *nodes = nullptr) {
+struct Described {
+  std::string name;
+  std::string kind; ///< "" where it follows from a type
+  std::string gpu;  ///< "": any
+  uint32_t node;    ///< 0-based
+};
+
+/// The devices in the order of the file. A device or a node with `count` numbers devices name:0, name:1, ..., through all nodes of the entry.
+std::vector<Described> devicesOf(const YAML::Node &root) {
   struct Entry {
-    std::string name, kind;
+    std::string name, kind, gpu;
     int count;
     bool numbered;
   };
@@ -51,7 +56,7 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
   const YAML::Node templates = root["templates"].IsDefined() ? root["templates"] : none;
   const YAML::Node nodeTemplates = templates.IsDefined() ? templates["nodes"] : none,
                    deviceTemplates = templates.IsDefined() ? templates["devices"] : none;
-  std::vector<std::pair<std::string, std::string>> devices;
+  std::vector<Described> devices;
   int index = 0;
   for (const YAML::Node &node : root["nodes"]) {
     const YAML::Node nodeCount = node["count"];
@@ -59,29 +64,28 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
     std::vector<Entry> entries;
     int perNode = 0;
     for (const YAML::Node &device : field(node, "devices", nodeTemplates)) {
-      const YAML::Node count = field(device, "count", deviceTemplates), kind = field(device, "kind", deviceTemplates);
+      const YAML::Node count = field(device, "count", deviceTemplates), kind = field(device, "kind", deviceTemplates), gpu = device["gpu"];
       int most = (kMostDevices - int(devices.size())) / times - perNode;
       if (most < 1)
         fail(device, "expected at most " + std::to_string(kMostDevices) + " devices");
-      Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", countOf(count, most),
-                     count.IsDefined() || nodeCount.IsDefined()};
+      Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", gpu.IsDefined() ? gpu.as<std::string>() : "",
+                     countOf(count, most), count.IsDefined() || nodeCount.IsDefined()};
       perNode += entry.count;
       entries.push_back(entry);
     }
     for (int n = 0; n < times; ++n, ++index) {
       for (const Entry &entry : entries)
         for (int i = 0; i < entry.count; ++i)
-          devices.emplace_back(entry.numbered ? entry.name + ":" + std::to_string(n * entry.count + i) : entry.name, entry.kind);
-      if (nodes)
-        nodes->resize(devices.size(), uint32_t(index));
+          devices.push_back(
+              {entry.numbered ? entry.name + ":" + std::to_string(n * entry.count + i) : entry.name, entry.kind, entry.gpu, uint32_t(index)});
     }
   }
   return devices;
 }
 
-std::string list(const std::vector<std::pair<std::string, std::string>> &devices) {
+std::string list(const std::vector<Described> &devices) {
   std::string text;
-  for (const auto &[name, kind] : devices)
+  for (const auto &[name, kind, gpu, node] : devices)
     if (text.size() > 2000)
       return text + ", ... (" + std::to_string(devices.size()) + " devices)";
     else
@@ -89,27 +93,47 @@ std::string list(const std::vector<std::pair<std::string, std::string>> &devices
   return text.empty() ? "none" : text;
 }
 
-} // namespace
-
-Result<std::vector<uint32_t>> zorse::runtime::nodesOfDevices(const Bundle &bundle) {
-  std::vector<uint32_t> nodes, described;
+/// What cluster.yaml says of every device of the bundle; empty where the bundle has none.
+Result<std::vector<Described>> describedDevices(const Bundle &bundle) {
+  std::vector<Described> found;
   if (bundle.cluster.empty())
-    return nodes;
-  std::unordered_map<std::string, uint32_t> byName; // a plan may leave devices of the cluster out
+    return found;
+  std::unordered_map<std::string, Described> byName; // a plan may leave devices of the cluster out
   try {
-    std::vector<std::pair<std::string, std::string>> devices = devicesOf(YAML::Load(bundle.cluster), &described);
-    for (size_t d = 0; d < devices.size(); ++d)
-      byName[devices[d].first] = described[d];
+    for (Described &device : devicesOf(YAML::Load(bundle.cluster)))
+      byName[device.name] = std::move(device);
   } catch (const YAML::Exception &exception) {
     return userError(bundle.directory + "/cluster.yaml: is not a cluster description: " + exception.what());
   }
   for (const BundleDevice &device : bundle.devices) {
-    auto found = byName.find(device.name);
-    if (found == byName.end())
+    auto described = byName.find(device.name);
+    if (described == byName.end())
       return userError(bundle.directory + "/cluster.yaml: does not describe device '" + device.name + "' of the manifest; compile the model again");
-    nodes.push_back(found->second);
+    found.push_back(described->second);
   }
+  return found;
+}
+
+} // namespace
+
+Result<std::vector<uint32_t>> zorse::runtime::nodesOfDevices(const Bundle &bundle) {
+  Result<std::vector<Described>> devices = describedDevices(bundle);
+  if (devices.failed())
+    return devices.error();
+  std::vector<uint32_t> nodes;
+  for (const Described &device : *devices)
+    nodes.push_back(device.node);
   return nodes;
+}
+
+Result<std::vector<std::string>> zorse::runtime::gpusOfDevices(const Bundle &bundle) {
+  Result<std::vector<Described>> devices = describedDevices(bundle);
+  if (devices.failed())
+    return devices.error();
+  std::vector<std::string> gpus(bundle.devices.size());
+  for (size_t d = 0; d < devices->size(); ++d)
+    gpus[d] = (*devices)[d].gpu;
+  return gpus;
 }
 
 Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clusterFile) {
@@ -125,17 +149,17 @@ Status zorse::runtime::checkCluster(const Bundle &bundle, const MappedFile &file
   const std::string text(reinterpret_cast<const char *>(file.data()), file.size());
   if (text == bundle.cluster)
     return Status::success();
-  std::vector<std::pair<std::string, std::string>> found, expected;
+  std::vector<Described> found, expected;
   try {
     found = devicesOf(YAML::Load(text));
   } catch (const YAML::Exception &exception) {
     return userError(clusterFile + ": is not a cluster description: " + exception.what());
   }
   for (const BundleDevice &device : bundle.devices)
-    expected.emplace_back(device.name, device.kind);
+    expected.push_back({device.name, device.kind, "", 0});
   bool same = found.size() == expected.size();
   for (size_t i = 0; i < found.size() && same; ++i)
-    same = found[i].first == expected[i].first && (found[i].second.empty() || found[i].second == expected[i].second);
+    same = found[i].name == expected[i].name && (found[i].kind.empty() || found[i].kind == expected[i].kind);
   if (!same)
     return userError(clusterFile + ": the bundle was compiled for devices " + list(expected) + "; this cluster has devices " + list(found) +
                      ". Compile the model for this cluster");

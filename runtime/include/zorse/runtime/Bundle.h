@@ -68,14 +68,6 @@ struct Bundle {
   }
 };
 
-/// Which of its kind a device is: the machine's GPU of that number, modulo how many there are.
-inline int ordinalOf(const Bundle &bundle, uint32_t device) {
-  int ordinal = 0;
-  for (uint32_t before = 0; before < device; ++before)
-    ordinal += bundle.devices[before].kind == bundle.devices[device].kind;
-  return ordinal;
-}
-
 enum class BundleUse : uint8_t {
   Execute,
   Simulate, ///< weights and kernels are neither read nor checked, and need not be there
@@ -102,6 +94,9 @@ Status verifyBundle(const Bundle &bundle, unsigned threads);
 
 /// The node of every device of the bundle, 0-based, as cluster.yaml counts them; empty where the bundle has no cluster description.
 Result<std::vector<uint32_t>> nodesOfDevices(const Bundle &bundle);
+
+/// What cluster.yaml says of the GPU that every device of the bundle is ('gpu': UUID or address on the PCI bus); "": nothing.
+Result<std::vector<std::string>> gpusOfDevices(const Bundle &bundle);
 
 /// Compares with a cluster description (YAML): the same devices in the same order.
 Status checkCluster(const Bundle &bundle, const std::string &clusterFile);

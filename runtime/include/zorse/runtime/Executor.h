@@ -148,10 +148,12 @@ private:
 };
 
 /// One of the bundle's devices, as its manifest describes it.
+/// \param ordinal  which of the driver's units it is (Units.h)
 /// \param threadsHere  of all devices that this machine executes, which decides whether they may spin. \param share  of its speed, in (0, 1]
-Result<std::unique_ptr<QueuedDevice>> makeDevice(const Bundle &bundle, uint32_t index, int threadsHere, double share = 1);
+Result<std::unique_ptr<QueuedDevice>> makeDevice(const Bundle &bundle, uint32_t index, int ordinal, int threadsHere, double share = 1);
 
-/// All devices of the bundle, as threads of this process. \param shares  by device; empty: whole ones
-Result<std::vector<LocalDevice>> makeLocalDevices(const Bundle &bundle, const std::vector<double> &shares = {});
+/// All devices of the bundle, as threads of this process. \param ordinals, shares  by device; empty: the first unit, whole ones
+Result<std::vector<LocalDevice>> makeLocalDevices(const Bundle &bundle, const std::vector<int> &ordinals = {},
+                                                  const std::vector<double> &shares = {});
 
 } // namespace zorse::runtime

@@ -2,6 +2,8 @@
 
 #include "LibraryFunctions.h"
 
+#include <cstdlib>
+
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
 
@@ -27,8 +29,14 @@ static Result<CudaApi> load() {
 #define ZORSE_LOAD(name, parameters) findFunction(library, #name, api.name, missing);
   ZORSE_CUDA_FUNCTIONS(ZORSE_LOAD)
 #undef ZORSE_LOAD
+  std::string older;
+#define ZORSE_LOAD(name, parameters) findFunction(library, #name, api.name, older);
+  ZORSE_NEWER_CUDA_FUNCTIONS(ZORSE_LOAD)
+#undef ZORSE_LOAD
   if (!missing.empty())
     return userError("libcuda.so.1 has no " + missing + ": install a newer driver of NVIDIA (11.0 or later)");
+  // The order in which nvidia-smi and zorse-cluster list them, and in which CUDA_VISIBLE_DEVICES counts; CUDA's own is the fastest first.
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0); // NOLINT(concurrency-mt-unsafe): before threads use the environment
   if (CUresult result = api.cuInit(0); result != kSuccess)
     return userError("CUDA devices cannot be used here: " + api.describe("cuInit", result));
   return api;

@@ -69,10 +69,14 @@ inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
   F(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,         \
                      unsigned sharedBytes, CUstream stream, void **parameters, void **extra))
 
+// Functions of newer drivers; null where the driver has none.
+#define ZORSE_NEWER_CUDA_FUNCTIONS(F) F(cuDeviceGetUuid_v2, (unsigned char *uuid, CUdevice device))
+
 struct CudaApi {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define ZORSE_MEMBER(name, parameters) CUresult(*name) parameters = nullptr;
   ZORSE_CUDA_FUNCTIONS(ZORSE_MEMBER)
+  ZORSE_NEWER_CUDA_FUNCTIONS(ZORSE_MEMBER)
 #undef ZORSE_MEMBER
 
   /// "cuLaunchKernel: CUDA_ERROR_..., ...".

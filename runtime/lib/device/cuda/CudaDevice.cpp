@@ -8,6 +8,7 @@
 #include "bundle.pb.h"
 #include "zorse/Bundle/DeviceKinds.h"
 
+#include <array>
 #include <map>
 
 using namespace zorse;
@@ -96,7 +97,9 @@ public:
       return status;
     if (count == 0)
       return userError("device '" + name_ + "': this machine has no GPU that CUDA can use");
-    if (Status status = call("cuDeviceGet", cuda_.cuDeviceGet(&device_, ordinal % count)); status.failed())
+    if (ordinal < 0 || ordinal >= count)
+      return internalError("device '" + name_ + "' is to be GPU " + std::to_string(ordinal) + " of " + std::to_string(count));
+    if (Status status = call("cuDeviceGet", cuda_.cuDeviceGet(&device_, ordinal)); status.failed())
       return status;
     char model[128] = "";
     cuda_.cuDeviceGetName(model, sizeof model, device_);
@@ -283,25 +286,51 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCudaDevice(const std::
   return std::unique_ptr<QueuedDevice>(std::move(device));
 }
 
-std::string zorse::runtime::cudaArchitecture() {
-  Result<const CudaApi *> api = cudaApi();
-  CUdevice device = 0;
-  int count = 0;
-  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess || count == 0 || (*api)->cuDeviceGet(&device, 0) != kSuccess)
-    return "none";
-  Result<std::string> arch = architectureOf(**api, device);
-  return arch.failed() ? "none" : *arch;
+/// "GPU-5f1c..."; slices have UUIDs of their own. "": the driver does not tell.
+static std::string uuidOf(const CudaApi &cuda, CUdevice device) {
+  std::array<unsigned char, 16> bytes{};
+  if (!cuda.cuDeviceGetUuid_v2 || cuda.cuDeviceGetUuid_v2(bytes.data(), device) != kSuccess)
+    return {};
+  std::string text = "GPU-";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10)
+      text += '-';
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", bytes[i]);
+    text += digits;
+  }
+  return text;
 }
 
-std::string zorse::runtime::cudaUnit(int ordinal) {
+std::vector<HardwareUnit> zorse::runtime::cudaUnits() {
+  std::vector<HardwareUnit> units;
   Result<const CudaApi *> api = cudaApi();
-  CUdevice device = 0;
   int count = 0;
-  char id[32] = "";
-  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess || count == 0 || (*api)->cuDeviceGet(&device, ordinal % count) != kSuccess ||
-      (*api)->cuDeviceGetPCIBusId(id, int(sizeof id), device) != kSuccess)
-    return {};
-  return id;
+  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess)
+    return units;
+  const CudaApi &cuda = **api;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    HardwareUnit unit;
+    unit.architecture = "none"; // of a GPU that does not answer
+    CUdevice device = 0;
+    char model[128] = "", address[32] = "";
+    size_t bytes = 0;
+    if (cuda.cuDeviceGet(&device, ordinal) == kSuccess) {
+      if (Result<std::string> arch = architectureOf(cuda, device); !arch.failed())
+        unit.architecture = *arch;
+      if (cuda.cuDeviceGetName(model, sizeof model, device) == kSuccess)
+        unit.model = model;
+      if (cuda.cuDeviceGetPCIBusId(address, int(sizeof address), device) == kSuccess)
+        unit.address = address;
+      if (cuda.cuDeviceTotalMem_v2(&bytes, device) == kSuccess)
+        unit.memory = bytes;
+      unit.id = uuidOf(cuda, device);
+    }
+    if (unit.id.empty())
+      unit.id = unit.address.empty() ? "GPU " + std::to_string(ordinal) : unit.address;
+    units.push_back(std::move(unit));
+  }
+  return units;
 }
 
 std::string zorse::runtime::cudaDriver() {

@@ -2,20 +2,20 @@
 #pragma once
 
 #include "zorse/runtime/Device.h"
+#include "zorse/runtime/Drivers.h"
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace zorse::runtime {
 
-/// \param ordinal  which of the machine's GPUs; modulo their number, so that several devices of a cluster may share one.
+/// \param ordinal  which of cudaUnits; several devices may share one.
 Result<std::unique_ptr<QueuedDevice>> makeCudaDevice(const std::string &name, int ordinal);
 
-/// "sm_80" of the machine's first GPU; "emu" of the emulator; "none" where there is no GPU.
-std::string cudaArchitecture();
-
-/// Where the GPU that `ordinal` means is on this machine, as the driver names it ("0000:41:00.0"): two ordinals may mean one GPU. "": unknown.
-std::string cudaUnit(int ordinal);
+/// The GPUs that CUDA_VISIBLE_DEVICES leaves to this process, by their place on the bus unless CUDA_DEVICE_ORDER says otherwise. None where there is
+/// no driver.
+std::vector<HardwareUnit> cudaUnits();
 
 /// The CUDA version of the driver, "13.0"; "" where there is none.
 std::string cudaDriver();
