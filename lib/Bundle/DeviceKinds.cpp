@@ -71,3 +71,14 @@ bool DeviceKind::hasBf16(const std::string &code) {
   const long capability = capabilityOf(code);
   return capability == 0 || capability >= 80;
 }
+
+bool DeviceKind::exists(const std::string &offered) const {
+  static const std::vector<long> between = {61, 62, 72, 87, 88, 101, 103, 110, 121}; // what NVIDIA has built and code is not made for
+  if (std::find(architectures.begin(), architectures.end(), offered) != architectures.end())
+    return true;
+  const long capability = capabilityOf(offered);
+  long newest = 0;
+  for (const std::string &code : architectures)
+    newest = std::max(newest, capabilityOf(code));
+  return newest > 0 && (capability > newest || std::find(between.begin(), between.end(), capability) != between.end());
+}

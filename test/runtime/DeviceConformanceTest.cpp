@@ -151,6 +151,10 @@ TEST(DeviceKinds, GpusThatTheTableLacksRunCodeForOlderOnes) {
   EXPECT_EQ(gpu.codeFor("sm_"), "");
   EXPECT_EQ(gpu.codeFor("emu"), "emu");
   EXPECT_FALSE(gpu.runs("emu", "sm_80")) << "the emulator takes bitcode";
+  for (const char *offered : {"sm_61", "sm_87", "sm_90", "sm_103", "sm_121", "sm_140"})
+    EXPECT_TRUE(gpu.exists(offered)) << offered;
+  for (const char *offered : {"sm_68", "sm_76", "sm_52", "sm_", "x86-64"})
+    EXPECT_FALSE(gpu.exists(offered)) << offered;
   EXPECT_TRUE(DeviceKind::hasBf16("sm_87"));
   EXPECT_FALSE(DeviceKind::hasBf16("sm_75"));
   EXPECT_TRUE(DeviceKind::hasBf16("x86-64-v3"));

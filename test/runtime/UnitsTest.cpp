@@ -176,7 +176,8 @@ TEST(Units, AGpuThatIsSmallerThanPlanned) {
 
 TEST(Units, TheGpuThatTheClusterFileNames) {
   const std::vector<HardwareUnit> units = {t4(0x03), t4(0x05), t4(0x07)};
-  for (const char *name : {"0000:07:00.0", "00000000:07:00.0", "GPU-5f1c0000-0000-0000-0000-000000000007", "MIG-5F1C0000-0000-0000-0000-000000000007"}) {
+  for (const char *name :
+       {"0000:07:00.0", "00000000:07:00.0", "GPU-5f1c0000-0000-0000-0000-000000000007", "MIG-5F1C0000-0000-0000-0000-000000000007"}) {
     Machines m;
     m.device("h", 75, units);
     m.device("h", 75, units, 1, name);

@@ -120,9 +120,21 @@ private:
     std::vector<Gpu> gpus = findGpus(o.nvml, why);
     if (!why.empty())
       note(why);
+    if (o.visible && !gpus.empty()) {
+      const size_t all = gpus.size();
+      gpus = visibleGpus(gpus, *o.visible);
+      note("CUDA_VISIBLE_DEVICES=" + *o.visible + " leaves " + std::to_string(gpus.size()) + " of " + std::to_string(all) + " GPUs");
+    }
     std::map<std::string, int> used;
     double port = 0, pcie = 0;
     for (const Gpu &gpu : gpus) {
+      if (gpu.sliced) {
+        note(gpu.name + (gpu.uuid.empty() ? "" : " (" + gpu.uuid + ")") +
+             " is divided into slices (MIG), which programs see one at a time: it is left out; describe each slice by hand, with a 'speed' and its "
+             "'gpu', and "
+             "start each rank with its CUDA_VISIBLE_DEVICES");
+        continue;
+      }
       planning::ClusterDevice device;
       const planning::DeviceType *known = planning::findDeviceType(gpu.name, gpu.memory);
       device.kind = "cuda";
@@ -145,6 +157,8 @@ private:
       if (gpu.capability > 0 && device.arch.empty())
         note(gpu.name + " is older than any GPU that code can be made for: it cannot be used");
       device.memory = gpu.memory;
+      if (o.pinGpus)
+        device.gpu = gpu.uuid;
       device.reserve = std::min<uint64_t>(uint64_t(2000000000), gpu.memory / 4);
       std::string base = node.name + "-" + nameFor(known ? known->name : gpu.name);
       device.name = base + ":" + std::to_string(used[base]++);

@@ -4,17 +4,20 @@
 #include "zorse/Planning/Cluster.h"
 #include "zorse/runtime/Status.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace zorse::cluster {
 
 struct DescribeOptions {
-  std::string root;     ///< "" but in tests: where /proc and /sys are
-  std::string nvml;     ///< the library; empty: the system's
-  std::string node;     ///< the node's name; empty: the host's
-  bool cpu = false;     ///< the processors are a device even where there are GPUs
-  bool measure = false; ///< the speed of matrix products on the processors, instead of an estimate
+  std::string root;                   ///< "" but in tests: where /proc and /sys are
+  std::string nvml;                   ///< the library; empty: the system's
+  std::string node;                   ///< the node's name; empty: the host's
+  bool cpu = false;                   ///< the processors are a device even where there are GPUs
+  bool pinGpus = false;               ///< every GPU is named by its UUID, so that runs insist on it
+  std::optional<std::string> visible; ///< CUDA_VISIBLE_DEVICES
+  bool measure = false;               ///< the speed of matrix products on the processors, instead of an estimate
 };
 
 struct Description {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <sstream>
 #include <utility>
 
 using namespace zorse::cluster;
@@ -44,7 +45,8 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr,
       (*nameOf)(Handle, char *, unsigned) = nullptr, (*memoryOf)(Handle, void *) = nullptr /* a Memory */,
       (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
-      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr, (*capability)(Handle, int *, int *) = nullptr;
+      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr, (*capability)(Handle, int *, int *) = nullptr,
+      (*uuidOf)(Handle, char *, unsigned) = nullptr, (*migMode)(Handle, unsigned *, unsigned *) = nullptr;
   if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
       !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") ||
       !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
@@ -52,6 +54,8 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
     return gpus;
   }
   library.find(capability, "nvmlDeviceGetCudaComputeCapability");
+  library.find(uuidOf, "nvmlDeviceGetUUID");
+  library.find(migMode, "nvmlDeviceGetMigMode");
   library.find(generation, "nvmlDeviceGetMaxPcieLinkGeneration");
   library.find(width, "nvmlDeviceGetMaxPcieLinkWidth");
   library.find(linkState, "nvmlDeviceGetNvLinkState");
@@ -74,6 +78,11 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
     Gpu gpu;
     gpu.name = name;
     gpu.memory = memory.total;
+    char uuid[96] = "";
+    if (uuidOf && uuidOf(handle, uuid, sizeof uuid - 1) == 0)
+      gpu.uuid = uuid;
+    unsigned mode = 0, next = 0;
+    gpu.sliced = migMode && migMode(handle, &mode, &next) == 0 && mode == 1;
     int major = 0, minor = 0;
     if (capability && capability(handle, &major, &minor) == 0)
       gpu.capability = major * 10 + minor;
@@ -95,12 +104,25 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   return gpus;
 }
 
+std::vector<Gpu> zorse::cluster::visibleGpus(const std::vector<Gpu> &gpus, const std::string &visible) {
+  std::vector<Gpu> seen;
+  std::istringstream names(visible);
+  for (std::string name; std::getline(names, name, ',');) {
+    const bool number = !name.empty() && name.size() < 6 && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+    auto found = gpus.end();
+    if (number && std::stoul(name) < gpus.size())
+      found = gpus.begin() + std::stol(name);
+    else if (name.rfind("GPU-", 0) == 0)
+      found = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu &gpu) { return gpu.uuid.rfind(name, 0) == 0; });
+    if (found == gpus.end())
+      break;
+    seen.push_back(*found);
+  }
+  return seen;
+}
+
 std::string zorse::cluster::archOfGpu(const Gpu &gpu) {
-  std::string best;
-  for (const std::string &arch : deviceKindOf("cuda").architectures) // in rising order
-    if (arch.rfind("sm_", 0) == 0 && std::atoi(arch.c_str() + 3) <= gpu.capability)
-      best = arch;
-  return best;
+  return gpu.capability > 0 ? deviceKindOf("cuda").codeFor("sm_" + std::to_string(gpu.capability)) : "";
 }
 
 double zorse::cluster::pcieBandwidth(const Gpu &gpu) {

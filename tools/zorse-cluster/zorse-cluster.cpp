@@ -65,8 +65,8 @@ Status start(Options &o, char **argv) {
     if (Status status = checkOverwrites({{"--secret-file", o.gather.secretFile}}, {{"--output", o.output}}); status.failed())
       return status;
   if (!o.hosts.hosts.empty()) {
-    for (const auto &[flag, given] :
-         {std::make_pair("--measure", o.describe.measure), std::make_pair("--cpu", o.describe.cpu), std::make_pair("--quiet", o.quiet)})
+    for (const auto &[flag, given] : {std::make_pair("--measure", o.describe.measure), std::make_pair("--cpu", o.describe.cpu),
+                                      std::make_pair("--pin-gpus", o.describe.pinGpus), std::make_pair("--quiet", o.quiet)})
       if (given)
         o.hosts.more.push_back(flag);
     for (const auto &[option, value] :
@@ -121,6 +121,7 @@ int main(int argc, char **argv) {
   app.add_option("--name", o.gather.name, "the cluster's name");
   app.add_option("--node", o.describe.node, "the name of this machine's node; default the host's name");
   app.add_flag("--cpu", o.describe.cpu, "the processors are a device even where there are GPUs");
+  app.add_flag("--pin-gpus", o.describe.pinGpus, "name every GPU by its UUID, so that runs end where it is not found");
   app.add_flag("--measure", o.describe.measure, "measure the processors' speed, and with --gather or --hosts the links between the nodes");
   auto *together = app.add_flag(
       "--gather", o.together,
@@ -143,6 +144,8 @@ int main(int argc, char **argv) {
   app.add_flag("--quiet", o.quiet, "print errors only");
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-cluster"))
     return *done;
+  if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES")) // NVML lists all
+    o.describe.visible = visible;
   if (!o.shell.empty()) {
     std::istringstream words(o.shell);
     o.hosts.shell.assign(std::istream_iterator<std::string>(words), {});

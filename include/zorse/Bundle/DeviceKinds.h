@@ -31,6 +31,9 @@ struct DeviceKind {
   /// The newest of `architectures` whose code a device that offers `offered` runs: "sm_60" for "sm_61". "": there is none.
   std::string codeFor(const std::string &offered) const;
 
+  /// Whether there are devices that offer it: one of `architectures`, a GPU of NVIDIA that lies between two of them, or one that is newer than all.
+  bool exists(const std::string &offered) const;
+
   /// Whether code for `code` computes in bf16: GPUs of NVIDIA do from sm_80 on.
   static bool hasBf16(const std::string &code);
 };

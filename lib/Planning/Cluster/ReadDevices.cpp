@@ -111,7 +111,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
     const std::string offered = toName(arch, what + ": arch"); // "sm_61" runs code for "sm_60"
     device.arch = deviceKindOf(device.kind).codeFor(offered);
-    if (device.arch.empty())
+    if (!deviceKindOf(device.kind).exists(offered))
       fail(arch, what + ": arch: " +
                      (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out"
                                     : "expected " + listed(known) + suggestion(offered, known) + ", got '" + offered + "'"));
@@ -179,7 +179,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     device.gpu = toName(gpu, what + ": gpu");
     if (deviceKindOf(device.kind).sharesHostMemory)
       fail(gpu, what + ": gpu: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
-    if (entry.counted)
+    if (entry.count > 1)
       fail(gpu, what + ": gpu: names one GPU, and 'count' makes several devices of the entry; write one entry for each, or leave 'gpu' out");
   }
   return entry;

@@ -49,6 +49,12 @@ std::string rankText(const Bundle &bundle, const std::vector<RankFacts> &ranks, 
 constexpr const char *kNoGpu = "none"; ///< RankFacts.processor where there is none
 constexpr size_t kMostUnits = 1024;    ///< of a host
 
+/// What a cluster file may say of a device that offers this.
+std::string runnable(const std::string &processor, bool gpu) {
+  const std::string code = zorse::deviceKindOf(gpu ? "cuda" : "cpu").codeFor(processor);
+  return code.empty() ? processor : code;
+}
+
 /// Why ranks cannot run their code, one message for all ranks of one architecture that found the same where they run.
 std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // by architecture and processor
@@ -68,7 +74,7 @@ std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &
           "a machine has), or compile the model for a cluster of the devices that are there";
     else
       text += ": the bundle's kernels are for " + what.first + ", this " + (gpus ? "GPU" : "processor") + " is " + what.second +
-              "; say 'arch: " + what.second + "' of the device in the cluster file, or compile the model for the oldest " +
+              "; say 'arch: " + runnable(what.second, gpus) + "' of the device in the cluster file, or compile the model for the oldest " +
               (gpus ? "GPU" : "processor") + " of the cluster";
   }
   return text.empty() ? text : text.substr(3); // the caller separates

@@ -147,9 +147,7 @@ private:
     return text;
   }
 
-  std::string limited(size_t r) const {
-    return ranks_[r].visible.empty() ? "" : " (CUDA_VISIBLE_DEVICES=" + ranks_[r].visible + " there)";
-  }
+  std::string limited(size_t r) const { return ranks_[r].visible.empty() ? "" : " (CUDA_VISIBLE_DEVICES=" + ranks_[r].visible + " there)"; }
 
   /// Why none of a rank's GPUs serves, though one runs its code or one is named.
   std::string whyNone(size_t r) const {

@@ -126,6 +126,29 @@ TEST_F(DescribeMachine, Gpus) {
   ::unsetenv("ZORSE_STUB_NVML");
 }
 
+TEST_F(DescribeMachine, GpusThatProgramsSee) {
+  options.nvml = ZORSE_STUB_NVML;
+  EXPECT_EQ(described().devices[0].gpu, "");
+  options.pinGpus = true;
+  EXPECT_EQ(described().devices[2].gpu, "GPU-5f1c0000-0000-0000-0000-000000000002");
+  for (const auto &[visible, count] :
+       std::map<std::string, size_t>{{"2,0", 2}, {"GPU-5f1c0000-0000-0000-0000-000000000001", 1}, {"0,7,1", 1}, {"0,1,2", 3}}) {
+    options.visible = visible;
+    EXPECT_EQ(described().devices.size(), count) << visible;
+    EXPECT_EQ(described().devices[0].kind, "cuda") << visible;
+  }
+  options.visible = "2,0";
+  EXPECT_EQ(described().devices[0].arch, "sm_86") << "in the order that the variable gives";
+  EXPECT_NE(notes.find("CUDA_VISIBLE_DEVICES=2,0 leaves 2 of 3 GPUs"), std::string::npos) << notes;
+  options.visible = "";
+  EXPECT_EQ(described().devices[0].kind, "cpu");
+  options.visible.reset();
+  ::setenv("ZORSE_STUB_NVML", "sliced", 1);
+  EXPECT_EQ(described().devices.size(), 2u);
+  EXPECT_NE(notes.find("000001) is divided into slices (MIG)"), std::string::npos) << notes;
+  ::unsetenv("ZORSE_STUB_NVML");
+}
+
 TEST_F(DescribeMachine, NothingOrNonsense) {
   std::filesystem::remove_all(root);
   planning::Cluster cluster = described();

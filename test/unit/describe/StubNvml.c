@@ -1,4 +1,5 @@
-/* As much of NVML as zorse-cluster uses: two A100 with NVLink and one card nobody knows. ZORSE_STUB_NVML=broken: it does not start. */
+/* As much of NVML as zorse-cluster uses: two A100 with NVLink and one card nobody knows. ZORSE_STUB_NVML=broken: it does not start; sliced: the
+ * second A100 is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
 static unsigned of(void *handle) { return (unsigned)(size_t)handle - 1; }
 int nvmlDeviceGetName(void *handle, char *name, unsigned length) {
   snprintf(name, length, "%s", of(handle) < 2 ? "NVIDIA A100-SXM4-40GB" : "NVIDIA Mystery 9000");
+  return 0;
+}
+int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length) {
+  snprintf(uuid, length, "GPU-5f1c0000-0000-0000-0000-00000000000%u", of(handle));
+  return 0;
+}
+int nvmlDeviceGetMigMode(void *handle, unsigned *mode, unsigned *next) {
+  const char *how = getenv("ZORSE_STUB_NVML");
+  *mode = *next = how && !strcmp(how, "sliced") && of(handle) == 1;
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void *handle, void *place) { // types as the caller has them, as sanitizers compare them

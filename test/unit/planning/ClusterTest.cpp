@@ -34,8 +34,8 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.arch, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.multiprocessors, v.halfRows, v.eager,
-                             v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.multiprocessors, v.halfRows,
+                             v.eager, v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -167,6 +167,8 @@ TEST(Cluster, WrittenAndReadBack) {
         std::string("nodes: [{name: \"é:0\", devices: [{name: \"null\", speed: 1e9}, {name: 'a:', speed: 1e9}, {name: 'x:1', speed: 1e9}, "
                     "{name: 'x:2', speed: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
         std::string("nodes: [{name: n, count: 3, devices: [{name: b, type: T4}]}, {name: m, devices: []}, {name: 'k:0', devices: [{name: 'b:3', "
+                    "type: T4}]}]"),
+        std::string("nodes: [{name: n, devices: [{name: 'b:0', type: T4, gpu: GPU-1}, {name: 'b:1', type: T4, gpu: '0000:41:00.0'}, {name: 'b:2', "
                     "type: T4}]}]")}) {
     Cluster once = read(yaml);
     std::string text = writeCluster(once);
@@ -242,8 +244,26 @@ TEST(Cluster, KindsAndArchitectures) {
   EXPECT_MISTAKE(device("speed: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
   EXPECT_EQ(read(device("type: T4")).devices[0].arch, "sm_75");
   EXPECT_EQ(read(device("type: T4, arch: sm_60")).devices[0].arch, "sm_60");
+  for (const auto &[offered, code] : {std::pair("sm_61", "sm_60"), {"sm_87", "sm_86"}, {"sm_103", "sm_100"}, {"sm_121", "sm_120"}})
+    EXPECT_EQ(read(device(std::string("speed: 1e12, memory: 8 GiB, kind: cuda, arch: ") + offered)).devices[0].arch, code);
   EXPECT_MISTAKE(device("type: T4, arch: sm_76"), "device 'a': arch: expected sm_60, sm_70, sm_75");
   EXPECT_MISTAKE(device("speed: 1e9, memory: 1 GiB, kind: sim, arch: sm_75"), "there are none to choose from for devices of kind sim; leave it out");
+}
+
+TEST(Cluster, GpusWithoutBf16) {
+  for (const char *arch : {"sm_60", "sm_70", "sm_75", "sm_61"}) {
+    const std::string by = std::string("memory: 8 GiB, kind: cuda, arch: ") + arch;
+    EXPECT_EQ(read(device("speed: 1e12, " + by)).devices[0].speed[2], 0) << arch;
+    EXPECT_EQ(read(device("speed: {f32: 1e12, bf16: 0}, " + by)).devices[0].speed[2], 0) << arch;
+    EXPECT_MISTAKE(device("speed: {f32: 1e12, bf16: 1e12}, " + by), "does not compute in bf16, sm_80 and later do");
+  }
+  EXPECT_EQ(read(device("speed: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].speed[2], 1e12);
+}
+
+TEST(Cluster, AGpuIsNamedOnce) {
+  EXPECT_EQ(read(device("type: T4, gpu: \"0000:41:00.0\"")).devices[0].gpu, "0000:41:00.0");
+  EXPECT_MISTAKE(device("type: T4, gpu: GPU-12, count: 2"), "device 'a': gpu: names one GPU, and 'count' makes several devices");
+  EXPECT_MISTAKE(device("speed: 1e9, gpu: GPU-12"), "expected a device that is a GPU, found one of kind cpu; leave it out");
 }
 
 TEST(Cluster, WhereTimesOfGpusComeFrom) {
