@@ -28,4 +28,7 @@ __attribute__((visibility("default"))) double zorseStandInLinkSeconds();
 /// Which GPU is current in the calling thread; -1: none.
 __attribute__((visibility("default"))) int zorseStandInUnit();
 
+/// 10 times the major and the minor number of the GPU that is current; 0: none.
+__attribute__((visibility("default"))) int zorseStandInCapability();
+
 } // namespace zorse::emulator

@@ -1,8 +1,11 @@
-// Stands in for cuBLASLt: products by plain loops, sums in f32 (f64 of f64).
+// Stands in for cuBLASLt, in three versions: products by plain loops, sums in f32 (f64 of f64).
+//
+//   ZORSE_STANDIN_BLAS_BROKEN=13    version 13 cannot be created
 #include "StandIn.h"
 #include "zorse/runtime/HalfTypes.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <vector>
@@ -86,9 +89,23 @@ void multiply(const Description &d, double alpha, const void *a, const Layout &l
 
 extern "C" {
 
-int cublasLtCreate(void **handle) { return *handle = new int(0), 0; }
+int cuDriverGetVersion(int *version);
+
+/// As the releases do: CUBLAS_STATUS_NOT_INITIALIZED under a driver that is too old, or in no context; CUBLAS_STATUS_ARCH_MISMATCH of a GPU that it
+/// has dropped or does not know.
+int cublasLtCreate(void **handle) {
+  int driver = 0;
+  const int capability = zorse::emulator::zorseStandInCapability();
+  if (cuDriverGetVersion(&driver) != 0 || driver < ZORSE_STANDIN_BLAS / 10000 * 1000 || capability == 0)
+    return 1;
+  if ((ZORSE_STANDIN_BLAS >= 130000 && capability < 75) || (ZORSE_STANDIN_BLAS < 120000 && capability > 90))
+    return 8;
+  if (const char *broken = std::getenv("ZORSE_STANDIN_BLAS_BROKEN"); broken && std::atoi(broken) == ZORSE_STANDIN_BLAS / 10000)
+    return 3; // CUBLAS_STATUS_ALLOC_FAILED
+  return *handle = new int(0), 0;
+}
 int cublasLtDestroy(void *handle) { return delete static_cast<int *>(handle), 0; }
-size_t cublasLtGetVersion() { return 0; }
+size_t cublasLtGetVersion() { return ZORSE_STANDIN_BLAS; }
 int cublasLtMatmulDescCreate(void **description, int, int) { return *description = new Description, 0; }
 int cublasLtMatmulDescDestroy(void *description) { return delete static_cast<Description *>(description), 0; }
 int cublasLtMatmulDescSetAttribute(void *description, int attribute, const void *value, size_t bytes) {

@@ -1,6 +1,7 @@
 // Stands in for libcuda.so.1: memory is the host's, and kernels, which come as bitcode, run on the emulator. What nothing orders is found
 // (Streams.h), printed, and fails the call.
 //
+//   ZORSE_EMULATOR_DRIVER=n     the CUDA version of the driver, default 13000
 //   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
 //   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
 //   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", in the order of their speed, which is CUDA's own: "Tesla
@@ -35,7 +36,8 @@ namespace {
 
 /// Shared memory of a block: without being asked, and of sm_86 and later ones at most.
 constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kNotFound = 500, kInvalidImage = 200,
+              kLaunchFailed = 719;
 
 std::mutex mutex;
 bool isSet(const char *name) {
@@ -133,6 +135,7 @@ double zorse::emulator::zorseStandInLinkSeconds() {
   return seconds;
 }
 bool zorse::emulator::zorseStandInLeavesOut(const Stream *stream) { return leavesOut(stream); }
+int zorse::emulator::zorseStandInCapability() { return current ? gpus()[uintptr_t(current) - 1].capability : 0; }
 int zorse::emulator::zorseStandInUnit() { return current ? gpus()[uintptr_t(current) - 1].bus : -1; }
 
 int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
@@ -166,7 +169,10 @@ int cuInit(unsigned) {
     leaveWorkOut();
   return 0;
 }
-int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
+int cuDriverGetVersion(int *version) {
+  const char *text = std::getenv("ZORSE_EMULATOR_DRIVER");
+  return *version = text ? std::atoi(text) : 13000, 0;
+}
 int cuGetErrorName(int error, const char **text) {
   *text = error == kOutOfMemory    ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == kNotFound     ? "CUDA_ERROR_NOT_FOUND"
@@ -198,6 +204,11 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = size_t(gpus
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = reinterpret_cast<void *>(uintptr_t(device + 1)), 0; }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void *context) { return current = context, 0; }
+int cuCtxGetDevice(int *device) {
+  if (!current)
+    return kInvalidContext;
+  return *device = int(uintptr_t(current)) - 1, 0;
+}
 
 int cuMemAlloc_v2(unsigned long long *address, size_t bytes) { return allocate(reinterpret_cast<void **>(address), bytes, false); }
 int cuMemFree_v2(unsigned long long address) { return release(address); }

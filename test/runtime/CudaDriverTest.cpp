@@ -53,6 +53,34 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
   }
 }
 
+// By NVIDIA's notes of its releases.
+TEST(BlasLibraries, WhatServesWhere) {
+  EXPECT_EQ(whyNotServing(130100, {13000, 80}), "");
+  EXPECT_EQ(whyNotServing(130100, {12080, 80}), "it needs a driver for CUDA 13.0, there is one for 12.8");
+  EXPECT_EQ(whyNotServing(130100, {13000, 70}), "it has dropped GPUs of capability 7.0");
+  EXPECT_EQ(whyNotServing(130000, {13010, 75}), "");
+  EXPECT_EQ(whyNotServing(120900, {13000, 70}), "");
+  EXPECT_EQ(whyNotServing(120900, {12000, 60}), "");
+  EXPECT_EQ(whyNotServing(120600, {12080, 100}), "it is older than GPUs of capability 10.0, which 12.8.0 and later know");
+  EXPECT_EQ(whyNotServing(120900, {12090, 120}), "");
+  EXPECT_EQ(whyNotServing(111103, {11080, 90}), "");
+  EXPECT_EQ(whyNotServing(110000, {11080, 89}), "it is older than GPUs of capability 8.9, which 11.11.0 and later know");
+  EXPECT_EQ(whyNotServing(120900, {11080, 80}), "it needs a driver for CUDA 12.0, there is one for 11.8");
+}
+
+// The stand-ins' releases refuse what NVIDIA's do. ctest runs this again with other GPUs, drivers and broken libraries, and says what is expected.
+TEST(BlasLibraries, TheNewestThatServesIsTaken) {
+  const char *expected = std::getenv("ZORSE_TEST_EXPECTS");
+  auto cuda = cudaApi();
+  ASSERT_FALSE(cuda.failed()) << cuda.message();
+  CUcontext context = nullptr;
+  ASSERT_EQ((*cuda)->cuDevicePrimaryCtxRetain(&context, 0), kSuccess);
+  ASSERT_EQ((*cuda)->cuCtxSetCurrent(context), kSuccess);
+  auto blas = BlasLt::create(**cuda);
+  const std::string found = blas.failed() ? blas.message() : (*blas)->version();
+  EXPECT_NE(found.find(expected ? expected : "cuBLASLt 13.1.0"), std::string::npos) << found;
+}
+
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   test::TemporaryFolder folder;
   const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are no code

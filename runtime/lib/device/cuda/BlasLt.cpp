@@ -1,44 +1,14 @@
 #include "BlasLt.h"
 
-#include "BlasLtApi.h"
-#include "LibraryFunctions.h"
+#include "BlasLibraries.h"
 
+#include <set>
 #include <tuple>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
 
 namespace {
-
-Result<BlasLtApi> load() {
-  void *library = nullptr;
-  std::string problems;
-  for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
-    library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library)
-      break;
-    problems = ::dlerror();
-  }
-  if (!library)
-    return userError("CUDA devices need cuBLASLt (13, 12 or 11): " + problems +
-                     "; install CUDA's libraries, or the Python package nvidia-cublas and put its folder into LD_LIBRARY_PATH");
-  BlasLtApi api;
-  std::string missing;
-#define ZORSE_LOAD(name, parameters) findFunction(library, #name, api.name, missing);
-  ZORSE_BLAS_FUNCTIONS(ZORSE_LOAD)
-#undef ZORSE_LOAD
-  api.cublasLtGetVersion = reinterpret_cast<size_t (*)()>(::dlsym(library, "cublasLtGetVersion"));
-  if (!missing.empty())
-    return userError("cuBLASLt has no " + missing + ": install another version");
-  return api;
-}
-
-Result<const BlasLtApi *> api() {
-  static const Result<BlasLtApi> loaded = load();
-  if (loaded.failed())
-    return loaded.error();
-  return &*loaded;
-}
 
 Status check(const char *call, int status) {
   return status == 0 ? Status::success() : Status(userError(std::string(call) + ": cuBLASLt's status " + std::to_string(status)));
@@ -56,10 +26,12 @@ bool BlasProduct::operator<(const BlasProduct &o) const {
 
 /// A product made ready. What is row-major here is column-major and transposed there: C' = op(B)' op(A)'.
 struct BlasLt::Plan {
+  const BlasLtApi &lt;
   void *description = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
   Algorithm algorithm;
+  explicit Plan(const BlasLtApi &lt) : lt(lt) {}
+  Plan(const Plan &) = delete;
   ~Plan() {
-    const BlasLtApi &lt = **api();
     for (void *layout : {a, b, c})
       if (layout)
         lt.cublasLtMatrixLayoutDestroy(layout);
@@ -69,38 +41,58 @@ struct BlasLt::Plan {
 };
 
 Result<std::unique_ptr<BlasLt>> BlasLt::create(const CudaApi &cuda) {
-  Result<const BlasLtApi *> lt = api();
-  if (lt.failed())
-    return lt.error();
-  std::unique_ptr<BlasLt> made(new BlasLt(cuda));
-  if (Status status = check("cublasLtCreate", (*lt)->cublasLtCreate(&made->handle_)); status.failed())
-    return status;
-  return made;
+  Result<BlasHost> host = blasHostHere(cuda);
+  if (host.failed())
+    return host.error();
+  Result<std::vector<const BlasLibrary *>> libraries = blasLibraries(*host);
+  if (libraries.failed())
+    return libraries.error();
+  std::string why;
+  for (const BlasLibrary *library : *libraries) {
+    std::unique_ptr<BlasLt> made(new BlasLt(cuda, *library));
+    const int status = library->api.cublasLtCreate(&made->handle_);
+    if (status == 0)
+      return made;
+    made->handle_ = nullptr;
+    why += (why.empty() ? "" : "; ") + library->name + " (" + versionText(library->version) + "): status " + std::to_string(status);
+  }
+  return userError("cublasLtCreate fails with every cuBLASLt that may serve this GPU: " + why +
+                   "; look at its memory and its driver with nvidia-smi");
 }
 
-BlasLt::BlasLt(const CudaApi &cuda) : cuda_(cuda) {}
+BlasLt::BlasLt(const CudaApi &cuda, const BlasLibrary &library) : cuda_(cuda), library_(library) {}
 
 BlasLt::~BlasLt() {
   plans_.clear();
   for (auto [stream, workspace] : workspaces_)
     cuda_.cuMemFree_v2(workspace);
   if (handle_)
-    (*api())->cublasLtDestroy(handle_);
+    library_.api.cublasLtDestroy(handle_);
 }
 
-Result<std::string> BlasLt::identity() {
-  Result<const BlasLtApi *> lt = api();
-  if (lt.failed())
-    return lt.error();
-  return "cuBLASLt " + ((*lt)->cublasLtGetVersion ? std::to_string((*lt)->cublasLtGetVersion()) : std::string("of an unknown version"));
+std::string BlasLt::version() const { return "cuBLASLt " + versionText(library_.version); }
+
+Result<std::string> BlasLt::identity(const std::vector<BlasHost> &hosts) {
+  std::set<size_t> versions;
+  for (const BlasHost &host : hosts) {
+    Result<std::vector<const BlasLibrary *>> libraries = blasLibraries(host);
+    if (!libraries.failed())
+      versions.insert(libraries->front()->version);
+    else if (hosts.size() == 1)
+      return libraries.error();
+  }
+  std::string text;
+  for (size_t version : versions)
+    text += (text.empty() ? "cuBLASLt " : " and ") + std::to_string(version);
+  return text;
 }
 
 Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
   std::unique_ptr<Plan> &plan = plans_[p];
   if (plan)
     return plan.get();
-  const BlasLtApi &lt = **api();
-  auto made = std::make_unique<Plan>();
+  const BlasLtApi &lt = library_.api;
+  auto made = std::make_unique<Plan>(lt);
   const int compute = p.typeOfC == kF64 ? kCompute64F : kCompute32F, scale = p.typeOfC == kF64 ? kF64 : kF32;
   Status failure;
   auto call = [&](const char *name, int status) {
@@ -177,6 +169,6 @@ Status BlasLt::multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdevi
   auto at = [](CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); };
   const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
   return check("cublasLtMatmul",
-               (*api())->cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1], at(c),
-                                        (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, at(workspace), kWorkspace, stream));
+               library_.api.cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1], at(c),
+                                           (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, at(workspace), kWorkspace, stream));
 }

@@ -1,6 +1,7 @@
-// Products of matrices by cuBLASLt, which is loaded at run time (13, 12 or 11; of the system or of Python's wheels, where the loader finds it).
+// Products of matrices by cuBLASLt, which is loaded at run time (BlasLibraries.h; of the system or of Python's wheels, where the loader finds it).
 #pragma once
 
+#include "BlasLibraries.h"
 #include "CudaApi.h"
 
 #include <map>
@@ -21,24 +22,29 @@ inline constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14; ///< cudaDataType
 
 class BlasLt {
 public:
-  /// In the context of later calls, which are made one at a time. `cuda` outlives this object.
+  /// In the context of later calls, which are made one at a time. `cuda` outlives this object. With the newest library that serves the GPU.
   static Result<std::unique_ptr<BlasLt>> create(const CudaApi &cuda);
   ~BlasLt();
 
   Status multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream);
 
-  /// "cuBLASLt 130100".
-  static Result<std::string> identity();
+  /// "cuBLASLt 13.1.0": the one that was taken.
+  std::string version() const;
+
+  /// "cuBLASLt 130100": what GPUs like these compute with, "cuBLASLt 120900 and 130100" where one library does not serve all. An error where the only
+  /// one has none.
+  static Result<std::string> identity(const std::vector<BlasHost> &hosts);
 
 private:
   /// Bytes that an algorithm may use beside its operands; what NVIDIA recommends for the newest GPUs. Part of what a cluster's devices keep in
   /// reserve.
   static constexpr size_t kWorkspace = size_t(32) << 20;
 
-  explicit BlasLt(const CudaApi &cuda);
+  BlasLt(const CudaApi &cuda, const BlasLibrary &library);
   struct Plan;
   Result<Plan *> planOf(const BlasProduct &product);
   const CudaApi &cuda_;
+  const BlasLibrary &library_;
   void *handle_ = nullptr;
   std::map<CUstream, CUdeviceptr> workspaces_; ///< products of different streams run side by side
   std::map<BlasProduct, std::unique_ptr<Plan>> plans_;

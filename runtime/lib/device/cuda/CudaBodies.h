@@ -32,6 +32,9 @@ class CudaBodies {
 public:
   /// \param arch  what the device runs. `cuda` outlives this object.
   static Result<std::unique_ptr<CudaBodies>> create(const CudaApi &cuda, const std::string &arch);
+
+  /// The library that multiplies matrices, and its version.
+  std::string products() const { return blas_->version(); }
   ~CudaBodies();
 
   /// As Device::loadBodies.

@@ -106,7 +106,6 @@ public:
     Result<std::string> arch = architectureOf(cuda_, device_);
     if (arch.failed())
       return named(arch.error());
-    description_ = name_ + " (cuda, " + model + ")";
     if (Status status = call("cuDevicePrimaryCtxRetain", cuda_.cuDevicePrimaryCtxRetain(&context_, device_)); status.failed())
       return status;
     if (Status status = enter(); status.failed())
@@ -115,6 +114,7 @@ public:
     if (bodies.failed())
       return named(bodies.error());
     bodies_ = std::move(*bodies);
+    description_ = name_ + " (cuda, " + model + ", " + bodies_->products() + ")";
     return Status::success();
   }
 
@@ -341,4 +341,17 @@ std::string zorse::runtime::cudaDriver() {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Result<std::string> zorse::runtime::cudaNumerics() { return BlasLt::identity(); }
+Result<std::string> zorse::runtime::cudaNumerics() {
+  Result<const CudaApi *> api = cudaApi();
+  std::vector<BlasHost> hosts;
+  int count = 0, driver = 0;
+  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess || (*api)->cuDriverGetVersion(&driver) != kSuccess)
+    return BlasLt::identity({}); // no GPU: nothing is multiplied
+  for (CUdevice device = 0; device < count; ++device) {
+    int major = 0, minor = 0;
+    (*api)->cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device);
+    (*api)->cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device);
+    hosts.push_back({driver, 10 * major + minor});
+  }
+  return BlasLt::identity(hosts);
+}
