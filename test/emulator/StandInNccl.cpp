@@ -12,6 +12,7 @@
 #include "StandIn.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -69,13 +70,21 @@ const Fault &fault() {
 /// Lives as long as work on streams names it.
 struct Communicator {
   std::unique_ptr<Meeting> meeting;
-  int rank = 0;
+  int rank = 0, unit = 0;
   std::atomic<int> error{kInProgress}; ///< what it says of itself
   std::atomic<bool> aborted{false};
   std::string said; ///< set before `error`
   std::thread joining;
 };
 using Shared = std::shared_ptr<Communicator>;
+
+/// Kernels of communicators that are running, by GPU.
+std::array<std::atomic<int>, 256> running{};
+struct Runs {
+  explicit Runs(int unit) : count(running[size_t(unit) % running.size()]) { ++count; }
+  ~Runs() { --count; }
+  std::atomic<int> &count;
+};
 Shared &of(void *comm) { return *static_cast<Shared *>(comm); }
 
 /// Bytes that one rank has for another.
@@ -145,6 +154,7 @@ bool move(Communicator &c, Piece &piece, bool blocked, std::string &found, doubl
 
 std::string run(Operation operation, uint64_t number) {
   Communicator &c = *operation.comm;
+  const Runs runs(c.unit);
   for (Piece &piece : operation.pieces)
     if (!piece.sends)
       std::memset(piece.data, kPoison, piece.bytes);
@@ -289,7 +299,8 @@ int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config 
   c->rank = rank;
   if (!c->meeting)
     return kSystemError;
-  c->meeting->join(rank, version(), zorseStandInUnit());
+  c->unit = zorseStandInUnit();
+  c->meeting->join(rank, version(), c->unit);
   c->joining = std::thread([raw = c.get()] {
     while (!raw->meeting->everybodyIsHere()) {
       if (raw->aborted)
@@ -305,9 +316,17 @@ int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config 
 
 int ncclCommGetAsyncError(void *comm, int *error) { return *error = of(comm)->error, kSuccess; }
 int ncclCommFinalize(void *) { return kSuccess; }
+/// Ends the communicator's kernels and frees memory, which waits for all that is on the GPU. The real one waits for ever for a kernel that nobody ends.
 int ncclCommAbort(void *comm) {
   Shared &c = of(comm);
   c->aborted = true;
+  for (int waited = 0; running[size_t(c->unit) % running.size()] > 0; ++waited) {
+    if (waited == 5000) {
+      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on the same GPU, which nobody has aborted\n");
+      std::abort();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   if (c->joining.joinable())
     c->joining.join();
   delete &c;

@@ -164,8 +164,6 @@ public:
       stopping = true;
     }
     for (LocalDevice &local : locals) {
-      if (local.direct)
-        local.direct->abort(error);
       local.transport->abort(error);
       local.device->abort(error);
     }
@@ -173,6 +171,13 @@ public:
       device.hold.stop();
     stepDone.notify_all();
     watchdogWake.notify_all();
+    // Last, and all at once: this waits for what is on GPUs, where devices may wait for each other.
+    std::vector<std::thread> aborting;
+    for (LocalDevice &local : locals)
+      if (local.direct)
+        aborting.emplace_back([&] { local.direct->abort(error); });
+    for (std::thread &thread : aborting)
+      thread.join();
   }
 
   Executor::Progress progress() const {

@@ -1,7 +1,6 @@
 #include "Communicator.h"
 
 #include <algorithm>
-#include <thread>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::nccl;

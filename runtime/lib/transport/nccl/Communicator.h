@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace zorse::runtime::nccl {
@@ -31,6 +32,19 @@ private:
   mutable std::mutex mutex_;
   std::optional<Error> error_;
 };
+
+/// Does something with each of `all` at the same time, each in a thread of its own, and waits for all of them. To abort a communicator ends its kernels
+/// and then frees memory, which waits for whatever else is on the GPU: another communicator's kernel, which nobody would have ended if one were aborted
+/// after the other.
+template <typename T> void atOnce(std::vector<T> &all, const std::function<void(T &)> &what) {
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < all.size(); ++i)
+    threads.emplace_back([&what, &one = all[i]] { what(one); });
+  if (!all.empty())
+    what(all.front());
+  for (std::thread &thread : threads)
+    thread.join();
+}
 
 class Communicator {
 public:

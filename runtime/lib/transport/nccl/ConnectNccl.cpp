@@ -173,8 +173,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   std::condition_variable over;
   size_t left = members.size();
   auto giveUp = [&](const Error &why) {
-    for (const auto &transport : made)
-      transport->abort(why);
+    atOnce<std::unique_ptr<NcclTransport>>(made, [&](auto &transport) { transport->abort(why); });
   };
   for (size_t i = 0; i < members.size(); ++i)
     threads.emplace_back([&, i] {

@@ -37,7 +37,7 @@ NcclTransport::NcclTransport(const NcclApi &api, const DirectMember &member, con
 
 NcclTransport::~NcclTransport() {
   onFailure(nullptr);
-  communicators_.clear();
+  atOnce<std::unique_ptr<Communicator>>(communicators_, [](auto &communicator) { communicator.reset(); });
 }
 
 Communicator *NcclTransport::communicatorOf(std::vector<uint32_t> devices) {
@@ -223,6 +223,5 @@ void NcclTransport::watch() {
 
 void NcclTransport::abort(const Error &why) {
   failure_.keep(why);
-  for (const auto &communicator : communicators_)
-    communicator->abort();
+  atOnce<std::unique_ptr<Communicator>>(communicators_, [](auto &communicator) { communicator->abort(); });
 }
