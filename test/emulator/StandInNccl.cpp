@@ -307,6 +307,8 @@ int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config 
         return;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    if (const char *seconds = std::getenv("ZORSE_NCCL_JOIN_SECONDS"))
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(seconds)));
     raw->said = raw->meeting->problem();
     raw->error = raw->said.empty() ? kSuccess : kInvalidUsage;
   });
@@ -316,7 +318,8 @@ int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config 
 
 int ncclCommGetAsyncError(void *comm, int *error) { return *error = of(comm)->error, kSuccess; }
 int ncclCommFinalize(void *) { return kSuccess; }
-/// Ends the communicator's kernels and frees memory, which waits for all that is on the GPU. The real one waits for ever for a kernel that nobody ends.
+/// Ends the communicator's kernels and frees memory, which waits for all that is on the GPU. The real one waits for ever for a kernel that nobody
+/// ends.
 int ncclCommAbort(void *comm) {
   Shared &c = of(comm);
   c->aborted = true;

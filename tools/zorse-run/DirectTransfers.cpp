@@ -25,13 +25,15 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
   bundle.useStaged();
 }
 
-Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, Group &group, double seconds) {
+Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, Group &group, double seconds, bool quiet) {
   if (bundle.staged.empty())
     return Status::success();
   DirectOptions options;
   options.plan = directPlan(bundle);
   options.sums = directSums(bundle.summary);
   options.connectSeconds = seconds;
+  if (!quiet)
+    options.say = [](const std::string &line) { fprintf(stderr, "note: %s\n", line.c_str()); };
   for (const BundleDevice &device : bundle.devices)
     options.names.push_back(device.name);
   std::vector<DirectMember> members;

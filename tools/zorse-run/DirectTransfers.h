@@ -17,6 +17,7 @@ void chooseTransfers(const Options &options, runtime::Bundle &bundle, const std:
 
 /// GPUs of this process that exchange directly meet the others within `seconds`. All ranks call it, those without such a device too: names are
 /// exchanged.
-runtime::Status connectDirectly(const runtime::Bundle &bundle, std::vector<runtime::LocalDevice> &devices, runtime::Group &group, double seconds);
+runtime::Status connectDirectly(const runtime::Bundle &bundle, std::vector<runtime::LocalDevice> &devices, runtime::Group &group, double seconds,
+                                bool quiet);
 
 } // namespace zorse::run

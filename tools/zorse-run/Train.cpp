@@ -94,7 +94,7 @@ private:
     Result<std::vector<LocalDevice>> devices = process.makeDevices(*shares);
     if (devices.failed())
       return devices.error();
-    if (Status status = connectDirectly(bundle, *devices, process.group, o.joinSeconds); status.failed())
+    if (Status status = connectDirectly(bundle, *devices, process.group, o.joinSeconds, o.quiet); status.failed())
       return status;
     emptyExecutor = processBytes();
 

@@ -88,9 +88,10 @@ DirectSums directSums(const bundle::ModelSummary &summary);
 struct DirectOptions {
   DirectPlan plan;
   DirectSums sums;
-  std::vector<std::string> names;  ///< of devices
-  double connectSeconds = 60;      ///< for all ranks to meet, and for the self-test
-  std::string exchange = "direct"; ///< names of exchanges begin with it
+  std::vector<std::string> names;               ///< of devices
+  double connectSeconds = 60;                   ///< for the members of one group to meet, and for its self-test
+  std::string exchange = "direct";              ///< names of exchanges begin with it
+  std::function<void(const std::string &)> say; ///< hears of every group that takes its time; from threads
 };
 
 /// A device of this process that takes part.

@@ -33,9 +33,9 @@ private:
   std::optional<Error> error_;
 };
 
-/// Does something with each of `all` at the same time, each in a thread of its own, and waits for all of them. To abort a communicator ends its kernels
-/// and then frees memory, which waits for whatever else is on the GPU: another communicator's kernel, which nobody would have ended if one were aborted
-/// after the other.
+/// Does something with each of `all` at the same time, each in a thread of its own, and waits for all of them. To abort a communicator ends its
+/// kernels and then frees memory, which waits for whatever else is on the GPU: another communicator's kernel, which nobody would have ended if one
+/// were aborted after the other.
 template <typename T> void atOnce(std::vector<T> &all, const std::function<void(T &)> &what) {
   std::vector<std::thread> threads;
   for (size_t i = 1; i < all.size(); ++i)

@@ -16,6 +16,8 @@ using namespace zorse::runtime::nccl;
 
 namespace {
 
+constexpr double kLong = 2; ///< seconds of meeting that are worth a line
+
 std::string hex(const UniqueId &id) {
   static const char digits[] = "0123456789abcdef";
   std::string text;
@@ -85,12 +87,18 @@ uint64_t word(uint32_t device, size_t place) { return (uint64_t(device) + 1) * 0
 
 } // namespace
 
-Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point deadline) {
+static Communicator::Clock::duration times(double seconds, size_t count) {
+  return std::chrono::duration_cast<Communicator::Clock::duration>(std::chrono::duration<double>(seconds * double(count)));
+}
+
+Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point begin) {
+  const size_t count = options_.plan.groups.size();
   size_t next = 0;
-  for (size_t g = 0; g < options_.plan.groups.size(); ++g) {
+  for (size_t g = 0; g < count; ++g) {
     if (next == communicators_.size() || communicators_[next]->devices() != options_.plan.groups[g])
       continue;
     Communicator &communicator = *communicators_[next++];
+    const auto began = Communicator::Clock::now(), deadline = begin + times(options_.connectSeconds, g + 1);
     Trial meet([&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the device's context
     Status status = member_.memory->onStream(meet);
     if (status.failed())
@@ -98,6 +106,12 @@ Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Cl
                        "; NCCL_DEBUG=INFO says more, and --staged runs without NCCL");
     if (status = tryOut(communicator, deadline); status.failed())
       return status;
+    const double seconds = std::chrono::duration<double>(Communicator::Clock::now() - began).count();
+    if (options_.say && communicator.rankOf(member_.device) == 0 && seconds > kLong) {
+      char text[64];
+      std::snprintf(text, sizeof text, "%.1f s for group %zu of %zu", seconds, g + 1, count);
+      options_.say("GPUs " + namesOf(communicator) + " have met in NCCL: " + text);
+    }
   }
   return Status::success();
 }
@@ -160,8 +174,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   if (ids.failed())
     return ids.error();
   // All devices at once: the members of a group wait for each other.
-  const auto deadline =
-      Communicator::Clock::now() + std::chrono::duration_cast<Communicator::Clock::duration>(std::chrono::duration<double>(given.connectSeconds));
+  const auto begin = Communicator::Clock::now(), deadline = begin + times(given.connectSeconds, given.plan.groups.size());
   std::vector<std::unique_ptr<NcclTransport>> made;
   made.reserve(members.size());
   for (const DirectMember &member : members)
@@ -172,12 +185,10 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   std::mutex mutex;
   std::condition_variable over;
   size_t left = members.size();
-  auto giveUp = [&](const Error &why) {
-    atOnce<std::unique_ptr<NcclTransport>>(made, [&](auto &transport) { transport->abort(why); });
-  };
+  auto giveUp = [&](const Error &why) { atOnce<std::unique_ptr<NcclTransport>>(made, [&](auto &transport) { transport->abort(why); }); };
   for (size_t i = 0; i < members.size(); ++i)
     threads.emplace_back([&, i] {
-      results[i] = made[i]->connect(*ids, deadline);
+      results[i] = made[i]->connect(*ids, begin);
       if (results[i].failed()) // what the others wait for does not come
         giveUp(results[i].error());
       std::lock_guard<std::mutex> lock(mutex);
@@ -189,7 +200,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
     if (!over.wait_until(lock, deadline, [&] { return left == 0; })) {
       lock.unlock(); // bytes that never come
       char seconds[32];
-      std::snprintf(seconds, sizeof seconds, "%g", given.connectSeconds);
+      std::snprintf(seconds, sizeof seconds, "%g", given.connectSeconds * double(given.plan.groups.size()));
       giveUp(userError(std::string("the GPUs have not met and tried each other in NCCL within ") + seconds +
                        " s; NCCL_DEBUG=INFO says more; try NCCL_ALGO=Ring NCCL_PROTO=Simple, or --staged, which runs without NCCL"));
     }

@@ -26,8 +26,9 @@ public:
   NcclTransport(const NcclApi &api, const DirectMember &member, const DirectOptions &options);
   ~NcclTransport() override;
 
-  /// Meets the others of every group of this device, in the order of the plan, and tries it. `ids`: by group. In a thread of its own.
-  Status connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point deadline);
+  /// Meets the others of every group of this device, in the order of the plan, and tries it. `ids`: by group. In a thread of its own. Every group has
+  /// DirectOptions.connectSeconds: the n-th is there by n times as long after `begin`, as some members come to it from the group before.
+  Status connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point begin);
 
   Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
   Status receive(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
