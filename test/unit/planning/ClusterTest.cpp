@@ -322,6 +322,14 @@ TEST(Cluster, TypesAreFoundByTheirUsualNames) {
   for (const char *name : {"V100", "H100", "A100", "NVIDIA H100 NVL", "NVIDIA GeForce GT 710", "RTX", ""})
     EXPECT_EQ(type(name), "") << name;
   EXPECT_EQ(type("NVIDIA H100 80GB HBM3", 42e9), ""); // a part of one (MIG)
+  // Others whose names hold one of the table's, or are held by one.
+  for (const char *name : {"NVIDIA RTX A4000", "NVIDIA RTX A4500", "NVIDIA RTX A2000 12GB", "Quadro RTX 6000", "Quadro RTX 4000", "Quadro P4000", "Quadro T1000", "NVIDIA T400 4GB",
+                           "NVIDIA T1000", "NVIDIA A2", "NVIDIA A16", "NVIDIA A10M", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 3080 Laptop GPU",
+                           "NVIDIA GeForce RTX 3080 Ti Laptop GPU", "NVIDIA GeForce GTX 1080 Ti", "NVIDIA GeForce GTX 1650", "NVIDIA TITAN V", "NVIDIA TITAN RTX", "Tesla P4", "Tesla P40", "Tesla M40",
+                           "Tesla K80", "NVIDIA RTX 4000 Ada Generation", "NVIDIA RTX 5000 Ada Generation", "NVIDIA RTX 4000 SFF Ada Generation", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+                           "NVIDIA L2", "NVIDIA L400", "NVIDIA H100 NVL", "NVIDIA A100X", "NVIDIA A30X", "NVIDIA DGX Display", "NVIDIA CMP 170HX", "Orin", "NVIDIA GB10", "NVIDIA Thor",
+                           "NVIDIA GeForce RTX 4070 Ti SUPER Laptop GPU", "NVIDIA GeForce RTX 5090 D", "NVIDIA GeForce RTX 5090 Laptop GPU", "NVIDIA RTX 3000 Ada Generation Laptop GPU"})
+    EXPECT_EQ(type(name), "") << name;
 
   Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: RTX 4090}, {name: b, type: MI300X}]}]");
   EXPECT_EQ(cluster.devices[0].type, "RTX4090");
