@@ -108,7 +108,7 @@ def fall_back():
         del os.environ["ZORSE_NCCL_VERSION"]
         os.environ["ZORSE_EMULATOR_DEVICES"] = "3"
         for words in (["--threads"], ["--processes"]):
-            found, said = outcome(folder, bundle, data, *words, ok=False)
+            found, said = outcome(folder, bundle, data, *words, "--share-gpus", ok=False)
             line = next((l for l in said.splitlines() if re.match(warning, l)), "")
             check("one GPU twice, " + words[0], found == expected and "share the GPU" in line and "direct: false" in line, line or said)
         os.environ["ZORSE_EMULATOR_DEVICES"] = "8"

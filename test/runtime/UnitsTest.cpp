@@ -111,7 +111,7 @@ TEST(Units, TheSmallestGpuThatHasTheMemory) {
   m.device("h", 80, units, 70);
   m.device("h", 80, units, 60);
   m.device("h", 80, units, 39);
-  EXPECT_EQ(m.places(), "03 01 04 02");
+  EXPECT_EQ(m.places(), "02 01 04 03");
 }
 
 TEST(Units, AllGetOneWhereThatIsPossible) {
@@ -127,6 +127,14 @@ TEST(Units, AlikeOnesInTheOrderOfTheBus) {
   Machines m;
   for (int i = 0; i < 3; ++i)
     m.device("h", 75, units);
+  EXPECT_EQ(m.places(), "03 05 07");
+}
+
+TEST(Units, AlikeOnesInTheOrderOfRanksWhateverTheyPlan) {
+  const std::vector<HardwareUnit> units = {t4(0x07), t4(0x03), t4(0x05)};
+  Machines m;
+  for (uint64_t planned : {2, 9, 5})
+    m.device("h", 75, units, planned);
   EXPECT_EQ(m.places(), "03 05 07");
 }
 

@@ -46,6 +46,7 @@ public:
     }
     if (!left.empty() && !share)
       return userError(tooFew(left));
+    orderAlike();
     for (const auto &[id, rank] : owner_)
       take(rank, id);
     for (size_t r : left)
@@ -122,6 +123,35 @@ private:
       owner_[idOf(u)] = r;
       return true;
     });
+  }
+
+  /// GPUs that are alike go to devices in the order of ranks: the first to the first.
+  void orderAlike() {
+    std::map<std::tuple<std::string, uint64_t, std::string>, std::vector<std::string>> alike; // by architecture, memory, and what the rank sees
+    for (const auto &[id, r] : owner_) {
+      if (!named_[r].empty())
+        continue;
+      std::string seen;
+      const HardwareUnit *unit = nullptr;
+      for (const HardwareUnit &one : ranks_[r].units) {
+        seen += one.id + " ";
+        unit = one.id == id ? &one : unit;
+      }
+      alike[{unit->architecture, unit->memory, seen}].push_back(id);
+    }
+    for (auto &[what, ids] : alike) {
+      std::vector<size_t> ranks;
+      for (const std::string &id : ids)
+        ranks.push_back(owner_[id]);
+      std::sort(ranks.begin(), ranks.end());
+      const std::vector<HardwareUnit> &units = ranks_[ranks.front()].units;
+      auto addressOf = [&](const std::string &id) {
+        return std::find_if(units.begin(), units.end(), [&](const HardwareUnit &unit) { return unit.id == id; })->address;
+      };
+      std::sort(ids.begin(), ids.end(), [&](const std::string &a, const std::string &b) { return std::pair(addressOf(a), a) < std::pair(addressOf(b), b); });
+      for (size_t i = 0; i < ids.size(); ++i)
+        owner_[ids[i]] = ranks[i];
+    }
   }
 
   void take(size_t r, const std::string &id) {
