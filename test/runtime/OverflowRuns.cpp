@@ -54,7 +54,7 @@ public:
     std::vector<LocalDevice> locals;
     locals.reserve(bundle_.devices.size());
     for (uint32_t d = 0; d < bundle_.devices.size(); ++d)
-      locals.push_back({d, must(makeDevice(bundle_, d, int(bundle_.devices.size()))), std::move(transports[d])});
+      locals.push_back({d, must(makeDevice(bundle_, d, 0, int(bundle_.devices.size()))), std::move(transports[d])});
     ExecutorOptions options;
     options.beforeCall = [this](const ObservedCall &call) { inject(call); };
     executor_ = must(Executor::create(bundle_, std::move(locals), options));

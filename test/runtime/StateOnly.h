@@ -191,7 +191,7 @@ inline std::unique_ptr<Executor> stateExecutor(const Bundle &bundle, std::vector
   std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle.devices.size()));
   std::vector<LocalDevice> locals;
   for (uint32_t d : devices) {
-    auto device = makeDevice(bundle, d, int(bundle.devices.size()));
+    auto device = makeDevice(bundle, d, 0, int(bundle.devices.size()));
     if (device.failed())
       return nullptr;
     locals.push_back({d, std::move(*device), std::move(transports[d])});

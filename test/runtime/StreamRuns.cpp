@@ -29,6 +29,14 @@ using namespace zorse::runtime;
 
 namespace {
 
+/// Every GPU of the bundle is one of its own here.
+int gpusBefore(const Bundle &bundle, uint32_t device) {
+  int count = 0;
+  for (uint32_t before = 0; before < device; ++before)
+    count += bundle.devices[before].kind == "cuda" && bundle.devices[device].kind == "cuda";
+  return count;
+}
+
 constexpr uint64_t kSteps = 2;
 
 [[noreturn]] void fail(const std::string &what) {
@@ -189,7 +197,7 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
     std::unique_ptr<Transport> transport = std::move(transports[d]);
     if (bundle.devices[d].kind == "cuda")
       transport = std::make_unique<WatchedTransport>(std::move(transport), d, delays, seed * 17 + d);
-    locals.push_back({d, must(makeDevice(bundle, d, int(bundle.devices.size()))), std::move(transport)});
+    locals.push_back({d, must(makeDevice(bundle, d, gpusBefore(bundle, d), int(bundle.devices.size()))), std::move(transport)});
   }
   if (Status status = connectDirectly(bundle, locals); status.failed())
     return {status.message(), ""};
