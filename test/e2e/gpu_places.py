@@ -1,4 +1,4 @@
-"""Every program starts on the GPU that it is for, or the run ends with a message that names the remedy: 30 machines of the stand-in's driver (ZORSE_EMULATOR_GPUS),
+"""Every program starts on the GPU that it is for, or the run ends with a message that names the remedy: 35 machines of the stand-in's driver (ZORSE_EMULATOR_GPUS),
 with GPUs in permuted orders, hidden ones, named ones, small ones and too few, in threads and in processes.
 
     gpu_places.py [--quick]     --quick: every third machine
