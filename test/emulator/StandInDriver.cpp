@@ -62,16 +62,29 @@ thread_local void *current = nullptr; ///< context: the GPU's number plus one
 struct Allocation {
   size_t bytes;
   bool pinned;
+  size_t gpu;
 };
 std::map<uintptr_t, Allocation> allocations;
+std::map<size_t, size_t> used; ///< bytes of a GPU's own memory
+
+size_t memoryOf(size_t gpu) { return size_t(gpus()[gpu].mebibytes) << 20; }
 
 int allocate(void **address, size_t bytes, bool pinned) {
   const size_t size = (bytes + 511) / 512 * 512;
+  if (!current)
+    return kInvalidContext;
+  const size_t gpu = size_t(uintptr_t(current)) - 1;
+  if (!pinned) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (used[gpu] + size > memoryOf(gpu))
+      return kOutOfMemory;
+    used[gpu] += size;
+  }
   *address = std::aligned_alloc(512, size);
   if (!*address)
     return kOutOfMemory;
   std::lock_guard<std::mutex> lock(mutex);
-  allocations[uintptr_t(*address)] = {size, pinned};
+  allocations[uintptr_t(*address)] = {size, pinned, gpu};
   return 0;
 }
 
@@ -92,6 +105,8 @@ int release(uintptr_t address) {
     if (found == allocations.end())
       return kInvalidValue;
     size = found->second.bytes;
+    if (!found->second.pinned)
+      used[found->second.gpu] -= size;
     allocations.erase(found);
   }
   const int result = said(forget(address, address + size));
@@ -199,6 +214,14 @@ int cuDeviceGetPCIBusId(char *id, int length, int device) {
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
   std::memset(uuid, 0, 16);
   return uuid[15] = static_cast<unsigned char>(gpus()[size_t(device)].bus), 0;
+}
+int cuMemGetInfo_v2(size_t *left, size_t *all) {
+  if (!current)
+    return kInvalidContext;
+  const size_t gpu = size_t(uintptr_t(current)) - 1;
+  std::lock_guard<std::mutex> lock(mutex);
+  *all = memoryOf(gpu);
+  return *left = *all - used[gpu], 0;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = size_t(gpus()[size_t(device)].mebibytes) << 20, 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = reinterpret_cast<void *>(uintptr_t(device + 1)), 0; }

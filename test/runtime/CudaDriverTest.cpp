@@ -1,6 +1,7 @@
 // The driver of GPUs over the stand-ins for NVIDIA's libraries (test/emulator), where the contract that all drivers keep does not reach.
 #include "device/cuda/BlasLt.h"
 #include "device/cuda/CudaBodies.h"
+#include "device/cuda/CudaDevice.h"
 
 #include "TemporaryFolder.h"
 #include "bundle.pb.h"
@@ -51,6 +52,22 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
     ASSERT_EQ(cuda->cuMemcpyDtoH_v2(c, atC, sizeof c), kSuccess);
     EXPECT_EQ(std::vector<float>(c, c + 4), (std::vector<float>{19, 22, 43, 50}));
   }
+}
+
+TEST_F(CudaDriver, MemoryThatIsTakenIsTold) {
+  size_t left = 0, all = 0;
+  ASSERT_EQ(cuda->cuMemGetInfo_v2(&left, &all), kSuccess);
+  CUdeviceptr others = 0;
+  ASSERT_EQ(cuda->cuMemAlloc_v2(&others, size_t(5) << 30), kSuccess);
+  auto device = makeCudaDevice("g", 0);
+  ASSERT_FALSE(device.failed()) << device.message();
+  auto arena = (*device)->allocate(bundle::DEVICE, size_t(4) << 30, {});
+  ASSERT_TRUE(arena.failed());
+  EXPECT_NE(arena.message().find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << arena.message();
+  EXPECT_NE(arena.message().find(" of its 8192 MiB are free, 51"), std::string::npos) << arena.message();
+  EXPECT_NE(arena.message().find("'reserve: 5"), std::string::npos) << arena.message();
+  ASSERT_EQ(cuda->cuMemFree_v2(others), kSuccess);
+  EXPECT_FALSE((*device)->allocate(bundle::DEVICE, size_t(4) << 30, {}).failed());
 }
 
 // By NVIDIA's notes of its releases.

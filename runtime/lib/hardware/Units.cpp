@@ -148,7 +148,8 @@ private:
       auto addressOf = [&](const std::string &id) {
         return std::find_if(units.begin(), units.end(), [&](const HardwareUnit &unit) { return unit.id == id; })->address;
       };
-      std::sort(ids.begin(), ids.end(), [&](const std::string &a, const std::string &b) { return std::pair(addressOf(a), a) < std::pair(addressOf(b), b); });
+      std::sort(ids.begin(), ids.end(),
+                [&](const std::string &a, const std::string &b) { return std::pair(addressOf(a), a) < std::pair(addressOf(b), b); });
       for (size_t i = 0; i < ids.size(); ++i)
         owner_[ids[i]] = ranks[i];
     }

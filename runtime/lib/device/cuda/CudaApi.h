@@ -41,6 +41,7 @@ inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
   F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                                                 \
   F(cuCtxSetCurrent, (CUcontext context))                                                                                                            \
   F(cuCtxGetDevice, (CUdevice * device))                                                                                                             \
+  F(cuMemGetInfo_v2, (size_t *left, size_t *all))                                                                                                    \
   F(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                                                                            \
   F(cuMemFree_v2, (CUdeviceptr address))                                                                                                             \
   F(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                                                                  \
