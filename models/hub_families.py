@@ -89,7 +89,7 @@ EXTRA = {
     "hgnet_v2": {"set": dict(stem_channels=[3, 8, 8], stage_in_channels=[8, 16, 16, 24], stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[16, 16, 24, 24], stage_num_blocks=[1, 1, 1, 1],
                              stage_numb_of_layers=[2, 2, 2, 2], hidden_sizes=[16, 16, 24, 24], depths=[1, 1, 1, 1], embedding_size=8)},
     "hunyuan_v1_dense": {"set": dict(head_dim=HEAD)},
-    "hunyuan_v1_moe": {"set": dict(head_dim=HEAD, num_experts=4, moe_topk=2)},
+    "hunyuan_v1_moe": {"set": dict(head_dim=HEAD)},
     "hunyuan_vl_text": {"set": dict(head_dim=HEAD)},
     "informer": {**SERIES, "class": "InformerForPrediction"},
     "layoutlmv3": {"set": dict(coordinate_size=6, shape_size=4, visual_embed=False), **BOXES},

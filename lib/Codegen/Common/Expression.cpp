@@ -216,8 +216,8 @@ int Expression::define(TakeOp take) {
   Operation *source = rootOf(x).getDefiningOp();
   auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
   bool inside = found != clustering.clusterOf.end() && found->second == cluster;
-  if (inside || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
-    // The element is picked while its vector goes by.
+  if (inside || size == 1 || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
+    // The element is picked while its vector goes by. A vector of one element is no dimension of the domain: no index leads into it.
     int vector = use(x);
     Node pick;
     pick.kind = Node::Select;

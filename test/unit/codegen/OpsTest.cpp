@@ -132,12 +132,15 @@ func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@inpu
 TEST(CodegenOps, TakeOfOneElement) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 1 : i64}, %d: tensor<?x6x$T> {@@boundary_in1})
-    -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x1x$T> {@@boundary_out2}) {
+    -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x1x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
   %a = zorse.take %x, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %zero = arith.constant dense<0> : tensor<i64>
+  %first = zorse.broadcast %zero dims [] : tensor<i64> -> tensor<?x6xi64>
+  %c = zorse.take %x, %first : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %s = arith.addf %x, %x : tensor<?x6x1x$T>
   %b = zorse.take %s, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x1x$T>
-  return %a, %b, %g : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x1x$T>
+  return %a, %b, %g, %c : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x1x$T>, tensor<?x6x$T>
 })");
 }
 
