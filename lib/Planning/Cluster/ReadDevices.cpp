@@ -121,13 +121,9 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   setDefaults(device, type);
   if (YAML::Node speed = fields["speed"])
     readSpeed(speed, what + ": speed", type, device);
-  if (!DeviceKind::hasBf16(device.arch)) {
-    double &bf16 = device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)];
-    if (bf16 > 0 && fields["speed"] && fields["speed"].IsMap())
-      fail(fields["speed"],
-           what + ": speed.bf16: " + device.arch + " does not compute in bf16, sm_80 and later do; leave it out, or give the 'arch' that it has");
-    bf16 = 0;
-  }
+  // One number for all types is none for a type that it lacks. A number of its own says how fast values are that are only stored so.
+  if (!DeviceKind::hasBf16(device.arch) && !(fields["speed"] && fields["speed"].IsMap()))
+    device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
   if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
     fail(node, what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + listed(typeNames()));
   if (YAML::Node memory = fields["memory"])
