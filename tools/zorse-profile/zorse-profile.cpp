@@ -163,11 +163,12 @@ Status runAlone(const Options &o, const Bundle &bundle) {
     facts.push_back(factsOfThisProcess(device.kind));
   if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // one at a time
     return status;
-  std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile> measured; // by kind, threads, target and unit
+  std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile> measured; // by kind, threads, target and GPU
   planning::Profile profile;
   for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
     const BundleDevice &device = bundle.devices[d];
-    const std::string unit = facts[d].unit() ? facts[d].unit()->id : "";
+    const HardwareUnit *hardware = facts[d].unit();
+    const std::string unit = hardware ? hardware->model + ", " + std::to_string(hardware->memory) : ""; // GPUs of one model are alike
     auto found = measured.find({device.kind, device.threads, device.target, unit});
     if (found == measured.end()) {
       Result<planning::DeviceProfile> times = profiler.device(d, facts[d].ordinal, threads);
