@@ -424,7 +424,7 @@ int main(int argc, char **argv) {
     equal += processes ? inProcesses(program, sums, folder + "/" + std::to_string(seed)) : inThreads(program, sums);
   }
   if (!processes)
-    mistaken = size_t(mistakes(sums) + abortsOfTwo(sums));
+    mistaken = size_t(mistakes(sums)) + size_t(abortsOfTwo(sums));
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   std::printf("%zu operations of %u random lists on 2 to 6 GPUs, %s: equal to the bit", equal, lists,

@@ -302,7 +302,7 @@ def ignored(folder):
     expected = float(((arrays["x"] @ [1, 2, 3, 4])**2).sum() / 6)
     for data, words in ((of(x="x"), ()), (of(x="x", z="z", unread="unread"), ("does not read input 'z', or only its shape", "'unread'", "is not used")),
                         (of(x="x", z="short"), ("has 5 samples", "has 6")), (of(x="x", z="odd"), ("input 'z' expects an array of shape samplesx3, got 6x4",)),
-                        (of(x="x", other="x"), ("no input 'other'", "'x'", "not read by the loss: 'z', 'unread'")), (of(x="x") + "," + of(x="x"), ("names input 'x' twice",))):
+                        (of(x="x", other="x"), ("no input 'other'", "'x'", "not read by the loss: 'z', 'unread'")), (of(x="x") + "," + of(x="x"), ("names an input twice: 'x'",))):
         code, out, err = z.call("zorse-run", bundle, "--evaluate", "--data", data, ok=False)
         fails = bool(words) and "is not used" not in words
         good = all(word in out + err for word in words) and (code == 1 if fails else code == 0 and abs(float(out.split("evaluation: loss ")[1].split(",")[0]) / expected - 1) < 1e-5)

@@ -159,6 +159,7 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   for (const BundleDevice &device : bundle.devices)
     threads = std::max(threads, device.threads); // one at a time
   std::vector<RankFacts> facts;
+  facts.reserve(bundle.devices.size());
   for (const BundleDevice &device : bundle.devices)
     facts.push_back(factsOfThisProcess(device.kind));
   if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // one at a time

@@ -63,6 +63,7 @@ Status runThreads(const Options &o, bool &finished) {
   if (const std::string gpus = describeUnits(*bundle, facts); !gpus.empty() && !o.quiet)
     printf("GPUs: %s\n", gpus.c_str());
   std::vector<int> ordinals;
+  ordinals.reserve(facts.size());
   for (const RankFacts &fact : facts)
     ordinals.push_back(fact.ordinal);
   chooseTransfers(o, *bundle, facts, /*speaks=*/true);

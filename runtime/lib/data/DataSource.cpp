@@ -395,7 +395,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     const bundle::GraphInput &input = isRead ? inputs[index] : unread[other];
     std::unique_ptr<Feed> &feed = isRead ? feeds[index] : ignored[other];
     if (feed)
-      return userError("--data: names input '" + name + "' twice; several files of one input are joined by a pattern (" + name + "=part-*.npy)");
+      return userError("--data: names an input twice: '" + name + "'; several files of one input are joined by a pattern (part-*.npy)");
     Result<std::vector<ArrayFile>> files = openArrays(input, part.substr(equals + 1));
     if (files.failed())
       return files.error();
