@@ -1,12 +1,14 @@
 // transport-times [--max BYTES] [--contexts N] [--quick] [--least]: Gloo between two processes over loopback, against local transports between two
-// threads and against memcpy, by size.
+// threads, a plain TCP connection over loopback and memcpy, by size.
 //
 //   transfer        half of a round trip of two transfers
+//   socket          the same bytes with send and recv of one TCP connection: what the kernel takes for them, whoever asks
 //   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the least that each must take
 //   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; likewise
 //
 // Medians; with --least the fastest of each, for a machine that others use too. GB/s count what one device receives. "gloo cpu" is the time of
 // processors of both processes together, and like that of memcpy a median, as others change it less; "a/b" the ratio of the columns.
+// The processor time of a socket against memcpy's depends on the processor and the kernel (4.5 to 8 times); that of Gloo against a socket's is ours.
 #include "FileGroup.h"
 
 #include "zorse/runtime/GlooTransport.h"
@@ -17,8 +19,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <time.h>
@@ -130,6 +135,58 @@ Copied copyTimes(size_t bytes, int count) {
   return {typical(times), typical(cpu, 0.5)};
 }
 
+void checkCall(bool worked, const char *what) {
+  if (!worked)
+    std::perror(what), std::exit(1);
+}
+
+/// Both ends of one TCP connection over loopback.
+std::pair<int, int> connectSockets() {
+  int listener = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  checkCall(bind(listener, reinterpret_cast<sockaddr *>(&address), length) == 0 && listen(listener, 1) == 0, "listen");
+  checkCall(getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) == 0, "getsockname");
+  checkCall(connect(from, reinterpret_cast<sockaddr *>(&address), length) == 0, "connect");
+  int to = accept(listener, nullptr, nullptr);
+  checkCall(to >= 0, "accept");
+  close(listener);
+  for (int end : {from, to})
+    setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return {from, to};
+}
+
+/// Half of a round trip of `bytes` each way over `connection`, of which this process is end `me`.
+std::vector<Cost> socketCosts(int connection, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
+  std::vector<Cost> costs;
+  for (size_t bytes : sizes) {
+    std::vector<char> data(bytes, 1);
+    auto whole = [&](auto call, const char *what) {
+      for (size_t done = 0; done < bytes;) {
+        const ssize_t moved = call(data.data() + done, bytes - done);
+        checkCall(moved > 0, what);
+        done += size_t(moved);
+      }
+    };
+    auto write = [&] { whole([&](char *from, size_t rest) { return send(connection, from, rest, MSG_NOSIGNAL); }, "send"); };
+    auto read = [&] { whole([&](char *to, size_t rest) { return recv(connection, to, rest, 0); }, "recv"); };
+    std::vector<double> times, cpu;
+    for (int i = 0, count = repetitions(bytes, quick); i < count + 3; ++i) {
+      const double begin = now(), used = cpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
+      me == 0 ? write() : read();
+      me == 0 ? read() : write();
+      if (i >= 3) {
+        times.push_back((now() - begin) / 2);
+        cpu.push_back((cpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - used) / 2);
+      }
+    }
+    costs.push_back({typical(times), typical(cpu, 0.5)});
+  }
+  return costs;
+}
+
 GlooOptions options(uint32_t rank, uint32_t contexts) {
   GlooOptions options;
   options.job = "transport-times";
@@ -181,16 +238,20 @@ int main(int argc, char **argv) {
     check(transport.failed() ? Status(transport.error()) : Status());
     return std::move(*transport);
   };
+  const std::pair<int, int> ends = connectSockets();
   auto *others = static_cast<double *>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   pid_t other = fork();
   if (other == 0) {
     std::vector<Cost> costs = measureAll(*connect(1), 1, sizes, quick);
+    std::vector<Cost> plain = socketCosts(ends.second, 1, sizes, quick);
+    costs.insert(costs.end(), plain.begin(), plain.end());
     for (size_t i = 0; i < costs.size(); ++i)
       others[i] = costs[i].cpu;
     std::fflush(nullptr);
     _exit(0);
   }
   std::vector<Cost> gloo = measureAll(*connect(0), 0, sizes, quick);
+  const std::vector<Cost> sockets = socketCosts(ends.first, 0, sizes, quick);
   waitpid(other, nullptr, 0);
   std::string remove = std::string("rm -rf ") + folder;
   if (std::system(remove.c_str()) != 0)
@@ -214,6 +275,12 @@ int main(int argc, char **argv) {
                   cpu * 1e6, cpu / copied.cpu);
       ++at;
     }
+  }
+  std::printf("%-14s %9s %10s %10s %10s %12s %10s\n", "socket", "bytes", "us", "gloo us", "cpu us", "gloo cpu us", "gloo cpu/cpu");
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const double cpu = sockets[i].cpu + others[kKinds * sizes.size() + i], used = gloo[i].cpu + others[i];
+    std::printf("%-14s %9zu %10.2f %10.2f %10.2f %12.2f %10.2f\n", "", sizes[i], sockets[i].seconds * 1e6, gloo[i].seconds * 1e6, cpu * 1e6,
+                used * 1e6, used / cpu);
   }
   return 0;
 }
