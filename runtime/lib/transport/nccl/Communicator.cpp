@@ -6,7 +6,8 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::nccl;
 
 namespace {
-constexpr std::chrono::microseconds kAsk(50);
+// Most calls are taken within a few microseconds, less than a thread takes to fall asleep and wake up.
+constexpr std::chrono::microseconds kSpin(40), kAsk(50);
 constexpr std::chrono::seconds kGoodbye(5);
 } // namespace
 
@@ -64,6 +65,7 @@ Status Communicator::group(const char *what, const std::function<int(Comm)> &cal
 
 /// Until NCCL has taken what was asked for; where it meets a peer for the first time, that peer has to come to it, too.
 Status Communicator::settle(const char *what, int result, Clock::time_point deadline) {
+  const Clock::time_point begin = Clock::now();
   for (;;) {
     if (result == kSuccess)
       return Status::success();
@@ -79,7 +81,7 @@ Status Communicator::settle(const char *what, int result, Clock::time_point dead
     if (int asked = api_.ncclCommGetAsyncError(comm_, &result); asked != kSuccess)
       return userError(api_.describe("ncclCommGetAsyncError", asked, comm_));
     lock.unlock();
-    if (result == kInProgress)
+    if (result == kInProgress && Clock::now() - begin > kSpin)
       std::this_thread::sleep_for(kAsk);
   }
 }
