@@ -25,6 +25,7 @@ struct HostKernel {
   bool collective = false;                         ///< has operations of warps or blocks.
   bool checked = false;                            ///< its accesses are watched
   uint64_t sharedBytes = 0;                        ///< that its code declares; what a launch gives lies behind
+  uint32_t parameters = 0, blockThreads = 0;       ///< that its code declares; 0: blocks of any size
   std::vector<Range> constants;                    ///< tables of its module
   std::vector<Range> common;                       ///< memory of its module that all blocks share
   const std::vector<std::string> *sites = nullptr; ///< what findings call an access or operation

@@ -68,8 +68,12 @@ public:
     for (Function &function : make_early_inc_range(module.functions())) {
       if (function.isDeclaration())
         continue;
-      if (function.getCallingConv() == CallingConv::PTX_Kernel)
+      if (function.getCallingConv() == CallingConv::PTX_Kernel) {
+        kernel.parameters = unsigned(function.arg_size());
+        if (const Attribute threads = function.getFnAttribute("nvvm.reqntid"); threads.isValid())
+          (void)!threads.getValueAsString().getAsInteger(10, kernel.blockThreads);
         symbol = function.getName().str();
+      }
       function.setCallingConv(CallingConv::C);
       function.setAttributes(AttributeList()); // of another target; promises about memory no longer hold
       rewrite(function);

@@ -12,6 +12,9 @@ __attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const
 /// The stream's work may wait for work of other streams: it gets a thread, if it has none.
 __attribute__((visibility("default"))) void zorseStandInApart(Stream *stream);
 
+/// A library loads a kernel onto the GPU: waits for everything that is on its streams.
+__attribute__((visibility("default"))) void zorseStandInLoads();
+
 /// Whether what is put on the stream now is left out (ZORSE_EMULATOR_IDLE).
 __attribute__((visibility("default"))) bool zorseStandInLeavesOut(const Stream *stream);
 

@@ -14,6 +14,7 @@
 //   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products take their time and compute nothing, so that time does not depend on the machine
 //   ZORSE_EMULATOR_IDLE=1       what a run puts on its queues' streams is left out: for measuring the host's time
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
+#include "DriverHandles.h"
 #include "EmulatedGpus.h"
 #include "HostCode.h"
 #include "StandIn.h"
@@ -36,8 +37,8 @@ namespace {
 
 /// Shared memory of a block: without being asked, and of sm_86 and later ones at most.
 constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kNotFound = 500, kInvalidImage = 200,
-              kLaunchFailed = 719;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
+              kInvalidImage = 200, kLaunchFailed = 719;
 
 std::mutex mutex;
 bool isSet(const char *name) {
@@ -52,6 +53,7 @@ struct Kernel {
   unsigned mostShared;  ///< bytes that a launch may give a block
 };
 struct Module {
+  size_t gpu = 0;
   std::unique_ptr<HostCode> code;
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
@@ -67,13 +69,30 @@ struct Allocation {
 std::map<uintptr_t, Allocation> allocations;
 std::map<size_t, size_t> used; ///< bytes of a GPU's own memory
 
+DriverHandles handles;
+
+size_t currentGpu() { return size_t(uintptr_t(current)) - 1; }
+
+/// What a call on a stream says of the context: 0: it is the stream's. Null is the blocking stream of whatever is current.
+int refuses(const void *stream) {
+  if (!current)
+    return kInvalidContext;
+  return stream && handles.gpu(stream) != currentGpu() ? kInvalidHandle : 0;
+}
+int refuses(const void *event, const void *stream) {
+  if (int refused = refuses(stream))
+    return refused;
+  return handles.gpu(event) == currentGpu() ? 0 : kInvalidHandle;
+}
+bool exists(const void *handle) { return handles.gpu(handle) != DriverHandles::kNone; }
+
 size_t memoryOf(size_t gpu) { return size_t(gpus()[gpu].mebibytes) << 20; }
 
 int allocate(void **address, size_t bytes, bool pinned) {
   const size_t size = (bytes + 511) / 512 * 512;
   if (!current)
     return kInvalidContext;
-  const size_t gpu = size_t(uintptr_t(current)) - 1;
+  const size_t gpu = currentGpu();
   if (!pinned) {
     std::lock_guard<std::mutex> lock(mutex);
     if (used[gpu] + size > memoryOf(gpu))
@@ -88,7 +107,7 @@ int allocate(void **address, size_t bytes, bool pinned) {
   return 0;
 }
 
-std::atomic<uint64_t> findings{0};
+std::atomic<uint64_t> findings{0}, loads{0};
 
 int said(const std::string &finding) {
   findings += !finding.empty();
@@ -117,8 +136,26 @@ int release(uintptr_t address) {
 Stream *streamOf(void *handle) { return static_cast<Stream *>(handle); }
 StreamEvent *eventOf(void *handle) { return static_cast<StreamEvent *>(handle); }
 
+std::atomic<uint64_t> pageableCopies{0};
+
+/// An asynchronous copy to or from memory of the host that is not page-locked waits for its stream first.
+void mindPageable(const void *onHost, size_t bytes, void *stream) {
+  if (leavesOut(streamOf(stream)) || bytes == 0)
+    return;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto next = allocations.upper_bound(uintptr_t(onHost));
+    if (next != allocations.begin() && std::prev(next)->first + std::prev(next)->second.bytes >= uintptr_t(onHost) + bytes)
+      return;
+  }
+  ++pageableCopies;
+  waitForStreams(streamOf(stream));
+}
+
 /// A copy; host memory that is not an allocation here is no stream's business.
 int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
+  if (int refused = refuses(stream))
+    return refused;
   if (leavesOut(streamOf(stream)))
     return 0;
   return zorseStandInPut(streamOf(stream), what, {{from, from + bytes, false}, {to, to + bytes, true}}, [=] {
@@ -127,6 +164,8 @@ int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *str
   });
 }
 template <typename T> int set(const char *what, uintptr_t to, T value, size_t count, void *stream) {
+  if (int refused = refuses(stream))
+    return refused;
   return zorseStandInPut(streamOf(stream), what, {{to, to + count * sizeof(T), true}}, [=] {
     std::fill_n(reinterpret_cast<T *>(to), count, value);
     return std::string();
@@ -136,6 +175,10 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 } // namespace
 
 void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+void zorse::emulator::zorseStandInLoads() {
+  ++loads;
+  waitForStreams();
+}
 double zorse::emulator::zorseStandInBegan() { return workBegan(); }
 void zorse::emulator::zorseStandInLasts(double until) { workLasts(until); }
 bool zorse::emulator::zorseStandInComputes() {
@@ -189,10 +232,12 @@ int cuDriverGetVersion(int *version) {
   return *version = text ? std::atoi(text) : 13000, 0;
 }
 int cuGetErrorName(int error, const char **text) {
-  *text = error == kOutOfMemory    ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : error == kNotFound     ? "CUDA_ERROR_NOT_FOUND"
-          : error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED"
-                                   : "CUDA_ERROR_INVALID_VALUE";
+  *text = error == kOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == kNotFound       ? "CUDA_ERROR_NOT_FOUND"
+          : error == kLaunchFailed   ? "CUDA_ERROR_LAUNCH_FAILED"
+          : error == kInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT"
+          : error == kInvalidHandle  ? "CUDA_ERROR_INVALID_HANDLE"
+                                     : "CUDA_ERROR_INVALID_VALUE";
   return 0;
 }
 int cuGetErrorString(int, const char **text) { return *text = "said by the emulator", 0; }
@@ -218,7 +263,7 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
 int cuMemGetInfo_v2(size_t *left, size_t *all) {
   if (!current)
     return kInvalidContext;
-  const size_t gpu = size_t(uintptr_t(current)) - 1;
+  const size_t gpu = currentGpu();
   std::lock_guard<std::mutex> lock(mutex);
   *all = memoryOf(gpu);
   return *left = *all - used[gpu], 0;
@@ -241,22 +286,58 @@ int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes) { ret
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes) { return copy("a read", uintptr_t(to), from, bytes, nullptr); }
 int cuMemcpy(unsigned long long to, unsigned long long from, size_t bytes) { return copy("a copy", to, from, bytes, nullptr); }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream) {
+  mindPageable(from, bytes, stream);
   return copy("a write", to, uintptr_t(from), bytes, stream);
 }
-int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream) { return copy("a read", uintptr_t(to), from, bytes, stream); }
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream) {
+  mindPageable(to, bytes, stream);
+  return copy("a read", uintptr_t(to), from, bytes, stream);
+}
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void *stream) { return copy("a copy", to, from, bytes, stream); }
 int cuMemsetD8_v2(unsigned long long to, unsigned char value, size_t bytes) { return set("a fill", to, value, bytes, nullptr); }
 int cuMemsetD32_v2(unsigned long long to, unsigned value, size_t words) { return set("a fill", to, value, words, nullptr); }
 
-int cuStreamCreate(void **stream, unsigned) { return *stream = makeStream(), 0; }
-int cuStreamSynchronize(void *stream) { return said(synchronize(streamOf(stream))); }
-int cuStreamDestroy_v2(void *stream) { return destroyStream(streamOf(stream)), 0; }
-int cuStreamWaitEvent(void *stream, void *event, unsigned) { return said(wait(streamOf(stream), eventOf(event))); }
-int cuEventCreate(void **event, unsigned) { return *event = makeEvent(), 0; }
-int cuEventDestroy_v2(void *event) { return destroyEvent(eventOf(event)), 0; }
-int cuEventRecord(void *event, void *stream) { return said(record(eventOf(event), streamOf(stream))); }
-int cuEventSynchronize(void *event) { return said(synchronize(eventOf(event))); }
+int cuStreamCreate(void **stream, unsigned) {
+  if (!current)
+    return kInvalidContext;
+  *stream = makeStream();
+  return handles.add(*stream, currentGpu()), 0;
+}
+int cuStreamSynchronize(void *stream) {
+  if (stream ? !exists(stream) : !current)
+    return stream ? kInvalidHandle : kInvalidContext;
+  return said(synchronize(streamOf(stream)));
+}
+int cuStreamDestroy_v2(void *stream) {
+  if (!handles.remove(stream))
+    return kInvalidHandle;
+  return destroyStream(streamOf(stream)), 0;
+}
+int cuStreamWaitEvent(void *stream, void *event, unsigned) {
+  if (int refused = refuses(stream)) // the event may be another GPU's
+    return refused;
+  return exists(event) ? said(wait(streamOf(stream), eventOf(event))) : kInvalidHandle;
+}
+int cuEventCreate(void **event, unsigned) {
+  if (!current)
+    return kInvalidContext;
+  *event = makeEvent();
+  return handles.add(*event, currentGpu()), 0;
+}
+int cuEventDestroy_v2(void *event) {
+  if (!handles.remove(event))
+    return kInvalidHandle;
+  return destroyEvent(eventOf(event)), 0;
+}
+int cuEventRecord(void *event, void *stream) {
+  if (int refused = refuses(event, stream))
+    return refused;
+  return said(record(eventOf(event), streamOf(stream)));
+}
+int cuEventSynchronize(void *event) { return exists(event) ? said(synchronize(eventOf(event))) : kInvalidHandle; }
 int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
+  if (!exists(from) || handles.gpu(from) != handles.gpu(to))
+    return kInvalidHandle;
   const double begin = secondsOf(eventOf(from)), end = secondsOf(eventOf(to));
   *milliseconds = float((end - begin) * 1e3);
   return said(begin > 0 && end > 0 ? "" : "the time of an event is asked for that was never recorded");
@@ -276,6 +357,8 @@ static void writeErrorLog(const std::string &text, unsigned count, const int *op
     std::snprintf(log, bytes, "%s", text.c_str());
 }
 int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
+  if (!current)
+    return kInvalidContext;
   const auto *bytes = static_cast<const char *>(image);
   size_t end = 0;
   for (uint64_t length; std::memcpy(&length, bytes + end, 8), length != 0;) {
@@ -290,10 +373,15 @@ int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *op
     writeErrorLog(error, count, options, values);
     return kInvalidImage;
   }
+  made->gpu = currentGpu();
   *module = made.release();
   return 0;
 }
-int cuModuleUnload(void *module) { return delete static_cast<Module *>(module), 0; }
+int cuModuleUnload(void *module) {
+  for (const auto &[name, kernel] : static_cast<Module *>(module)->kernels)
+    handles.remove(kernel.get());
+  return delete static_cast<Module *>(module), 0;
+}
 int cuModuleGetFunction(void **function, void *handle, const char *name) {
   auto &module = *static_cast<Module *>(handle);
   std::lock_guard<std::mutex> lock(mutex);
@@ -304,6 +392,7 @@ int cuModuleGetFunction(void **function, void *handle, const char *name) {
     if (!code || !needs.begin)
       return kNotFound;
     kernel = std::make_unique<Kernel>(Kernel{code, name, reinterpret_cast<const int64_t *>(needs.begin), kSharedUnasked});
+    handles.add(kernel.get(), module.gpu);
   }
   *function = kernel.get();
   return 0;
@@ -324,7 +413,14 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
 }
 int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned sharedBytes, void *stream,
                    void **parameters, void **) {
+  if (int refused = refuses(function, stream))
+    return refused;
   const Kernel &kernel = *static_cast<Kernel *>(function);
+  if (kernel.code->blockThreads && blockX != kernel.code->blockThreads) {
+    std::fprintf(stderr, "emulator: kernel %s: a launch has blocks of %u threads, its code is for %u (reqntid)\n", kernel.name.c_str(), blockX,
+                 kernel.code->blockThreads);
+    return kInvalidValue;
+  }
   if (sharedBytes > kernel.mostShared) {
     std::fprintf(stderr, "emulator: kernel %s: a launch gives %u bytes of shared memory, %u were asked for\n", kernel.name.c_str(), sharedBytes,
                  kernel.mostShared);
@@ -337,6 +433,11 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
   launch.blocks = gridX;
   launch.threads = blockX;
   const int64_t operands = kernel.needs[0];
+  if (4 + operands != int64_t(kernel.code->parameters)) {
+    std::fprintf(stderr, "emulator: kernel %s: %lld parameters are launched, its code has %u\n", kernel.name.c_str(), (long long)(4 + operands),
+                 kernel.code->parameters);
+    return kInvalidValue;
+  }
   for (int64_t i = 0; i < 4 + operands; ++i)
     launch.parameters.push_back(*static_cast<uint64_t *>(parameters[i]));
   const auto rows = int64_t(launch.parameters[0]);
@@ -367,6 +468,8 @@ void zorseStandInStreamAccess(void *stream, uint64_t from, size_t bytes, int wri
 void zorseStandInMutate(int mutation, uint64_t index) { mutate(Mutation(mutation), index); }
 uint64_t zorseStandInCalls(int mutation) { return calls(Mutation(mutation)); }
 uint64_t zorseStandInFindings() { return findings; }
+uint64_t zorseStandInLoadCount() { return loads; }
+uint64_t zorseStandInPageableCopies() { return pageableCopies; }
 void zorseStandInDelays(uint64_t seed, double most) { runAtRandom(seed, most); }
 
 } // extern "C"

@@ -262,8 +262,10 @@ Access writes(const void *data, uint64_t bytes) { return {uintptr_t(data), uintp
 
 int transfer(bool sends, const void *data, size_t count, int type, int peer, void *comm, void *stream) {
   const Shared &c = of(comm);
-  if (peer < 0 || peer >= c->meeting->ranks() || peer == c->rank)
+  if (peer < 0 || peer >= c->meeting->ranks())
     return kInvalidArgument;
+  if (peer == c->rank && depth == 0)
+    return kInvalidUsage; // to itself, a rank sends and receives within one group
   if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
     return kSuccess;
   Operation operation{c, static_cast<Stream *>(stream), sends ? "ncclSend" : "ncclRecv", {}, {}, {}, {}};

@@ -282,6 +282,15 @@ std::string zorse::emulator::synchronize(Stream *stream) {
   return stream->found;
 }
 
+void zorse::emulator::waitForStreams(const Stream *only) {
+  std::unique_lock<std::mutex> lock(watch().mutex);
+  watch().changed.wait(lock, [only] {
+    const std::vector<Stream *> &streams = watch().streams;
+    return std::all_of(streams.begin(), streams.end(),
+                       [only](const Stream *stream) { return (only && stream != only) || stream->done == stream->put; });
+  });
+}
+
 StreamEvent *zorse::emulator::makeEvent() { return new StreamEvent; }
 void zorse::emulator::destroyEvent(StreamEvent *event) { delete event; }
 

@@ -52,6 +52,9 @@ std::string accessByHost(const Access &access);
 /// Memory that ends, or begins, to exist. What is still to touch it is a finding.
 std::string forget(uintptr_t begin, uintptr_t end);
 
+/// Waits for what is on a stream, or on all, and orders nothing by it: what drivers do where code is loaded or memory is pageable, and nobody should
+/// rely on.
+void waitForStreams(const Stream *only = nullptr);
 /// The stream's work may wait for other streams, or processes: it is done in a thread from now on.
 void runApart(Stream *stream);
 /// Streams made later have threads that sleep at random before their work. \param most  seconds

@@ -3,10 +3,14 @@
 #include "device/cuda/CudaBodies.h"
 #include "device/cuda/CudaDevice.h"
 
+#include "StandIn.h"
 #include "TemporaryFolder.h"
 #include "bundle.pb.h"
 
 #include "gtest/gtest.h"
+
+#include <future>
+#include <thread>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -54,6 +58,33 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
   }
 }
 
+// What the stand-in has to refuse, so that a program which passes over it passes over the driver.
+TEST_F(CudaDriver, TheStandInRefusesForeignAndDestroyedHandles) {
+  constexpr CUresult kInvalidContext = 201, kInvalidHandle = 400;
+  CUstream stream = nullptr, foreign = nullptr;
+  CUevent event = nullptr;
+  CUcontext second = nullptr;
+  ASSERT_EQ(cuda->cuStreamCreate(&stream, kStreamNonBlocking), kSuccess);
+  ASSERT_EQ(cuda->cuEventCreate(&event, 0), kSuccess);
+  ASSERT_EQ(cuda->cuCtxSetCurrent(nullptr), kSuccess);
+  EXPECT_EQ(cuda->cuStreamCreate(&foreign, kStreamNonBlocking), kInvalidContext);
+  EXPECT_EQ(cuda->cuMemsetD8_v2(memory, 0, 16), kInvalidContext);
+  EXPECT_EQ(cuda->cuMemcpyAsync(memory, memory + 64, 16, stream), kInvalidContext);
+  EXPECT_EQ(cuda->cuEventRecord(event, stream), kInvalidContext);
+  ASSERT_EQ(cuda->cuDevicePrimaryCtxRetain(&second, 1), kSuccess);
+  ASSERT_EQ(cuda->cuCtxSetCurrent(second), kSuccess);
+  EXPECT_EQ(cuda->cuMemcpyAsync(memory, memory + 64, 16, stream), kInvalidHandle);
+  ASSERT_EQ(cuda->cuStreamCreate(&foreign, kStreamNonBlocking), kSuccess);
+  EXPECT_EQ(cuda->cuEventRecord(event, foreign), kInvalidHandle);
+  ASSERT_EQ(cuda->cuCtxSetCurrent(context), kSuccess);
+  EXPECT_EQ(cuda->cuEventRecord(event, stream), kSuccess);
+  EXPECT_EQ(cuda->cuStreamDestroy_v2(foreign), kSuccess);
+  EXPECT_EQ(cuda->cuStreamSynchronize(foreign), kInvalidHandle);
+  EXPECT_EQ(cuda->cuEventDestroy_v2(event), kSuccess);
+  EXPECT_EQ(cuda->cuStreamWaitEvent(stream, event, 0), kInvalidHandle);
+  EXPECT_EQ(cuda->cuStreamDestroy_v2(stream), kSuccess);
+}
+
 TEST_F(CudaDriver, MemoryThatIsTakenIsTold) {
   size_t left = 0, all = 0;
   ASSERT_EQ(cuda->cuMemGetInfo_v2(&left, &all), kSuccess);
@@ -96,6 +127,67 @@ TEST(BlasLibraries, TheNewestThatServesIsTaken) {
   auto blas = BlasLt::create(**cuda);
   const std::string found = blas.failed() ? blas.message() : (*blas)->version();
   EXPECT_NE(found.find(expected ? expected : "cuBLASLt 13.1.0"), std::string::npos) << found;
+}
+
+/// A body of one product of square matrices.
+bundle::BodyLibrary squareProducts(std::initializer_list<int64_t> sizes) {
+  bundle::BodyLibrary library;
+  library.set_arch("emu");
+  for (int64_t size : sizes) {
+    bundle::Body &body = *library.add_bodies();
+    body.set_name("square");
+    for (int i = 0; i < 3; ++i)
+      body.add_slots()->mutable_bytes()->set_fixed(4 * size * size);
+    bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+    product.set_type(bundle::F32);
+    product.mutable_m()->set_fixed(size), product.mutable_n()->set_fixed(size), product.mutable_k()->set_fixed(size);
+    product.set_lda(size), product.set_ldb(size), product.set_ldc(size);
+    product.set_alpha(1);
+    product.mutable_a()->set_slot(0), product.mutable_b()->set_slot(1), product.mutable_c()->set_slot(2);
+  }
+  return library;
+}
+
+struct Silent final : QueueObserver {
+  void finished(uint64_t, double, double) override {}
+  void failed(uint64_t, const Error &error) override { ADD_FAILURE() << error.message; }
+};
+
+// cuBLASLt loads kernels when they first run, which waits for the whole GPU; a kernel of NCCL that waits for a peer may wait for this product.
+TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
+  auto made = makeCudaDevice("g", 0);
+  ASSERT_FALSE(made.failed()) << made.message();
+  QueuedDevice &device = **made;
+  test::TemporaryFolder folder;
+  ASSERT_TRUE(device.loadBodies(squareProducts({6, 7}), folder.path("")).succeeded());
+  auto arena = device.allocate(bundle::DEVICE, 4096, {});
+  ASSERT_FALSE(arena.failed()) << arena.message();
+  Silent observer;
+  ASSERT_TRUE(device.openQueues({0}, observer).succeeded());
+  const DeviceAddress base = (*arena)->base(), slots[] = {base, base + 512, base + 1024};
+  const BodyCall warm{0, {{1, 0, 0}, slots, nullptr}}, cold{1, {{1, 0, 0}, slots, nullptr}};
+  Result<bool> ran = device.warmUp(0, &warm, 1);
+  ASSERT_FALSE(ran.failed()) << ran.message();
+  EXPECT_TRUE(*ran);
+  EXPECT_FALSE(*device.warmUp(0, &warm, 1)) << "the second time there is nothing to do";
+
+  CUstream other = nullptr;
+  ASSERT_EQ(cuda->cuStreamCreate(&other, kStreamNonBlocking), kSuccess);
+  auto *spinning = static_cast<emulator::Stream *>(other);
+  emulator::zorseStandInApart(spinning);
+  std::promise<void> comes;
+  ASSERT_EQ(emulator::zorseStandInPut(spinning, "a peer", {}, [peer = comes.get_future().share()] { return peer.wait(), std::string(); }), 0);
+  const Event first = device.enqueue(0, nullptr, 0, CallWork{&warm, 1}, 0, false);
+  device.flush();
+  EXPECT_TRUE(device.wait(first).succeeded()); // would wait for the peer, too
+  const Event second = device.enqueue(0, nullptr, 0, CallWork{&cold, 1}, 0, false);
+  device.flush();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(device.isDone(second)) << "the stand-in does not wait, so this test shows nothing";
+  comes.set_value();
+  EXPECT_TRUE(device.wait(second).succeeded());
+  device.closeQueues();
+  cuda->cuStreamDestroy_v2(other);
 }
 
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {

@@ -207,6 +207,8 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
   Result<std::unique_ptr<Executor>> executor = Executor::create(bundle, std::move(locals), options);
   if (executor.failed())
     return {executor.message(), ""};
+  static auto *loads = standIn<uint64_t()>("zorseStandInLoadCount"), *pageable = standIn<uint64_t()>("zorseStandInPageableCopies");
+  const uint64_t loaded = loads(), copied = pageable();
   if (Status status = loadState(**executor, bundle, ""); status.failed())
     return {status.message(), ""};
   std::unique_ptr<DataSource> source = must(DataSource::open(bundle, data, std::nullopt));
@@ -217,6 +219,10 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
   training.report = [&](const StepReport &report) { outcome.bits.append(reinterpret_cast<const char *>(&report.loss), sizeof report.loss); };
   if (auto result = runtime::train(**executor, bundle, training); result.failed())
     return {result.message(), ""};
+  if (loads() != loaded)
+    return {"libraries load " + std::to_string(loads() - loaded) + " kernels within steps: each waits for the whole GPU", ""};
+  if (pageable() != copied)
+    return {std::to_string(pageable() - copied) + " copies of steps are to or from memory that is not page-locked: each waits for its stream", ""};
   for (uint32_t device = 0; device < bundle.programs.size(); ++device)
     for (const bundle::PersistentState &state : bundle.programs[device].state()) {
       std::string bytes(state.region().bytes(), 0);

@@ -229,6 +229,32 @@ void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
   }
 }
 
+Status DeviceProgram::warmUp(bool poison) {
+  bool ran = false;
+  for (const PreparedEntry &entry : entries) {
+    if (entry.calls.empty() || entry.beside)
+      continue;
+    Result<bool> one = device.warmUp(entry.entry->queue(), entry.calls.data(), entry.calls.size());
+    if (one.failed())
+      return one.error();
+    ran |= *one;
+  }
+  if (!ran)
+    return Status::success();
+  const std::vector<uint64_t> poisoned(poison ? size_t(1) << 17 : 0, kPoisonWord);
+  for (int i = 0; i < program.arenas_size(); ++i) {
+    if (program.arenas(i).kind() != bundle::DEVICE)
+      continue;
+    const DeviceMemory &arena = *arenas_[size_t(i)];
+    Status status = poison ? Status::success() : device.fill(arena.base(), std::byte(0), arena.bytes());
+    for (size_t from = 0; poison && status.succeeded() && from < arena.bytes(); from += poisoned.size() * sizeof kPoisonWord)
+      status = device.write(arena.base() + from, poisoned.data(), std::min(arena.bytes() - from, poisoned.size() * sizeof kPoisonWord));
+    if (status.failed())
+      return status;
+  }
+  return Status::success();
+}
+
 Result<Executor::MemoryUse> DeviceProgram::memoryUse(bool poisoned) const {
   Executor::MemoryUse use;
   constexpr size_t kLine = 64;

@@ -89,6 +89,9 @@ public:
 
   Result<Executor::MemoryUse> memoryUse(bool poisoned) const;
 
+  /// Warms the device up for its calls (QueuedDevice::warmUp). Its memory is as it was allocated before and after.
+  Status warmUp(bool poison);
+
 private:
   DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device);
   Status prepare(PreparedEntry &prepared, const std::string &transport);

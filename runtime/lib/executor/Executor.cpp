@@ -2,6 +2,7 @@
 
 #include "Communication.h"
 #include "DeadBytes.h"
+#include "HostStaging.h"
 #include "StateHold.h"
 
 #include "zorse/runtime/HostProcessor.h"
@@ -85,6 +86,12 @@ public:
         local.direct->onFailure([this](const Error &error) { fail(error); });
       if (Status status = local.device->openQueues(running.back().program->threads, running.back()); status.failed())
         return status;
+      if (Status status = running.back().program->warmUp(options.poison); status.failed())
+        return status;
+      Result<HostStaging> staging = HostStaging::create(*running.back().program, ring.size());
+      if (staging.failed())
+        return staging.error();
+      running.back().staging = std::move(*staging);
       queuesInUse += running.back().program->queuesInUse;
     }
     if (options.stallSeconds > 0)
@@ -104,6 +111,7 @@ public:
     Transport &transport;
     DirectTransport *direct;        ///< null: it has none
     std::unique_ptr<Device> beside; ///< what computes beside it, in the host's memory; null: nothing does
+    HostStaging staging;            ///< of the steps under way
     std::vector<Death> deaths;      ///< by entry; none: dead bytes are left as they are
     StateHold hold;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, before its updates
@@ -151,6 +159,8 @@ public:
     stepDone.wait(lock, [&] { return failure || slot.queuesLeft == 0; });
     if (failure)
       return *failure;
+    for (const Running &device : running)
+      device.staging.takeReport(waited, slot.result);
     ++waited;
     slot.request.batch.reset();
     return slot.result;
@@ -259,6 +269,7 @@ private:
   void enqueue(Running &device, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
+    device.staging.fill(step, slot.request);
     for (PreparedEntry &entry : program.entries) {
       waits.clear();
       for (const PreparedWait &wait : entry.waits)
@@ -313,14 +324,16 @@ private:
       return CopyWork{program.address(entry.copy().to()), program.address(entry.copy().from()), entry.copy().from().bytes()};
     case Entry::kLoadInput: {
       const bundle::LoadInput &load = entry.load_input();
-      size_t row = bundle.summary.inputs(load.input()).bytes_per_row();
-      return WriteWork{program.address(load.region()), slot.request.batch->inputs[load.input()].data() + load.sample_base() * row, load.rows() * row};
+      const InputBytes bytes = inputBytes(bundle, load);
+      return WriteWork{program.address(load.region()),
+                       device.staging.from(prepared, step, slot.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
     }
     case Entry::kLoadScalars:
-      return WriteWork{program.address(entry.load_scalars().region()), &slot.request.scalars, sizeof slot.request.scalars};
+      return WriteWork{program.address(entry.load_scalars().region()), device.staging.from(prepared, step, &slot.request.scalars),
+                       sizeof slot.request.scalars};
     case Entry::kReport:
       slot.result.reported = true;
-      return ReadWork{&slot.result.report, program.address(entry.report().region()), sizeof slot.result.report};
+      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(entry.report().region()), sizeof slot.result.report};
     default:
       return prepared.direct ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
     }

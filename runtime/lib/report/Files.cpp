@@ -137,7 +137,7 @@ uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {
   for (const bundle::GraphInput &input : bundle.summary.inputs())
     batch += input.bytes_per_row() * bundle.batch;
   for (const BundleDevice &device : bundle.devices)
-    reserve += uint64_t(device.threads) * (24 << 20);
+    reserve += uint64_t(device.threads) * (24 << 20) + (device.kind == "cuda" ? Executor::kStepsAhead * batch : 0); // HostStaging.h
   return reserve + Executor::kStepsAhead * batch;
 }
 

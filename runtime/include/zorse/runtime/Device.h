@@ -199,6 +199,11 @@ public:
   /// enqueueing. \param observer  outlives the device, or closeQueues().
   virtual Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) = 0;
 
+  /// Loads what calls of a queue's work would load when they run for the first time, where that would wait for other work of the device: kernels of
+  /// libraries, their workspaces, their choice of algorithms. After openQueues, before anything is enqueued. Runs some of the calls: what they write
+  /// holds anything afterwards. \return  whether something ran
+  virtual Result<bool> warmUp(uint32_t queue, const BodyCall *calls, size_t count) { return false; }
+
   /// From one thread at a time. Does not wait. `waits` are copied; they are events of this device.
   /// \param notify  whether the observer hears that it is done; `tag` is for the observer.
   virtual Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) = 0;

@@ -151,17 +151,40 @@ static uint32_t alignmentOf(CUdeviceptr address) {
   return alignment;
 }
 
+Result<CUdeviceptr> BlasLt::workspaceOf(CUstream stream) {
+  CUdeviceptr &workspace = workspaces_[stream];
+  if (!workspace)
+    if (CUresult result = cuda_.cuMemAlloc_v2(&workspace, kWorkspace); result != kSuccess)
+      return userError(cuda_.describe("cuMemAlloc of a workspace for products", result) +
+                       (result == kOutOfMemory ? whatIsLeft(cuda_, kWorkspace) : ""));
+  return workspace;
+}
+
+static bool isEmpty(const BlasProduct &product) { return product.m == 0 || product.n == 0 || product.batch == 0; }
+
+Result<bool> BlasLt::warmUp(BlasProduct product, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream stream) {
+  if (isEmpty(product))
+    return false;
+  if (Result<CUdeviceptr> workspace = workspaceOf(stream); workspace.failed())
+    return workspace.error();
+  BlasProduct key = product;
+  key.alignmentA = alignmentOf(a), key.alignmentB = alignmentOf(b), key.alignmentC = alignmentOf(c);
+  if (plans_.count(key))
+    return false;
+  Status status = multiply(product, 1, a, b, 0, c, stream);
+  return status.failed() ? Result<bool>(status.error()) : Result<bool>(true);
+}
+
 Status BlasLt::multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream) {
-  if (product.m == 0 || product.n == 0 || product.batch == 0)
+  if (isEmpty(product))
     return Status::success();
   product.alignmentA = alignmentOf(a), product.alignmentB = alignmentOf(b), product.alignmentC = alignmentOf(c);
   Result<Plan *> plan = planOf(product);
   if (plan.failed())
     return plan.error();
-  CUdeviceptr &workspace = workspaces_[stream];
-  if (!workspace)
-    if (Status status = cuda_.check("cuMemAlloc of a workspace for products", cuda_.cuMemAlloc_v2(&workspace, kWorkspace)); status.failed())
-      return status;
+  Result<CUdeviceptr> workspace = workspaceOf(stream);
+  if (workspace.failed())
+    return workspace.error();
   const float narrow[2] = {float(alpha), float(beta)};
   const double wide[2] = {alpha, beta};
   const bool isWide = product.typeOfC == kF64;
@@ -170,5 +193,5 @@ Status BlasLt::multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdevi
   const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
   return check("cublasLtMatmul",
                library_.api.cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1], at(c),
-                                           (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, at(workspace), kWorkspace, stream));
+                                           (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, at(*workspace), kWorkspace, stream));
 }

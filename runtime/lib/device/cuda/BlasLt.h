@@ -28,6 +28,10 @@ public:
 
   Status multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream);
 
+  /// Chooses an algorithm, allocates the stream's workspace and multiplies once, where no product like it has been multiplied on any stream: the
+  /// library loads a kernel when it is first run, which waits for everything that is on the GPU. Overwrites C. \return  whether it has multiplied
+  Result<bool> warmUp(BlasProduct product, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream stream);
+
   /// "cuBLASLt 13.1.0": the one that was taken.
   std::string version() const;
 
@@ -43,6 +47,7 @@ private:
   BlasLt(const CudaApi &cuda, const BlasLibrary &library);
   struct Plan;
   Result<Plan *> planOf(const BlasProduct &product);
+  Result<CUdeviceptr> workspaceOf(CUstream stream);
   const CudaApi &cuda_;
   const BlasLibrary &library_;
   void *handle_ = nullptr;

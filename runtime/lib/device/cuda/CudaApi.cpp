@@ -20,6 +20,20 @@ Status CudaApi::check(const char *call, CUresult result) const {
   return result == kSuccess ? Status::success() : Status(userError(describe(call, result)));
 }
 
+std::string zorse::runtime::cuda::whatIsLeft(const CudaApi &cuda, size_t more) {
+  size_t left = 0, all = 0;
+  if (cuda.cuMemGetInfo_v2(&left, &all) != kSuccess || all == 0)
+    return {};
+  const std::string known = "; " + std::to_string(left >> 20) + " of its " + std::to_string(all >> 20) + " MiB are free";
+  if (more)
+    return known + "; the program's memory is allocated, and " + std::to_string(more >> 20) +
+           " MiB outside of it are wanted: compile with as much more of 'reserve' of this device in the cluster file";
+  const size_t taken = (all - left) >> 20;
+  return known + ", " + std::to_string(taken) +
+         " MiB hold the driver's context, libraries and other programs (nvidia-smi shows them): end these, or compile with at least 'reserve: " +
+         std::to_string(taken + 64) + " MiB' of this device in the cluster file";
+}
+
 static Result<CudaApi> load() {
   void *library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (!library)

@@ -86,6 +86,10 @@ struct CudaApi {
   Status check(const char *call, CUresult result) const;
 };
 
+/// For messages about a GPU, that of the current context, which has less memory than was asked for: what is free, what is taken, and how much a
+/// cluster file should reserve. \param more  bytes that were asked for outside of the program's arena
+std::string whatIsLeft(const CudaApi &cuda, size_t more = 0);
+
 /// libcuda.so.1, once per process and initialised; an error where there is none, or one without a function that is needed.
 Result<const CudaApi *> cudaApi();
 

@@ -197,10 +197,32 @@ Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &argum
                                                             parameters_.data(), nullptr));
 }
 
-Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+BlasProduct CudaBodies::productOf(const Launch &launch, int64_t rows) {
   BlasProduct product = launch.product;
-  product.m = launch.m.at(arguments.rows), product.n = launch.n.at(arguments.rows), product.k = launch.k.at(arguments.rows);
-  product.batch = launch.batch.at(arguments.rows);
+  product.m = launch.m.at(rows), product.n = launch.n.at(rows), product.k = launch.k.at(rows);
+  product.batch = launch.batch.at(rows);
+  return product;
+}
+
+Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, CUstream stream) {
+  if (index >= bodies_.size())
+    return internalError("body " + std::to_string(index) + " of " + std::to_string(bodies_.size()) + " is called");
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool ran = false;
+  for (const Launch &launch : bodies_[index]) {
+    if (launch.function)
+      continue;
+    auto at = [&](size_t operand) { return resolve(launch.operands[operand], arguments).value; };
+    Result<bool> one = blas_->warmUp(productOf(launch, arguments.rows), at(0), at(1), at(2), stream);
+    if (one.failed())
+      return one.error();
+    ran |= *one;
+  }
+  return ran;
+}
+
+Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+  const BlasProduct product = productOf(launch, arguments.rows);
   const double beta = launch.accumulates && adds(launch.operands[2].slot, arguments) ? 1 : 0;
   return blas_->multiply(product, launch.alpha, resolve(launch.operands[0], arguments).value, resolve(launch.operands[1], arguments).value, beta,
                          resolve(launch.operands[2], arguments).value, stream);

@@ -43,6 +43,9 @@ public:
   /// Puts the launches of a body on a stream, one body at a time. Does not wait for them.
   Status launch(uint32_t index, const BodyArguments &arguments, CUstream stream);
 
+  /// Warms up the products of a body (BlasLt::warmUp). Kernels need none of it: cuModuleGetFunction has loaded them. \return  whether something ran
+  Result<bool> warmUp(uint32_t index, const BodyArguments &arguments, CUstream stream);
+
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
 
 private:
@@ -66,6 +69,7 @@ private:
   Status checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
   Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);
   Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
+  static BlasProduct productOf(const Launch &launch, int64_t rows);
   Status launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream);
 
   static DeviceAddress resolve(const Place &place, const BodyArguments &arguments) {

@@ -138,7 +138,7 @@ public:
     const CUresult result = onHost ? cuda_.cuMemHostAlloc(&host, whole, kHostAllocPortable) : cuda_.cuMemAlloc_v2(&there, whole);
     if (result != kSuccess)
       return userError("device '" + name_ + "' cannot have " + std::to_string(bytes) + " bytes of " + (onHost ? "pinned host memory" : "memory") +
-                       ": " + cuda_.describe(what, result) + (onHost ? "" : whatIsLeft()));
+                       ": " + cuda_.describe(what, result) + (onHost ? "" : whatIsLeft(cuda_)));
     const DeviceAddress base = onHost ? DeviceAddress::ofHost(host) : DeviceAddress{there};
     if (onHost)
       host_.add(host, size);
@@ -213,6 +213,21 @@ public:
     queues_ = std::make_unique<StreamQueues>(cuda_, *this, name_, observer);
     return queues_->open(workers);
   }
+  Result<bool> warmUp(uint32_t queue, const BodyCall *calls, size_t count) override {
+    if (Status status = enter(); status.failed())
+      return status;
+    bool ran = false;
+    for (const BodyCall *call = calls; call != calls + count; ++call) {
+      Result<bool> one = bodies_->warmUp(call->body, call->arguments, queues_->stream(queue));
+      if (one.failed())
+        return named(one.error());
+      ran |= *one;
+    }
+    if (ran)
+      if (Status status = call("cuStreamSynchronize", cuda_.cuStreamSynchronize(queues_->stream(queue))); status.failed())
+        return status;
+    return ran;
+  }
   Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) override {
     return queues_->enqueue(queue, waits, waitCount, work, tag, notify);
   }
@@ -243,17 +258,6 @@ public:
   }
 
 private:
-  /// Of a GPU that has less than was asked for.
-  std::string whatIsLeft() const {
-    size_t left = 0, all = 0;
-    if (cuda_.cuMemGetInfo_v2(&left, &all) != kSuccess || all == 0)
-      return {};
-    const size_t taken = (all - left) >> 20;
-    return "; " + std::to_string(left >> 20) + " of its " + std::to_string(all >> 20) + " MiB are free, " + std::to_string(taken) +
-           " MiB hold the driver's context, libraries and other programs (nvidia-smi shows them): end these, or compile with at least 'reserve: " +
-           std::to_string(taken + 64) + " MiB' of this device in the cluster file";
-  }
-
   const CudaApi &cuda_;
   const std::string name_;
   std::string description_;

@@ -61,6 +61,7 @@ public:
   Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) {
     return threads_.enqueue(queue, waits, waitCount, work, tag, notify);
   }
+  CUstream stream(uint32_t queue) const { return queues_[queue]->stream; }
   void flush() { threads_.flush(); }
   bool isDone(Event event) const { return done_->reached(event.queue, event.count); }
   uint64_t done(uint32_t queue) const { return done_->finished(queue); }
