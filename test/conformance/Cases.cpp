@@ -5,6 +5,8 @@
 using namespace zorse::conformance;
 
 int64_t Sizes::columns(int64_t most) {
+  if (large)
+    return std::min<int64_t>({4096, large / 4, most});
   // One, primes; just below, at and above vectors (4, 8), warps, blocks, what a warp has of a row (1,024).
   static const std::vector<int64_t> list = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 97, 127, 128, 129, 255, 257, 1000, 1023, 1024, 1025, 1031, 2049};
   if (index < int(list.size()))
@@ -14,12 +16,14 @@ int64_t Sizes::columns(int64_t most) {
 }
 
 int64_t Sizes::rows(int64_t columns) {
+  if (large)
+    return large / columns;
   static const int64_t list[] = {1, 2, 3, 31, 33, 4, 7};
   const int64_t rows = list[size_t(index) % 7];
   return columns > 200 ? std::min<int64_t>(rows, 3) : rows;
 }
 
-int64_t Sizes::lead() { return oneOf({1, 1, 2, 3, 5}); }
+int64_t Sizes::lead() { return large ? 1 : oneOf({1, 1, 2, 3, 5}); }
 
 Text &Text::shape(char name, std::vector<int64_t> sizes) {
   shapes[name] = std::move(sizes);

@@ -17,7 +17,8 @@ namespace zorse::conformance {
 class Sizes {
 public:
   /// \param index  of the shape in its class
-  Sizes(int index, uint64_t seed) : index(index), random(seed * 1000003 + uint64_t(index)) {}
+  /// \param large  about so many elements in a value instead, for which a kernel's time is that of its bytes; 0: the list
+  Sizes(int index, uint64_t seed, int64_t large = 0) : index(index), large(large), random(seed * 1000003 + uint64_t(index)) {}
 
   /// Columns of a row: the list, then up to `most`.
   int64_t columns(int64_t most = 2500);
@@ -31,6 +32,7 @@ public:
   int64_t inTurn(std::initializer_list<int64_t> list) { return index < int(list.size()) ? *(list.begin() + index) : oneOf(list); }
 
   const int index;
+  const int64_t large;
   std::mt19937_64 random;
 };
 

@@ -1,6 +1,7 @@
 // Compiles a case for the emulated GPU or a real one, runs it, and compares its results with the reference.
 #pragma once
 
+#include "CaseFile.h"
 #include "Cases.h"
 
 #include "bundle.pb.h"
@@ -32,6 +33,12 @@ public:
     std::vector<uint8_t> overwrite;
   };
   virtual std::string run(int body, const Call &call) = 0;
+
+  // Of one that writes cases down (Recorder.h): a case begins; whether results are to be told after run(), and none is compared.
+  virtual void begin(const std::string &name) {}
+  virtual bool records() const { return false; }
+  virtual bool needsResults() const { return true; } ///< and arguments
+  virtual void expect(ExpectedResult result) {}
 };
 
 /// Kernels on the emulator, every access watched; products by a processor's device, in the order of its own sums.

@@ -1,12 +1,14 @@
 // Runs generated GPU kernels over shapes and types and compares every number with the reference, within a band that follows from how numbers are
 // rounded (Bands.h). The emulator also checks every access.
 //
-//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] [--verbose]
+//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] [--record=FOLDER [--times]] [--verbose]
 //
 // --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator.
-// Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight that the seed gives. --quick takes a few
-// of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or --type is given, where a class has fewer than
-// 20 shapes.
+// --record writes what it compiles and expects to a folder, for gpu-probe on a machine with a GPU, and runs nothing; with --times one large shape of
+// each class, for the time that it takes. Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight
+// that the seed gives. --quick takes a few of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or
+// --type is given, where a class has fewer than 20 shapes.
+#include "Recorder.h"
 #include "Routines.h"
 #include "RunCase.h"
 
@@ -27,9 +29,9 @@ struct Totals {
 };
 
 struct Arguments {
-  bool quick = false, verbose = false;
+  bool quick = false, verbose = false, times = false;
   int seeds = 1, first = 1;
-  std::string only, type, arch = "emu";
+  std::string only, type, arch = "emu", record;
 };
 
 /// One shape: its outcome and what it is called.
@@ -40,8 +42,11 @@ void runClass(const char *name, const std::string &type, const RunShape &run, co
   int shapes = 0, problems = 0;
   double worst = 0;
   const std::clock_t begin = std::clock();
+  const int64_t large = !arguments.times          ? 0
+                        : arguments.arch == "emu" ? int64_t(1) << 10
+                                                  : int64_t(1) << 24; // what the emulator runs takes no GPU's time
   auto one = [&](int index, uint64_t seed) {
-    Sizes sizes(index, seed);
+    Sizes sizes(index, seed, large);
     const auto [outcome, shape] = run(sizes, seed);
     ++shapes;
     totals.kernels += outcome.kernels;
@@ -53,10 +58,10 @@ void runClass(const char *name, const std::string &type, const RunShape &run, co
     ++problems;
     std::printf("%s, %s, shape %d of seed %d (%s): %s\n", name, type.c_str(), index, int(seed), shape.c_str(), outcome.problem.c_str());
   };
-  for (int i = 0; i < kFixed; ++i)
-    if (!arguments.quick || (i + turn) % (kFixed / kQuick) == 0)
+  for (int i = 0; i < (arguments.times ? 1 : kFixed); ++i)
+    if (arguments.times || !arguments.quick || (i + turn) % (kFixed / kQuick) == 0)
       one(i, 0);
-  if (!arguments.quick)
+  if (!arguments.quick && !arguments.times)
     for (int seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed)
       for (int i = 0; i < kPerSeed; ++i)
         one(kFixed + i, uint64_t(seed));
@@ -82,6 +87,10 @@ int main(int argc, char **argv) {
       arguments.quick = true;
     else if (argument == "--verbose")
       arguments.verbose = true;
+    else if (argument == "--times")
+      arguments.times = true;
+    else if (auto [is, text] = value("--record="); is)
+      arguments.record = text;
     else if (auto [is, text] = value("--seeds="); is)
       arguments.seeds = std::atoi(text.c_str());
     else if (auto [is, text] = value("--first-seed="); is)
@@ -94,12 +103,13 @@ int main(int argc, char **argv) {
       arguments.arch = text;
     else
       return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] "
-                                  "[--verbose]\n"),
+                                  "[--record=FOLDER [--times]] [--verbose]\n"),
              2;
   }
   std::string error;
-  const bool emulates = arguments.arch == "emu";
-  std::unique_ptr<Machine> driver = makeDriver(arguments.arch, error);
+  const bool emulates = arguments.arch == "emu" && arguments.record.empty();
+  std::unique_ptr<Machine> driver =
+      arguments.record.empty() ? makeDriver(arguments.arch, error) : makeRecorder(arguments.record, arguments.arch, arguments.times);
   if (!driver)
     return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
   std::unique_ptr<Machine> emulator = emulates ? makeEmulator() : nullptr;
@@ -116,18 +126,24 @@ int main(int argc, char **argv) {
   auto onMachine = [](const KernelClass &kernels, Machine &machine) {
     return [&](Sizes &sizes, const std::string &type, uint64_t seed) {
       const Case test = kernels.make(sizes, type);
+      machine.begin(std::string(kernels.name) + ", " + type + ", " + test.shape);
       return std::pair(runCase(test, type, machine, seed * 7919 + uint64_t(sizes.index)), test.shape);
     };
   };
-  for (const KernelClass &kernels : kernelClasses())
+  for (const KernelClass &kernels : arguments.times ? timedAttention(arguments.arch == "emu") : std::vector<KernelClass>())
     inAllTypes(kernels.name, onMachine(kernels, kernelMachine), kernels.narrowAlone);
-  inAllTypes("routines of a step", [&](Sizes &sizes, const std::string &type, uint64_t) {
-    return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
-  });
+  for (const KernelClass &kernels : kernelClasses())
+    if (!arguments.times || std::string(kernels.name).find("attention") == std::string::npos)
+      inAllTypes(kernels.name, onMachine(kernels, kernelMachine), kernels.narrowAlone);
+  if (arguments.record.empty()) // these compare by themselves
+    inAllTypes("routines of a step", [&](Sizes &sizes, const std::string &type, uint64_t) {
+      return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
+    });
   const KernelClass products = productClass();
   inAllTypes(products.name, onMachine(products, *driver));
-  if (!totals.enough && !arguments.quick)
+  const bool few = arguments.quick || arguments.times;
+  if (!totals.enough && !few)
     std::printf("fewer than %d shapes in some class\n", kLeast);
   std::printf("conformance: %d kernels x shapes (%d shapes), %d findings\n", totals.kernels, totals.shapes, totals.problems);
-  return totals.problems == 0 && totals.shapes > 0 && (totals.enough || arguments.quick) ? 0 : 1;
+  return totals.problems == 0 && totals.shapes > 0 && (totals.enough || few) ? 0 : 1;
 }

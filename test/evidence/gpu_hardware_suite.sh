@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: On a real GPU: GPT and LLaMA in f32, bf16 and f16 train as on processors, alone, beside them, in stages, in processes of their own, twice to the same
-#   bits, without a report of compute-sanitizer; and GPT-2 124M in bf16 beside PyTorch on the same GPU.
+# Claim: On a real GPU, by the validation kit: kernels and products are right, GPT and LLaMA in f32, bf16 and f16 train as on processors, alone, beside them, in
+#   stages, in processes of their own, twice to the same bits, without a report of compute-sanitizer; and GPT-2 124M in bf16 beside PyTorch on the same GPU.
 # Topic: GPUs
 # Quick: GPT in f32 alone
 #
@@ -21,5 +21,5 @@ else
   "$python" models/make_benchmark.py gpt2-124m "$folder/gpt2.onnx" >/dev/null
   form=(--gpt2 "$folder/gpt2.onnx")
 fi
-"$python" test/hardware/make_suite.py "$folder/suite" --arch "sm_$arch" "${form[@]}"
-PYTHON=$python "$folder/suite/check.sh"
+"$python" test/hardware/make_kit.py "$folder/kit" --arch "sm_$arch" "${form[@]}"
+PYTHON=$python "$folder/kit/run.sh"

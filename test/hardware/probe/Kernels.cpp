@@ -1,0 +1,195 @@
+// Kernels that were compiled elsewhere (test/conformance/CaseFile.h): whether their results lie within the bands, or how long they take.
+#include "Probe.h"
+
+#include "CaseFile.h"
+#include "TemporaryFolder.h"
+
+#include "zorse/runtime/HalfTypes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+using namespace zorse;
+using namespace zorse::probe;
+using namespace zorse::conformance;
+
+namespace {
+
+double element(const std::string &bytes, const ExpectedResult &result, size_t i) {
+  auto as = [&](auto value) {
+    std::memcpy(&value, bytes.data() + result.offset + i * sizeof value, sizeof value);
+    return value;
+  };
+  if (result.type == "f32")
+    return double(as(float()));
+  if (result.type == "f64")
+    return as(double());
+  const uint16_t half = as(uint16_t());
+  return result.type == "bf16" ? runtime::widen<runtime::HalfType::BF16>(half) : runtime::widen<runtime::HalfType::F16>(half);
+}
+
+/// A case on a device of its own.
+class Loaded {
+public:
+  Status load(const CaseFile &file) {
+    const std::string &arch = file.library.arch();
+    if (file.library.objects_size() > 0)
+      folder.write(arch + "/" + file.library.objects(0), file.object);
+    Result<std::unique_ptr<runtime::QueuedDevice>> made = makeGpu("kit");
+    if (made.failed())
+      return made.error();
+    device = std::move(*made);
+    return device->loadBodies(file.library, folder.path(""));
+  }
+
+  Status place(const RecordedRun &run) {
+    memory.clear();
+    slots.clear();
+    for (size_t s = 0; s < run.bytes.size(); ++s) {
+      auto one = device->allocate(bundle::DEVICE, run.bytes[s] + 64, {});
+      if (one.failed())
+        return one.error();
+      slots.push_back((*one)->base());
+      memory.push_back(std::move(*one));
+      if (s < run.slots.size())
+        if (Status status = device->write(slots.back(), run.slots[s].data(), run.slots[s].size()); status.failed())
+          return status;
+    }
+    return Status::success();
+  }
+
+  runtime::BodyArguments arguments(const RecordedRun &run) const {
+    return {{run.rows, run.sampleBase, run.instanceBase}, slots.data(), run.overwrite.data()};
+  }
+
+  /// The worst error in units of its band; an error where a number lies outside.
+  Result<double> compare(const RecordedRun &run) {
+    double worst = 0;
+    for (const ExpectedResult &result : run.results) {
+      std::string bytes(run.bytes[result.slot], 0);
+      if (Status status = device->read(bytes.data(), slots[result.slot], bytes.size()); status.failed())
+        return status.error();
+      for (size_t i = 0; i < result.middle.size(); ++i) {
+        const double got = element(bytes, result, i), want = double(result.middle[i]), band = double(result.error[i]);
+        if ((std::isnan(want) && std::isnan(got)) || got == want)
+          continue;
+        const double off = std::fabs(got - want);
+        if (!(off <= band))
+          return runtime::userError("element " + std::to_string(i) + " is " + std::to_string(got) + ", expected " + std::to_string(want) + ", band " +
+                                    std::to_string(band));
+        worst = std::max(worst, band > 0 ? off / band : 0);
+      }
+    }
+    return worst;
+  }
+
+  runtime::test::TemporaryFolder folder;
+  std::unique_ptr<runtime::QueuedDevice> device;
+  std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
+  std::vector<runtime::DeviceAddress> slots;
+};
+
+std::string number(const char *format, double value) {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+void replay(const CaseFile &file) {
+  Loaded loaded;
+  if (Status status = loaded.load(file); status.failed())
+    return say(file.name, false, status.message());
+  double worst = 0;
+  for (const RecordedRun &run : file.runs) {
+    if (Status status = loaded.place(run); status.failed())
+      return say(file.name, false, status.message());
+    if (Status status = loaded.device->runBody(0, loaded.arguments(run)); status.failed())
+      return say(file.name, false, status.message());
+    const Result<double> one = loaded.compare(run);
+    if (one.failed())
+      return say(file.name, false, one.message());
+    worst = std::max(worst, *one);
+  }
+  say(file.name, true, number("worst error %.3f of its band", worst));
+}
+
+/// Bytes that cross the GPU's memory at least: every slot once. Launches are told apart by name where a body has several.
+void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
+  Loaded loaded;
+  if (Status status = loaded.load(file); status.failed())
+    return say(file.name, false, status.message());
+  const RecordedRun &run = file.runs.front();
+  if (Status status = loaded.place(run); status.failed())
+    return say(file.name, false, status.message());
+  for (size_t s = 0; s < loaded.slots.size(); ++s)
+    if (Status status = loaded.device->fill(loaded.slots[s], std::byte(0), run.bytes[s]); status.failed())
+      return say(file.name, false, status.message());
+  class Puts final : public runtime::StreamTask {
+  public:
+    const runtime::BodyCall call;
+    const runtime::cuda::CudaApi &cuda;
+    Result<double> seconds = 0.0;
+    Puts(runtime::BodyCall call, const runtime::cuda::CudaApi &cuda) : call(call), cuda(cuda) {}
+    Status put(uint64_t, runtime::WorkStream &stream) override {
+      GpuTimer timer(cuda, stream.handle());
+      seconds = timer.seconds(5, 10, [&](runtime::cuda::CUstream) { return stream.call(call); });
+      return seconds.failed() ? Status(seconds.error()) : Status::success();
+    }
+  } task({0, loaded.arguments(run)}, cuda);
+  if (Status status = loaded.device->onStream(task); status.failed())
+    return say(file.name, false, status.message());
+  uint64_t bytes = 0;
+  for (const uint64_t slot : run.bytes)
+    bytes += slot;
+  const double rate = double(bytes) / *task.seconds * 1e-9;
+  say(file.name, true, number("%.1f us", *task.seconds * 1e6) + ", " + number("%.0f GB/s", rate) + " for " + number("%.1f MB", double(bytes) * 1e-6),
+      number("\"seconds\": %.9f", *task.seconds) + ", \"bytes\": " + std::to_string(bytes));
+}
+
+/// What memory-bound kernels are held against.
+void timeCopy(const runtime::cuda::CudaApi &cuda) {
+  constexpr size_t kBytes = size_t(128) << 20;
+  runtime::cuda::CUdeviceptr memory = 0;
+  const char *name = "a copy in the GPU's memory";
+  if (Status status = cuda.check("cuMemAlloc", cuda.cuMemAlloc_v2(&memory, 2 * kBytes)); status.failed())
+    return say(name, false, status.message());
+  Result<double> seconds = 0.0;
+  {
+    GpuTimer timer(cuda);
+    seconds = timer.seconds(5, 4, [&](runtime::cuda::CUstream stream) {
+      return cuda.check("cuMemcpyAsync", cuda.cuMemcpyAsync(memory + kBytes, memory, kBytes, stream));
+    });
+  }
+  cuda.cuMemFree_v2(memory);
+  if (seconds.failed())
+    return say(name, false, seconds.message());
+  say(name, true, number("%.0f GB/s read and written", 2 * double(kBytes) / *seconds * 1e-9),
+      number("\"seconds\": %.9f", *seconds) + ", \"bytes\": " + std::to_string(2 * kBytes));
+}
+
+} // namespace
+
+int probe::replayKernels(const std::string &folder, bool timed) {
+  Result<const runtime::cuda::CudaApi *> api = openGpu(); // keeps the GPU's context between cases
+  if (api.failed())
+    return say("kernels", false, api.message()), 1;
+  if (timed)
+    timeCopy(**api);
+  std::vector<std::filesystem::path> files;
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".case")
+      files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const std::filesystem::path &path : files) {
+    CaseFile file;
+    if (const std::string problem = file.read(path.string()); !problem.empty())
+      say(path.filename().string(), false, problem);
+    else if (timed)
+      time(file, **api);
+    else
+      replay(file);
+  }
+  return files.empty() ? (say("kernels", false, "no cases in " + folder), 1) : 0;
+}

@@ -1,0 +1,77 @@
+// gpu-probe: what the validation kit asks of one GPU, by the runtime's own driver (test/hardware/README.md).
+//
+// A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text, ...}, and nothing else, so that what has been found
+// is known where a later check hangs or ends the process.
+#pragma once
+
+#include "device/cuda/CudaApi.h"
+#include "zorse/runtime/Device.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace zorse::probe {
+
+using runtime::Result;
+using runtime::Status;
+
+/// Prints a check. \param more  further members of the line: `"seconds": 1.5`
+void say(const std::string &check, bool good, const std::string &figure, const std::string &more = "");
+/// A check of which nothing but success is to be said, and otherwise the error. \return  whether it succeeded
+bool sayStatus(const std::string &check, const Status &status, const std::string &figure);
+
+/// The driver, with the context of the first GPU current; held until the process ends.
+Result<const runtime::cuda::CudaApi *> openGpu();
+/// A device of the runtime on the first GPU.
+Result<std::unique_ptr<runtime::QueuedDevice>> makeGpu(const std::string &name);
+
+struct FreeMemory {
+  size_t left = 0, all = 0;
+};
+FreeMemory freeMemory(const runtime::cuda::CudaApi &cuda);
+std::string mebibytes(size_t bytes);
+
+/// Seconds of the GPU's clock that work on a stream takes, by events before and behind it; the least of some tries.
+class GpuTimer {
+public:
+  /// \param stream  null: one of its own
+  explicit GpuTimer(const runtime::cuda::CudaApi &cuda, runtime::cuda::CUstream stream = nullptr);
+  ~GpuTimer();
+  /// \param put  puts the work on the stream, `inner` times
+  template <typename Put> Result<double> seconds(int tries, int inner, Put put) {
+    double least = 1e300;
+    for (int i = 0; i < tries; ++i) {
+      if (Status status = begin(); status.failed())
+        return status.error();
+      for (int j = 0; j < inner; ++j)
+        if (Status status = put(stream_); status.failed())
+          return status.error();
+      Result<double> one = end();
+      if (one.failed())
+        return one.error();
+      least = std::min(least, *one / inner);
+    }
+    return least;
+  }
+  runtime::cuda::CUstream stream() const { return stream_; }
+
+private:
+  Status begin();
+  Result<double> end();
+  const runtime::cuda::CudaApi &cuda_;
+  runtime::cuda::CUstream stream_ = nullptr, own_ = nullptr;
+  runtime::cuda::CUevent before_ = nullptr, behind_ = nullptr;
+};
+
+// Commands, by file. \return  the exit status: 0: done, whatever was found; 1: a check could not be made.
+int describeMachine();
+int loadModules(const std::string &folder);
+int replayKernels(const std::string &folder, bool timed);
+int multiplyMatrices(const std::string &list);
+int tryNccl();
+int leaveMemory(size_t bytes, char **command);
+
+} // namespace zorse::probe
