@@ -13,8 +13,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Operands of a kernel: the accumulate mask has 64 bits, and more streams than this only thrash the cache.
+/// Tensors that a kernel reads: more streams than this only thrash the cache.
 static constexpr unsigned kMaxOperands = 32;
+
+/// Pointers that a kernel gets: the mask of those that it adds to has 64 bits.
+static constexpr size_t kMaxPointers = 64;
 
 /// Members of a kernel over rows: its time is far beyond that of its loads by then, and LLVM's scheduler takes time quadratic in the length of a
 /// block.
@@ -100,6 +103,29 @@ struct Former {
     return root;
   }
 
+  /// Whether something other than these ops reads a value, directly or through views, or a place claims it.
+  bool isNeededBeyond(Value value, const llvm::DenseSet<Operation *> &members) const {
+    return claims.count(value) || llvm::any_of(value.getUsers(), [&](Operation *user) {
+             return isViewOp(user) ? isNeededBeyond(user->getResult(0), members) : !members.contains(user);
+           });
+  }
+
+  /// At least as many as a kernel of these ops gets: different views of one tensor may lie at different places of it.
+  size_t pointers(std::initializer_list<ArrayRef<Operation *>> groups) const {
+    llvm::DenseSet<Operation *> members;
+    for (ArrayRef<Operation *> ops : groups)
+      members.insert(ops.begin(), ops.end());
+    llvm::DenseSet<Value> read;
+    size_t written = 0;
+    for (Operation *op : members) {
+      for (Value operand : op->getOperands())
+        if (Value root = outsideRoot(operand); root && !members.contains(root.getDefiningOp()))
+          read.insert(operand);
+      written += isNeededBeyond(op->getResult(0), members);
+    }
+    return read.size() + written;
+  }
+
   /// Shape conditions of `op` as a member of a row cluster.
   static bool fitsShape(Operation *op, const Cluster &c) {
     SmallVector<int64_t, 4> full = c.shape(), shape = squeezedShape(op->getResult(0).getType());
@@ -134,6 +160,8 @@ struct Former {
           more.insert(root);
       }
     }
+    if (pointers({c.ops, op}) > kMaxPointers)
+      return false;
     const size_t streams = known.size() + more.size();
     return streams + c.ops.size() / 2 <= kMaxOperands || streams <= kMaxOperands / 2;
   }
@@ -227,7 +255,7 @@ struct Former {
       for (int index = result.clusters.size() - 1; index > last; --index) {
         Cluster &c = result.clusters[index];
         if (c.kind == Cluster::Column && c.group < 0 && c.domain == domain && c.reduced == reduced && sharesInput(index, reduce) &&
-            c.ops.size() < kMaxOperands)
+            c.ops.size() < kMaxOperands && pointers({c.ops, reduce.getOperation()}) <= kMaxPointers)
           return append(index, reduce);
       }
     }
@@ -305,7 +333,7 @@ struct Former {
             return false;
         }
       }
-    return streams.size() + members / 4 <= kMaxOperands;
+    return streams.size() + members / 4 <= kMaxOperands && pointers({a.ops, b.ops}) <= kMaxPointers;
   }
 
   void merge(int from, int into) {
@@ -378,7 +406,7 @@ struct Former {
       for (int early = late - 1; early >= 0; --early) {
         Cluster &a = result.clusters[size_t(early)], &b = result.clusters[size_t(late)];
         if (a.kind != Cluster::Column || b.kind != Cluster::Column || a.ops.empty() || b.ops.empty() || a.domain != b.domain ||
-            a.reduced != b.reduced || a.ops.size() + b.ops.size() > kMaxOperands)
+            a.reduced != b.reduced || a.ops.size() + b.ops.size() > kMaxOperands || pointers({a.ops, b.ops}) > kMaxPointers)
           continue;
         bool back = true;
         for (int after = early + 1; after <= late; ++after)

@@ -58,6 +58,23 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@b
 })");
 }
 
+// More results than the mask of those that a kernel adds to has bits.
+TEST(CodegenOps, GradientsOfManySlices) {
+  std::string results, lines, values, types;
+  for (int i = 0; i < 70; ++i) {
+    const std::string n = std::to_string(i), comma = i ? ", " : "";
+    results += comma + "tensor<1x4x$T> {@@parameter_gradient" + n + "}";
+    lines += "  %s" + n + " = zorse.slice %w [" + n + ", 0] [1, 4] [1, 1] : tensor<70x4x$T> -> tensor<1x4x$T>\n  %m" + n + " = arith.mulf %s" + n +
+             ", %s" + n + " : tensor<1x4x$T>\n";
+    values += comma + "%m" + n;
+    types += comma + "tensor<1x4x$T>";
+  }
+  RunOptions options;
+  options.rows = {2};
+  checkFunctions("func.func @f(%w: tensor<70x4x$T> {@@parameter0}) -> (" + results + ") {\n" + lines + "  return " + values + " : " + types + "\n}\n",
+                 options);
+}
+
 TEST(CodegenOps, RmsNorm) {
   checkFunctions(R"(
 func.func @f.forward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %g: tensor<40x$T> {@@parameter0}) -> (tensor<?x5x40x$T> {@@boundary_out0}, tensor<?x5x$T> {@@saved0}) {
