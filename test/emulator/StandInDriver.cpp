@@ -434,8 +434,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
   launch.threads = blockX;
   const int64_t operands = kernel.needs[0];
   if (4 + operands != int64_t(kernel.code->parameters)) {
-    std::fprintf(stderr, "emulator: kernel %s: %lld parameters are launched, its code has %u\n", kernel.name.c_str(), (long long)(4 + operands),
-                 kernel.code->parameters);
+    std::fprintf(stderr, "emulator: kernel %s: %s parameters are launched, its code has %u\n", kernel.name.c_str(),
+                 std::to_string(4 + operands).c_str(), kernel.code->parameters);
     return kInvalidValue;
   }
   for (int64_t i = 0; i < 4 + operands; ++i)

@@ -60,18 +60,19 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@b
 
 // More results than the mask of those that a kernel adds to has bits.
 TEST(CodegenOps, GradientsOfManySlices) {
-  std::string results, lines, values, types;
+  std::ostringstream results, lines, values, types;
   for (int i = 0; i < 70; ++i) {
-    const std::string n = std::to_string(i), comma = i ? ", " : "";
-    results += comma + "tensor<1x4x$T> {@@parameter_gradient" + n + "}";
-    lines += "  %s" + n + " = zorse.slice %w [" + n + ", 0] [1, 4] [1, 1] : tensor<70x4x$T> -> tensor<1x4x$T>\n  %m" + n + " = arith.mulf %s" + n +
-             ", %s" + n + " : tensor<1x4x$T>\n";
-    values += comma + "%m" + n;
-    types += comma + "tensor<1x4x$T>";
+    const char *comma = i ? ", " : "";
+    results << comma << "tensor<1x4x$T> {@@parameter_gradient" << i << "}";
+    lines << "  %s" << i << " = zorse.slice %w [" << i << ", 0] [1, 4] [1, 1] : tensor<70x4x$T> -> tensor<1x4x$T>\n";
+    lines << "  %m" << i << " = arith.mulf %s" << i << ", %s" << i << " : tensor<1x4x$T>\n";
+    values << comma << "%m" << i;
+    types << comma << "tensor<1x4x$T>";
   }
   RunOptions options;
   options.rows = {2};
-  checkFunctions("func.func @f(%w: tensor<70x4x$T> {@@parameter0}) -> (" + results + ") {\n" + lines + "  return " + values + " : " + types + "\n}\n",
+  checkFunctions("func.func @f(%w: tensor<70x4x$T> {@@parameter0}) -> (" + results.str() + ") {\n" + lines.str() + "  return " + values.str() +
+                     " : " + types.str() + "\n}\n",
                  options);
 }
 
