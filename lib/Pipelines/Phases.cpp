@@ -9,6 +9,7 @@
 #include "Rebuild.h"
 #include "WeightTable.h"
 
+#include "zorse/Bundle/DescribeTraining.h"
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Codegen/PrivateFolder.h"
 #include "zorse/Step/Plan.h"
@@ -108,6 +109,10 @@ bool Compiler::import(std::string &remark) {
   if (imported.training)
     if (std::string note = adoptOptimizer(*imported.training, options, training, decay); !note.empty())
       imported.notes.push_back(note);
+  imported.notes.push_back("training: " + describeTraining(training) +
+                           (options.optimizerGiven || options.learningRateGiven || options.clipGiven || imported.training
+                                ? ""
+                                : "; these are the defaults (--optimizer, --lr, --weight-decay, --clip, --schedule)"));
   // Also with --quiet: what the exporter did to the parameters changes what is trained.
   for (const std::string &warning : imported.warnings)
     emitWarning(UnknownLoc::get(&context), warning);

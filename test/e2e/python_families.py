@@ -243,6 +243,7 @@ def main():
         print("no transformers (tools/python-env.sh installs it)")
         sys.exit(77)
     warnings.filterwarnings("ignore")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
     results = []
     for family in ("llama",) if a.quick else a.families.split(","):
         found = here(family, a.quick)

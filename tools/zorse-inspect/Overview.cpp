@@ -1,6 +1,7 @@
 #include "Inspect.h"
 #include "Terminal.h"
 
+#include "zorse/Bundle/DescribeTraining.h"
 #include "zorse/Summary/Summary.h"
 
 #include <cstdio>
@@ -41,34 +42,6 @@ std::string wordFor(const bundle::Entry &entry) {
 }
 
 namespace {
-
-std::string lower(std::string text) {
-  for (char &c : text)
-    c = static_cast<char>(tolower(c));
-  return text;
-}
-
-std::string number(double value) {
-  char text[32];
-  snprintf(text, sizeof text, "%g", value);
-  return text;
-}
-
-std::string training(const bundle::TrainingOptions &t) {
-  std::string text = lower(bundle::TrainingOptions::Optimizer_Name(t.optimizer())) + ", lr " + number(t.learning_rate());
-  if (t.optimizer() == bundle::TrainingOptions::SGD)
-    text += t.momentum() > 0 ? ", momentum " + number(t.momentum()) : "";
-  else
-    text += ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " + number(t.epsilon());
-  if (t.weight_decay() > 0)
-    text += ", weight decay " + number(t.weight_decay());
-  if (t.clip_norm() > 0)
-    text += ", clipped to " + number(t.clip_norm());
-  text += ", " + lower(bundle::TrainingOptions::Schedule_Name(t.schedule())) + " schedule";
-  if (t.warmup_steps() > 0)
-    text += " after " + std::to_string(t.warmup_steps()) + " steps of warm-up";
-  return text;
-}
 
 void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
 
@@ -172,7 +145,7 @@ void printOverview(const Inspected &what) {
   const std::vector<std::string> loss = describeLoss(s, what.bundle.batch);
   for (size_t i = 0; i < loss.size(); ++i)
     line(i == 0 ? "loss" : "", loss[i]);
-  line("training", training(s.training()));
+  line("training", describeTraining(s.training()));
   std::string step =
       std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
   const char *separator = "";

@@ -55,6 +55,8 @@ void addNormalisations(OperatorMap &map);
 void addProducts(OperatorMap &map);
 void addLosses(OperatorMap &map);
 
+/// `count` of the places of an axis, from `start` on, `step` apart.
+Array cut(const Array &x, int64_t axis, int64_t start, int64_t step, int64_t count);
 /// An array with the elements of `x` in another shape.
 Array reshaped(const Array &x, Shape shape);
 /// x over a shape that it broadcasts to.

@@ -119,7 +119,8 @@ bool Evaluator::index(const GraphBody &body) {
 }
 
 bool Evaluator::knows(const GraphNode &node) {
-  return node.domain.empty() && (readsShapeAlone(node) || node.op == "Constant" || node.op == "If" || operators().count(node.op));
+  return node.domain.empty() &&
+         (readsShapeAlone(node) || node.op == "Constant" || node.op == "If" || node.op == "SequenceAt" || operators().count(node.op));
 }
 
 bool Evaluator::store(int value, Array array) {
@@ -146,6 +147,8 @@ bool Evaluator::supply(int value) {
 }
 
 std::vector<int> Evaluator::needs(const GraphNode &node) {
+  if (node.op == "SequenceAt")
+    return needsOfElement(node);
   std::vector<int> list;
   if (readsShapeAlone(node) && !values.count(node.inputs[0]) && givenShape(node.inputs[0]))
     return list;
@@ -194,6 +197,8 @@ bool Evaluator::apply(const GraphNode &node) {
            false;
   if (node.op == "If")
     return applyIf(node);
+  if (node.op == "SequenceAt")
+    return applyElement(node);
   if (readsShapeAlone(node))
     return applyShape(node);
   Call call{node, {}, std::vector<Array>(node.outputs.size()), {}, options.lossOfLabel};

@@ -47,6 +47,9 @@ private:
   bool apply(const GraphNode &node);
   bool applyIf(const GraphNode &node);
   bool applyShape(const GraphNode &node);
+  // An element of a sequence is taken from what the sequence is made of: sequences are no arrays.
+  std::vector<int> needsOfElement(const GraphNode &node);
+  bool applyElement(const GraphNode &node);
   bool store(int value, Array array);
 
   const onnx_import::FlatGraph &graph;

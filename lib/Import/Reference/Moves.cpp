@@ -19,10 +19,7 @@ Array zorse::onnx_reference::transposed(const Array &x, const std::vector<int64_
   return y;
 }
 
-namespace {
-
-/// Elements start, start + step, ... along an axis.
-Array cut(const Array &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+Array zorse::onnx_reference::cut(const Array &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   Shape shape = x.shape, strides = stridesOf(x.shape);
   const int64_t base = start * strides[axis];
   shape[axis] = count;
@@ -32,6 +29,8 @@ Array cut(const Array &x, int64_t axis, int64_t start, int64_t step, int64_t cou
   walk<1>(shape, {strides}, [&](const std::array<int64_t, 1> &at) { y.set(i++, x, base + at[0]); });
   return y;
 }
+
+namespace {
 
 /// Copies `part` into `whole` from place `at` of an axis on.
 void paste(Array &whole, const Array &part, int64_t axis, int64_t at) {
