@@ -1,12 +1,14 @@
 // Runs generated GPU kernels over shapes and types and compares every number with the reference, within a band that follows from how numbers are
 // rounded (Bands.h). The emulator also checks every access.
 //
-//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] [--verbose]
+//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH | --ptx=ARCH] [--verbose]
 //
-// --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator.
+// --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator. --ptx=sm_90 executes the text of the PTX
+// for that architecture, and compares what it writes bit by bit with what the emulator makes of the bitcode that the PTX came from.
 // Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight that the seed gives. --quick takes a few
 // of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or --type is given, where a class has fewer than
 // 20 shapes.
+#include "PtxReader.h"
 #include "Routines.h"
 #include "RunCase.h"
 
@@ -29,7 +31,7 @@ struct Totals {
 struct Arguments {
   bool quick = false, verbose = false;
   int seeds = 1, first = 1;
-  std::string only, type, arch = "emu";
+  std::string only, type, arch = "emu", ptx;
 };
 
 /// One shape: its outcome and what it is called.
@@ -92,9 +94,11 @@ int main(int argc, char **argv) {
       arguments.type = text;
     else if (auto [is, text] = value("--arch="); is)
       arguments.arch = text;
+    else if (auto [is, text] = value("--ptx="); is)
+      arguments.ptx = text;
     else
-      return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] "
-                                  "[--verbose]\n"),
+      return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] "
+                                  "[--arch=ARCH | --ptx=ARCH] [--verbose]\n"),
              2;
   }
   std::string error;
@@ -102,7 +106,7 @@ int main(int argc, char **argv) {
   std::unique_ptr<Machine> driver = makeDriver(arguments.arch, error);
   if (!driver)
     return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
-  std::unique_ptr<Machine> emulator = emulates ? makeEmulator() : nullptr;
+  std::unique_ptr<Machine> emulator = !emulates ? nullptr : arguments.ptx.empty() ? makeEmulator() : makePtxReader({arguments.ptx});
   Machine &kernelMachine = emulates ? *emulator : *driver;
   Totals totals;
   int turn = 0;
@@ -125,7 +129,8 @@ int main(int argc, char **argv) {
     return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
   });
   const KernelClass products = productClass();
-  inAllTypes(products.name, onMachine(products, *driver));
+  if (arguments.ptx.empty()) // products are no PTX
+    inAllTypes(products.name, onMachine(products, *driver));
   if (!totals.enough && !arguments.quick)
     std::printf("fewer than %d shapes in some class\n", kLeast);
   std::printf("conformance: %d kernels x shapes (%d shapes), %d findings\n", totals.kernels, totals.shapes, totals.problems);
