@@ -23,7 +23,8 @@ public:
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
     std::string error;
-    code = emulator::HostCode::compile(bodies.object, error);
+    // Beside the PTX of an architecture, bits are compared.
+    code = emulator::HostCode::compile(bodies.object, error, true, {}, arch != "emu");
     return error;
   }
 

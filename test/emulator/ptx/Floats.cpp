@@ -97,6 +97,20 @@ template <typename T> void addArithmetic(ScalarTable &table) {
   addRounded<What::Root, T>(table, "sqrt", 1, false);
 }
 
+/// Two f32 in a register.
+template <What what> void addPairs(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
+  const ScalarOperation both = {[](uint64_t a, uint64_t b, uint64_t c) {
+                                  return nearest<what, float>(uint32_t(a), uint32_t(b), uint32_t(c)) | nearest<what, float>(a >> 32, b >> 32, c >> 32)
+                                                                                                           << 32;
+                                },
+                                64,
+                                sources,
+                                {64, 64, 64}};
+  table[name + ".rn.f32x2"] = both;
+  if (plain)
+    table[name + ".f32x2"] = both;
+}
+
 /// A zero with a sign is less than one without.
 template <typename T> T lesser(T a, T b) { return a < b || (a == b && std::signbit(a)) ? a : b; }
 template <typename T> T greater(T a, T b) { return a > b || (a == b && !std::signbit(a)) ? a : b; }
@@ -195,6 +209,10 @@ void addApproximations(ScalarTable &table) {
 
 void zorse::emulator::ptx::addFloats(ScalarTable &table) {
   addArithmetic<float>(table), addArithmetic<double>(table);
+  addPairs<What::Add>(table, "add", 2, true);
+  addPairs<What::Subtract>(table, "sub", 2, true);
+  addPairs<What::Multiply>(table, "mul", 2, true);
+  addPairs<What::Fma>(table, "fma", 3, false);
   addChoices<float>(table), addChoices<double>(table);
   addComparisons<float>(table), addComparisons<double>(table);
   addHalves<true>(table), addHalves<false>(table);

@@ -7,6 +7,11 @@ using namespace zorse::emulator;
 
 static size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
 
+/// Workspaces and packed blocks have gaps.
+static bool isPacked(const bundle::Slot &slot) {
+  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SAVED || slot.kind() == bundle::DEFERRED;
+}
+
 static bool isOverwritten(const bundle::Slot &slot, bool overwrite) {
   return slot.mode() == bundle::WRITE || (slot.mode() == bundle::ACCUMULATE && overwrite);
 }
@@ -31,7 +36,7 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
   for (int s = 0; findings.empty() && s < body.slots_size(); ++s) {
     const std::vector<uint8_t> &bytes = defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])];
     const auto hole = std::find(bytes.begin(), bytes.end(), 0);
-    if (isOverwritten(body.slots(s), call.overwrite[size_t(s)]) && hole != bytes.end())
+    if (!isPacked(body.slots(s)) && isOverwritten(body.slots(s), call.overwrite[size_t(s)]) && hole != bytes.end())
       findings.push_back("undefined: byte " + std::to_string(hole - bytes.begin()) + " of slot " + std::to_string(s) + " is not written");
   }
   return findings;

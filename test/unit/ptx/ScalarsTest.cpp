@@ -130,6 +130,12 @@ TEST(PtxFloats, ComparisonsKnowNaN) {
   EXPECT_EQ(compute("setp.eq.f32", real(0.0f), real(-0.0f)), 1u);
 }
 
+TEST(PtxFloats, TwoInARegister) {
+  const uint64_t pair = real(2.0f) << 32 | real(1.0f);
+  EXPECT_EQ(compute("add.rn.f32x2", pair, pair), real(4.0f) << 32 | real(2.0f));
+  EXPECT_EQ(compute("fma.rn.f32x2", pair, pair, pair), real(6.0f) << 32 | real(2.0f));
+}
+
 TEST(PtxFloats, Signs) {
   EXPECT_EQ(compute("neg.f32", real(0.0f)), real(-0.0f));
   EXPECT_EQ(compute("abs.f64", real(-2.0)), real(2.0));
