@@ -189,7 +189,26 @@ template <Half what, bool isHalf> void addHalf(ScalarTable &table, const std::st
                                {32, 32}};
 }
 
+/// Factors of 16 bits and a term of f32, from sm_100 on.
+template <What what, bool isHalf> void addMixed(ScalarTable &table, const std::string &name, bool plain) {
+  const std::string type = isHalf ? ".f32.f16" : ".f32.bf16";
+  const bool isFma = what == What::Fma;
+  const ScalarOperation operation = {[](uint64_t a, uint64_t b, uint64_t c) {
+                                       const uint64_t x = bits(widened(uint16_t(a), isHalf));
+                                       return nearest<what, float>(x, what == What::Fma ? bits(widened(uint16_t(b), isHalf)) : b, c);
+                                     },
+                                     32,
+                                     uint8_t(isFma ? 3 : 2),
+                                     {16, uint8_t(isFma ? 16 : 32), 32}};
+  table[name + ".rn" + type] = operation;
+  if (plain)
+    table[name + type] = operation;
+}
+
 template <bool isHalf> void addHalves(ScalarTable &table) {
+  addMixed<What::Add, isHalf>(table, "add", true);
+  addMixed<What::Subtract, isHalf>(table, "sub", true);
+  addMixed<What::Fma, isHalf>(table, "fma", false);
   addHalf<Half::Add, isHalf>(table, "add.rn");
   addHalf<Half::Subtract, isHalf>(table, "sub.rn");
   addHalf<Half::Multiply, isHalf>(table, "mul.rn");

@@ -136,6 +136,12 @@ TEST(PtxFloats, TwoInARegister) {
   EXPECT_EQ(compute("fma.rn.f32x2", pair, pair, pair), real(6.0f) << 32 | real(2.0f));
 }
 
+TEST(PtxFloats, MixedTypes) {
+  EXPECT_EQ(compute("add.rn.f32.f16", 0x0001, real(1.0f)), real(1.0f)); // 2^-24 is a tie
+  EXPECT_EQ(compute("sub.rn.f32.bf16", 0x4000, real(0.5f)), real(1.5f));
+  EXPECT_EQ(compute("fma.rn.f32.f16", 0x3c01, 0x3c01, real(-1.0f)), real(0x1p-9f + 0x1p-20f));
+}
+
 TEST(PtxFloats, Signs) {
   EXPECT_EQ(compute("neg.f32", real(0.0f)), real(-0.0f));
   EXPECT_EQ(compute("abs.f64", real(-2.0)), real(2.0));
