@@ -8,7 +8,6 @@
 #include "PtxFaults.h"
 
 #include "PtxReader.h"
-#include "Routines.h"
 
 #include <cstdio>
 #include <cstring>
@@ -29,18 +28,10 @@ struct Subject {
 };
 
 /// \returns false where the sound text has a finding itself
-bool record(const char *name, const std::string &type, int index, const std::string &arch, Subject &subject) {
-  subject.name = std::string(name) + ", " + type + ", shape " + std::to_string(index);
+bool record(const PtxSubject &of, const std::string &arch, Subject &subject) {
+  subject.name = of.name;
   const auto machine = makePtxReader({arch, 1, &subject.recording});
-  Sizes sizes(index, 0);
-  Outcome outcome;
-  if (std::string(name) == "routines of a step") {
-    outcome = runRoutines(sizes, type, *machine);
-  } else {
-    for (const KernelClass &kernels : kernelClasses())
-      if (std::string(kernels.name) == name)
-        outcome = runCase(kernels.make(sizes, type), type, *machine, uint64_t(index));
-  }
+  const Outcome outcome = of.run(*machine);
   if (!outcome.problem.empty())
     std::printf("%s: %s\n", subject.name.c_str(), outcome.problem.c_str());
   return outcome.problem.empty() && !subject.recording.runs.empty();
@@ -92,7 +83,7 @@ void dropSynchronizations(const Subject &subject, const Arguments &arguments, Ta
       without.replace(at, text.find('\n', at) - at, "");
       const std::string problem = faultOf(without, subject.recording);
       const std::string kernel = kernelAt(text, at);
-      const char *proof = problem.empty() ? whyHarmless(kernel, text, at) : nullptr;
+      const char *proof = problem.empty() ? whyHarmless(text, at) : nullptr;
       own.add(problem);
       own.proved += proof != nullptr;
       if (problem.empty())
@@ -128,7 +119,7 @@ bool run(const Arguments &arguments) {
   bool sound = true;
   for (const PtxSubject &one : synchronizedSubjects(arguments.quick)) {
     Subject subject;
-    if (record(one.name, one.type, one.shape, arguments.arch, subject))
+    if (record(one, arguments.arch, subject))
       dropSynchronizations(subject, arguments, dropped);
     else
       sound = false;
@@ -136,11 +127,9 @@ bool run(const Arguments &arguments) {
   std::string last;
   Subject subject;
   for (const PtxFault &fault : ptxFaults()) {
-    const PtxSubject &of = fault.subject;
-    const std::string key = std::string(of.name) + of.type + std::to_string(of.shape);
-    if (key != last)
-      sound &= record(of.name, of.type, of.shape, arguments.arch, subject);
-    last = key;
+    if (fault.subject.name != last)
+      sound &= record(fault.subject, arguments.arch, subject);
+    last = fault.subject.name;
     plant(fault, subject, arguments, planted);
   }
   std::printf("%s: %d of %d dropped synchronizations found, %d more proved to be harmless (limit: all); %d of %d other planted bugs found (limit: "
