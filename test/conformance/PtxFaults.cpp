@@ -3,6 +3,7 @@
 #include "Routines.h"
 
 #include <regex>
+#include <utility>
 
 using namespace zorse::conformance;
 
@@ -104,8 +105,9 @@ const char *zorse::conformance::whyHarmless(const std::string &text, size_t at) 
   const std::string earlier = text.substr(before, here - before), later = text.substr(here, behind - here);
   std::smatch counts;
   if (before == std::string::npos || behind == std::string::npos ||
-      !std::regex_search(later, counts,
-                         std::regex("^bar\\.sync\\s+0;\\s+@(%p\\d+) bra \\t\\$\\w+;\\s+fence\\.acq_rel\\.gpu;\\s+atom\\.global\\.inc")))
+      !std::regex_search(
+          later, counts,
+          std::regex("^bar\\.sync\\s+0;\\s+@(%p\\d+) bra \\t\\$\\w+;\\s+(?:fence\\.acq_rel\\.gpu|membar\\.gl);\\s+atom\\.global\\.inc")))
     return nullptr;
   const std::string predicate = counts[1].str();
   std::smatch stored;
@@ -118,6 +120,10 @@ const char *zorse::conformance::whyHarmless(const std::string &text, size_t at) 
 
 bool PtxFault::plant(std::string &text) const {
   const std::regex wanted(pattern);
+  if (occurrence == 0) {
+    const std::string before = std::exchange(text, std::regex_replace(text, wanted, replacement));
+    return text != before;
+  }
   std::vector<std::smatch> found;
   for (auto at = std::sregex_iterator(text.begin(), text.end(), wanted); at != std::sregex_iterator(); ++at)
     found.push_back(*at);

@@ -29,8 +29,8 @@ bool isSynchronization(const std::string &line);
 /// Why leaving out the synchronization at this place of the text changes nothing; null: it does.
 const char *whyHarmless(const std::string &text, size_t at);
 
-/// Replaces what `pattern` finds in a line for the `occurrence`th time (from 1; below 0: from the end) by `replacement`, both as std::regex takes
-/// them.
+/// Replaces what `pattern` finds in a line for the `occurrence`th time (from 1; below 0: from the end; 0: every time) by `replacement`, both as
+/// std::regex takes them.
 struct PtxFault {
   const char *name;
   PtxSubject subject;
@@ -41,6 +41,7 @@ struct PtxFault {
   bool plant(std::string &text) const;
 };
 
-std::vector<PtxFault> ptxFaults();
+/// \param hasTensorCores  also bugs in kernels that use them
+std::vector<PtxFault> ptxFaults(bool hasTensorCores);
 
 } // namespace zorse::conformance

@@ -104,12 +104,15 @@ public:
   explicit PtxReader(const PtxOptions &options)
       : Machine(options.arch), options(options), products(std::move(*runtime::CpuDevice::create({}))), bitcode(makeEmulator("emu:" + options.arch)) {}
 
+  ~PtxReader() override { count(); }
+
   Machine *beside() override { return bitcode.get(); }
 
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
     if (options.recording)
       *options.recording = {bodies.object, {}};
+    count();
     std::string error;
     program = bodies.object.empty() ? nullptr : ptx::Program::load(bodies.object, error);
     return error;
@@ -128,7 +131,7 @@ public:
     if (!program)
       return "";
     const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
-    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, body, emulated, options.seed);
+    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, body, emulated, options.seed + 1000 * runs++);
     if (options.recording)
       options.recording->runs.push_back(
           {body, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, slots.contents(slots.addresses)});
@@ -136,7 +139,13 @@ public:
   }
 
 private:
+  void count() const {
+    if (program && options.coverage)
+      program->addCoverage(*options.coverage);
+  }
+
   PtxOptions options;
+  uint64_t runs = 0; ///< so that each has an order of its own
   std::unique_ptr<runtime::CpuDevice> products;
   std::unique_ptr<Machine> bitcode;
   bundle::BodyLibrary library;

@@ -1,7 +1,10 @@
 // Kernels by the text of their PTX (test/emulator/ptx).
 #pragma once
 
+#include "Program.h"
 #include "RunCase.h"
+
+#include <map>
 
 namespace zorse::conformance {
 
@@ -21,8 +24,9 @@ struct Recording {
 
 struct PtxOptions {
   std::string arch = "sm_80";
-  uint64_t seed = 1;              ///< of the order of blocks, warps and lanes
-  Recording *recording = nullptr; ///< gets what is run
+  uint64_t seed = 1;                                                           ///< of the order of blocks, warps and lanes
+  Recording *recording = nullptr;                                              ///< gets what is run
+  std::map<std::string, emulator::ptx::Program::Coverage> *coverage = nullptr; ///< by opcode
 };
 
 /// Beside the emulator: what kernels write has to have the same bits.

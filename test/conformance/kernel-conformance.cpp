@@ -70,6 +70,24 @@ void runClass(const char *name, const std::string &type, const RunShape &run, co
   totals.enough &= shapes >= kLeast;
 }
 
+using Coverage = std::map<std::string, zorse::emulator::ptx::Program::Coverage>;
+
+/// \returns "N instructions of M kinds, P % of them executed"
+std::string describe(const Coverage &coverage, bool verbose) {
+  uint64_t statements = 0, reached = 0, executed = 0;
+  for (const auto &[opcode, of] : coverage) {
+    statements += of.statements, reached += of.reached, executed += of.executed;
+    if (verbose)
+      std::printf("  %-52s %8llu in texts, %8llu of them executed, %11llu times\n", opcode.c_str(), static_cast<unsigned long long>(of.statements),
+                  static_cast<unsigned long long>(of.reached), static_cast<unsigned long long>(of.executed));
+  }
+  char text[160];
+  std::snprintf(text, sizeof text, "%llu instructions of %zu kinds, %.1f %% of them executed, %.1f million times by a group of lanes",
+                static_cast<unsigned long long>(statements), coverage.size(), statements ? 100.0 * double(reached) / double(statements) : 0,
+                double(executed) / 1e6);
+  return text;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -106,7 +124,9 @@ int main(int argc, char **argv) {
   std::unique_ptr<Machine> driver = makeDriver(arguments.arch, error);
   if (!driver)
     return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
-  std::unique_ptr<Machine> emulator = !emulates ? nullptr : arguments.ptx.empty() ? makeEmulator() : makePtxReader({arguments.ptx});
+  const bool reads = !arguments.ptx.empty();
+  Coverage coverage;
+  std::unique_ptr<Machine> emulator = !emulates ? nullptr : reads ? makePtxReader({arguments.ptx, 1, nullptr, &coverage}) : makeEmulator();
   Machine &kernelMachine = emulates ? *emulator : *driver;
   Totals totals;
   int turn = 0;
@@ -129,10 +149,14 @@ int main(int argc, char **argv) {
     return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
   });
   const KernelClass products = productClass();
-  if (arguments.ptx.empty()) // products are no PTX
+  if (!reads) // products are no PTX
     inAllTypes(products.name, onMachine(products, *driver));
   if (!totals.enough && !arguments.quick)
     std::printf("fewer than %d shapes in some class\n", kLeast);
-  std::printf("conformance: %d kernels x shapes (%d shapes), %d findings\n", totals.kernels, totals.shapes, totals.problems);
+  emulator.reset(); // counts its last program
+  if (reads)
+    std::printf("PTX of %s: %s\n", arguments.ptx.c_str(), describe(coverage, arguments.verbose).c_str());
+  std::printf("conformance: %d kernels x shapes (%d shapes), %d findings%s\n", totals.kernels, totals.shapes, totals.problems,
+              reads ? " in the text of the PTX or in bits that the emulator has otherwise" : "");
   return totals.problems == 0 && totals.shapes > 0 && (totals.enough || arguments.quick) ? 0 : 1;
 }

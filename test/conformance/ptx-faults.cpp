@@ -10,6 +10,7 @@
 #include "PtxReader.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 using namespace zorse::conformance;
@@ -126,7 +127,8 @@ bool run(const Arguments &arguments) {
   }
   std::string last;
   Subject subject;
-  for (const PtxFault &fault : ptxFaults()) {
+  const bool hasTensorCores = std::atoi(arguments.arch.c_str() + std::strlen("sm_")) >= 80;
+  for (const PtxFault &fault : ptxFaults(hasTensorCores)) {
     if (fault.subject.name != last)
       sound &= record(fault.subject, arguments.arch, subject);
     last = fault.subject.name;
@@ -150,7 +152,7 @@ int main(int argc, char **argv) {
       arguments.quick = true;
     else if (argument == "--list")
       arguments.lists = true;
-    else if (argument.rfind("--arch=", 0) == 0)
+    else if (argument.rfind("--arch=sm_", 0) == 0)
       arguments.arch = argument.substr(std::strlen("--arch="));
     else
       return std::fprintf(stderr, "usage: ptx-faults [--quick] [--arch=ARCH] [--list]\n"), 2;

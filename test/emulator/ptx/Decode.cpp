@@ -162,6 +162,7 @@ private:
     statement = &s;
     Instruction i;
     i.line = s.line;
+    i.opcode = s.opcode;
     i.text = s.text;
     if (!s.guard.empty()) {
       const Register &guard = text.registers.at(s.guard);

@@ -57,7 +57,8 @@ struct Instruction {
   Special special = Special::Thread;
   uint32_t target = 0; ///< of a branch
   uint32_t line = 0;
-  std::string text;
+  std::string opcode, text;
+  mutable uint64_t reached = 0; ///< how often a group of lanes has executed it
 };
 
 /// Shared memory begins here, apart from global memory.

@@ -177,6 +177,7 @@ void Launch::runLanes(Warp &warp, uint32_t lanes) {
     const Instruction &i = kernel.code[counter];
     if (++warp.steps > kMostSteps)
       return find("no end", warp, uint32_t(__builtin_ctz(lanes)), i, "a loop does not end");
+    ++i.reached;
     const uint32_t open = guarded(warp, i, lanes);
     switch (i.kind) {
     case Kind::Branch:

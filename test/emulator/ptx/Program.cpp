@@ -75,6 +75,16 @@ std::vector<std::string> Program::kernels() const {
   return names;
 }
 
+void Program::addCoverage(std::map<std::string, Coverage> &coverage) const {
+  for (const auto &[name, kernel] : impl->kernels)
+    for (const Instruction &instruction : kernel.code) {
+      Coverage &of = coverage[instruction.opcode];
+      ++of.statements;
+      of.reached += instruction.reached > 0;
+      of.executed += instruction.reached;
+    }
+}
+
 std::vector<std::string> Program::run(const std::string &symbol, const GridLaunch &grid, Defined &defined, uint64_t seed) {
   auto kernel = impl->kernels.find(symbol);
   if (kernel == impl->kernels.end())

@@ -26,6 +26,14 @@ public:
 
   std::vector<std::string> kernels() const; ///< by name
 
+  /// What launches have reached.
+  struct Coverage {
+    uint64_t statements = 0, reached = 0; ///< instructions of texts, and those of them that were executed
+    uint64_t executed = 0;                ///< groups of lanes, summed over instructions
+  };
+  /// Adds what this program has, by opcode.
+  void addCoverage(std::map<std::string, Coverage> &coverage) const;
+
 private:
   Program();
   struct Implementation;
