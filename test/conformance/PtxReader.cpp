@@ -79,6 +79,7 @@ public:
 
   std::vector<std::vector<char>> contents(const std::vector<char *> &of) const {
     std::vector<std::vector<char>> all;
+    all.reserve(of.size());
     for (size_t s = 0; s < of.size(); ++s)
       all.emplace_back(of[s], of[s] + sizes[s]);
     return all;

@@ -220,7 +220,7 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
     codegen::appendBuiltinBodies(*bodies, summary, 2 + uint32_t(sizes.index) % 3);
     if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
       return std::nullopt;
-    return std::move(*bodies);
+    return {std::move(bodies)};
   };
   Outcome failed;
   auto bodies = compileAndLoad(machine, failed.problem, compile);

@@ -199,7 +199,7 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
     options.arch = arch;
     OwningOpRef<ModuleOp> own(module->clone());
     auto compiled = codegen::compileBodies(*own, options);
-    return succeeded(compiled) ? std::optional(std::move(*compiled)) : std::nullopt;
+    return {std::move(compiled)};
   };
   std::string problem;
   auto compiled = compileAndLoad(machine, problem, compile);

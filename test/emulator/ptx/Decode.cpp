@@ -66,6 +66,7 @@ private:
       }
     };
     std::vector<const Variable *> all;
+    all.reserve(text.variables.size());
     for (const Variable &v : text.variables)
       all.push_back(&v);
     for (const Variable &v : module.variables)

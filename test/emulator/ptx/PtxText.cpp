@@ -245,7 +245,7 @@ private:
     expect(";");
   }
 
-  const std::string &resolve(const std::string &name) const {
+  std::string resolve(const std::string &name) const {
     for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope)
       if (auto found = scope->find(name); found != scope->end())
         return found->second;
