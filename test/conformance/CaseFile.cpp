@@ -62,7 +62,7 @@ std::string CaseFile::write(const std::string &path) const {
   out.text(library.SerializeAsString());
   out.text(object);
   out.number(uint64_t(runs.size()));
-  for (const RecordedRun &run : runs) {
+  for (const CaseRun &run : runs) {
     out.number(run.rows), out.number(run.sampleBase), out.number(run.instanceBase);
     out.list(run.bytes);
     out.number(uint64_t(run.slots.size()));
@@ -92,7 +92,7 @@ std::string CaseFile::read(const std::string &path) {
   std::string bodies;
   in.list(name), in.list(bodies), in.list(object);
   runs.resize(in.failed ? 0 : std::min<uint64_t>(in.number<uint64_t>(), 16));
-  for (RecordedRun &run : runs) {
+  for (CaseRun &run : runs) {
     run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.instanceBase = in.number<uint64_t>();
     in.list(run.bytes);
     run.slots.resize(std::min<uint64_t>(in.number<uint64_t>(), run.bytes.size()));

@@ -17,7 +17,7 @@ struct ExpectedResult {
   std::vector<float> middle, error; ///< within `error` of `middle`, and what f32 rounds of them; infinite: anything
 };
 
-struct RecordedRun {
+struct CaseRun {
   int64_t rows = 1, sampleBase = 0;
   uint64_t instanceBase = 0;
   std::vector<uint64_t> bytes;    ///< of slots
@@ -30,7 +30,7 @@ struct CaseFile {
   std::string name; ///< "softmax, bf16, shape 3 (rows 5, columns 257)"
   bundle::BodyLibrary library;
   std::string object; ///< bytes of library.objects(0)
-  std::vector<RecordedRun> runs;
+  std::vector<CaseRun> runs;
 
   /// \return  what is wrong with the file; empty: nothing
   std::string write(const std::string &path) const;

@@ -18,12 +18,13 @@ namespace {
 
 class Emulator final : public Machine {
 public:
-  Emulator() : Machine("emu"), products(std::move(*runtime::CpuDevice::create({}))) {}
+  explicit Emulator(const std::string &arch) : Machine(arch), products(std::move(*runtime::CpuDevice::create({}))) {}
 
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
     std::string error;
-    code = emulator::HostCode::compile(bodies.object, error);
+    // Beside the PTX of an architecture, bits are compared.
+    code = emulator::HostCode::compile(bodies.object, error, true, {}, arch != "emu");
     return error;
   }
 
@@ -108,7 +109,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<Machine> conformance::makeEmulator() { return std::make_unique<Emulator>(); }
+std::unique_ptr<Machine> conformance::makeEmulator(const std::string &arch) { return std::make_unique<Emulator>(arch); }
 
 /// Whatever is loaded under a library's name is what the driver gets when it asks for that name.
 static bool loadStandIns(std::string &error) {

@@ -27,7 +27,7 @@ public:
   }
   std::string run(int index, const Call &call) override {
     const bundle::Body &body = file.library.bodies(index);
-    RecordedRun &run = file.runs.emplace_back();
+    CaseRun &run = file.runs.emplace_back();
     run.rows = call.rows, run.sampleBase = call.sampleBase, run.instanceBase = call.instanceBase;
     run.overwrite = call.overwrite;
     run.overwrite.resize(size_t(body.slots_size()), 1);

@@ -204,6 +204,16 @@ struct Runner {
 
 } // namespace
 
+std::optional<codegen::CompiledBodies>
+conformance::compileAndLoad(Machine &machine, std::string &problem,
+                            const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile) {
+  if (Machine *beside = machine.beside(); beside && !compileAndLoad(*beside, problem, compile))
+    return std::nullopt;
+  auto compiled = compile(machine.arch);
+  problem = compiled ? machine.load(*compiled) : "does not compile for " + machine.arch;
+  return problem.empty() ? std::move(compiled) : std::nullopt;
+}
+
 Outcome conformance::runCase(const Case &test, const std::string &type, Machine &machine, uint64_t seed) {
   Outcome outcome;
   auto fail = [&](const std::string &problem) {
@@ -214,19 +224,21 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   OwningOpRef<ModuleOp> module = parse(*context, test.text, type);
   if (!module)
     return fail("does not parse:\n" + test.text);
-  codegen::CodegenOptions options;
-  options.useCache = false;
-  options.threads = 1;
-  options.optimizationLevel = 2;
-  options.arch = machine.arch;
-  OwningOpRef<ModuleOp> untouched(module->clone());
-  auto compiled = codegen::compileBodies(*module, options);
-  if (failed(compiled))
-    return fail("does not compile:\n" + test.text);
-  std::string problem = machine.load(*compiled);
-  if (!problem.empty())
-    return fail(problem);
-  auto function = *untouched->getOps<func::FuncOp>().begin();
+  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledBodies> {
+    codegen::CodegenOptions options;
+    options.useCache = false;
+    options.threads = 1;
+    options.optimizationLevel = 2;
+    options.arch = arch;
+    OwningOpRef<ModuleOp> own(module->clone());
+    auto compiled = codegen::compileBodies(*own, options);
+    return {std::move(compiled)};
+  };
+  std::string problem;
+  auto compiled = compileAndLoad(machine, problem, compile);
+  if (!compiled)
+    return fail(problem + ":\n" + test.text);
+  auto function = *module->getOps<func::FuncOp>().begin();
   const bundle::Body &body = compiled->library.bodies(0);
   outcome.kernels = body.launches_size();
   if (!machine.needsResults())

@@ -8,7 +8,9 @@
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/runtime/Device.h"
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 namespace zorse::conformance {
 
@@ -26,6 +28,8 @@ public:
   const std::string arch; ///< what bodies are compiled for
   /// \returns what went wrong; empty: nothing
   virtual std::string load(const codegen::CompiledBodies &bodies) = 0;
+  /// A machine that gets the same bodies, compiled for its own architecture, before this one; null: none.
+  virtual Machine *beside() { return nullptr; }
   struct Call {
     int64_t rows, sampleBase;
     uint64_t instanceBase;
@@ -42,10 +46,17 @@ public:
 };
 
 /// Kernels on the emulator, every access watched; products by a processor's device, in the order of its own sums.
-std::unique_ptr<Machine> makeEmulator();
+/// \param arch  "emu"; "emu:sm_90" for the bitcode that becomes PTX for sm_90
+std::unique_ptr<Machine> makeEmulator(const std::string &arch = "emu");
+
 /// The driver of GPUs. For "emu" it runs on the stand-ins for libcuda and cuBLASLt, for other architectures on this machine's first GPU. Null and
 /// `error` where the libraries are missing.
 std::unique_ptr<Machine> makeDriver(const std::string &arch, std::string &error);
+
+/// Compiles for the machine and for the one beside it, and loads what comes out.
+/// \param problem  says what went wrong
+std::optional<codegen::CompiledBodies> compileAndLoad(Machine &machine, std::string &problem,
+                                                      const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile);
 
 /// Compiles a case for the machine's architecture and runs it twice: results are overwritten, then added to where the function can add.
 Outcome runCase(const Case &test, const std::string &type, Machine &machine, uint64_t seed);

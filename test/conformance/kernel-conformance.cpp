@@ -1,13 +1,17 @@
 // Runs generated GPU kernels over shapes and types and compares every number with the reference, within a band that follows from how numbers are
 // rounded (Bands.h). The emulator also checks every access.
 //
-//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] [--record=FOLDER [--times]] [--verbose]
+//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH | --ptx=ARCH]
+//                      [--record=FOLDER [--times]] [--verbose]
 //
-// --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator.
+// --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator. --ptx=sm_90 executes the text of the PTX
+// for that architecture, and compares what it writes bit by bit with what the emulator makes of the bitcode that the PTX came from.
 // --record writes what it compiles and expects to a folder, for gpu-probe on a machine with a GPU, and runs nothing; with --times one large shape of
-// each class, for the time that it takes. Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight
-// that the seed gives. --quick takes a few of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or
-// --type is given, where a class has fewer than 20 shapes.
+// each class, for the time that it takes.
+// Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight that the seed gives. --quick takes a few
+// of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or --type is given, where a class has fewer than
+// 20 shapes.
+#include "PtxReader.h"
 #include "Recorder.h"
 #include "Routines.h"
 #include "RunCase.h"
@@ -31,7 +35,7 @@ struct Totals {
 struct Arguments {
   bool quick = false, verbose = false, times = false;
   int seeds = 1, first = 1;
-  std::string only, type, arch = "emu", record;
+  std::string only, type, arch = "emu", ptx, record;
 };
 
 /// One shape: its outcome and what it is called.
@@ -73,10 +77,25 @@ void runClass(const char *name, const std::string &type, const RunShape &run, co
   totals.enough &= shapes >= kLeast;
 }
 
-} // namespace
+using Coverage = std::map<std::string, zorse::emulator::ptx::Program::Coverage>;
 
-int main(int argc, char **argv) {
-  Arguments arguments;
+/// \returns "N instructions of M kinds, P % of them executed"
+std::string describe(const Coverage &coverage, bool verbose) {
+  uint64_t statements = 0, reached = 0, executed = 0;
+  for (const auto &[opcode, of] : coverage) {
+    statements += of.statements, reached += of.reached, executed += of.executed;
+    if (verbose)
+      std::printf("  %-52s %8llu in texts, %8llu of them executed, %11llu times\n", opcode.c_str(), static_cast<unsigned long long>(of.statements),
+                  static_cast<unsigned long long>(of.reached), static_cast<unsigned long long>(of.executed));
+  }
+  char text[160];
+  std::snprintf(text, sizeof text, "%llu instructions of %zu kinds, %.1f %% of them executed, %.1f million times by a group of lanes",
+                static_cast<unsigned long long>(statements), coverage.size(), statements ? 100.0 * double(reached) / double(statements) : 0,
+                double(executed) / 1e6);
+  return text;
+}
+
+bool parse(int argc, char **argv, Arguments &arguments) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     auto value = [&](const char *name) {
@@ -101,18 +120,31 @@ int main(int argc, char **argv) {
       arguments.type = text;
     else if (auto [is, text] = value("--arch="); is)
       arguments.arch = text;
+    else if (auto [is, text] = value("--ptx="); is)
+      arguments.ptx = text;
     else
-      return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH] "
-                                  "[--record=FOLDER [--times]] [--verbose]\n"),
-             2;
+      return false;
   }
+  return true;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Arguments arguments;
+  if (!parse(argc, argv, arguments))
+    return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] "
+                                "[--arch=ARCH | --ptx=ARCH] [--record=FOLDER [--times]] [--verbose]\n"),
+           2;
   std::string error;
   const bool emulates = arguments.arch == "emu" && arguments.record.empty();
   std::unique_ptr<Machine> driver =
       arguments.record.empty() ? makeDriver(arguments.arch, error) : makeRecorder(arguments.record, arguments.arch, arguments.times);
   if (!driver)
     return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
-  std::unique_ptr<Machine> emulator = emulates ? makeEmulator() : nullptr;
+  const bool reads = !arguments.ptx.empty();
+  Coverage coverage;
+  std::unique_ptr<Machine> emulator = !emulates ? nullptr : reads ? makePtxReader({arguments.ptx, 1, nullptr, &coverage}) : makeEmulator();
   Machine &kernelMachine = emulates ? *emulator : *driver;
   Totals totals;
   int turn = 0;
@@ -140,10 +172,15 @@ int main(int argc, char **argv) {
       return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
     });
   const KernelClass products = productClass();
-  inAllTypes(products.name, onMachine(products, *driver));
+  if (!reads) // products are no PTX
+    inAllTypes(products.name, onMachine(products, *driver));
   const bool few = arguments.quick || arguments.times;
   if (!totals.enough && !few)
     std::printf("fewer than %d shapes in some class\n", kLeast);
-  std::printf("conformance: %d kernels x shapes (%d shapes), %d findings\n", totals.kernels, totals.shapes, totals.problems);
+  emulator.reset(); // counts its last program
+  if (reads)
+    std::printf("PTX of %s: %s\n", arguments.ptx.c_str(), describe(coverage, arguments.verbose).c_str());
+  std::printf("conformance: %d kernels x shapes (%d shapes), %d findings%s\n", totals.kernels, totals.shapes, totals.problems,
+              reads ? " in the text of the PTX or in bits that the emulator has otherwise" : "");
   return totals.problems == 0 && totals.shapes > 0 && (totals.enough || few) ? 0 : 1;
 }

@@ -1,5 +1,7 @@
 #include "HostCode.h"
 
+#include "ContractProducts.h"
+
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -418,7 +420,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error, bool check, PlantedBug bug) {
+std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error, bool check, PlantedBug bug, bool contracts) {
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
   std::unique_ptr<HostCode> code(new HostCode);
@@ -454,6 +456,8 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     if (!module)
       return fail(module.takeError());
     at += length;
+    if (contracts)
+      contractProducts(**module);
     auto sites = std::make_unique<std::vector<std::string>>();
     Rewriter rewriter(**module, *sites, check, bug, code->impl->places);
     rewriter.run();

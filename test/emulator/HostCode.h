@@ -25,7 +25,10 @@ public:
   /// \param bitcode  modules, each behind its length (8 bytes): what code generation writes for the architecture "emu".
   /// \returns null, and `error`, for what cannot be compiled or has intrinsics that are not known.
   /// \param check  accesses are watched.
-  static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error, bool check = true, PlantedBug bug = {});
+  /// \param contracts  products and sums become one fma wherever LLVM's NVPTX backend makes one of them, so that results have the bits of the PTX.
+  /// Otherwise the host's backend decides, which leaves products apart that have several uses.
+  static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error, bool check = true, PlantedBug bug = {},
+                                           bool contracts = false);
   /// How many places a kind of bug can be planted in.
   int places(PlantedBug::Kind kind) const;
   ~HostCode();

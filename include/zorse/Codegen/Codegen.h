@@ -61,7 +61,8 @@ void appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &sum
 /// "sum.f32.4": a body of ModelSummary.sums.
 std::string sumName(bundle::ElementType type, uint32_t terms);
 
-/// "sm_80", ...: for GPUs. "emu" is one for tests: its object is the LLVM bitcode that becomes PTX elsewhere.
+/// "sm_80", ...: for GPUs. "emu:sm_80", ..., and "emu", which is the first of them, are for tests: their object is the LLVM bitcode that becomes PTX
+/// elsewhere.
 bool isCudaArch(const std::string &arch);
 
 /// The name of the CPU that `arch` means on this machine, as it appears in BodyLibrary.arch and in kernels/<arch>/.

@@ -5,6 +5,8 @@
 
 namespace zorse::codegen::cuda {
 
+/// The GPU that an architecture of code generation is for: "sm_80" of "emu", "sm_90" of "emu:sm_90" and of "sm_90".
+llvm::StringRef chipOf(llvm::StringRef arch);
 /// 80 of "sm_80" and of "emu"; none of others.
 std::optional<int> capabilityOf(llvm::StringRef chip);
 

@@ -8,12 +8,18 @@
 using namespace zorse;
 using namespace zorse::codegen;
 
-bool zorse::codegen::isCudaArch(const std::string &arch) { return arch == "emu" || llvm::StringRef(arch).starts_with("sm_"); }
+bool zorse::codegen::isCudaArch(const std::string &arch) { return cuda::chipOf(arch).starts_with("sm_"); }
+
+llvm::StringRef cuda::chipOf(llvm::StringRef arch) {
+  if (arch == "emu")
+    return "sm_80";
+  arch.consume_front("emu:");
+  return arch;
+}
 
 std::optional<int> cuda::capabilityOf(llvm::StringRef chip) {
   int number = 0;
-  if (chip == "emu")
-    return 80;
+  chip = chipOf(chip);
   return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number) : std::nullopt;
 }
 

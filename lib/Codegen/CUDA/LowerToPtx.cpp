@@ -1,5 +1,6 @@
 #include "LowerToPtx.h"
 
+#include "CudaEmitters.h"
 #include "TranslateKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -88,17 +89,18 @@ llvm::StringRef withoutHeader(llvm::StringRef text) {
 }
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const cuda::PtxTarget &target) {
+  const std::string chip = cuda::chipOf(target.chip).str();
   llvm::Triple triple("nvptx64-nvidia-cuda");
   std::string error;
   const llvm::Target *llvmTarget = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!llvmTarget)
     return llvm::createStringError(error);
   // LLVM writes the oldest version of PTX that knows a chip; exchanges between the lanes of a warp are of 6.0.
-  const char *features = target.chip == "sm_60" ? "+ptx60" : "";
+  const char *features = chip == "sm_60" ? "+ptx60" : "";
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  std::unique_ptr<llvm::TargetMachine> machine(llvmTarget->createTargetMachine(triple, target.isBitcode() ? "sm_80" : target.chip, features, options,
-                                                                               std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      llvmTarget->createTargetMachine(triple, chip, features, options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   if (!machine)
     return llvm::createStringError("LLVM has no code for '" + target.chip + "'");
   return std::move(machine);

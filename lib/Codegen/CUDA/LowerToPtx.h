@@ -8,10 +8,10 @@
 namespace zorse::codegen::cuda {
 
 struct PtxTarget {
-  std::string chip; ///< "sm_80"; "emu": bitcode for sm_80, as it is before PTX is made of it
+  std::string chip; ///< "sm_80"; "emu:sm_90": bitcode for sm_90, as it is before PTX is made of it; "emu": for sm_80
   unsigned optimizationLevel;
 
-  bool isBitcode() const { return chip == "emu"; }
+  bool isBitcode() const { return chip.rfind("emu", 0) == 0; }
 };
 
 /// Makes LLVM's NVPTX target known; idempotent, call it before threads start.

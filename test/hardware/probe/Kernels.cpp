@@ -44,7 +44,7 @@ public:
     return device->loadBodies(file.library, folder.path(""));
   }
 
-  Status place(const RecordedRun &run) {
+  Status place(const CaseRun &run) {
     memory.clear();
     slots.clear();
     for (size_t s = 0; s < run.bytes.size(); ++s) {
@@ -60,12 +60,12 @@ public:
     return Status::success();
   }
 
-  runtime::BodyArguments arguments(const RecordedRun &run) const {
+  runtime::BodyArguments arguments(const CaseRun &run) const {
     return {{run.rows, run.sampleBase, run.instanceBase}, slots.data(), run.overwrite.data()};
   }
 
   /// The worst error in units of its band; an error where a number lies outside.
-  Result<double> compare(const RecordedRun &run) {
+  Result<double> compare(const CaseRun &run) {
     double worst = 0;
     for (const ExpectedResult &result : run.results) {
       std::string bytes(run.bytes[result.slot], 0);
@@ -102,7 +102,7 @@ void replay(const CaseFile &file) {
   if (Status status = loaded.load(file); status.failed())
     return say(file.name, false, status.message());
   double worst = 0;
-  for (const RecordedRun &run : file.runs) {
+  for (const CaseRun &run : file.runs) {
     if (Status status = loaded.place(run); status.failed())
       return say(file.name, false, status.message());
     if (Status status = loaded.device->runBody(0, loaded.arguments(run)); status.failed())
@@ -120,7 +120,7 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   Loaded loaded;
   if (Status status = loaded.load(file); status.failed())
     return say(file.name, false, status.message());
-  const RecordedRun &run = file.runs.front();
+  const CaseRun &run = file.runs.front();
   if (Status status = loaded.place(run); status.failed())
     return say(file.name, false, status.message());
   for (size_t s = 0; s < loaded.slots.size(); ++s)

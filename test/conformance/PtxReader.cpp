@@ -1,0 +1,175 @@
+#include "PtxReader.h"
+
+#include "PtxBody.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace zorse;
+using namespace zorse::conformance;
+namespace emulator = zorse::emulator;
+namespace ptx = zorse::emulator::ptx;
+
+namespace {
+
+template <typename T> bool isNaN(const char *at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value != value;
+}
+
+/// Whether 16 bits are a NaN of f16 or bf16.
+bool isNaNOf16(const char *at, int exponentBits) {
+  uint16_t value;
+  std::memcpy(&value, at, 2);
+  const int fraction = 15 - exponentBits;
+  return (value >> fraction & ((1 << exponentBits) - 1)) == (1 << exponentBits) - 1 && (value & ((1 << fraction) - 1));
+}
+
+struct ElementKind {
+  size_t bytes;
+  bool (*isNaN)(const char *at);
+};
+
+ElementKind kindOf(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F32:
+    return {4, isNaN<float>};
+  case bundle::F64:
+    return {8, isNaN<double>};
+  case bundle::BF16:
+    return {2, [](const char *at) { return isNaNOf16(at, 8); }};
+  case bundle::F16:
+    return {2, [](const char *at) { return isNaNOf16(at, 5); }};
+  default:
+    return {1, [](const char *) { return false; }};
+  }
+}
+
+/// The first element that differs. Two NaN are equal whatever their bits, which PTX leaves to the hardware in f32.
+std::string compareSlot(const bundle::Slot &slot, const char *got, const char *expected, size_t bytes) {
+  const ElementKind kind = kindOf(slot.type());
+  for (size_t at = 0; at + kind.bytes <= bytes; at += kind.bytes)
+    if (std::memcmp(got + at, expected + at, kind.bytes) != 0 && !(kind.isNaN(got + at) && kind.isNaN(expected + at))) {
+      uint64_t bits[2] = {};
+      std::memcpy(&bits[0], expected + at, kind.bytes);
+      std::memcpy(&bits[1], got + at, kind.bytes);
+      char text[160];
+      std::snprintf(text, sizeof text, "element %zu of slot kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
+                    int(slot.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
+      return text;
+    }
+  return "";
+}
+
+size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
+
+/// Copies of slots, on multiples of 128 bytes.
+class Slots {
+public:
+  Slots(const bundle::Body &body, int64_t rows) {
+    for (const bundle::Slot &slot : body.slots()) {
+      sizes.push_back(sizeOf(slot, rows));
+      memory.emplace_back(sizes.back() / sizeof(Line) + 1);
+      addresses.push_back(memory.back().data()->bytes);
+    }
+  }
+  std::vector<char *> addresses;
+  std::vector<size_t> sizes;
+
+  std::vector<std::vector<char>> contents(const std::vector<char *> &of) const {
+    std::vector<std::vector<char>> all;
+    all.reserve(of.size());
+    for (size_t s = 0; s < of.size(); ++s)
+      all.emplace_back(of[s], of[s] + sizes[s]);
+    return all;
+  }
+
+private:
+  struct alignas(128) Line {
+    char bytes[128];
+  };
+  std::vector<std::vector<Line>> memory;
+};
+
+std::string compareSlots(const bundle::Body &body, const std::vector<char *> &got, const std::vector<const char *> &expected, int64_t rows) {
+  for (int s = 0; s < body.slots_size(); ++s)
+    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ)
+      if (std::string problem = compareSlot(slot, got[size_t(s)], expected[size_t(s)], sizeOf(slot, rows)); !problem.empty())
+        return problem;
+  return "";
+}
+
+class PtxReader final : public Machine {
+public:
+  explicit PtxReader(const PtxOptions &options)
+      : Machine(options.arch), options(options), products(std::move(*runtime::CpuDevice::create({}))), bitcode(makeEmulator("emu:" + options.arch)) {}
+
+  ~PtxReader() override { count(); }
+
+  Machine *beside() override { return bitcode.get(); }
+
+  std::string load(const codegen::CompiledBodies &bodies) override {
+    library = bodies.library;
+    if (options.recording)
+      *options.recording = {bodies.object, {}};
+    count();
+    std::string error;
+    program = bodies.object.empty() ? nullptr : ptx::Program::load(bodies.object, error);
+    return error;
+  }
+
+  std::string run(int index, const Call &call) override {
+    const bundle::Body &body = library.bodies(index);
+    Slots slots(body, call.rows);
+    for (size_t s = 0; s < slots.sizes.size(); ++s)
+      std::memcpy(slots.addresses[s], call.slots[s], slots.sizes[s]);
+    const std::vector<std::vector<char>> before = slots.contents(call.slots);
+    Call other = call;
+    other.slots = slots.addresses;
+    if (std::string problem = bitcode->run(index, other); !problem.empty())
+      return "the emulator of bitcode: " + problem;
+    if (!program)
+      return "";
+    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
+    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, body, emulated, options.seed + 1000 * runs++);
+    if (options.recording)
+      options.recording->runs.push_back(
+          {body, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, slots.contents(slots.addresses)});
+    return findings.empty() ? compareSlots(body, call.slots, {other.slots.begin(), other.slots.end()}, call.rows) : findings.front();
+  }
+
+private:
+  void count() const {
+    if (program && options.coverage)
+      program->addCoverage(*options.coverage);
+  }
+
+  PtxOptions options;
+  uint64_t runs = 0; ///< so that each has an order of its own
+  std::unique_ptr<runtime::CpuDevice> products;
+  std::unique_ptr<Machine> bitcode;
+  bundle::BodyLibrary library;
+  std::unique_ptr<ptx::Program> program;
+};
+
+} // namespace
+
+std::unique_ptr<Machine> conformance::makePtxReader(const PtxOptions &options) { return std::make_unique<PtxReader>(options); }
+
+std::string conformance::runAgain(const std::string &text, const RecordedRun &run, uint64_t seed) {
+  static const std::unique_ptr<runtime::CpuDevice> products = std::move(*runtime::CpuDevice::create({}));
+  std::string error;
+  const auto program = ptx::Program::load(text, error);
+  if (!program)
+    return error;
+  Slots slots(run.body, run.rows);
+  std::vector<const char *> expected;
+  for (size_t s = 0; s < slots.sizes.size(); ++s) {
+    std::memcpy(slots.addresses[s], run.before[s].data(), slots.sizes[s]);
+    expected.push_back(run.after[s].data());
+  }
+  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.instanceBase, slots.addresses, run.overwrite};
+  const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.body, call, seed);
+  return findings.empty() ? compareSlots(run.body, slots.addresses, expected, run.rows) : findings.front();
+}

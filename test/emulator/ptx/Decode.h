@@ -1,0 +1,88 @@
+// Kernels of PTX as instructions that can be executed: names become numbers of registers, addresses and statements.
+#pragma once
+
+#include "Memory.h"
+#include "PtxText.h"
+#include "Scalars.h"
+
+#include <vector>
+
+namespace zorse::emulator::ptx {
+
+enum class Kind : uint8_t {
+  Scalar,
+  Pack,   ///< registers into a wider one
+  Unpack, ///< a register into narrower ones
+  Special,
+  LoadParameter,
+  Load,
+  Store,
+  Branch,
+  Return,
+  BlockBarrier,
+  WarpBarrier,
+  Exchange, ///< shfl.sync.bfly
+  Ballot,
+  Multiply,     ///< mma.sync
+  LoadMatrices, ///< ldmatrix
+  Copy,         ///< cp.async
+  Commit,
+  Wait,
+  Fence,
+  Increment ///< atom.inc
+};
+
+enum class Special : uint8_t { Thread, Block, Threads, Blocks };
+enum class Space : uint8_t { Global, Shared };
+
+struct Source {
+  int32_t index = -1; ///< of a register; -1: a number
+  uint64_t value = 0;
+};
+
+struct Instruction {
+  Kind kind = Kind::Scalar;
+  const ScalarOperation *scalar = nullptr;
+  int32_t guard = -1;
+  bool isNegated = false;
+  std::vector<int32_t> results; ///< registers; -1: the result is dropped
+  std::vector<Source> sources;
+  Source address; ///< of memory
+  uint64_t offset = 0;
+  Space space = Space::Global;
+  AccessKind access = AccessKind::Load;
+  uint8_t bits = 0;      ///< of an element of memory or of a vector of registers
+  bool isSigned = false; ///< loads spread the sign
+  bool isHalf = false, isTransposed = false;
+  Special special = Special::Thread;
+  uint32_t target = 0; ///< of a branch
+  uint32_t line = 0;
+  std::string opcode, text;
+  mutable uint64_t reached = 0; ///< how often a group of lanes has executed it
+};
+
+/// Shared memory begins here, apart from global memory.
+constexpr uint64_t kSharedBase = 0x1000000;
+
+struct SharedVariable {
+  std::string name;
+  uint64_t begin = 0, end = 0; ///< addresses
+};
+
+struct Kernel {
+  std::string name;
+  uint32_t threads = 0; ///< of a block; 0: any
+  std::vector<uint8_t> widths;
+  std::vector<Instruction> code;
+  std::vector<uint32_t> parameterBytes;
+  std::vector<SharedVariable> shared;
+  uint64_t sharedEnd = kSharedBase;
+  uint64_t launchShared = 0; ///< where what launches give begins; 0: nothing
+  uint32_t granule = 8;      ///< bytes of the smallest access to memory
+};
+
+/// \param symbols  addresses of the module's global variables
+/// Throws Unreadable for an instruction, a modifier or an operand that is not known.
+Kernel decode(const KernelText &text, const ModuleText &module, const std::map<std::string, uint64_t> &symbols);
+
+} // namespace zorse::emulator::ptx

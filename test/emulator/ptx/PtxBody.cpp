@@ -1,0 +1,43 @@
+#include "PtxBody.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::emulator;
+
+static size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
+
+/// Workspaces and packed blocks have gaps.
+static bool isPacked(const bundle::Slot &slot) {
+  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SAVED || slot.kind() == bundle::DEFERRED;
+}
+
+static bool isOverwritten(const bundle::Slot &slot, bool overwrite) {
+  return slot.mode() == bundle::WRITE || (slot.mode() == bundle::ACCUMULATE && overwrite);
+}
+
+std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
+                                         uint64_t seed) {
+  Defined defined;
+  for (int s = 0; s < body.slots_size(); ++s) {
+    const bundle::Slot &slot = body.slots(s);
+    const bool isUndefined = slot.kind() == bundle::WORKSPACE || isOverwritten(slot, call.overwrite[size_t(s)]);
+    defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])].assign(sizeOf(slot, call.rows), !isUndefined);
+  }
+  uint64_t launches = 0;
+  auto runKernel = [&](const bundle::KernelLaunch &kernel, const GridLaunch &grid) {
+    return program.run(kernel.symbol(), grid, defined, seed + ++launches);
+  };
+  auto afterProduct = [&] { // which bytes a product writes is not looked up
+    for (auto &[begin, bytes] : defined)
+      std::fill(bytes.begin(), bytes.end(), 1);
+  };
+  std::vector<std::string> findings = runBody(runKernel, products, body, call, afterProduct);
+  for (int s = 0; findings.empty() && s < body.slots_size(); ++s) {
+    const std::vector<uint8_t> &bytes = defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])];
+    const auto hole = std::find(bytes.begin(), bytes.end(), 0);
+    if (!isPacked(body.slots(s)) && isOverwritten(body.slots(s), call.overwrite[size_t(s)]) && hole != bytes.end())
+      findings.push_back("undefined: byte " + std::to_string(hole - bytes.begin()) + " of slot " + std::to_string(s) + " is not written");
+  }
+  return findings;
+}

@@ -1,0 +1,34 @@
+// Runs kernels that tests write as PTX text.
+#pragma once
+
+#include "Program.h"
+
+#include <string>
+#include <vector>
+
+namespace zorse::test {
+
+/// A kernel `k` with the parameters out and in, addresses of 4-byte words. %r, %rd, %f, %rs and %p are declared; %rd1 is out, %rd2 in, %r1 the thread
+/// and %rd3 four times the thread.
+std::string ptxKernel(const std::string &body, const std::string &variables = "");
+
+struct PtxRun {
+  std::vector<std::string> findings; ///< or the error of loading
+  std::vector<uint32_t> out;
+
+  /// Whether there is a finding of a kind, and no other.
+  bool hasOnly(const std::string &kind) const;
+  std::string first() const { return findings.empty() ? "" : findings.front(); }
+};
+
+struct PtxGrid {
+  uint32_t blocks = 1, threads = 32;
+  std::vector<uint32_t> in;
+  size_t out = 32; ///< words
+  uint64_t seed = 1;
+  bool outIsDefined = true;
+};
+
+PtxRun runPtx(const std::string &text, const PtxGrid &grid = {});
+
+} // namespace zorse::test
