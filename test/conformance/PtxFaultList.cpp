@@ -53,7 +53,6 @@ void addSharing(Bugs &bugs) {
   bugs.push_back({"a sum of a warp is left out", norm, R"(ld\.shared\.v4\.b32 (.*)\+16\])", "ld.shared.v4.b32 $1]"});
   bugs.push_back({"a barrier is in a branch", norm, R"((\$L__BB\d+_2:\n(?:.*\n){0,3}?)\tbar\.sync \t0;)", "\tbar.sync \t0;\n$1"});
   bugs.push_back({"all lanes store the sum of a warp", norm, R"(@%p2 bra \t\$\w+;)", ""});
-  bugs.push_back({"a maximum is a minimum", crossEntropy, R"(max\.NaN\.f32)", "min.NaN.f32"});
   bugs.push_back({"an id is loaded with half its width", crossEntropy, R"(ld\.global\.nc\.b64 \t(%rd\d+))", "ld.global.nc.b32 \t$1"});
   bugs.push_back({"bf16 is widened by a bit too few", crossEntropy, R"((shl\.b32 \t%r\d+, %r\d+, )16)", "$1 15"});
 }
@@ -72,6 +71,7 @@ void addBlocks(Bugs &bugs) {
 
 void addTensorCores(Bugs &bugs) {
   const PtxSubject attention = attentionSubject(64, "bf16", "scale = 0.125 : f64, causal");
+  bugs.push_back({"a maximum is a minimum", attention, R"(max\.f32)", "min.f32"});
   bugs.push_back({"a row beyond the last is copied", attention, R"(setp\.lt\.u32 \t(%p\d+), (%r\d+), 134;)", "setp.le.u32 \t$1, $2, 134;"});
   bugs.push_back({"a copy is half as long", attention, R"(cp\.async\.cg(\.shared\.global .*), 16, (%r\d+))", "cp.async.ca$1, 8, $2"});
   bugs.push_back(

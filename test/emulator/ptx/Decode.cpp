@@ -173,6 +173,9 @@ private:
     }
     if (!move(i) && !scalar(i))
       other(i);
+    i.usedBytes = s.usedBytes;
+    if (i.usedBytes && i.kind != Kind::Load)
+      fail("a mask of used bytes before what is no load");
     return i;
   }
 

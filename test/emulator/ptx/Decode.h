@@ -51,8 +51,9 @@ struct Instruction {
   uint64_t offset = 0;
   Space space = Space::Global;
   AccessKind access = AccessKind::Load;
-  uint8_t bits = 0;      ///< of an element of memory or of a vector of registers
-  bool isSigned = false; ///< loads spread the sign
+  uint8_t bits = 0;       ///< of an element of memory or of a vector of registers
+  bool isSigned = false;  ///< loads spread the sign
+  uint64_t usedBytes = 0; ///< that a load brings, the others are undefined; 0: all
   bool isHalf = false, isTransposed = false;
   Special special = Special::Thread;
   uint32_t target = 0; ///< of a branch

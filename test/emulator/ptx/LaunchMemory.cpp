@@ -67,6 +67,8 @@ void Launch::load(Warp &warp, const Instruction &i, uint32_t lane) {
     uint64_t value = 0, undefined = 0;
     if (region)
       readElement(*region, access.address + k * bytes, bytes, value, undefined);
+    for (uint32_t b = 0; i.usedBytes && b < bytes; ++b)
+      undefined |= i.usedBytes >> (k * bytes + b) & 1 ? 0 : uint64_t(255) << 8 * b;
     if (i.isSigned && i.results[k] >= 0 && value >> (i.bits - 1) & 1)
       value |= maskOf(kernel.widths[size_t(i.results[k])]) & ~maskOf(i.bits);
     warp.set(i.results[k], lane, value, undefined);

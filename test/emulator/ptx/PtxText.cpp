@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 using namespace zorse::emulator::ptx;
 
@@ -40,6 +41,7 @@ private:
   KernelText *kernel = nullptr;
   std::vector<std::map<std::string, std::string>> scopes; ///< names that braces inside of a body declare
   uint32_t scopeCount = 0;
+  uint64_t usedBytes = 0; ///< of the load that comes next
 
   const Word &word(size_t ahead = 0) const { return words[std::min(at + ahead, words.size() - 1)]; }
   [[noreturn]] void fail(const std::string &what) const { throw Unreadable(word().line, what); }
@@ -203,10 +205,7 @@ private:
       } else if (is(".shared")) {
         kernel->variables.push_back(variable(false));
       } else if (take(".pragma")) {
-        if (word().text != "\"nounroll\"")
-          unknown();
-        ++at;
-        expect(";");
+        pragma();
       } else if (word().kind == Word::Kind::Name && word(1).text == ":") {
         if (!kernel->labels.emplace(word().text, uint32_t(kernel->statements.size())).second)
           fail("label " + word().text + " stands twice");
@@ -215,6 +214,16 @@ private:
         statement();
       }
     }
+  }
+
+  void pragma() {
+    const std::string mask = "\"used_bytes_mask 0x", text = word().text;
+    if (text.rfind(mask, 0) == 0 && text.size() < mask.size() + 18 && text.find_first_not_of("0123456789abcdef", mask.size()) == text.size() - 1)
+      usedBytes = std::stoull(text.substr(mask.size()), nullptr, 16);
+    else if (text != "\"nounroll\"")
+      unknown();
+    ++at;
+    expect(";");
   }
 
   void declare(const std::string &name, uint32_t bits) {
@@ -255,6 +264,7 @@ private:
   void statement() {
     Statement s;
     s.line = word().line;
+    s.usedBytes = std::exchange(usedBytes, 0);
     const size_t begin = word().begin;
     if (take("@")) {
       s.isNegated = take("!");

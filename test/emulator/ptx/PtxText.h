@@ -29,6 +29,7 @@ struct Statement {
   bool isNegated = false;
   std::string opcode; ///< with all modifiers
   std::vector<Operand> operands;
+  uint64_t usedBytes = 0; ///< of what a load brings (.pragma "used_bytes_mask"); 0: all
   std::string text;
 };
 

@@ -111,6 +111,17 @@ TEST(PtxMemory, UndefinedValuesAreFoundWhereTheyMatter) {
   expectNothing(ptxKernel(std::string(kPlace) + "ld.shared.b32 %r3, [%rd5];\nmov.b32 %r2, 1;\n" + kStore, kTile));
 }
 
+TEST(PtxMemory, UnusedBytesOfALoadAreUndefined) {
+  const std::string load = ".pragma \"used_bytes_mask 0xf\";\nld.global.v2.b32 {%r2, %r3}, [%rd1];\n";
+  const std::string place = "shl.b64 %rd3, %rd3, 2;\nadd.s64 %rd4, %rd1, %rd3;\n";
+  PtxGrid grid;
+  grid.out = 128;
+  expectNothing(ptxKernel(load + place + "st.global.b32 [%rd4+8], %r2;"), grid);
+  expectFinding("undefined", ptxKernel(load + place + "st.global.b32 [%rd4+8], %r3;"), grid);
+  EXPECT_EQ(runPtx(ptxKernel(".pragma \"used_bytes_mask 0xf\";\nmov.b32 %r2, 1;")).first().rfind("PTX: line ", 0), 0u);
+  EXPECT_EQ(runPtx(ptxKernel(".pragma \"unroll 4\";")).first().rfind("PTX: line ", 0), 0u);
+}
+
 TEST(PtxMemory, RacesAreFound) {
   const std::string write = std::string(kPlace) + "st.shared.b32 [%rd5], %r1;\n", read = "xor.b32 %r3, %r1, 33;\nmul.wide.u32 %rd7, %r3, 4;\n"
                                                                                          "add.s64 %rd8, %rd6, %rd7;\nld.shared.b32 %r2, [%rd8];\n";
