@@ -179,11 +179,11 @@ def main():
     kit = {"arch": options.arch, "version": version, "cases": cases, "memory": memory_case(out, next(c for c in cases if c["name"].endswith("f32, one GPU")))}
     if options.gpt2:
         carry_pytorch_step(out)
-        add("GPT-2 124M, bf16, 32 x 1024, one GPU", options.gpt2, "bf16", ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "later"))
-        kit["gpt2"] = {"bundle": cases.pop()["bundle"], "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
+        add(f"GPT-2 124M, {precisions[1]}, 32 x 1024, one GPU", options.gpt2, precisions[1], ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "later"))
+        kit["gpt2"] = {**cases.pop(), "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
         kit["gpt2_techniques"] = []
         for name, (more, by_units) in TECHNIQUES.items():
-            add(f"GPT-2 124M, {name}", options.gpt2, "bf16", ["g0"], technique_cells(32, 4, [5, 11, 17, 23, 26], by_units), {"schedule": "gpipe", **more}, 32, 1024, "60GiB", ("--weights", "later"))
+            add(f"GPT-2 124M, {name}", options.gpt2, precisions[1], ["g0"], technique_cells(32, 4, [5, 11, 17, 23, 26], by_units), {"schedule": "gpipe", **more}, 32, 1024, "60GiB", ("--weights", "later"))
             kit["gpt2_techniques"].append(cases.pop())
     with open(os.path.join(out, "kit.json"), "w") as f:
         json.dump(kit, f, indent=1)

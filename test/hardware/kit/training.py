@@ -152,7 +152,7 @@ def speed(kit, folder, say):
     data, begin = f"input_ids={tokens},labels={tokens}", time.time()
     metrics = z.run(model["bundle"], data, 30, extra=("--init", weights, *SHARED))
     rate = median_rate(metrics, 5)
-    say("GPT-2 124M, bf16, 32 x 1024", bool(rate), f"{rate:,.0f} tokens/s, {time.time() - begin:.0f} s in all" if rate else "no rate in the metrics")
+    say(model["name"], bool(rate), f"{rate:,.0f} tokens/s, {time.time() - begin:.0f} s in all" if rate else "no rate in the metrics")
     if rate:
         pytorch(model["tokens"], rate, say)
     z.run(model["bundle"], data, 4, extra=("--init", weights, "--trace", trace, *SHARED))

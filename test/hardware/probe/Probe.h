@@ -1,4 +1,4 @@
-// gpu-probe: what the validation kit asks of one GPU, by the runtime's own driver (test/hardware/README.md).
+// gpu-probe: what the validation kit asks of one GPU, by the runtime's own driver (docs/gpu.md).
 //
 // A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text, ...}, and nothing else, so that what has been found
 // is known where a later check hangs or ends the process.
