@@ -21,11 +21,13 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-/// Fails from the `at`-th change on: once, for ever, or by dying.
+/// Fails from the `at`-th change on: once, for ever, or by dying. A pause comes between the question whether the directory is still this run's and
+/// the change.
 struct Fault {
-  enum Kind { None, Once, Forever, Death } kind = None;
+  enum Kind { None, Once, Forever, Death, Pause } kind = None;
   int at = 0, error = EIO;
-  bool halfWritten = false; ///< the write at `at` leaves half of its bytes.
+  bool halfWritten = false;             ///< the write at `at` leaves half of its bytes.
+  std::function<void()> meanwhile = {}; ///< what happens during the pause, after the other ranks have given up.
 };
 
 /// Files as they are, except for the fault. Does not wait for the disk.
@@ -70,10 +72,12 @@ private:
     int now = count_++;
     if (fault_.kind == Fault::None || now < fault_.at || (fault_.kind == Fault::Once && now > fault_.at))
       return false;
+    if (triggered_ && fault_.kind == Fault::Pause)
+      return false;
     triggered_ = true;
-    if (fault_.kind == Fault::Death && died_)
+    if ((fault_.kind == Fault::Death || fault_.kind == Fault::Pause) && died_)
       died_();
-    return true;
+    return fault_.kind != Fault::Pause;
   }
 
   Fault fault_;
@@ -129,7 +133,14 @@ protected:
         ASSERT_FALSE(snapshots.failed()) << snapshots.message();
         for (size_t i = 0; i < steps.size(); ++i) {
           if (i == 1 && r == victim) // not while the first snapshot's old ones are removed
-            storage->arm(fault, [&, r] { job.kill(r); });
+            storage->arm(fault, [&, r] {
+              job.kill(r);
+              if (!fault.meanwhile)
+                return;
+              while (arrived < int(2 * kRanks - 1)) // the other ranks
+                std::this_thread::yield();
+              fault.meanwhile();
+            });
           if (i == 2 && r == victim && fault.kind == Fault::Once)
             storage->disarm();
           fillState(bundle, *executor, steps[i]);
@@ -180,6 +191,15 @@ protected:
       return 0;
     EXPECT_EQ(wrongElements(other, *executor, (*point)->step), 0);
     return (*point)->step;
+  }
+
+  /// Every file and folder of the directory.
+  std::vector<std::string> files() const {
+    std::vector<std::string> out;
+    for (const auto &entry : std::filesystem::recursive_directory_iterator(directory))
+      out.push_back(entry.path());
+    std::sort(out.begin(), out.end());
+    return out;
   }
 
   size_t incomplete() const {
@@ -267,6 +287,91 @@ TEST_F(SnapshotFaultTest, RemainsOfADeadGenerationGoWithTheNextSnapshot) {
   EXPECT_EQ(incomplete(), 0u);
   EXPECT_EQ(listSnapshots(directory)->size(), 1u);
   EXPECT_EQ(resumedAt(3), 25u);
+}
+
+TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNothingBehindTheNextRun) {
+  int pauses = 0;
+  for (uint32_t victim = 0; victim < kRanks; ++victim)
+    for (int at = 0;; ++at) {
+      std::filesystem::remove_all(directory);
+      std::vector<std::string> before;
+      Fault pause{Fault::Pause, at};
+      pause.meanwhile = [&] {
+        Outcome next = run(2, 0, {}, {15, 25});
+        EXPECT_EQ(next.counts[0].written, 2u);
+        before = files();
+      };
+      Outcome outcome = run(1, victim, pause, {10, 20});
+      if (!outcome.triggered)
+        break;
+      ++pauses;
+      EXPECT_EQ(files(), before) << "rank " << victim << ", operation " << at;
+      EXPECT_EQ(outcome.finishes[victim].empty(), outcome.counts[victim].written == 2) << "rank " << victim << ", operation " << at;
+      EXPECT_EQ(listSnapshots(directory)->size(), 1u);
+      EXPECT_EQ(resumedAt(3), 25u);
+      ASSERT_LT(at, 100);
+    }
+  printf("%d pauses\n", pauses);
+  EXPECT_GT(pauses, 15);
+}
+
+TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNoDraftsToARunThatHasWrittenNothing) {
+  for (uint32_t victim = 0; victim < kRanks; ++victim)
+    for (int at = 0;; ++at) {
+      std::filesystem::remove_all(directory);
+      Fault pause{Fault::Pause, at};
+      pause.meanwhile = [&] { run(2, 0, {}, {}); };
+      if (!run(1, victim, pause, {10, 20}).triggered)
+        break;
+      for (const std::string &file : files())
+        EXPECT_EQ(file.find(".writing"), std::string::npos) << file << ": rank " << victim << ", operation " << at;
+      EXPECT_NE(resumedAt(3), 0u);
+      ASSERT_LT(at, 100);
+    }
+}
+
+/// A start that stood still just before it took the directory, and takes it from a newer run.
+class LateClaim : public FaultyStorage {
+public:
+  explicit LateClaim(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
+  int rename(const std::string &from, const std::string &to) override {
+    if (meanwhile_)
+      std::exchange(meanwhile_, nullptr)();
+    return FaultyStorage::rename(from, to);
+  }
+
+private:
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(SnapshotFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
+  auto executor = stateExecutor(bundle);
+  auto open = [&](Group &group, std::shared_ptr<SnapshotStorage> storage) {
+    SnapshotOptions options;
+    options.directory = directory;
+    options.resuming = true;
+    return Snapshots::open(*executor, bundle, group, options, identityOf(bundle), std::move(storage));
+  };
+  auto newerGroup = makeSoloGroup(2), olderGroup = makeSoloGroup(1);
+  std::unique_ptr<Snapshots> newer;
+  auto older = open(*olderGroup, std::make_shared<LateClaim>([&] {
+    auto opened = open(*newerGroup, std::make_shared<FaultyStorage>());
+    ASSERT_FALSE(opened.failed()) << opened.message();
+    newer = std::move(*opened);
+  }));
+  ASSERT_FALSE(older.failed()) << older.message();
+  EXPECT_EQ(*newestGeneration(directory), 1u);
+
+  fillState(bundle, *executor, 10);
+  newer->takeNow(10);
+  Status status = newer->finish();
+  EXPECT_FALSE(status.failed()) << status.message();
+  EXPECT_EQ(*newestGeneration(directory), 2u);
+  (*older)->takeNow(20);
+  status = (*older)->finish();
+  ASSERT_TRUE(status.failed());
+  EXPECT_NE(status.message().find("superseded by generation 2"), std::string::npos) << status.message();
+  EXPECT_EQ(resumedAt(3), 10u);
 }
 
 class DirectoryThatVanishes : public FaultyStorage {

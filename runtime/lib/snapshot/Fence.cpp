@@ -3,6 +3,7 @@
 #include "zorse/runtime/Snapshot.h"
 
 #include <cerrno>
+#include <functional>
 #include <random>
 
 using namespace zorse::runtime;
@@ -49,11 +50,30 @@ Result<std::optional<FencingToken>> zorse::runtime::readToken(SnapshotStorage &s
   return std::optional<FencingToken>(token);
 }
 
+/// Draft and rename; `ready` is asked before the rename. The draft's name is random: several ranks may put the same token.
+static Status putToken(SnapshotStorage &storage, const std::string &directory, const FencingToken &token, const std::function<Status()> &ready) {
+  std::string draft = tokenPath(directory) + ".writing." + randomClaim(), text = textOf(token);
+  int handle = -1;
+  if (int cause = storage.create(draft, handle))
+    return userError(cannot(draft, "written", cause));
+  int cause = storage.write(handle, reinterpret_cast<const std::byte *>(text.data()), text.size());
+  if (!cause)
+    cause = storage.sync(handle);
+  if (int closing = storage.close(handle); !cause)
+    cause = closing;
+  Status status = cause ? Status(userError(cannot(draft, "written", cause))) : ready();
+  if (status.succeeded() && (cause = storage.rename(draft, tokenPath(directory))))
+    status = userError(cannot(tokenPath(directory), "written", cause));
+  if (status.succeeded() && (cause = storage.syncFolder(directory)))
+    status = userError(cannot(directory, "written", cause));
+  if (status.failed())
+    storage.remove(draft);
+  return status;
+}
+
 Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation) {
   if (int cause = storage.makeFolder(directory))
     return userError(cannot(directory, "made", cause));
-  FencingToken mine = {generation, randomClaim()};
-  std::string draft = tokenPath(directory) + ".writing." + mine.claim, text = textOf(mine);
   auto claimed = [&]() -> Status {
     Result<std::optional<FencingToken>> there = readToken(storage, directory);
     if (there.failed())
@@ -63,25 +83,11 @@ Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, co
                        std::to_string(generation) + ": a newer run has taken over, or one of the same number; stop one of them");
     return Status::success();
   };
+  FencingToken mine = {generation, randomClaim()};
   if (Status status = claimed(); status.failed())
     return status;
-  int handle = -1;
-  if (int cause = storage.create(draft, handle))
-    return userError(cannot(draft, "written", cause));
-  int cause = storage.write(handle, reinterpret_cast<const std::byte *>(text.data()), text.size());
-  if (!cause)
-    cause = storage.sync(handle);
-  if (int closing = storage.close(handle); !cause)
-    cause = closing;
-  Status status = cause ? Status(userError(cannot(draft, "written", cause))) : claimed();
-  if (status.succeeded() && (cause = storage.rename(draft, tokenPath(directory))))
-    status = userError(cannot(tokenPath(directory), "written", cause));
-  if (status.succeeded() && (cause = storage.syncFolder(directory)))
-    status = userError(cannot(directory, "written", cause));
-  if (status.failed()) {
-    storage.remove(draft);
+  if (Status status = putToken(storage, directory, mine, claimed); status.failed())
     return status;
-  }
   return mine;
 }
 
@@ -93,10 +99,12 @@ std::optional<SnapshotTrouble> Fence::check() const {
     return SnapshotTrouble{tokenPath(directory_) + ": is gone"};
   if ((*there)->generation == mine_.generation && (*there)->claim == mine_.claim)
     return std::nullopt;
-  if ((*there)->generation < mine_.generation)
-    return SnapshotTrouble{tokenPath(directory_) + ": names generation " + std::to_string((*there)->generation) + ", this run is generation " +
-                           std::to_string(mine_.generation) + ": somebody has put back an older one"};
-  return SnapshotTrouble{superseded(directory_, (*there)->generation, mine_.generation), true};
+  if ((*there)->generation < mine_.generation) {
+    if (Status status = putToken(storage_, directory_, mine_, Status::success); status.failed())
+      return SnapshotTrouble{status.message()};
+    return std::nullopt;
+  }
+  return SnapshotTrouble{superseded(directory_, (*there)->generation, mine_.generation), true, (*there)->generation > mine_.generation};
 }
 
 Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) {

@@ -23,16 +23,19 @@ Result<FencingToken> claimDirectory(SnapshotStorage &storage, const std::string 
 /// What kept something from being written.
 struct SnapshotTrouble {
   std::string text;
-  bool superseded = false; ///< a newer generation has taken over: this run must end, and touch nothing.
+  bool superseded = false; ///< another run has taken over: this run must end, and touch nothing.
+  bool newer = false;      ///< and that run is of a newer generation, so that the folders of this generation have no other writer.
 };
 
-/// Asks before every write, rename and removal whether the directory is still this run's.
+/// Asks before every write, rename and removal whether the directory is still this run's. A process that is stopped between the question and the
+/// change makes the change late; whoever writes asks again afterwards, and takes it back.
 class Fence {
 public:
   Fence(SnapshotStorage &storage, std::string directory, FencingToken mine)
       : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
 
-  /// nullopt: still ours. Otherwise superseded, or the token cannot be read, or is an older one that somebody has put back.
+  /// nullopt: still ours. Otherwise superseded, or the token cannot be read. A token of an older generation, which an older run has put there late,
+  /// is replaced.
   std::optional<SnapshotTrouble> check() const;
 
   const std::string &directory() const { return directory_; }

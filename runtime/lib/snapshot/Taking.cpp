@@ -289,7 +289,19 @@ Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
       out.frozen = std::move(*hashes);
     frozenSaid_ = true;
   }
+  if (!out.trouble)
+    out.trouble = context_.fence.check();
+  if (out.trouble && out.trouble->newer)
+    withdraw(folder);
   return out;
+}
+
+/// What this rank has made may have come late, after the newer run has cleared up. Until this rank acknowledges its files, nobody makes a snapshot of
+/// the folder.
+void Taking::withdraw(const std::string &folder) {
+  for (auto &local : locals_)
+    context_.storage->remove(folder + "/" + local->state.layout().name);
+  context_.storage->removeFolder(folder); // unless another rank's files are in it.
 }
 
 /// Rank 0: makes a snapshot of the files, all of which are complete.

@@ -61,6 +61,7 @@ private:
   void write();
   Outcome writeOne(Job &job);
   Acknowledgement writeFiles(Job &job, const std::string &folder);
+  void withdraw(const std::string &folder);
   std::optional<SnapshotTrouble> commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements);
   void conclude(Job &job, const Outcome &outcome, double seconds);
   void countWait(std::unique_lock<std::mutex> &lock, uint64_t step);

@@ -21,7 +21,7 @@ constexpr uint64_t kWrite = 16u << 20, kStartSync = 64u << 20;
 
 static_assert(kWrite % kDirectAlignment == 0);
 
-/// A draft beside its place; `commit` puts it there, everything else removes it, unless the directory is another run's.
+/// A draft beside its place; `commit` puts it there, everything else removes it, unless the folder may be another run's.
 class Draft {
 public:
   Draft(const Fence &fence, const std::string &folder, const std::string &name)
@@ -30,7 +30,9 @@ public:
   ~Draft() {
     if (handle_ >= 0)
       fence_.storage().close(handle_);
-    if (made_ && !fence_.check())
+    if (!made_)
+      return;
+    if (auto trouble = fence_.check(); !trouble || trouble->newer)
       fence_.storage().remove(draft_);
   }
 
