@@ -162,7 +162,8 @@ KINDS = {
     "mixup": dict(inner(lambda s, x: 0.7 * x + 0.3 * x[torch.randperm(x.shape[0])]), says=("'d (Layer)'", DRAWS, "randperm")),
     "rrelu": dict(inner(lambda s, x: F.rrelu(x, training=True)), says=("'d (Layer)'", DRAWS)),
     "dropout2d": dict(init=lambda s: setattr(s, "d", nn.Dropout1d(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=EQUAL),
-    "alpha_dropout": dict(init=lambda s: setattr(s, "d", nn.AlphaDropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=("in evaluation the loss is", "'d (AlphaDropout)'")),
+    "dropout3d": dict(init=lambda s: setattr(s, "d", nn.Dropout3d(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)[:, :, None, None, :])[:, :, 0, 0], says=EQUAL),
+    "alpha_dropout": dict(init=lambda s: setattr(s, "d", nn.AlphaDropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), exporters=(True,), says=("in evaluation the loss is", "'d (AlphaDropout)'")),
     "random_crop": dict(inner(lambda s, x: x.roll(int(torch.randint(0, 4, ())), 1)), says=("'d (Layer)'", DRAWS)),
     "inert_draw": dict(inner(lambda s, x: x if torch.rand(()).item() >= 0.0 else x * 0), says=EQUAL, exporters=(False,)),
     # state that a step changes

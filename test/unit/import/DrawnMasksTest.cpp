@@ -117,7 +117,8 @@ TEST(DrawnMasks, CertaintiesAreConstants) {
 TEST(DrawnMaskErrors, NumbersThatAreNoMask) {
   MaskGraph graph;
   graph.draw("r");
-  EXPECT_ERROR(graph.imported("r"), "node 'n_y' (Mul): random numbers are supported as masks");
+  Outcome outcome = graph.imported("r");
+  EXPECT_ERROR(outcome, "node 'n_y' (Mul): random numbers are supported as masks");
 }
 
 TEST(DrawnMaskErrors, AMaskThatChooses) {
@@ -125,7 +126,8 @@ TEST(DrawnMaskErrors, AMaskThatChooses) {
   graph.draw("r");
   graph.node("Less", {"r", "p"}, {"b"});
   graph.node("Where", {"b", "x", "p"}, {"m"});
-  EXPECT_ERROR(graph.imported("m"), "(Where): random numbers are supported as masks");
+  Outcome outcome = graph.imported("m");
+  EXPECT_ERROR(outcome, "(Where): random numbers are supported as masks");
 }
 
 TEST(DrawnMaskErrors, BothWaysRound) {
@@ -136,14 +138,16 @@ TEST(DrawnMaskErrors, BothWaysRound) {
   graph.toFloat("b1", "m1");
   graph.toFloat("b2", "m2");
   graph.node("Add", {"m1", "m2"}, {"m"});
-  EXPECT_ERROR(graph.imported("m"), "compares random numbers that another node has compared the other way round");
+  Outcome outcome = graph.imported("m");
+  EXPECT_ERROR(outcome, "compares random numbers that another node has compared the other way round");
 }
 
 TEST(DrawnMaskErrors, ProbabilitiesOfData) {
   MaskGraph graph;
   graph.node("Sigmoid", {"x"}, {"ps"});
   graph.node("Bernoulli", {"ps"}, {"m"});
-  EXPECT_ERROR(graph.imported("m"), "(Bernoulli): expects a constant probability");
+  Outcome outcome = graph.imported("m");
+  EXPECT_ERROR(outcome, "(Bernoulli): expects a constant probability");
 }
 
 TEST(DrawnMaskErrors, TheLossIsDrawn) {
