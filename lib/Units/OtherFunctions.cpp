@@ -70,8 +70,7 @@ public:
         return failure();
       summary.add_known(text);
     }
-    if (graph.numbersSamples)
-      summary.add_known(std::string(kSampleNumbers));
+    summary.set_reads_sample_numbers(graph.numbersSamples);
     return success();
   }
 

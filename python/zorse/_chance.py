@@ -52,14 +52,14 @@ class DropoutCalls(TorchFunctionMode):
 class WithoutChance(TorchDispatchMode):
     """Fixes what operators draw, and computes in f64 what a module says in f32, if `wide`.
 
-    drawn: the operators that drew outside of dropout, each with the module that `where` names. level: None for numbers between 0 and 1 that differ by position,
+    drawn: the operators that drew outside of dropout, each with the module that `where` names; read: those after which this module has read a tensor as a number. level: None for numbers between 0 and 1 that differ by position,
     or the number that every such draw begins with. Numbers of Python are rounded to f32, as exporters write them.
     """
 
     def __init__(self, wide, where, level=None):
         super().__init__()
         self.wide, self.where, self.level = wide, where, level
-        self.calls, self.drawn = DropoutCalls(), []
+        self.calls, self.drawn, self.read = DropoutCalls(), [], []
 
     def __enter__(self):
         self.calls.__enter__()
@@ -106,6 +106,8 @@ class WithoutChance(TorchDispatchMode):
                 x, p, trains = args
                 return tuple(dropped_out(x, p)) if trains else (x.clone(), torch.ones(x.shape, dtype=torch.bool))
             return self._draw(function, name, args, kwargs)
+        if name == "aten::_local_scalar_dense" and self.drawn and self.drawn[-1][1] == self.where():
+            self.read.append(self.drawn[-1])
         args = tuple(_rounded(a) for a in args)
         kwargs = {key: _rounded(value) for key, value in kwargs.items()}
         return self._widened(function, name, args, kwargs) if self.wide else function(*args, **kwargs)

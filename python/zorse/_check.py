@@ -89,8 +89,11 @@ class Check:
             raise ZorseError(f"{self.path}: the loss of the module depends on no trained parameter, so there is nothing to train. Look for detach(), no_grad() and "
                              f".data on the way from the parameters to the loss. {_TRUST}")
         self.refuse_changes(self.step)
-        if self.step.drawn and self.matters():
-            self.refuse_draws()
+        self.draws_masks = bool(self.step.drawn) and self.matters()
+        if self.draws_masks:
+            others = [drawn for drawn in self.step.drawn if drawn[0] not in _OF_MASKS]
+            if others or self.step.read:
+                self.refuse_draws(*(others or self.step.read)[0])
 
     def finish(self, process, path):
         """Raises a ZorseError that names what differs in the file at `path`, or returns what the comparison found."""
@@ -101,12 +104,27 @@ class Check:
                 warn(f"{self.path}: not compared with PyTorch: the operator {answer['unknown']} is not known to the comparison")
                 return answer
             if answer.get("draws"):
-                self.refuse_draws(answer["draws"][0])
+                self.refuse_draws(*(self.step.drawn[0] if self.step.drawn else (answer["draws"][0], None)))
             if "failed" in answer:
                 self.refuse_failure(answer)
             if self.worst(answer) > answer["limit"]:
                 self.refuse_difference(process, folder, answer)
+            if self.draws_masks:
+                self.compare_evaluation(process, folder)
         return answer
+
+    def compare_evaluation(self, process, folder):
+        """The file with masks at their means, against the module in evaluation mode."""
+        step = training_step(self.module, self.given.values(), self.wide, trains=False)
+        if step.drawn:
+            self.refuse_draws(*step.drawn[0], when=" in evaluation too")
+        torch.save(step.outputs, os.path.join(folder, "evaluated.pt"))
+        answer = process.ask(task="evaluate", file=self.file, folder=folder, wide=self.wide)
+        if "no_mask" in answer or "failed" in answer:
+            self.refuse_draws(*self.step.drawn[0], when=f", which are no mask: {answer['no_mask']} reads them" if "no_mask" in answer else f" ({answer['failed']})")
+        if "apart" in answer and self.worst(answer) > 100 * LIMITS[self.wide]:  # a wrong factor is far more
+            self.refuse(f"in evaluation the loss is {float(step.outputs[0].sum()):.6g} in PyTorch and {answer['loss']:.6g} in the file, where the masks that {_module(self.step.drawn[0][1])} draws are "
+                        "at their mean", "Divide what a mask multiplies by the probability that it keeps, as nn.Dropout does.")
 
     def compare(self, process, folder, step, inputs):
         given = {name: t.double() if self.wide and t.dtype == torch.float32 else t for name, t in inputs.items()}
@@ -148,10 +166,9 @@ class Check:
                 return True
         return False
 
-    def refuse_draws(self, operator=None):
-        drawn, where = self.step.drawn[0] if self.step.drawn else (operator, None)
-        self.refuse(f"{_module(where) if where else 'it'} draws random numbers ({drawn})",
-                    "Zorse draws the masks of nn.Dropout and nn.functional.dropout alone: use these, or set the probability of this module to 0.")
+    def refuse_draws(self, operator, where, when=""):
+        self.refuse(f"{_module(where) if where else 'it'} draws random numbers ({operator}){when}",
+                    "Zorse draws masks alone (nn.Dropout, stochastic depth: bernoulli_(p), floor(p + rand())): use these, or set the probability of this module to 0.")
 
     def is_linear(self):
         """Whether gradients grow as the loss does: backward functions and hooks that clip or normalise do something else."""
@@ -209,6 +226,7 @@ def _module(name):
     return name if name.startswith("the module itself") else f"'{name}'"
 
 
+_OF_MASKS = {"bernoulli", "bernoulli_", "rand", "rand_like"}  # operators whose numbers may become a mask (_masks.py)
 _TRUST = "trust=True (--trust-export) exports without this comparison."
 _BAKED = ("The exporter has written a number of the example's batch: take sizes from x.shape inside tensor operations (no len(), no torch.as_tensor() or int() of a size).")
 _LEFT_OUT = "The exporter has left something out (an argument, a branch of the training mode, a hook): write it with operations of tensors in forward."

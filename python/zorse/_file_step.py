@@ -11,10 +11,10 @@ import sys
 import numpy as np
 import torch
 
-from . import _operators
+from . import _masks, _operators
 from ._onnx import read_facts
 
-_DRAWS = {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli", "Multinomial"}
+_DRAWS = {"RandomNormal", "RandomNormalLike", "Multinomial"}
 _TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: torch.float16, 11: torch.float64,
           16: torch.bfloat16}
 
@@ -109,7 +109,7 @@ class File:
             return torch.tensor(value, dtype=self.types[1])
         return torch.tensor(value, dtype=torch.int64)
 
-    def run(self, nodes, values):
+    def run(self, nodes, values, evaluates=False):
         """Adds the results of `nodes` to `values`."""
         for n in nodes:
             if n.op == "Constant":
@@ -117,12 +117,29 @@ class File:
             elif n.op == "If":
                 body, outputs, constants = n.attributes["then_branch" if bool(values[n.inputs[0]]) else "else_branch"]
                 inner = {**values, **constants}
-                self.run(body, inner)
+                self.run(body, inner, evaluates)
                 results = [inner[o] for o in outputs]
             else:
-                results = _operators.run(n, [values[i] if i else None for i in n.inputs], self.types)
+                operands = [values[i] if i else None for i in n.inputs]
+                results = _masks.run(n, operands, self.types) if evaluates else None
+                if results is None:
+                    results = _operators.run(n, operands, self.types)
             for name, value in zip(n.outputs, results):
                 values[name] = value.detach() if n.detaches else value
+
+    def evaluated(self, inputs):
+        """The outputs in evaluation, with every mask at its mean. Raises NoMask."""
+        trains = [n for n in self.nodes if n.op == "BatchNormalization" and n.attributes["training_mode"]]
+        values = {**self.initializers, **inputs}
+        try:
+            for n in trains:
+                n.attributes["training_mode"] = 0
+            with torch.no_grad():
+                self.run(self.nodes, values, evaluates=True)
+        finally:
+            for n in trains:
+                n.attributes["training_mode"] = 1
+        return [values[name] for name in self.outputs]
 
     def step(self, inputs):
         """The outputs, and the gradient of the first one by every initializer of floats that the facts call a parameter, or that holds one."""
@@ -210,6 +227,12 @@ class Comparison:
         return {"apart": apart, "missing": missing, "limit": limit, "loss": float(loss.detach().sum()), 
                 "detaches": sum(n.detaches for n in self.file.nodes)}
 
+    def evaluate(self):
+        """How far the outputs in evaluation are from the module's, and the loss."""
+        found = self.file.evaluated({n: v for n, v in self.inputs.items() if n in self.file.inputs})
+        theirs = torch.load(os.path.join(self.folder, "evaluated.pt"))
+        return {"apart": {f"output {name}": far(a, b, max(largest(b), 1e-12)) for name, a, b in zip(self.file.outputs, found, theirs)}, "loss": float(found[0].sum())}
+
     def _rounding(self, apart):
         kept, values = [(t, t.clone()) for t in self.file.constants() if t.is_floating_point()], self.values
         signs = torch.Generator().manual_seed(0)
@@ -261,10 +284,14 @@ def serve(requests, answers):
             if request["task"] == "compare":
                 comparison = Comparison(request["file"], request["folder"], request["wide"])
                 answer = comparison.compare(request["limit"])
+            elif request["task"] == "evaluate":
+                answer = comparison.evaluate()
             else:
                 answer = comparison.where(request["limit"])
         except NotImplementedError as error:
             answer = {"unknown": str(error)}
+        except _masks.NoMask as error:
+            answer = {"no_mask": str(error)}
         except Exception as error:
             answer = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
         answers.write(json.dumps(answer) + "\n")

@@ -86,6 +86,7 @@ class Step:
     gradients: dict  #: by the first name of a parameter
     changed: list  #: names of parameters and buffers that the forward has changed
     drawn: list  #: (operator, module) of random numbers outside of dropout
+    read: list  #: those after which their module has read a tensor as a number of Python
     reached: bool  #: whether the first output depends on a parameter that is trained
     record: list = field(default_factory=list)  #: of every module's outputs, in order: module, value, gradient
 
@@ -130,11 +131,11 @@ def _as_input(value, wide):
     return value.double() if wide and value.dtype == torch.float32 else value
 
 
-def training_step(module, inputs, wide, record=False, level=None, scale=1.0):
-    """One forward and backward of `module` in training mode, from `scale` times the loss. Raises what the module raises."""
+def training_step(module, inputs, wide, record=False, level=None, scale=1.0, trains=True):
+    """One forward and backward of `module` in training mode, or in evaluation mode, from `scale` times the loss. Raises what the module raises."""
     with unchanged(module), _computing_in(module, wide) as values, torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module.train()
+        module.train(trains)
         modules = _Modules(module, record)
         try:
             parameters = dict(module.named_parameters())
@@ -159,4 +160,4 @@ def training_step(module, inputs, wide, record=False, level=None, scale=1.0):
             gradients = {name: g.to_dense() if g.is_sparse else g for name, g in gradients.items()}
         finally:
             modules.remove()
-    return Step([o.detach() for o in outputs if o.is_floating_point()], gradients, changed, chance.drawn, outputs[0].requires_grad, modules.record)
+    return Step([o.detach() for o in outputs if o.is_floating_point()], gradients, changed, chance.drawn, chance.read, outputs[0].requires_grad, modules.record)

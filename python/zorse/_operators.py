@@ -8,7 +8,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from ._chance import dropped_out
+from . import _masks
+from ._chance import dropped_out, uniform
 
 _TABLE = {}
 
@@ -356,6 +357,18 @@ def _dropout(node, operands, types):
     if trains is None or not bool(trains):
         return [x, torch.ones(x.shape, dtype=torch.bool)][:len(node.outputs)]
     return dropped_out(x, ratio)[:len(node.outputs)]
+
+
+@_is("RandomUniform", "RandomUniformLike")
+def _random_uniform(node, operands, types):
+    drawn = _masks.draw(node, operands, types)
+    return (drawn.low + (drawn.high - drawn.low) * uniform(drawn.shape)).to(drawn.type)
+
+
+@_is("Bernoulli")
+def _bernoulli(node, operands, types):
+    p = operands[0]
+    return (uniform(p.shape) < p).to(types[node.attributes["dtype"]] if "dtype" in node.attributes else p.dtype)
 
 
 @_is("Gemm")

@@ -3,6 +3,7 @@
 - cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss has neither.
 - scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains.
 - dropout in place (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison in place of a Dropout.
+- dropout of channels (nn.Dropout2d): likewise, or nothing at all.
 - embedding_bag of ids of one length: the exporters write a loop over samples.
 """
 import torch
@@ -68,6 +69,14 @@ def attention_with_dropout(query, key, value, attn_mask=None, dropout_p=0.0, is_
     return F.dropout(torch.softmax(scores, -1), dropout_p, True) @ value
 
 
+def dropout_of_channels(input, p=0.5, training=True, inplace=False):
+    """dropout1d, dropout2d and dropout3d of samples, written out: a mask for every channel of a sample."""
+    if not training or p == 0:
+        return input
+    of_channels = input[(slice(None), slice(None), *[slice(0, 1)] * (input.dim() - 2))]
+    return input * F.dropout(torch.ones_like(of_channels), p, True)
+
+
 def bag_of_rows(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False, per_sample_weights=None,
                 include_last_offset=False, padding_idx=None):
     """embedding_bag of ids (samples, length), written out."""
@@ -90,6 +99,7 @@ def _arguments(names, args, kwargs):
 
 _CROSS_ENTROPY = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 _DROPOUT = ("input", "p", "training", "inplace")
+_CHANNELS = {F.dropout1d: (3,), F.dropout2d: (3, 4), F.dropout3d: (5,)}  # dimensions of what has samples
 _BAG = ("input", "weight", "offsets", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "per_sample_weights", "include_last_offset", "padding_idx")
 _ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
@@ -132,6 +142,10 @@ class WrittenOut(TorchFunctionMode):
                 return attention_with_dropout(**given)
         elif function is F.dropout:
             return function(**{**_arguments(_DROPOUT, args, kwargs), "inplace": False})
+        elif function in _CHANNELS:
+            given = _arguments(_DROPOUT, args, kwargs)
+            if given["input"].dim() in _CHANNELS[function]:
+                return dropout_of_channels(**given)
         elif function is self._bag:
             given = _arguments(_BAG, args, kwargs)
             if given.get("max_norm") is None and not given.get("scale_grad_by_freq"):

@@ -33,8 +33,23 @@ class Base(nn.Module):
 
 
 class DropPath(nn.Module):
+    """Stochastic depth as timm writes it; by `floor`, as transformers does; `scaled` by the probability."""
+
+    def __init__(self, floor=False, scaled=True):
+        super().__init__()
+        self.floor, self.scaled = floor, scaled
+
     def forward(self, x):
-        return x * x.new_empty((x.shape[0], 1, 1)).bernoulli_(0.7) / 0.7 if self.training else x
+        if not self.training:
+            return x
+        shape = (x.shape[0], 1, 1)
+        mask = (0.7 + torch.rand(shape, dtype=x.dtype)).floor_() if self.floor else x.new_empty(shape).bernoulli_(0.7)
+        return x.div(0.7 if self.scaled else 1.0) * mask
+
+
+def trained(function):
+    """A module that is a function of x in training and the identity in evaluation."""
+    return inner(lambda s, x: function(x) if s.training else x)
 
 
 class Layer(nn.Module):
@@ -132,16 +147,23 @@ def codebook(s, x):
 DRAWS, BUFFER, STOPS, BAKED = "draws random numbers", "changes buffer", "detach()", "example's batch"
 KINDS = {
     # random numbers
-    "drop_path": dict(init=lambda s: setattr(s, "d", DropPath()), mid=lambda s, x: x + s.d(Base.mid(s, x)), says=("'d (DropPath)'", DRAWS, "bernoulli_")),
+    "drop_path": dict(init=lambda s: setattr(s, "d", DropPath()), mid=lambda s, x: x + s.d(Base.mid(s, x)), says=EQUAL),
+    "drop_path_by_floor": dict(init=lambda s: setattr(s, "d", DropPath(floor=True)), mid=lambda s, x: x + s.d(Base.mid(s, x)), says=EQUAL),
+    "unscaled_drop_path": dict(init=lambda s: setattr(s, "d", DropPath(scaled=False)), mid=lambda s, x: x + s.d(Base.mid(s, x)), says=("in evaluation the loss is", "'d (DropPath)'", "as nn.Dropout does")),
+    "mask_of_rand": dict(trained(lambda x: x * (torch.rand_like(x) < 0.7).to(x.dtype) / 0.7), says=EQUAL),
+    "mask_of_like": dict(trained(lambda x: x * (torch.rand_like(x[:, :1]) > 0.3).to(x.dtype) / 0.7), says=EQUAL),
+    "rand_as_noise": dict(trained(lambda x: x * (0.9 + 0.2 * torch.rand_like(x))), says=("'d (Layer)'", DRAWS, "no mask")),
+    "mask_as_branch": dict(trained(lambda x: torch.where(torch.rand_like(x) < 0.7, x / 0.7, 0.0)), says=("'d (Layer)'", DRAWS, "no mask: Where")),
     "noise": dict(inner(lambda s, x: x + 0.1 * torch.randn_like(x)), says=("'d (Layer)'", DRAWS, "randn_like")),
-    "bernoulli_by_hand": dict(inner(lambda s, x: x * torch.bernoulli(torch.full_like(x, 0.7))), says=("'d (Layer)'", DRAWS)),
+    "bernoulli_by_hand": dict(inner(lambda s, x: x * torch.bernoulli(torch.full_like(x, 0.7))), says=("'d (Layer)'", DRAWS, "in evaluation too")),
     "layer_drop": dict(inner(lambda s, x: x if float(torch.rand(())) > 0.1 else x * 0), says=("'d (Layer)'", DRAWS, "rand")),
     "pythons_random": dict(inner(lambda s, x: x if random.random() > 0.5 else x * 2), says=(DRAWS, "Python's random")),
     "gumbel": dict(inner(lambda s, x: F.gumbel_softmax(x, dim=-1)), says=("'d (Layer)'", DRAWS)),
     "mixup": dict(inner(lambda s, x: 0.7 * x + 0.3 * x[torch.randperm(x.shape[0])]), says=("'d (Layer)'", DRAWS, "randperm")),
     "rrelu": dict(inner(lambda s, x: F.rrelu(x, training=True)), says=("'d (Layer)'", DRAWS)),
-    "dropout2d": dict(init=lambda s: setattr(s, "d", nn.Dropout1d(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=("'d (Dropout1d)'", DRAWS)),
-    "alpha_dropout": dict(init=lambda s: setattr(s, "d", nn.AlphaDropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=("'d (AlphaDropout)'", DRAWS)),
+    "dropout2d": dict(init=lambda s: setattr(s, "d", nn.Dropout1d(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=EQUAL),
+    "dropout3d": dict(init=lambda s: setattr(s, "d", nn.Dropout3d(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)[:, :, None, None, :])[:, :, 0, 0], says=EQUAL),
+    "alpha_dropout": dict(init=lambda s: setattr(s, "d", nn.AlphaDropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), exporters=(True,), says=("in evaluation the loss is", "'d (AlphaDropout)'")),
     "random_crop": dict(inner(lambda s, x: x.roll(int(torch.randint(0, 4, ())), 1)), says=("'d (Layer)'", DRAWS)),
     "inert_draw": dict(inner(lambda s, x: x if torch.rand(()).item() >= 0.0 else x * 0), says=EQUAL, exporters=(False,)),
     # state that a step changes

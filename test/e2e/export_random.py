@@ -19,7 +19,7 @@ os.environ["ZORSE_BIN"] = z.BIN
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 WIDTH, CLASSES, LENGTH = 8, 12, 5
 # What an export may refuse: files cannot hold it, or an exporter loses it. Anything else has to be exported.
-PLANTED = {"spectral_norm", "drop_path", "noise", "hook", "tensor_hook", "detach", "no_grad", "moving_buffer", "by_len", "by_tensor", "by_int", "min", "distilled", "scaled", "by_root"}
+PLANTED = {"spectral_norm", "noise", "hook", "tensor_hook", "detach", "no_grad", "moving_buffer", "by_len", "by_tensor", "by_int", "min", "distilled", "scaled", "by_root"}
 
 
 def pieces():
@@ -69,12 +69,15 @@ def pieces():
         def forward(self, x):
             return x * x.new_empty((x.shape[0], 1, 1)).bernoulli_(0.8) / 0.8 if self.training else x
 
+    def by_floor(s, x):
+        return x.div(0.8) * (0.8 + torch.rand((x.shape[0], 1, 1), dtype=x.dtype)).floor_() if s.training else x
+
     return {
         "linear": part(lambda: nn.Linear(WIDTH, WIDTH)), "mlp": part(lambda: nn.Sequential(nn.Linear(WIDTH, 12), nn.GELU(), nn.Linear(12, WIDTH)), lambda m, x: x + m(x)),
         "frozen": part(frozen), "layer_norm": part(lambda: nn.LayerNorm(WIDTH)), "rms_norm": part(lambda: nn.RMSNorm(WIDTH)), "batch_norm": across(lambda: nn.BatchNorm1d(WIDTH)),
         "group_norm": across(lambda: nn.GroupNorm(2, WIDTH)), "instance_norm": across(lambda: nn.InstanceNorm1d(WIDTH)), "convolution": across(lambda: nn.Conv1d(WIDTH, WIDTH, 3, padding=1)),
         "weight_norm": part(lambda: nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))), "spectral_norm": part(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
-        "old_weight_norm": part(lambda: nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))), "prelu": part(lambda: nn.PReLU()), "dropout": part(lambda: nn.Dropout(0.2)), "drop_path": part(DropPath),
+        "old_weight_norm": part(lambda: nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))), "prelu": part(lambda: nn.PReLU()), "dropout": part(lambda: nn.Dropout(0.2)), "drop_path": part(DropPath), "drop_path_by_floor": free(by_floor), "dropout1d": part(lambda: nn.Dropout1d(0.2)),
         "functional_dropout": free(lambda s, x: F.dropout(x, 0.25, s.training)), "attention": free(attend(0.0)), "attention_dropout": free(attend(0.2)),
         "noise": free(lambda s, x: x + 0.1 * torch.randn_like(x)), "hook": part(hooked), "forward_hook": part(forward_hooked), "tensor_hook": free(on_gradient),
         "half": free(lambda s, x: x.half().to(x.dtype)), "bf16": free(lambda s, x: torch.tanh(x.bfloat16()).to(x.dtype)), "float": free(lambda s, x: x.float().sin().to(x.dtype)),
@@ -162,7 +165,7 @@ def reference(module, path, rows, seed):
     from onnx.reference import ReferenceEvaluator
 
     model = onnx.load(path)
-    if {n.op_type for n in model.graph.node} & {"Dropout", "BatchNormalization"} or any(i.name.endswith("_float16") for i in model.graph.node):
+    if {n.op_type for n in model.graph.node} & {"Dropout", "BatchNormalization", "RandomUniformLike", "Bernoulli"} or any(i.name.endswith("_float16") for i in model.graph.node):
         return None
     generator = torch.Generator().manual_seed(seed)
     inputs = {name: torch.randint(0, CLASSES, (rows, LENGTH), generator=generator) for name in ("input_ids", "labels")}

@@ -1,4 +1,4 @@
-"""Dropout of what has no samples of its own: a parameter, a constant, ones for every sample. Its masks are those of the step, whatever the plan.
+"""Dropout of what has no samples of its own: a parameter, a constant, ones for every sample; masks that a graph draws by itself. They are those of the step, whatever the plan.
 
     unsampled_dropout.py
 
@@ -14,15 +14,25 @@ import numpy as np
 import harness as z
 import onnx_file as onnx
 
-KINDS = {"a parameter": "v", "a constant": "c", "ones for every sample": "ones"}
+KINDS = {"a parameter": "v", "a constant": "c", "ones for every sample": "ones", "stochastic depth by floor": "floored", "stochastic depth by comparison": "compared"}
 BATCH, STEPS = 4, 3
 PLANS = ([(0, None, 0, 1, "a"), (0, None, 1, 4, "b")], [(0, None, 0, 3, "b"), (0, None, 3, 4, "a")])
+
+
+def masks(dropped):
+    """Nodes that make `kept`."""
+    if dropped not in ("floored", "compared"):
+        return [onnx.node("Dropout", [dropped, "", "mode"], ["kept"])]
+    drawn = [onnx.constant("half", (), [0.5]), onnx.node("RandomUniformLike", ["zeros"], ["drawn"])]
+    if dropped == "floored":
+        return drawn + [onnx.node("Add", ["half", "drawn"], ["sum"]), onnx.node("Floor", ["sum"], ["mask"]), onnx.node("Div", ["mask", "half"], ["kept"])]
+    return drawn + [onnx.node("Less", ["drawn", "half"], ["chosen"]), onnx.node("CastLike", ["chosen", "half"], ["mask"]), onnx.node("Div", ["mask", "half"], ["kept"])]
 
 
 def model(dropped):
     nodes = [onnx.constant("mode", (), [1], onnx.BOOL), onnx.constant("c", (4,), [1.0, 2.0, 3.0, 4.0]), onnx.node("Shape", ["x"], ["shape"]),
              onnx.node("ConstantOfShape", ["shape"], ["zeros"]), onnx.node("Cos", ["zeros"], ["ones"]), onnx.node("Add", ["x", "v"], ["with_v"]),
-             onnx.node("Dropout", [dropped, "", "mode"], ["kept"]), onnx.node("Mul", ["with_v", "kept"], ["h"])]
+             *masks(dropped), onnx.node("Mul", ["with_v", "kept"], ["h"])]
     return onnx.regression(nodes, more=[onnx.tensor("v", (4,), [1.0, 2.0, 3.0, 4.0])])
 
 

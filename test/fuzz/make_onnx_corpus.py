@@ -37,6 +37,8 @@ GRAPHS = {
     "sequence": (18, "g (float[n,4,8] x) => (float loss) <float[8] w = {1,2,3,4,5,6,7,8}, int64 one = {1}> { y = Mul(x, w) s = SplitToSequence<axis=1>(y) a = SequenceAt(s, one) t = SequenceConstruct(a, a) "
                      "c = ConcatFromSequence<axis=1>(t) loss = ReduceMean(c) }"),
     "dropout": (18, "g (float[n,4,8] x) => (float loss) <float[8] w = {1,2,3,4,5,6,7,8}, float p = {0.5}, bool train = {1}> { y = Mul(x, w) d, m = Dropout(y, p, train) z = Identity(d) loss = ReduceMean(z) }"),
+    "masks": (18, "g (float[n,4,8] x) => (float loss) <float[8] w = {1,2,3,4,5,6,7,8}, float p = {0.5}> { y = Mul(x, w) r = RandomUniformLike<low=0.0,high=1.0>(y) s = Add(r, p) f = Floor(s) u = RandomUniformLike(y) "
+                  "b = Less(u, p) c = Cast<to=1>(b) e = Mul(y, f) g = Mul(e, c) h = Div(g, p) loss = ReduceMean(h) }"),
     "pad": (18, "g (float[n,4,8] x) => (float loss) <float[8] w = {1,2,3,4,5,6,7,8}, int64[6] pads = {0,0,0,0,1,2}, int64[3] times = {1,2,1}> { y = Mul(x, w) p = Pad(y, pads) t = Tile(p, times) "
                 "loss = ReduceMean(t) }"),
     "conv": (18, "g (float[n,1,4,4] x) => (float loss) <float[3,1,2,2] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] b = {1,2,3}> { y = Conv<kernel_shape=[2,2],strides=[2,2]>(x, w, b) loss = ReduceMean(y) }"),

@@ -1,26 +1,22 @@
 // The declarations of NcclApi.h against nccl.h: the same names, parameters, values and layouts. Compiling it is the test.
+#include "ForeignTypes.h"
 #include "transport/nccl/NcclApi.h"
 
 #include <nccl.h>
 
 #include <cstddef>
-#include <type_traits>
 
 #include <gtest/gtest.h>
 
 using namespace zorse::runtime;
 
-namespace {
+namespace zorse::runtime::test {
 
-/// What a type of nccl.h is to us: enumerations are int, handles void *.
-template <typename T> struct Plain {
-  using Type = std::conditional_t<std::is_enum_v<T>, int, T>;
+template <> struct Plain<ncclComm> {
+  using Type = void;
 };
-template <> struct Plain<ncclComm_t> {
-  using Type = void *;
-};
-template <> struct Plain<cudaStream_t> {
-  using Type = void *;
+template <> struct Plain<CUstream_st> {
+  using Type = void;
 };
 template <> struct Plain<ncclUniqueId> {
   using Type = nccl::UniqueId;
@@ -28,26 +24,8 @@ template <> struct Plain<ncclUniqueId> {
 template <> struct Plain<ncclConfig_t> {
   using Type = nccl::Config;
 };
-template <typename T> struct Pointed {
-  using Type = T;
-};
-template <typename T> struct Pointed<T *> {
-  using Type = std::conditional_t<std::is_function_v<T>, T *, typename Plain<T>::Type *>;
-};
-template <> struct Pointed<ncclComm_t> {
-  using Type = void *;
-};
-template <> struct Pointed<cudaStream_t> {
-  using Type = void *;
-};
-template <typename T> using Ours = typename Pointed<typename Plain<T>::Type>::Type;
 
-template <typename T> struct Function;
-template <typename Result, typename... Parameters> struct Function<Result (*)(Parameters...)> {
-  using Type = Ours<Result> (*)(Ours<Parameters>...);
-};
-
-#define ZORSE_SAME(name, parameters) static_assert(std::is_same_v<Function<decltype(&::name)>::Type, decltype(nccl::NcclApi::name)>, #name);
+#define ZORSE_SAME(name, parameters) static_assert(isDeclarationOf<decltype(&::name), decltype(nccl::NcclApi::name)>, #name);
 ZORSE_NCCL_FUNCTIONS(ZORSE_SAME)
 ZORSE_SAME(ncclGetErrorString, )
 ZORSE_SAME(ncclGetLastError, )
@@ -59,7 +37,7 @@ static_assert(offsetof(nccl::Config, size) == offsetof(ncclConfig_t, size) && of
               offsetof(nccl::Config, version) == offsetof(ncclConfig_t, version) &&
               offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
 
-} // namespace
+} // namespace zorse::runtime::test
 
 TEST(NcclDeclarations, AreThoseOfTheHeader) {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;

@@ -83,7 +83,7 @@ private:
       if (opened.failed())
         return opened.error();
       evaluation = std::move(*opened);
-      if (readsSampleNumbers() && evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
+      if (bundle.summary.reads_sample_numbers() && evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
         return userError("the evaluation data have " + std::to_string(evaluation->samplesPerEpoch()) +
                          " samples, and the loss reads the numbers that samples have in a step of " + std::to_string(bundle.samples()) +
                          ": expected a whole step at least. Give more samples, or compile with a smaller --batch");
@@ -502,11 +502,6 @@ private:
     return first ? Status(*first) : Status::success();
   }
 
-  bool readsSampleNumbers() const {
-    const auto &known = bundle.summary.known();
-    return !known.empty() && *known.rbegin() == kSampleNumbers;
-  }
-
   void sayEvaluation() const {
     const std::optional<StepReport> &report = process.output->lastEvaluation();
     if (!report)
@@ -521,7 +516,7 @@ private:
     }
     const uint64_t all = evaluation->samplesPerEpoch();
     uint64_t most = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
-    if (readsSampleNumbers()) // whole steps alone
+    if (bundle.summary.reads_sample_numbers()) // whole steps alone
       most -= most % uint64_t(bundle.samples());
     printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)most,
            most < all ? (" of " + std::to_string(all)).c_str() : "");

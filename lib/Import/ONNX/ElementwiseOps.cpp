@@ -472,7 +472,7 @@ LogicalResult Importer::onPow(const GraphNode &node) {
 }
 
 // Ones are dropped, and the constant is multiplied with what is left: one mask for every sample, or one for all where it has no samples.
-LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double ratio) {
+LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double ratio, int64_t instance) {
   const bool isFirst = !x.view.dims.empty() && x.view.dims[0].size() == 1 && x.view.dims[0][0].sample;
   if (countSampleFactors(x.view) > (isFirst ? 1 : 0))
     return error(node, "drops elements of a constant whose samples are not its first axis; drop them of a value that has the samples there");
@@ -480,7 +480,7 @@ LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double
   if (isFirst)
     shape[0] = ShapedType::kDynamic;
   Value ones = splat(1, RankedTensorType::get(shape, elementType(x.type)));
-  Value kept = create<DropoutOp>(ones, builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(dropouts++));
+  Value kept = create<DropoutOp>(ones, builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(instance));
   Composition make(*this, node);
   return make.result(make("Mul", {x, wrap(kept, x.type, x.shape())}));
 }
@@ -514,7 +514,7 @@ LogicalResult Importer::onDropout(const GraphNode &node) {
   if (isUsed(node, 1))
     return error(node, "yields its mask, which is not supported; expects the result alone to be read");
   if (x.isConstant())
-    return dropConstant(node, x, ratio);
+    return dropConstant(node, x, ratio, dropouts++);
   Val scaled = x;
   const Number scale = scaled.scale;
   scaled.scale = 1.0;

@@ -16,7 +16,8 @@ const Importer::Operator *Importer::operatorOf(const GraphNode &node) {
     for (auto addOps : {addActivationOps, addAttentionOps, addComposedReductions, addUnaryOps,     addElementwiseOps, addIndexOps,
                         addStatisticOps,  addEinsumOps,    addRegroupOps,         addControlOps,   addConvolutionOps, addPoolingOps,
                         addPickOps,       addScatterOps,   addRunningOps,         addLinearOps,    addReduceOps,      addLossOps,
-                        addSequenceOps,   addViewOps,      addResizeOps,          addRecurrentOps, addGridOps,        addFourierOps})
+                        addSequenceOps,   addViewOps,      addResizeOps,          addRecurrentOps, addGridOps,        addFourierOps,
+                        addDrawnOps})
       addOps(table);
     return table;
   }();

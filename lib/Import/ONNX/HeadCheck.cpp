@@ -293,6 +293,9 @@ static HeadValue valueOf(const Val &val, const llvm::DenseMap<Value, Value> &mov
   case Val::Kind::Loss:
     value.kind = HeadValue::Kind::Loss;
     break;
+  case Val::Kind::Drawn:
+    value.kind = HeadValue::Kind::Drawn;
+    break;
   case Val::Kind::Graph: {
     value.kind = HeadValue::Kind::Graph;
     value.value = moved.lookup_or(val.value, val.value);

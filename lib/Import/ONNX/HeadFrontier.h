@@ -17,7 +17,7 @@ namespace zorse::onnx_import {
 
 /// What a value of the file is for the importer.
 struct HeadValue {
-  enum class Kind : uint8_t { Absent, Constant, Known, Graph, Loss };
+  enum class Kind : uint8_t { Absent, Constant, Known, Graph, Loss, Drawn };
   Kind kind = Kind::Absent;
   ElementKind type = ElementKind::Undefined;
   View view;

@@ -179,7 +179,8 @@ LogicalResult Importer::readInitializers(const std::vector<int> &wanted) {
 
 // Nodes with the same operator, attributes and inputs have the same outputs, unless they draw random numbers.
 static std::string numberingKey(const GraphNode &node, const std::vector<int> &canonical) {
-  if (node.op == "Dropout" || !node.bodies.empty())
+  static const llvm::StringSet<> draws{"Dropout", "RandomUniform", "RandomUniformLike", "Bernoulli"};
+  if (draws.contains(node.op) || !node.bodies.empty())
     return {};
   std::string key = node.domain + "." + node.op + (node.detach ? "!" : "") + (node.padding ? "^" + std::to_string(*node.padding) : std::string());
   for (int value : node.inputs)
@@ -329,6 +330,8 @@ LogicalResult Importer::applyHandler(const GraphNode &node) {
     }
   if (failed(checkOperands(node)))
     return failure();
+  if (auto done = applyToDrawn(node))
+    return *done;
   if (auto done = applyToSums(node))
     return *done;
   if (auto done = applyToKnown(node))

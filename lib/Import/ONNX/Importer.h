@@ -42,8 +42,15 @@ struct Count {
   ReduceKind reduce = ReduceKind::Sum;
 };
 
+/// Uniform numbers that a node draws, on their way to a mask (DrawnMasks.cpp).
+struct Drawn {
+  int64_t instance = 0;
+  double low = 0, high = 1;
+  double kept = -1; ///< the probability of `true`, once they have been compared
+};
+
 struct Val {
-  enum class Kind : uint8_t { Absent, Constant, Known, Graph, Sequence, Loss };
+  enum class Kind : uint8_t { Absent, Constant, Known, Graph, Sequence, Loss, Drawn };
   Kind kind = Kind::Absent;
   ElementKind type = ElementKind::Undefined;
   View view;
@@ -56,6 +63,7 @@ struct Val {
   bool countsSamples = false;        ///< Graph: ids for a GatherND whose first component is the number of the sample, written as 0
   std::vector<Val> elements;         ///< Sequence; Loss with a shape: summands, whose dimension 0 is that of the samples
   std::vector<LossSummand> summands; ///< Loss
+  Drawn drawn;                       ///< Drawn
 
   bool isConstant() const { return kind == Kind::Constant; }
   bool isKnown() const { return kind == Kind::Known; }
@@ -126,7 +134,7 @@ private:
       addPickOps(OperatorTable &table), addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table),
       addReduceOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table),
       addResizeOps(OperatorTable &table), addRecurrentOps(OperatorTable &table), addGridOps(OperatorTable &table),
-      addFourierOps(OperatorTable &table);
+      addFourierOps(OperatorTable &table), addDrawnOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
@@ -242,7 +250,16 @@ private:
   Val foldElementwise(std::vector<Val> operands, ElementKind type, Kernel kernel);
 
   /// Dropout of what does not depend on samples.
-  mlir::LogicalResult dropConstant(const GraphNode &node, const Val &x, double ratio);
+  mlir::LogicalResult dropConstant(const GraphNode &node, const Val &x, double ratio, int64_t instance);
+
+  // --- random numbers that become masks (DrawnMasks.cpp)
+  mlir::LogicalResult drawUniform(const GraphNode &node, View view, ElementKind type);
+  /// \param kept  probability of `true`; keepsSmall: which is where numbers are small
+  mlir::LogicalResult compareDrawn(const GraphNode &node, Val drawn, double kept, bool keepsSmall);
+  /// Floats 0 and 1 of what has been compared.
+  mlir::LogicalResult drawMask(const GraphNode &node, const Val &mask);
+  /// Applies an operator one of whose operands is Drawn; none: its handler deals with them.
+  std::optional<mlir::LogicalResult> applyToDrawn(const GraphNode &node);
 
   // --- 16-bit floats (NarrowFloats.cpp)
   /// A float value rounded to a 16-bit type, and so is its gradient; others are as they are.
@@ -350,6 +367,9 @@ private:
   ZORSE_ONNX_HANDLER(onPow)
   ZORSE_ONNX_HANDLER(onActivation)
   ZORSE_ONNX_HANDLER(onDropout)
+  ZORSE_ONNX_HANDLER(onRandomUniform)
+  ZORSE_ONNX_HANDLER(onRandomUniformLike)
+  ZORSE_ONNX_HANDLER(onBernoulli)
   ZORSE_ONNX_HANDLER(onMatMul)
   ZORSE_ONNX_HANDLER(onGemm)
   ZORSE_ONNX_HANDLER(onConv)
@@ -556,7 +576,8 @@ private:
     int64_t classes = 0;
   };
   std::vector<LossInfo> losses;
-  int64_t dropouts = 0;
+  int64_t dropouts = 0, drawnMasks = 0;
+  std::map<int64_t, bool> keepsSmallNumbers; ///< by instance of Drawn
   std::set<const onnx::Tensor *> statistics; ///< running ones
   bool guessedSingleRow = false;
   std::vector<std::string> frozenNorms; ///< batch norms that normalise by running statistics which do not move

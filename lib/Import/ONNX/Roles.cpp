@@ -57,7 +57,7 @@ static bool passesGradient(const GraphNode &node, size_t position) {
   static const llvm::StringSet<> none{"Shape",  "Size",    "Equal",   "Less",    "LessOrEqual", "Greater", "GreaterOrEqual",  "And",
                                       "Or",     "Xor",     "Not",     "IsNaN",   "IsInf",       "Range",   "ConstantOfShape", "ArgMax",
                                       "ArgMin", "NonZero", "Hardmax", "EyeLike", "Floor",       "Ceil",    "Round",           "Sign",
-                                      "OneHot"};
+                                      "OneHot", "RandomUniformLike", "Bernoulli"};
   static const llvm::StringSet<> firstOnly{"CastLike",
                                            "Gather",
                                            "GatherElements",

@@ -301,7 +301,6 @@ private:
   }
 
   Work workOf(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
-    DeviceProgram &program = *device.program;
     const Entry &entry = *prepared.entry;
     if (spoils(device, prepared, slot)) {
       slot.result.reported = slot.result.reported || entry.has_report();

@@ -98,10 +98,8 @@ private:
 
   /// Counts, and expressions of them.
   void loss(const bundle::ModelSummary &s) {
-    const bool numbered = !s.known().empty() && *s.known().rbegin() == kSampleNumbers;
-    const int numbers = s.known_size() - numbered;
-    if (numbers > zorse::abi::kMaxKnown)
-      return fail("has " + std::to_string(numbers) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
+    if (s.known_size() > zorse::abi::kMaxKnown)
+      return fail("has " + std::to_string(s.known_size()) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
     if (s.counts_size() > int(Expression::kMaxCounts))
       return fail("has " + std::to_string(s.counts_size()) + " counts, at most " + std::to_string(Expression::kMaxCounts) + " are supported");
     if (s.counts_size() > 0 && below("body", s.count_body(), bundle_.bodies.bodies_size()))
@@ -112,8 +110,8 @@ private:
         return fail("has a count that is reduced in no way that this version knows (" + std::to_string(int(count.reduce())) + ")");
     for (const bundle::LossTerm &term : s.loss())
       expression("the factor of loss term '" + term.name() + "'", term.factor(), s.counts_size());
-    for (int k = 0; k < numbers; ++k)
-      expression("a known number", s.known(k), s.counts_size());
+    for (const std::string &known : s.known())
+      expression("a known number", known, s.counts_size());
   }
 
   void expression(const std::string &what, const std::string &text, int counts) {

@@ -334,7 +334,7 @@ private:
 
   /// The loss over the evaluation data.
   Result<Evaluated> evaluate(uint64_t step) {
-    const bool bySteps = !bundle_.summary.known().empty(), numbered = bySteps && *bundle_.summary.known().rbegin() == kSampleNumbers;
+    const bool numbered = bundle_.summary.reads_sample_numbers(), bySteps = numbered || !bundle_.summary.known().empty();
     const EvaluationPlan plan(run_.evaluationData->samplesPerEpoch(), uint64_t(bundle_.samples()), run_.evaluationBatches, numbered);
     EvaluationSums sums{std::vector<double>(bundle_.summary.loss_size(), 0), numbers_->none()};
     StepReport total;

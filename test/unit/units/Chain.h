@@ -52,16 +52,14 @@ inline KnownOfBatch knownOf(units::UnitModel &model, const std::vector<Tensor> &
     for (int i = 0; i < summary.count_inputs_size(); ++i)
       slots[{"input", i}] = inputs[summary.count_inputs(i)];
     for (int k = 0; k < summary.known_size(); ++k)
-      if (summary.known(k) != kSampleNumbers)
-        slots[{"known", k}] = Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
+      slots[{"known", k}] = Tensor{{}, {valueOf(summary.known(k), options.rows, result.counts)}};
     out = run(functionOf(model, "counts"), slots, options);
     result.counts[level] = reduced(out.at({"loss", level}).values, reduceName(summary.counts(level).reduce()));
   }
   for (const bundle::LossTerm &term : summary.loss())
     result.factors.push_back(valueOf(term.factor(), options.rows, result.counts));
   for (const std::string &text : summary.known())
-    if (text != kSampleNumbers)
-      result.known.push_back(valueOf(text, options.rows, result.counts));
+    result.known.push_back(valueOf(text, options.rows, result.counts));
   return result;
 }
 

@@ -16,9 +16,6 @@
 
 namespace zorse {
 
-/// The last of a summary's known numbers, where functions read the numbers that samples have within their step. It is no expression.
-inline constexpr std::string_view kSampleNumbers = "sample numbers";
-
 /// An expression of B, the number of samples of a step, and of its counts n0, n1, .... Evaluated in f64. Immutable.
 class Expression {
 public:
