@@ -63,8 +63,10 @@ static_assert(CUBLAS_COMPUTE_32F == ours::kCompute32F && CUBLAS_COMPUTE_64F == o
 static_assert(CUBLASLT_MATMUL_DESC_TRANSA == ours::kTransposeA && CUBLASLT_MATMUL_DESC_TRANSB == ours::kTransposeB);
 static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == ours::kBatchCount && CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == ours::kBatchOffset);
 static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == ours::kMaxWorkspace);
-static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES == ours::kMinAlignmentA && CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES == ours::kMinAlignmentB &&
-              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES == ours::kMinAlignmentC && CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES == ours::kMinAlignmentD);
+static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES == ours::kMinAlignmentA &&
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES == ours::kMinAlignmentB &&
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES == ours::kMinAlignmentC &&
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES == ours::kMinAlignmentD);
 
 #define ZORSE_LIES(theirs, member, mine, name)                                                                                                       \
   static_assert(offsetof(theirs, member) == offsetof(mine, name) && sizeof(theirs::member) == sizeof(mine::name), #member);
@@ -78,4 +80,6 @@ static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ours::Algorithm) && sizeof(
 
 } // namespace zorse::runtime::test
 
-TEST(CudaDeclarations, AreThoseOfTheHeaders) { printf("cuda.h %d, cublasLt.h %d.%d.%d\n", CUDA_VERSION, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH); }
+TEST(CudaDeclarations, AreThoseOfTheHeaders) {
+  printf("cuda.h %d, cublasLt.h %d.%d.%d\n", CUDA_VERSION, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH);
+}

@@ -1,4 +1,5 @@
-// Types of a foreign header as our own declarations of its library spell them: enumerations are int, handles are void *. A test gives `Plain` what else differs.
+// Types of a foreign header as our own declarations of its library spell them: enumerations are int, handles are void *. A test gives `Plain` what
+// else differs.
 #pragma once
 
 #include <type_traits>

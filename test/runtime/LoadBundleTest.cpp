@@ -254,8 +254,7 @@ TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
 
 TEST_F(LoadBundle, KnownNumbersAreExpressions) {
   for (const auto &[known, words] : std::initializer_list<std::pair<std::vector<std::string>, const char *>>{
-           {{"1/B"}, "accepted"},
-           {{"1/B", "samples"}, "a known number is 'samples', which is no expression"}}) {
+           {{"1/B"}, "accepted"}, {{"1/B", "samples"}, "a known number is 'samples', which is no expression"}}) {
     two.bundle.summary.mutable_known()->Assign(known.begin(), known.end());
     writeFiles();
     expectSays(problem(), {words});

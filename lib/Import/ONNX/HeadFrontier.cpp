@@ -51,7 +51,8 @@ bool HeadFrontier::isCritical(const GraphNode &node) const {
       return true;
   if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int output) { return output >= 0 && values[output].kind == Kind::Graph; }))
     return false;
-  if (node.op == "Bernoulli" || std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Drawn; }))
+  if (node.op == "Bernoulli" ||
+      std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Drawn; }))
     return false; // a mask is what the importer says
   // Of constants alone: it reads the numbers of samples.
   if (node.bodies.empty() &&

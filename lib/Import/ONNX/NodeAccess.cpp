@@ -36,7 +36,11 @@ std::string Importer::describeOperands(const GraphNode &node) const {
       text += value.kind == Val::Kind::Loss ? " a sum over samples" : " a sequence";
       continue;
     }
-    text += std::string(value.isConstant() ? " constant " : value.isKnown() ? " known with the batch " : value.kind == Val::Kind::Drawn ? " random numbers " : " ") + name(value.type) + " [";
+    text += std::string(value.isConstant()               ? " constant "
+                        : value.isKnown()                ? " known with the batch "
+                        : value.kind == Val::Kind::Drawn ? " random numbers "
+                                                         : " ") +
+            name(value.type) + " [";
     for (int64_t axis = 0; axis < value.rank(); ++axis) {
       text += axis ? ", " : "";
       int64_t size = value.view.size(axis);

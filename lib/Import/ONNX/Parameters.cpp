@@ -290,7 +290,8 @@ void Importer::reportParameters(ImportedModel &result) {
                              : "export in training mode if dropout is wanted"));
   }
   if (drawnMasks > 0)
-    notes.push_back(std::to_string(drawnMasks) + (drawnMasks > 1 ? " masks are" : " mask is") + " drawn as dropout's are (random numbers compared with a constant): by --seed, step and sample; in evaluation each is its mean");
+    notes.push_back(std::to_string(drawnMasks) + (drawnMasks > 1 ? " masks are" : " mask is") +
+                    " drawn as dropout's are (random numbers compared with a constant): by --seed, step and sample; in evaluation each is its mean");
   if (guessedSingleRow)
     warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
          "symbolic batch dimension, or with at least 2 samples");

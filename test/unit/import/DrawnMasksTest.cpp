@@ -34,15 +34,19 @@ struct MaskGraph : Graph {
   }
 };
 
-const char *kQuarter = "probability = 2.500000e-01 : f64} : tensor<?x6x1xf32>", *kThreeQuarters = "probability = 7.500000e-01 : f64} : tensor<?x6x1xf32>";
+const char *kQuarter = "probability = 2.500000e-01 : f64} : tensor<?x6x1xf32>",
+           *kThreeQuarters = "probability = 7.500000e-01 : f64} : tensor<?x6x1xf32>";
 
 TEST(DrawnMasks, Comparisons) {
   struct {
     const char *op;
     bool drawnFirst;
     const char *wanted;
-  } const cases[] = {{"Less", true, kQuarter},     {"LessOrEqual", true, kQuarter},     {"Greater", true, kThreeQuarters},
-                     {"Less", false, kThreeQuarters}, {"GreaterOrEqual", false, kQuarter}};
+  } const cases[] = {{"Less", true, kQuarter},
+                     {"LessOrEqual", true, kQuarter},
+                     {"Greater", true, kThreeQuarters},
+                     {"Less", false, kThreeQuarters},
+                     {"GreaterOrEqual", false, kQuarter}};
   for (const auto &c : cases) {
     MaskGraph graph;
     graph.draw("r");
