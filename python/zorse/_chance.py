@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
 
 _FLOAT_MAX = torch.finfo(torch.float32).max
 # Numbers that a module asks of its element type, and those of the type it was exported in.
@@ -52,7 +53,7 @@ class DropoutCalls(TorchFunctionMode):
 class WithoutChance(TorchDispatchMode):
     """Fixes what operators draw, and computes in f64 what a module says in f32, if `wide`.
 
-    drawn: the operators that drew outside of dropout, each with the module that `where` names; read: those after which this module has read a tensor as a number. level: None for numbers between 0 and 1 that differ by position,
+    drawn: the operators that drew outside of dropout, each with the module that `where` names; read: those whose only number Python has read. level: None for numbers between 0 and 1 that differ by position,
     or the number that every such draw begins with. Numbers of Python are rounded to f32, as exporters write them.
     """
 
@@ -60,6 +61,7 @@ class WithoutChance(TorchDispatchMode):
         super().__init__()
         self.wide, self.where, self.level = wide, where, level
         self.calls, self.drawn, self.read = DropoutCalls(), [], []
+        self._single = WeakIdKeyDictionary()  # tensors of one element that follow from a draw alone
 
     def __enter__(self):
         self.calls.__enter__()
@@ -86,7 +88,17 @@ class WithoutChance(TorchDispatchMode):
             numbers = 2 * numbers - 1
         elif not result.is_floating_point():
             return result.copy_(self._whole(name, args, result, numbers))
+        if result.numel() == 1:
+            self._single[result] = self.drawn[-1] if self.drawn else None
         return result.copy_(numbers)
+
+    def _follow(self, name, args, result):
+        """What follows from a single number that has been drawn."""
+        drawn = next((self._single[a] for a in args if isinstance(a, torch.Tensor) and a in self._single), None)
+        if drawn and name == "aten::_local_scalar_dense":
+            self.read.append(drawn)
+        elif drawn and isinstance(result, torch.Tensor) and result.numel() == 1:
+            self._single[result] = drawn
 
     def _whole(self, name, args, result, numbers):
         """Whole numbers in the bounds of those that the operator draws."""
@@ -106,11 +118,12 @@ class WithoutChance(TorchDispatchMode):
                 x, p, trains = args
                 return tuple(dropped_out(x, p)) if trains else (x.clone(), torch.ones(x.shape, dtype=torch.bool))
             return self._draw(function, name, args, kwargs)
-        if name == "aten::_local_scalar_dense" and self.drawn and self.drawn[-1][1] == self.where():
-            self.read.append(self.drawn[-1])
         args = tuple(_rounded(a) for a in args)
         kwargs = {key: _rounded(value) for key, value in kwargs.items()}
-        return self._widened(function, name, args, kwargs) if self.wide else function(*args, **kwargs)
+        result = self._widened(function, name, args, kwargs) if self.wide else function(*args, **kwargs)
+        if len(self._single):
+            self._follow(name, args, result)
+        return result
 
     def _widened(self, function, name, args, kwargs):
         if kwargs.get("dtype") == torch.float32:

@@ -114,7 +114,7 @@ class Check:
         return answer
 
     def compare_evaluation(self, process, folder):
-        """The file with masks at their means, against the module in evaluation mode."""
+        """The file with masks at their means, against the module in evaluation mode. A module that does something else in training besides is taken at its masks' factors."""
         step = training_step(self.module, self.given.values(), self.wide, trains=False)
         if step.drawn:
             self.refuse_draws(*step.drawn[0], when=" in evaluation too")
@@ -122,7 +122,7 @@ class Check:
         answer = process.ask(task="evaluate", file=self.file, folder=folder, wide=self.wide)
         if "no_mask" in answer or "failed" in answer:
             self.refuse_draws(*self.step.drawn[0], when=f", which are no mask: {answer['no_mask']} reads them" if "no_mask" in answer else f" ({answer['failed']})")
-        if "apart" in answer and self.worst(answer) > 100 * LIMITS[self.wide]:  # a wrong factor is far more
+        if "apart" in answer and not answer["scaled"] and self.worst(answer) > 100 * LIMITS[self.wide]:  # a wrong factor is far more
             self.refuse(f"in evaluation the loss is {float(step.outputs[0].sum()):.6g} in PyTorch and {answer['loss']:.6g} in the file, where the masks that {_module(self.step.drawn[0][1])} draws are "
                         "at their mean", "Divide what a mask multiplies by the probability that it keeps, as nn.Dropout does.")
 

@@ -128,7 +128,7 @@ class File:
                 values[name] = value.detach() if n.detaches else value
 
     def evaluated(self, inputs):
-        """The outputs in evaluation, with every mask at its mean. Raises NoMask."""
+        """The outputs in evaluation, with every mask at its mean, and whether these means are those of no mask. Raises NoMask."""
         trains = [n for n in self.nodes if n.op == "BatchNormalization" and n.attributes["training_mode"]]
         values = {**self.initializers, **inputs}
         try:
@@ -139,7 +139,11 @@ class File:
         finally:
             for n in trains:
                 n.attributes["training_mode"] = 1
-        return [values[name] for name in self.outputs]
+        masks = {}
+        for n in self.nodes:
+            if n.outputs and _masks.is_mask(n, [values.get(i) for i in n.inputs], values[n.outputs[0]]) and values[n.outputs[0]].numel():
+                masks[n.outputs[0]] = float(values[n.outputs[0]].flatten()[0])
+        return [values[name] for name in self.outputs], _masks.Scales(self.nodes, values).holds(masks)
 
     def step(self, inputs):
         """The outputs, and the gradient of the first one by every initializer of floats that the facts call a parameter, or that holds one."""
@@ -228,10 +232,10 @@ class Comparison:
                 "detaches": sum(n.detaches for n in self.file.nodes)}
 
     def evaluate(self):
-        """How far the outputs in evaluation are from the module's, and the loss."""
-        found = self.file.evaluated({n: v for n, v in self.inputs.items() if n in self.file.inputs})
+        """How far the outputs in evaluation are from the module's, the loss, and whether masks have the mean of no mask."""
+        found, scaled = self.file.evaluated({n: v for n, v in self.inputs.items() if n in self.file.inputs})
         theirs = torch.load(os.path.join(self.folder, "evaluated.pt"))
-        return {"apart": {f"output {name}": far(a, b, max(largest(b), 1e-12)) for name, a, b in zip(self.file.outputs, found, theirs)}, "loss": float(found[0].sum())}
+        return {"apart": {f"output {name}": far(a, b, max(largest(b), 1e-12)) for name, a, b in zip(self.file.outputs, found, theirs)}, "loss": float(found[0].sum()), "scaled": scaled}
 
     def _rounding(self, apart):
         kept, values = [(t, t.clone()) for t in self.file.constants() if t.is_floating_point()], self.values

@@ -68,6 +68,55 @@ def _of_drawn(node, operands, types):
     raise NoMask(op)
 
 
+def is_mask(node, operands, result):
+    """Whether a node makes a mask of what has been drawn."""
+    return (node.op == "Bernoulli" or operands and isinstance(operands[0], _Drawn)) and isinstance(result, torch.Tensor) and result.is_floating_point()
+
+
+class Scales:
+    """Whether what masks multiply is divided by the probability that they keep, so that its mean is what it is without a mask."""
+
+    _MOVES = {"Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze", "Reshape", "Expand", "Transpose"}
+
+    def __init__(self, nodes, values):
+        self._values, self._readers, self._makers = values, {}, {}
+        for n in nodes:
+            for name in n.inputs:
+                self._readers.setdefault(name, []).append(n)
+            self._makers.update(dict.fromkeys(n.outputs, n))
+
+    def _factor(self, node, name):
+        """What a product or quotient with a number multiplies `name` by, or None."""
+        if node.op not in ("Mul", "Div") or node.op == "Div" and node.inputs[0] != name:
+            return None
+        number = self._values.get(node.inputs[1] if node.inputs[0] == name else node.inputs[0])
+        if not isinstance(number, torch.Tensor) or number.numel() != 1 or float(number) == 0:
+            return None
+        return float(number) if node.op == "Mul" else 1 / float(number)
+
+    def _reach(self, name, mean):
+        """Whether every reader of `name`, whose mean is `mean` times that of what has no mask, makes it 1."""
+        if abs(mean - 1) < 1e-6:
+            return True
+        readers = self._readers.get(name, [])
+        return bool(readers) and all(self._reads(n, name, mean) for n in readers)
+
+    def _reads(self, node, name, mean):
+        if node.op in self._MOVES and node.inputs[0] == name:
+            return self._reach(node.outputs[0], mean)
+        factor = self._factor(node, name)
+        if factor is None and node.op == "Mul":  # of a value, which may have been divided before
+            maker = self._makers.get(node.inputs[1] if node.inputs[0] == name else node.inputs[0])
+            factor = next((f for f in (self._factor(maker, i) for i in maker.inputs) if f is not None), 1.0) if maker else 1.0
+            if abs(mean * factor - 1) >= 1e-6:
+                factor = 1.0
+        return factor is not None and self._reach(node.outputs[0], mean * factor)
+
+    def holds(self, masks):
+        """masks: by name the probability that it keeps."""
+        return all(self._reach(name, kept) for name, kept in masks.items())
+
+
 def run(node, operands, types):
     """The results of a node in evaluation, or None where they are those of training."""
     if node.op == "Dropout":

@@ -86,7 +86,7 @@ class Step:
     gradients: dict  #: by the first name of a parameter
     changed: list  #: names of parameters and buffers that the forward has changed
     drawn: list  #: (operator, module) of random numbers outside of dropout
-    read: list  #: those after which their module has read a tensor as a number of Python
+    read: list  #: those whose only number Python has read
     reached: bool  #: whether the first output depends on a parameter that is trained
     record: list = field(default_factory=list)  #: of every module's outputs, in order: module, value, gradient
 
