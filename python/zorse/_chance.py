@@ -26,9 +26,10 @@ def uniform(shape):
 
 
 def dropped_out(x, ratio):
-    """The result and the mask of dropout."""
-    keep = uniform(x.shape) < 1 - ratio
-    return [x * keep / (1 - ratio) if ratio < 1 else x * 0, keep]
+    """The result and the mask of dropout. A file holds the ratio in f32, 0.800000012; a module computes 1 - 0.8."""
+    remains = float(np.float32(1 - float(str(np.float32(ratio)))))
+    keep = uniform(x.shape) < remains
+    return [x * keep / remains if ratio < 1 else x * 0, keep]
 
 
 class DropoutCalls(TorchFunctionMode):
