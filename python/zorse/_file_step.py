@@ -45,6 +45,8 @@ class File:
 
     def _tensor(self, proto):
         array = self._onnx.numpy_helper.to_array(proto, base_dir=self._folder)
+        if array.dtype.name == "bfloat16":
+            return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
         value = torch.from_numpy(array if array.dtype == np.float32 else np.array(array))
         return value.to(self.types[1]) if value.dtype == torch.float32 else value
 

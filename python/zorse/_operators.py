@@ -359,6 +359,15 @@ def _dropout(node, operands, types):
     return dropped_out(x, ratio)[:len(node.outputs)]
 
 
+@_is("Col2Im")
+def _col2im(node, operands, types):
+    a = node.attributes
+    pads = a.get("pads", [0, 0, 0, 0])
+    if len(pads) != 4 or pads[:2] != pads[2:]:
+        raise NotImplementedError("Col2Im of other than two dimensions, or with pads that differ at both ends")
+    return F.fold(operands[0], _ints(operands[1]), _ints(operands[2]), a.get("dilations", 1), pads[:2], a.get("strides", 1))
+
+
 @_is("RandomUniform", "RandomUniformLike")
 def _random_uniform(node, operands, types):
     drawn = _masks.draw(node, operands, types)

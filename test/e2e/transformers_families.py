@@ -99,7 +99,7 @@ def reference(module, batches, rate=None):
     with _computing_in(module, True):
         parameters = dict(module.named_parameters())
         states = {**parameters, **{n: b for n, b in module.named_buffers() if b.is_floating_point()}}
-        found["before"] = {n: p.detach().numpy().copy() for n, p in states.items()}
+        found["before"] = {n: p.detach().double().numpy().copy() for n, p in states.items()}
         for step, batch in enumerate(batches):
             for p in parameters.values():
                 p.grad = None
@@ -114,7 +114,7 @@ def reference(module, batches, rate=None):
                 for p in parameters.values():
                     if p.grad is not None:
                         p -= found["rate"] * p.grad
-        found["after"] = {n: p.detach().numpy().copy() for n, p in states.items()}
+        found["after"] = {n: p.detach().double().numpy().copy() for n, p in states.items()}
     found["statistics"] = any(not np.array_equal(found["before"][n], found["after"][n]) for n in found["before"] if n.endswith("running_mean"))
     return found
 

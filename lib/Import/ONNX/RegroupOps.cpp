@@ -39,6 +39,47 @@ LogicalResult Importer::onSpaceToDepth(const GraphNode &node) {
   return make.result(make.reshape(placed, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
 }
 
+// What PyTorch calls fold: blocks go to their places, and what overlaps is added. A transposed convolution adds so; its weight picks an element of
+// the block. Blocks that tile the image only move.
+LogicalResult Importer::onCol2Im(const GraphNode &node) {
+  Val x = in(node, 0);
+  auto image = constantInts(in(node, 1)), block = constantInts(in(node, 2));
+  auto strides = intsAttribute(node, "strides").value_or(std::vector<int64_t>{1, 1}),
+       dilations = intsAttribute(node, "dilations").value_or(std::vector<int64_t>{1, 1}),
+       pads = intsAttribute(node, "pads").value_or(std::vector<int64_t>{0, 0, 0, 0});
+  if (!x.isGraph() || x.rank() != 3 || !image || !block || image->size() != 2 || block->size() != 2 || strides.size() != 2 || dilations.size() != 2 ||
+      pads.size() != 4)
+    return error(node, "expects samples x (channels * block) x blocks, and constant sizes of a picture of two dimensions and of its blocks");
+  const int64_t samples = x.view.size(0), inside = (*block)[0] * (*block)[1];
+  int64_t counts[2], rest[2];
+  for (int i = 0; i < 2; ++i) {
+    if ((*block)[i] < 1 || (*block)[i] > 1024 || strides[i] < 1 || dilations[i] < 1 || dilations[i] > 1024 || pads[i] < 0 || pads[i + 2] < 0)
+      return error(node, "has a block, a stride, a dilation or a pad that is not sensible in dimension " + Twine(i));
+    const int64_t room = (*image)[i] + pads[i] + pads[i + 2] - dilations[i] * ((*block)[i] - 1) - 1;
+    counts[i] = room < 0 ? 0 : room / strides[i] + 1;
+    rest[i] = room - (counts[i] - 1) * strides[i];
+  }
+  if (x.view.size(1) % inside != 0 || counts[0] * counts[1] != x.view.size(2) || counts[0] * counts[1] == 0)
+    return error(node, "expects " + Twine(counts[0] * counts[1]) + " blocks of " + Twine(inside) + " elements of each channel, found " +
+                           Twine(x.view.size(2)) + " blocks of " + Twine(x.view.size(1)) + " elements");
+  Composition make(*this, node);
+  const int64_t channels = x.view.size(1) / inside;
+  const std::vector<int64_t> ones{1, 1}, none{0, 0, 0, 0};
+  if (strides == *block && dilations == ones && pads == none && rest[0] == 0 && rest[1] == 0) {
+    Val apart = make.reshape(x, {samples, channels, (*block)[0], (*block)[1], counts[0], counts[1]});
+    return make.result(make.reshape(make.transpose(apart, {0, 1, 4, 2, 5, 3}), {samples, channels, (*image)[0], (*image)[1]}));
+  }
+  Val rows = constantOf(ElementKind::I64, makeIota(ElementKind::I64, inside, 0, 1), {inside, 1});
+  Val picks = make.cast(make("Equal", {rows, make.reshape(rows, {1, inside})}), x.type);
+  Val weight = make.reshape(make("Expand", {picks, make.ints({channels, inside, inside})}), {channels * inside, 1, (*block)[0], (*block)[1]});
+  return make.result(make("ConvTranspose", {make.reshape(x, {samples, channels * inside, counts[0], counts[1]}), weight},
+                          {{"group", channels},
+                           {"strides", strides},
+                           {"dilations", dilations},
+                           {"pads", pads},
+                           {"output_padding", std::vector<int64_t>{rest[0], rest[1]}}}));
+}
+
 LogicalResult Importer::onIsInf(const GraphNode &node) {
   Val x = in(node, 0);
   if (!isFloat(x.type))
@@ -72,6 +113,7 @@ LogicalResult Importer::onEyeLike(const GraphNode &node) {
 void Importer::addRegroupOps(OperatorTable &table) {
   table.add({"DepthToSpace"}, 1, 1, "blocksize:i! mode:s=DCR|CRD", &Importer::onDepthToSpace);
   table.add({"SpaceToDepth"}, 1, 1, "blocksize:i! mode:s=DCR|CRD", &Importer::onSpaceToDepth);
+  table.add({"Col2Im"}, 3, 3, "dilations:is pads:is strides:is", &Importer::onCol2Im);
   table.add({"IsInf"}, 1, 1, "detect_negative:i detect_positive:i", &Importer::onIsInf);
   table.add({"EyeLike"}, 1, 1, "dtype:i k:i", &Importer::onEyeLike);
 }
