@@ -2,6 +2,8 @@
 
 #include "llvm/ADT/Sequence.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -211,11 +213,15 @@ bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const La
   ArrayRef<int64_t> shape = typeOf(value).getShape();
   if (shape[3] != 1 && layout.strides[3] != 1)
     return false;
+  // A head's positions are the rows of a matrix: those of a value that is repeated, or of windows that overlap, are none. One position may have any
+  // stride.
+  if (shape[1] != 1 && layout.strides[1] < shape[3])
+    return false;
   if (layout.offset % multiple || llvm::any_of(llvm::seq(3), [&](int dim) { return shape[dim] != 1 && layout.strides[dim] % multiple; }))
     return false;
   auto &integers = *call.mutable_integers();
   integers[(name + "_row").str()] = layout.strides[0];
-  integers[(name + "_position").str()] = layout.strides[1];
+  integers[(name + "_position").str()] = shape[1] == 1 ? std::max(layout.strides[1], shape[3]) : layout.strides[1];
   integers[(name + "_head").str()] = layout.strides[2];
   return true;
 }

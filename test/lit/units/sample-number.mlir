@@ -5,7 +5,7 @@
 // CHECK: count n0 sum of {{.*}}, from 'w'
 // CHECK: count n1 sum of {{.*}}, from 'w', n0
 // CHECK: known 0 n0/B
-// CHECK: known 1 sample numbers
+// CHECK: reads sample numbers
 
 // CHECK:      func.func @{{[a-z_0-9]+}}.forward
 // CHECK-NOT:  boundary_in

@@ -312,6 +312,21 @@ func.func @f.backward(%h: tensor<?x6x48x$T> {@@saved0}, %o: tensor<?x6x2x8x$T> {
 })");
 }
 
+// One query whose position has no stride of its own, and keys that are one key repeated: no matrix product has such rows.
+TEST(CodegenOps, AttentionOfRowsThatAreNoMatrix) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x2x8x1x$T> {@@boundary_in0}, %y: tensor<?x1x2x8x$T> {@@boundary_in1}, %z: tensor<?x5x2x8x$T> {@@boundary_in2})
+    -> (tensor<?x1x2x8x$T> {@@boundary_out0}, tensor<?x6x2x8x$T> {@@boundary_out1}, tensor<?x1x2x8x$T> {@@boundary_out2}, tensor<?x5x2x8x$T> {@@boundary_out3}, tensor<?x5x2x8x$T> {@@boundary_out4}) {
+  %q = zorse.transpose %x [0, 3, 1, 2] : tensor<?x2x8x1x$T> -> tensor<?x1x2x8x$T>
+  %o, %l = zorse.attention %q, %z, %z {scale = 0.35 : f64} : (tensor<?x1x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>) -> (tensor<?x1x2x8x$T>, tensor<?x2x1x$T>)
+  %dq, %dk, %dv = zorse.attention_grad %y, %q, %z, %z, %o, %l {scale = 0.35 : f64} : (tensor<?x1x2x8x$T>, tensor<?x1x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x1x2x8x$T>, tensor<?x2x1x$T>) -> (tensor<?x1x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>)
+  %y1 = zorse.reshape %y : tensor<?x1x2x8x$T> -> tensor<?x2x8x$T>
+  %r = zorse.broadcast %y1 dims [0, 2, 3] : tensor<?x2x8x$T> -> tensor<?x6x2x8x$T>
+  %p = zorse.attention %r, %z, %z {scale = 0.35 : f64} : (tensor<?x6x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>) -> tensor<?x6x2x8x$T>
+  return %o, %p, %dq, %dk, %dv : tensor<?x1x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x1x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>
+})");
+}
+
 // Masks: an operand shared by all heads, of booleans and of floats, and the recognised causal one as a tensor.
 TEST(CodegenOps, AttentionMasks) {
   checkFunctions(R"(

@@ -4,6 +4,7 @@
 #include "bundle.pb.h"
 #include "zorse/runtime/abi/Library.h"
 
+#include <algorithm>
 #include <string>
 
 using namespace zorse;
@@ -39,12 +40,18 @@ public:
     auto found = call_.reals().find(name);
     return found == call_.reals().end() ? otherwise : found->second;
   }
-  /// Strides default to a contiguous [rows, positions, heads, size].
+  /// Strides default to a contiguous [rows, positions, heads, size]. Products read a head's positions as the rows of a matrix: they must not overlap,
+  /// and a single one may have any stride.
   HeadStrides strides(const std::string &name, int64_t positions, int64_t heads, int64_t size) {
     int64_t position = 0, row = 0; // of a contiguous tensor, or beyond what any may be
     if (__builtin_mul_overflow(heads, size, &position) || __builtin_mul_overflow(position, positions, &row))
       row = INT64_MAX;
-    return {integer(name + "_row", row), integer(name + "_position", position), integer(name + "_head", size)};
+    position = integer(name + "_position", position);
+    if (positions == 1)
+      position = std::max(position, size);
+    else if (position < size && !halfType(call_.type())) // half precision is copied
+      fail("expects integer '" + name + "_position' >= " + std::to_string(size) + ", the size of a head, got " + std::to_string(position));
+    return {integer(name + "_row", row), position, integer(name + "_head", size)};
   }
   void fail(const std::string &what) {
     if (problem_.empty())

@@ -29,8 +29,24 @@ public:
   virtual const char *name() const = 0;
   /// Name, version and what it chose for this processor: libraries that say the same give the same bits.
   virtual std::string identity() const = 0;
-  virtual void multiply(const GemmArguments<float> &arguments) const = 0;
-  virtual void multiply(const GemmArguments<double> &arguments) const = 0;
+  /// Ends the process where rows overlap: libraries say so on the error output and leave C as it is, which nobody would notice.
+  template <typename T> void multiply(const GemmArguments<T> &arguments) const {
+    requireRows(arguments.lda, arguments.transposeA ? arguments.m : arguments.k);
+    requireRows(arguments.ldb, arguments.transposeB ? arguments.k : arguments.n);
+    requireRows(arguments.ldc, arguments.n);
+    product(arguments);
+  }
+
+protected:
+  virtual void product(const GemmArguments<float> &arguments) const = 0;
+  virtual void product(const GemmArguments<double> &arguments) const = 0;
+
+private:
+  static void requireRows(int64_t leading, int64_t columns) {
+    if (leading < columns || leading < 1)
+      endOverlapping(leading, columns);
+  }
+  [[noreturn]] static void endOverlapping(int64_t leading, int64_t columns); ///< GemmChoice.cpp
 };
 
 const Gemm *openBlasGemm(); ///< null where it cannot be used; `openBlasProblem` says why.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -94,6 +95,11 @@ const Gemm *rememberedOrMeasured() {
 }
 
 } // namespace
+
+void Gemm::endOverlapping(int64_t leading, int64_t columns) {
+  std::fprintf(stderr, "internal error: a matrix product of rows of %lld elements that lie %lld apart\n", (long long)(columns), (long long)(leading));
+  std::abort();
+}
 
 Result<const Gemm *> zorse::runtime::chooseGemm(const std::string &name) {
   std::string wanted = name;
