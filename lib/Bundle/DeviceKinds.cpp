@@ -72,6 +72,8 @@ bool DeviceKind::hasBf16(const std::string &code) {
   return capability == 0 || capability >= 80;
 }
 
+bool DeviceKind::hasTf32(const std::string &code) { return capabilityOf(code) >= 80 || code.compare(0, 3, "emu") == 0; }
+
 bool DeviceKind::exists(const std::string &offered) const {
   static const std::vector<long> between = {61, 62, 72, 87, 88, 101, 103, 110, 121}; // what NVIDIA has built and code is not made for
   if (std::find(architectures.begin(), architectures.end(), offered) != architectures.end())

@@ -1,5 +1,6 @@
 #include "zorse/Codegen/Codegen.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Summary/Summary.h"
 
 #include "KernelSet.h"
@@ -27,6 +28,13 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
   return isCudaArch(options.arch) ? makeCudaKernels(options) : makeProcessorKernels(options);
 }
 
+static void allowTf32(bundle::BodyLibrary &library) {
+  for (bundle::Body &body : *library.mutable_bodies())
+    for (bundle::Launch &launch : *body.mutable_launches())
+      if (launch.has_product() && launch.product().type() == bundle::F32 && launch.product().operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
+        launch.mutable_product()->set_tf32(true);
+}
+
 FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const CodegenOptions &options) {
   MLIRContext *context = functions.getContext();
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
@@ -41,6 +49,8 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   }
   if (!ok)
     return failure();
+  if (options.tf32 && isCudaArch(options.arch) && DeviceKind::hasTf32(options.arch))
+    allowTf32(result.library);
   result.library.set_arch(result.sources->arch());
   result.library.add_objects(result.sources->object());
   return result;

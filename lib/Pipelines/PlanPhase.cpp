@@ -72,12 +72,19 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, outcome.cluster, error);
   if (!cluster)
     return std::nullopt;
+  if (summary.tf32()) {
+    std::optional<std::vector<std::string>> assumed = planning::allowTf32(*cluster, error);
+    if (!assumed)
+      return std::nullopt;
+    outcome.assumptions = std::move(*assumed);
+  }
   batch /= samplesPerRow(summary); // from here on in rows
   std::optional<planning::Profile> profile;
   if (!profiles.empty() && !(profile = planning::readProfileFiles(profiles, error)))
     return std::nullopt;
   if (profile)
-    outcome.assumptions = planning::limitMemory(*profile, *cluster);
+    for (std::string &line : planning::limitMemory(*profile, *cluster))
+      outcome.assumptions.push_back(std::move(line));
   if (planFile.empty()) {
     // Programs bind what bodies ask for; to plan, measured workspace counts where it is more, as libraries take the rest beside programs.
     bundle::ModelSummary counted = summary;

@@ -27,6 +27,8 @@ const char *zorse::elementTypeName(bundle::ElementType type) {
 }
 
 std::string Precision::name() const {
+  if (tf32)
+    return "tf32";
   std::string text = compute == bundle::F64 || !rounds() ? elementTypeName(compute) : "";
   if (rounds())
     text += (text.empty() ? "" : ":") + std::string(elementTypeName(rounded));
@@ -34,6 +36,10 @@ std::string Precision::name() const {
 }
 
 std::optional<Precision> zorse::parsePrecision(const std::string &text) {
+  Precision tensorFloats;
+  tensorFloats.tf32 = true;
+  if (text == tensorFloats.name())
+    return tensorFloats;
   for (bundle::ElementType compute : {bundle::F32, bundle::F64})
     for (bundle::ElementType rounded : {bundle::ELEMENT_TYPE_UNSPECIFIED, bundle::BF16, bundle::F16})
       if (Precision precision{compute, rounded}; precision.name() == text)
@@ -42,7 +48,7 @@ std::optional<Precision> zorse::parsePrecision(const std::string &text) {
 }
 
 Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
-  return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual()};
+  return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual(), summary.tf32()};
 }
 
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {

@@ -97,4 +97,6 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     os << "count n" << j << " " << reduceName(summary.counts(j).reduce()) << " of " << summary.counts(j).meaning() << '\n';
   for (int j = 0; j < summary.known_size(); ++j)
     os << "known " << j << " " << summary.known(j) << '\n';
+  if (summary.reads_sample_numbers())
+    os << "reads sample numbers\n";
 }

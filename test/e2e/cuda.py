@@ -4,6 +4,7 @@
 
 The driver loads NVIDIA's libraries at run time; here it finds stand-ins (test/emulator), whose GPU runs the bitcode that becomes PTX for real ones. In f32 losses of 20 steps are within
 1e-5 of the bundle for one processor, and gradients of the first step within 1e-5 in the known norm; in bf16 and f16 sums of another order may round otherwise: 2e-3 and 2e-2.
+In TF32 they are those of f32 but for the rounding of operands, to 10 bits.
 """
 import os
 import random
@@ -86,7 +87,24 @@ def main():
                     found, g = train(folder, f"plan{n}", model, data, precision, devices, cells, more)
                     results.append(z.check(f"{name}, {precision}, {plan}: losses", z.relative(found, loss), limits[precision][0]))
                     results.append(z.check(f"{name}, {precision}, {plan}: first gradients", z.gradient_error(g, gradients)[0], limits[precision][1]))
+    results += tf32()
     z.finish(results)
+
+
+def tf32():
+    """One GPU in TF32, and a GPU beside a processor, which computes in f32, against the processor in f32. A rounding of 2^-11 is seen, and no more than that."""
+    model, data, found = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), []
+    with tempfile.TemporaryDirectory() as folder:
+        loss, gradients = train(folder, "cpu", model, data, "f32", ["c0"], [(0, UNITS, 0, BATCH, "c0")], {})
+        for n, plan in enumerate(("one GPU", "GPU and processor, shares 5 and 3")):
+            devices, cells, more = PLANS[plan]
+            losses, g = train(folder, f"tf32-{n}", model, data, "tf32", devices, cells, more)
+            off = z.gradient_error(g, gradients)[0]
+            found += [z.check(f"gpt, tf32, {plan}: losses", z.relative(losses, loss), 2e-3), z.check(f"gpt, tf32, {plan}: first gradients", off, 5e-3),
+                      z.check(f"gpt, tf32, {plan}: operands are rounded", 0 if off > 1e-5 else 1, 0)]
+        code, _, err = z.call("zorse-compile", model, "--cluster", cluster(folder, ["c0"]), "--batch", BATCH, "--seq", LENGTH, "--precision", "tf32", "-o", os.path.join(folder, "none.zorse"), ok=False)
+        found.append(z.check("tf32 on processors alone is refused", 0 if code == 1 and "no device of the cluster has TF32 (c0)" in err else 1, 0))
+    return found
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@
 namespace {
 
 constexpr int kInvalidValue = 7; // CUBLAS_STATUS_INVALID_VALUE
+constexpr int kComputeTf32 = 77; // CUBLAS_COMPUTE_32F_FAST_TF32
 
 struct Description {
+  int compute = 68;
   bool transpose[2] = {false, false};
 };
 struct Layout {
@@ -65,19 +67,30 @@ void put(void *data, int type, int64_t at, double value) {
     static_cast<uint16_t *>(data)[at] = type == 2 ? narrow<HalfType::F16>(float(value)) : narrow<HalfType::BF16>(float(value));
 }
 
+/// To 10 bits of mantissa, ties to even: what cuBLAS asks of tensor cores.
+float roundedToTf32(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if ((bits & 0x7f800000) != 0x7f800000)
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
 template <typename T>
 void multiply(const Description &d, double alpha, const void *a, const Layout &la, const void *b, const Layout &lb, double beta, void *c,
               const Layout &lc) {
   const auto m = int64_t(lc.rows), n = int64_t(lc.columns), k = int64_t(d.transpose[0] ? la.rows : la.columns);
+  auto operand = [&](T value) { return d.compute == kComputeTf32 ? T(roundedToTf32(float(value))) : value; };
   std::vector<T> left(size_t(m * k)), right(size_t(k * n)), row(static_cast<size_t>(m));
   for (int32_t batch = 0; batch < lc.batch; ++batch) {
     for (int64_t i = 0; i < m; ++i)
       for (int64_t q = 0; q < k; ++q)
-        left[size_t(q * m + i)] = T(get(a, la.type, batch * la.stride + (d.transpose[0] ? i * la.ld + q : q * la.ld + i)));
+        left[size_t(q * m + i)] = operand(T(get(a, la.type, batch * la.stride + (d.transpose[0] ? i * la.ld + q : q * la.ld + i))));
     for (int64_t j = 0; j < n; ++j) {
       std::fill(row.begin(), row.end(), T(0));
       for (int64_t q = 0; q < k; ++q) {
-        const T factor = T(get(b, lb.type, batch * lb.stride + (d.transpose[1] ? q * lb.ld + j : j * lb.ld + q)));
+        const T factor = operand(T(get(b, lb.type, batch * lb.stride + (d.transpose[1] ? q * lb.ld + j : j * lb.ld + q))));
         const T *column = left.data() + q * m;
         for (int64_t i = 0; i < m; ++i)
           row[size_t(i)] += column[i] * factor;
@@ -91,7 +104,7 @@ void multiply(const Description &d, double alpha, const void *a, const Layout &l
 }
 
 /// What one kernel of the library computes: loaded when it is first run.
-using ProductKind = std::array<int64_t, 14>;
+using ProductKind = std::array<int64_t, 15>;
 
 void loadOnce(const ProductKind &kind) {
   static std::mutex mutex;
@@ -125,7 +138,7 @@ int cublasLtCreate(void **handle) {
 }
 int cublasLtDestroy(void *handle) { return delete static_cast<int *>(handle), 0; }
 size_t cublasLtGetVersion() { return ZORSE_STANDIN_BLAS; }
-int cublasLtMatmulDescCreate(void **description, int, int) { return *description = new Description, 0; }
+int cublasLtMatmulDescCreate(void **description, int compute, int) { return *description = new Description{compute}, 0; }
 int cublasLtMatmulDescDestroy(void *description) { return delete static_cast<Description *>(description), 0; }
 int cublasLtMatmulDescSetAttribute(void *description, int attribute, const void *value, size_t bytes) {
   if ((attribute != 3 && attribute != 4) || bytes != 4)
@@ -166,6 +179,9 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
   const auto &la = *static_cast<Layout *>(a), &lb = *static_cast<Layout *>(b), &lc = *static_cast<Layout *>(c);
   const uint64_t m = d.transpose[0] ? la.columns : la.rows, k = d.transpose[0] ? la.rows : la.columns;
   const uint64_t k2 = d.transpose[1] ? lb.columns : lb.rows, n = d.transpose[1] ? lb.rows : lb.columns;
+  // CUBLAS_STATUS_NOT_SUPPORTED of what the GPU lacks.
+  if (d.compute == kComputeTf32 && (la.type != 0 || lc.type != 0 || zorse::emulator::zorseStandInCapability() < 80))
+    return *found = 0, 15;
   *found = m == lc.rows && n == lc.columns && k == k2 && la.type == lb.type && la.batch == lc.batch && lb.batch == lc.batch;
   return 0;
 }
@@ -186,8 +202,9 @@ int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, 
   };
   const Layout la = *static_cast<Layout *>(layoutA), lb = *static_cast<Layout *>(layoutB);
   const auto &transpose = static_cast<Description *>(description)->transpose;
-  loadOnce({zorse::emulator::zorseStandInUnit(), la.type, lc.type, transpose[0], transpose[1], int64_t(la.rows), int64_t(la.columns),
-            int64_t(lc.rows), int64_t(lc.columns), lc.batch, promised.bytes[0], promised.bytes[1], promised.bytes[2], promised.bytes[3]});
+  loadOnce({zorse::emulator::zorseStandInUnit(), static_cast<Description *>(description)->compute, la.type, lc.type, transpose[0], transpose[1],
+            int64_t(la.rows), int64_t(la.columns), int64_t(lc.rows), int64_t(lc.columns), lc.batch, promised.bytes[0], promised.bytes[1],
+            promised.bytes[2], promised.bytes[3]});
   return zorse::emulator::zorseStandInPut(
       static_cast<zorse::emulator::Stream *>(stream), "a product",
       {access(a, la, false), access(b, lb, false), access(d, lc, true), {uintptr_t(workspace), uintptr_t(workspace) + workspaceBytes, true, false}},

@@ -59,7 +59,8 @@ static_assert(CU_JIT_ERROR_LOG_BUFFER == ours::kJitErrorLogBuffer && CU_JIT_ERRO
 static_assert(sizeof(CUuuid) == 16);
 
 static_assert(CUDA_R_32F == ours::kF32 && CUDA_R_64F == ours::kF64 && CUDA_R_16F == ours::kF16 && CUDA_R_16BF == ours::kBF16);
-static_assert(CUBLAS_COMPUTE_32F == ours::kCompute32F && CUBLAS_COMPUTE_64F == ours::kCompute64F);
+static_assert(CUBLAS_COMPUTE_32F_FAST_TF32 == ours::kComputeTf32 && CUBLAS_COMPUTE_32F == ours::kCompute32F &&
+              CUBLAS_COMPUTE_64F == ours::kCompute64F);
 static_assert(CUBLASLT_MATMUL_DESC_TRANSA == ours::kTransposeA && CUBLASLT_MATMUL_DESC_TRANSB == ours::kTransposeB);
 static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == ours::kBatchCount && CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == ours::kBatchOffset);
 static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == ours::kMaxWorkspace);

@@ -4,7 +4,7 @@ using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
-  app.add_option("--precision", precision, "f32 (default), bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
+  app.add_option("--precision", precision, "f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
   app.add_option("--residual", residual, "with bf16 and f16: compute (default: as in a module of that type) or f32 (as under torch.autocast)")
       ->check(CLI::IsMember({"compute", "f32"}));
   app.add_option("--save", o.saved,
@@ -35,7 +35,7 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
 bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const {
   std::optional<Precision> known = parsePrecision(precision);
   if (!known) {
-    error = "--precision: expects f32, bf16, f16, f64, f64:bf16 or f64:f16, got '" + precision + "'";
+    error = "--precision: expects f32, tf32, bf16, f16, f64, f64:bf16 or f64:f16, got '" + precision + "'";
     return false;
   }
   o.precision = *known;

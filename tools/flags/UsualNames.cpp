@@ -51,7 +51,7 @@ const Meaning kMeanings[] = {
     {"deadline-seconds", "timeout timeout-seconds heartbeat-timeout ddp-timeout"},
     {"join-seconds", "join-timeout rdzv-timeout"},
     {"shuffle", "shuffle-seed data-seed"},
-    {"precision", "dtype torch-dtype data-type mixed-precision amp bf16 fp16 bfloat16 float16 half fp32"},
+    {"precision", "dtype torch-dtype data-type mixed-precision amp bf16 fp16 bfloat16 float16 half fp32 tf32 allow-tf32"},
     {"threads", "num-threads workers num-workers jobs nthreads n-threads j"},
     {"init-skip", "ignore-keys skip-keys ignore-mismatched-sizes"},
     {"quiet", "silent q"},

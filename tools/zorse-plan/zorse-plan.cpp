@@ -220,8 +220,14 @@ int run(Options &o) {
   if (!model)
     return fail(error);
   std::vector<std::string> assumptions;
+  if (cluster && model->summary.tf32()) {
+    std::optional<std::vector<std::string>> assumed = planning::allowTf32(*cluster, error);
+    if (!assumed)
+      return fail(error);
+    assumptions = std::move(*assumed);
+  }
   if (model->layers) {
-    assumptions = model->layers->assumptions;
+    assumptions.insert(assumptions.end(), model->layers->assumptions.begin(), model->layers->assumptions.end());
     planning::Profile own = model->layers->profile;
     if (profile)
       planning::mergeProfile(own, std::move(*profile));

@@ -36,6 +36,8 @@ struct DeviceKind {
 
   /// Whether code for `code` computes in bf16: GPUs of NVIDIA do from sm_80 on.
   static bool hasBf16(const std::string &code);
+  /// Whether GPUs for `code` multiply in TF32: those of NVIDIA from sm_80 on.
+  static bool hasTf32(const std::string &code);
 };
 
 const std::vector<DeviceKind> &deviceKinds();

@@ -29,6 +29,7 @@ struct CodegenOptions {
   std::string cacheDir;           ///< empty: $ZORSE_CACHE, else $XDG_CACHE_HOME/zorse, else ~/.cache/zorse. Unwritable: no cache.
   std::string arch = "native";    ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), "native", or a CUDA architecture ("sm_80").
   unsigned optimizationLevel = 3; ///< of LLVM, 0 to 3.
+  bool tf32 = false;              ///< products in f32 are in TF32 where the GPUs of `arch` have it.
   std::string dumpDir;            ///< not empty: <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
 };
 

@@ -91,6 +91,10 @@ const DeviceType *findDeviceType(const std::string &name, uint64_t memory = 0);
 inline constexpr size_t kMostClusterBytes = size_t(16) << 20;
 inline constexpr size_t kMostDevices = 65536;
 
+/// Gives GPUs that have TF32 its speed for products in f32: half of what bf16 reaches, as in every data sheet since GA100, if that is more.
+/// \return  what is assumed of the devices that lack it; an error where all do.
+std::optional<std::vector<std::string>> allowTf32(Cluster &cluster, std::string &error);
+
 // Errors of this library are like those of zorse/Step/Plan.h: nullopt or false, one message per line in `error`, with "line N:" in front where it
 // concerns a file.
 

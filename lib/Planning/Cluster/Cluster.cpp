@@ -3,6 +3,7 @@
 
 #include "zorse/Bundle/DeviceKinds.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 using namespace zorse::planning;
@@ -12,6 +13,28 @@ std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster 
   for (const ClusterDevice &device : cluster.devices)
     devices.push_back({device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
   return devices;
+}
+
+std::optional<std::vector<std::string>> zorse::planning::allowTf32(Cluster &cluster, std::string &error) {
+  std::string lack;
+  size_t count = 0;
+  for (ClusterDevice &device : cluster.devices) {
+    double &speed = device.speed[speedIndex(bundle::F32)];
+    if (DeviceKind::hasTf32(device.arch))
+      speed = std::max(speed, device.speed[speedIndex(bundle::BF16)] / 2);
+    else if (++count <= 3)
+      lack += (lack.empty() ? "" : ", ") + device.name;
+  }
+  if (count == cluster.devices.size()) {
+    error = "--precision tf32: no device of the cluster has TF32 (" + lack + (count > 3 ? ", ..." : "") +
+            "); GPUs of NVIDIA from sm_80 on have it. Give --precision f32";
+    return std::nullopt;
+  }
+  std::vector<std::string> assumed;
+  if (count > 0)
+    assumed.push_back(std::to_string(count) + (count > 1 ? " devices have" : " device has") + " no TF32 (" + lack + (count > 3 ? ", ..." : "") +
+                      "): products there are in f32, so that results depend on the plan by the rounding of TF32");
+  return assumed;
 }
 
 std::vector<int32_t> zorse::planning::directGroups(const Cluster &cluster) {

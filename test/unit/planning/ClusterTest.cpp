@@ -491,6 +491,21 @@ TEST(Cluster, Sites) {
   read(sites + "nodes: [{name: x, site: west, devices: [{name: a, speed: 1e9}]}]"); // nobody at the other one
 }
 
+TEST(Cluster, Tf32) {
+  Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: A100-80}, {name: t, type: T4}, {name: c, type: cpu-thread, memory: 1 GB}]}]");
+  const double bf16 = cluster.devices[0].speed[speedIndex(bundle::BF16)], old = cluster.devices[1].speed[speedIndex(bundle::F32)];
+  std::string error;
+  auto assumed = allowTf32(cluster, error);
+  ASSERT_TRUE(assumed) << error;
+  ASSERT_EQ(assumed->size(), 1u);
+  EXPECT_NE(assumed->front().find("2 devices have no TF32 (t, c)"), std::string::npos) << assumed->front();
+  EXPECT_EQ(cluster.devices[0].speed[speedIndex(bundle::F32)], bf16 / 2);
+  EXPECT_EQ(cluster.devices[1].speed[speedIndex(bundle::F32)], old);
+  cluster.devices.erase(cluster.devices.begin());
+  EXPECT_FALSE(allowTf32(cluster, error));
+  EXPECT_NE(error.find("no device of the cluster has TF32 (t, c); GPUs of NVIDIA from sm_80 on have it"), std::string::npos) << error;
+}
+
 TEST(Cluster, Limits) {
   EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 65536}, {name: b, speed: 1e9}]}]", "more than 65536 devices");
   EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, speed: 1e9, count: 60000}]}]", "more than 65536 devices");

@@ -18,8 +18,8 @@ Status check(const char *call, int status) {
 
 bool BlasProduct::operator<(const BlasProduct &o) const {
   auto key = [](const BlasProduct &p) {
-    return std::tie(p.typeOfOperands, p.typeOfC, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.strideA, p.strideB,
-                    p.strideC, p.alignmentA, p.alignmentB, p.alignmentC);
+    return std::tie(p.typeOfOperands, p.typeOfC, p.tf32, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.strideA,
+                    p.strideB, p.strideC, p.alignmentA, p.alignmentB, p.alignmentC);
   };
   return key(*this) < key(o);
 }
@@ -93,7 +93,7 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
     return plan.get();
   const BlasLtApi &lt = library_.api;
   auto made = std::make_unique<Plan>(lt);
-  const int compute = p.typeOfC == kF64 ? kCompute64F : kCompute32F, scale = p.typeOfC == kF64 ? kF64 : kF32;
+  const int compute = p.typeOfC == kF64 ? kCompute64F : p.tf32 ? kComputeTf32 : kCompute32F, scale = p.typeOfC == kF64 ? kF64 : kF32;
   Status failure;
   auto call = [&](const char *name, int status) {
     if (failure.succeeded())

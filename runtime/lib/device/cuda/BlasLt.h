@@ -13,6 +13,7 @@ namespace zorse::runtime::cuda {
 struct BlasProduct {
   int typeOfOperands = 0, typeOfC = 0; ///< kF32, ...
   bool transposeA = false, transposeB = false;
+  bool tf32 = false; ///< of f32: on tensor cores, operands rounded to TF32
   int64_t m = 0, n = 0, k = 0, batch = 1, lda = 0, ldb = 0, ldc = 0, strideA = 0, strideB = 0, strideC = 0;
   uint32_t alignmentA = 0, alignmentB = 0, alignmentC = 0; ///< of the addresses, in bytes; set by multiply()
 

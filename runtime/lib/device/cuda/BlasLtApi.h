@@ -7,7 +7,7 @@
 namespace zorse::runtime::cuda {
 
 // Values of cublasLt.h and library_types.h.
-inline constexpr int kCompute32F = 68, kCompute64F = 70;
+inline constexpr int kCompute32F = 68, kCompute64F = 70, kComputeTf32 = 77;
 inline constexpr int kTransposeA = 3, kTransposeB = 4;  // cublasLtMatmulDescAttributes_t
 inline constexpr int kBatchCount = 5, kBatchOffset = 6; // cublasLtMatrixLayoutAttribute_t
 // cublasLtMatmulPreferenceAttributes_t

@@ -160,6 +160,9 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
   out.product.typeOfOperands = product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? out.product.typeOfC : typeOf(product.operand_type());
   if (out.product.typeOfC < 0 || out.product.typeOfOperands < 0)
     return userError("a product of elements of type " + bundle::ElementType_Name(product.type()));
+  if (product.tf32() && (out.product.typeOfC != kF32 || out.product.typeOfOperands != kF32))
+    return userError("a product in TF32 of elements that are not f32");
+  out.product.tf32 = product.tf32();
   out.product.transposeA = product.transpose_a(), out.product.transposeB = product.transpose_b();
   out.product.lda = product.lda(), out.product.ldb = product.ldb(), out.product.ldc = product.ldc();
   out.product.strideA = product.batch_stride_a(), out.product.strideB = product.batch_stride_b(), out.product.strideC = product.batch_stride_c();
