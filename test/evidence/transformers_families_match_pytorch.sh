@@ -9,6 +9,6 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
 export OMP_NUM_THREADS=1
-[ "${1:-}" = --quick ] && exec "$python" test/e2e/transformers_families.py --quick --least 8
+[ "${1:-}" = --quick ] && exec "$python" test/e2e/transformers_families.py --quick --least 10
 mkdir -p out
-exec "$python" test/e2e/transformers_families.py --save out/families.json --least 220
+exec "$python" test/e2e/transformers_families.py --save out/families.json --least 385
