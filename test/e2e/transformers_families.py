@@ -31,7 +31,7 @@ sys.path[:0] = [os.path.join(z.ROOT, "models"), os.path.join(z.ROOT, "python")]
 STEPS, DEVICES = 3, 3
 LOSS, GRADIENT, STATE = 1e-6, 1e-5, 1e-5  # relative
 MEMORY = 12 << 30  # bytes of addresses of a family's process
-QUICK = ("aimv2", "swin", "llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
+QUICK = ("aimv2", "llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
 BAD = ("wrong", "crash")
 CHECKS = ("train", "export")
 
