@@ -159,6 +159,7 @@ private:
     auto opset = opsets.find(out.domain);
     out.opset = opset == opsets.end() ? 1 : opset->second;
     out.detach = isDetach(node);
+    out.squeezesOnes = isTorchSqueeze(node);
     out.padding = recordedPadding(node);
     for (const std::string &input : node.input()) {
       if (input.empty()) {

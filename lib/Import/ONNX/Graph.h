@@ -19,6 +19,7 @@ struct GraphNode {
   std::string name;               ///< the node's name, or one made from its first output
   int64_t opset = 0;              ///< of `domain`
   bool detach = false;            ///< gradients stop here
+  bool squeezesOnes = false;      ///< a Squeeze that leaves dimensions of other sizes than 1 as they are
   std::optional<int64_t> padding; ///< of an embedding: the row without gradient, -1 if there is none; empty: the file does not say
   std::vector<int> inputs;        ///< value numbers, -1 where omitted
   std::vector<int> outputs;       ///< value numbers, -1 where omitted

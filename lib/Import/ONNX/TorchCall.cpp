@@ -67,3 +67,8 @@ bool zorse::onnx_import::isDetach(const onnx::Node &node) {
   std::optional<TorchCall> call = torchCall(node);
   return call && call->calls("aten.detach.");
 }
+
+bool zorse::onnx_import::isTorchSqueeze(const onnx::Node &node) {
+  std::optional<TorchCall> call = node.op_type() == "Squeeze" ? torchCall(node) : std::nullopt;
+  return call && call->calls("aten.squeeze.");
+}

@@ -22,5 +22,7 @@ std::optional<TorchCall> torchCall(const onnx::Node &node);
 std::optional<int64_t> recordedPadding(const onnx::Node &node);
 /// Whether a node was made from a detach.
 bool isDetach(const onnx::Node &node);
+/// Whether a Squeeze was made from PyTorch's, which leaves dimensions of other sizes than 1 as they are. Exporters write it nevertheless.
+bool isTorchSqueeze(const onnx::Node &node);
 
 } // namespace zorse::onnx_import

@@ -212,7 +212,7 @@ LogicalResult Importer::onSqueeze(const GraphNode &node) {
     return failure();
   std::vector<int64_t> shape = x.shape(), kept;
   for (int64_t i = 0; i < x.rank(); ++i) {
-    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end();
+    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end() && !(node.squeezesOnes && shape[i] != 1);
     bool sample = x.view.sampleAxis() == i;
     if (listed && shape[i] != 1)
       return error(node, "removes dimension " + Twine(i) + " of size " + Twine(shape[i]));

@@ -352,6 +352,27 @@ TEST(Import, DropoutOfConstantsDropsElements) {
   }
 }
 
+// What PyTorch's squeeze does not remove, its exporter asks to remove nevertheless.
+TEST(Import, SqueezeOfPyTorchLeavesOtherSizes) {
+  for (bool torch : {false, true}) {
+    Graph graph;
+    graph.ints("axis", {2});
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    onnx::Node &squeeze = graph.node("Squeeze", {"x", "axis"}, {"y"});
+    if (torch) {
+      auto *entry = squeeze.add_metadata_props();
+      entry->set_key("pkg.torch.onnx.fx_node");
+      entry->set_value("%y : [num_users=1] = call_function[target=torch.ops.aten.squeeze.dim](args = (%x, 2), kwargs = {})");
+    }
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("squeeze.onnx"));
+    EXPECT_EQ(outcome.ok, torch) << outcome.text;
+    if (!torch)
+      EXPECT_ERROR(outcome, "removes dimension 2 of size 4");
+  }
+}
+
 TEST(ImportErrors, ReductionsThatAreNotFolded) {
   Graph graph;
   graph.ints("c", {3, 4});
