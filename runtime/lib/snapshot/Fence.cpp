@@ -62,10 +62,12 @@ static Status putToken(SnapshotStorage &storage, const std::string &directory, c
   if (int closing = storage.close(handle); !cause)
     cause = closing;
   Status status = cause ? Status(userError(cannot(draft, "written", cause))) : ready();
-  if (status.succeeded() && (cause = storage.rename(draft, tokenPath(directory))))
-    status = userError(cannot(tokenPath(directory), "written", cause));
-  if (status.succeeded() && (cause = storage.syncFolder(directory)))
-    status = userError(cannot(directory, "written", cause));
+  if (status.succeeded())
+    if (int renaming = storage.rename(draft, tokenPath(directory)))
+      status = userError(cannot(tokenPath(directory), "written", renaming));
+  if (status.succeeded())
+    if (int syncing = storage.syncFolder(directory))
+      status = userError(cannot(directory, "written", syncing));
   if (status.failed())
     storage.remove(draft);
   return status;
