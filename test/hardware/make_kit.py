@@ -169,6 +169,8 @@ def main():
             for plan, (devices, cells, more) in PLANS.items():
                 if plan == "one GPU" or precision == "f32" or model == "gpt":
                     add(f"{model}, {precision}, {plan}", path, precision, devices, cells, more)
+            if model == "gpt" and precision == "f32" and "bf16" in precisions:  # against the processor in f32
+                add("gpt, tf32, one GPU", path, "tf32", *PLANS["one GPU"])
     if not options.quick:
         for name, (more, by_units) in TECHNIQUES.items():
             add(f"gpt, {precisions[1]}, {name}", os.path.join(z.SMALL, "gpt.onnx"), precisions[1], ["g0"], technique_cells(BATCH, 4, [2, 4, 6, UNITS], by_units), {"schedule": "gpipe", **more}, technique="by units" if by_units else "by samples")
