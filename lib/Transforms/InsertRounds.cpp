@@ -97,6 +97,26 @@ private:
     return !carriesSamples(value.getType());
   }
 
+  /// Zeros and one number, drawn by dropout of a constant: in PyTorch a mask has the type of what it multiplies.
+  static bool isMask(Value value) {
+    while (Operation *op = value.getDefiningOp()) {
+      if (auto dropout = dyn_cast<DropoutOp>(op))
+        return isConstant(dropout.getX());
+      const bool product = isa<arith::MulFOp>(op) && isConstant(op->getOperand(0));
+      const bool scales = product || (isa<arith::MulFOp, arith::DivFOp>(op) && isConstant(op->getOperand(1)));
+      if (!scales && !isa<BroadcastOp, ReshapeOp, TransposeOp>(op))
+        return false;
+      value = op->getOperand(product ? 1 : 0);
+    }
+    return false;
+  }
+
+  static bool isConstant(Value value) {
+    if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+      value = broadcast.getX();
+    return isa_and_nonnull<arith::ConstantOp>(value.getDefiningOp());
+  }
+
   /// Whether all that `op` reads is narrow. Parameters, repeated for every sample, do not count: they widen nothing in a module of bf16. Under
   /// autocast they do, unless they are numbers.
   bool staysNarrow(Operation *op) const {
@@ -111,6 +131,8 @@ private:
       auto broadcast = operand.getDefiningOp<BroadcastOp>();
       if (isa<RopeOp>(op) && operand != op->getOperand(0))
         continue; // angles
+      if (isMask(operand))
+        continue;
       if (!isRepeated(operand))
         return false;
       bool number = cast<RankedTensorType>((broadcast ? broadcast.getX() : operand).getType()).getRank() == 0;

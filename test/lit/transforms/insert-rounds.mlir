@@ -36,11 +36,22 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK:         %[[ACTIVATION:.+]] = zorse.silu %[[H]]
   // CHECK-NEXT:    %[[A:.+]] = zorse.round %[[ACTIVATION]] to
   %a = zorse.silu %s : tensor<?x4x8xf32>
+  // A mask that is drawn for every sample widens nothing.
+  // CHECK:         %[[MASKED:.+]] = arith.mulf %[[A]], %{{.+}}
+  // CHECK-NEXT:    %[[M:.+]] = zorse.round %[[MASKED]] to
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %ones = zorse.broadcast %one dims [] : tensor<f32> -> tensor<?xf32>
+  %drawn = zorse.dropout %ones {instance = 0 : i64, probability = 0.25 : f64} : tensor<?xf32>
+  %half = arith.constant dense<0.5> : tensor<f32>
+  %halves = zorse.broadcast %half dims [] : tensor<f32> -> tensor<?xf32>
+  %scaled = arith.mulf %halves, %drawn : tensor<?xf32>
+  %mask = zorse.broadcast %scaled dims [0] : tensor<?xf32> -> tensor<?x4x8xf32>
+  %m = arith.mulf %a, %mask : tensor<?x4x8xf32>
   // The residual: narrow in a module of bf16, f32 under autocast.
-  // COMPUTE:       %[[R:.+]] = arith.addf %[[X]], %[[A]]
+  // COMPUTE:       %[[R:.+]] = arith.addf %[[X]], %[[M]]
   // COMPUTE-NEXT:  zorse.round %[[R]] to bf16
-  // WIDE:          %[[R:.+]] = arith.addf %[[ROWS]], %[[A]]
-  %r = arith.addf %x, %a : tensor<?x4x8xf32>
+  // WIDE:          %[[R:.+]] = arith.addf %[[ROWS]], %[[M]]
+  %r = arith.addf %x, %m : tensor<?x4x8xf32>
   // WIDE:          zorse.round %[[R]] to f16
   // CHECK:         %[[Y:.+]] = zorse.matmul %{{.+}}, %[[COPY]] {transpose_b}
   // CHECK-NEXT:    %[[YR:.+]] = zorse.round %[[Y]]
