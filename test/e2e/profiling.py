@@ -86,6 +86,9 @@ def main():
             code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", cluster, "--batch", 8, "--seq", 32, "--quiet", "--profile", together,
                                    "-o", os.path.join(folder, "other.zorse"), ok=False)
             expect(code == 1 and "another model" in said, said)
+            code, _, said = h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--profile", together, "--precision", "bf16",
+                                   "-o", os.path.join(folder, "other.zorse"), ok=False)
+            expect(code == 1 and "the profile was measured in f32" in said, said)
 
         for words, text in (
                 ([folder], "cannot be read"),

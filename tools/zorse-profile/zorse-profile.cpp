@@ -125,6 +125,7 @@ public:
   planning::Profile empty() const {
     planning::Profile profile;
     profile.model = bundle.summary.content_hash();
+    profile.precision = precisionOf(bundle.summary).name();
     char host[256] = "";
     ::gethostname(host, sizeof host - 1);
     profile.comment = std::string("measured by zorse-profile on ") + host + (conditions.empty() ? "" : ", " + conditions);
@@ -299,6 +300,7 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
       if (!part)
         return userError("a rank measured what cannot be read: " + error);
       together.model = part->model;
+      together.precision = part->precision;
       std::string comment = part->devices.front().device + ": " + part->comment;
       together.comment += (together.comment.empty() ? "" : "; ") + comment;
       together.devices.push_back(part->devices.front());

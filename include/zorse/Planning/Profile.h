@@ -47,8 +47,9 @@ struct LinkProfile {
 };
 
 struct Profile {
-  std::string model;   ///< ModelSummary.content_hash; "": any model with these classes
-  std::string comment; ///< where and how it was measured, for people
+  std::string model;     ///< ModelSummary.content_hash; "": any model with these classes
+  std::string precision; ///< Precision::name() of what was measured; "": any
+  std::string comment;   ///< where and how it was measured, for people
   std::vector<DeviceProfile> devices;
   std::vector<LinkProfile> links;
 };

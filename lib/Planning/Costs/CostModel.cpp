@@ -44,6 +44,11 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
             "); measure again with zorse-profile, or remove \"model\" from it if their units are the same";
     return std::nullopt;
   }
+  if (profile && !profile->precision.empty() && profile->precision != precisionOf(summary).name()) {
+    error = "the profile was measured in " + profile->precision + ", this model is compiled for " + precisionOf(summary).name() +
+            "; measure again with zorse-profile on a bundle of this precision";
+    return std::nullopt;
+  }
   auto tables = std::make_shared<Tables>();
   std::map<UnitWork, uint32_t> unitClasses;
   std::vector<UnitWork> units;

@@ -163,12 +163,14 @@ void zorse::planning::readMeasurements(const json &root, Profile &profile) {
 namespace {
 
 Profile readRoot(const json &root) {
-  checkKeys(root, "", {"format", "model", "comment", "devices", "links"});
+  checkKeys(root, "", {"format", "model", "precision", "comment", "devices", "links"});
   if (root.contains("format"))
     toInteger(root["format"], "format", 1, 1);
   Profile profile;
   if (root.contains("model"))
     profile.model = toText(root["model"], "model", true);
+  if (root.contains("precision"))
+    profile.precision = toText(root["precision"], "precision", true);
   if (root.contains("comment"))
     profile.comment = toText(root["comment"], "comment", true);
   readMeasurements(root, profile);
@@ -196,6 +198,8 @@ std::optional<Profile> zorse::planning::readProfileFile(const std::string &path,
 void zorse::planning::mergeProfile(Profile &all, Profile later) {
   if (all.model.empty())
     all.model = later.model;
+  if (all.precision.empty())
+    all.precision = later.precision;
   all.comment += (all.comment.empty() || later.comment.empty() ? "" : "; ") + later.comment;
   for (DeviceProfile &device : later.devices) {
     auto known = std::find_if(all.devices.begin(), all.devices.end(), [&](const DeviceProfile &d) { return d.device == device.device; });
@@ -243,6 +247,11 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
     if (!all.model.empty() && !profile->model.empty() && all.model != profile->model) {
       error = path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model +
               "); remove \"model\" if their units are the same";
+      return std::nullopt;
+    }
+    if (!all.precision.empty() && !profile->precision.empty() && all.precision != profile->precision) {
+      error = path + ": was measured in " + profile->precision + ", and " + paths.front() + " in " + all.precision +
+              "; measure both in one precision with zorse-profile";
       return std::nullopt;
     }
     mergeProfile(all, std::move(*profile));

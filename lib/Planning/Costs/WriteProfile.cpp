@@ -26,6 +26,8 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
   std::string out = "{\n  \"format\": 1";
   if (!profile.model.empty())
     out += ",\n  \"model\": " + text(profile.model);
+  if (!profile.precision.empty())
+    out += ",\n  \"precision\": " + text(profile.precision);
   if (!profile.comment.empty())
     out += ",\n  \"comment\": " + text(profile.comment);
   out += ",\n  \"devices\": [";

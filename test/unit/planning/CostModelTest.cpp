@@ -177,6 +177,10 @@ TEST(CostModel, Refuses) {
   other.model = "beef";
   EXPECT_FALSE(CostModel::make(test::chain(), test::twoNodes(), &other, {}, error));
   EXPECT_NE(error.find("another model (beef, this one is c0ffee)"), std::string::npos) << error;
+  other.model.clear();
+  other.precision = "bf16";
+  EXPECT_FALSE(CostModel::make(test::chain(), test::twoNodes(), &other, {}, error));
+  EXPECT_NE(error.find("measured in bf16, this model is compiled for f32"), std::string::npos) << error;
 
   bundle::ModelSummary summary = test::chain();
   summary.set_compute_type(bundle::BF16);

@@ -131,6 +131,10 @@ TEST(Profile, SeveralFiles) {
   std::string c = write("c.json", R"({"model": "beef", "devices": [{"device": "F1"}]})");
   EXPECT_FALSE(readProfileFiles({a, c}, error));
   EXPECT_NE(error.find("was measured for another model (beef)"), std::string::npos) << error;
+  std::string d = write("d.json", R"({"precision": "f32", "devices": [{"device": "F1"}]})"),
+              e = write("e.json", R"({"precision": "tf32", "devices": [{"device": "F1"}]})");
+  EXPECT_FALSE(readProfileFiles({d, e}, error));
+  EXPECT_NE(error.find("was measured in tf32, and "), std::string::npos) << error;
 }
 
 /// Points for a type of device nobody has here, as a user writes them, decide the times of a cluster of them.
