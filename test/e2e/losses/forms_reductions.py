@@ -55,7 +55,7 @@ forms("reductions", EXACT,
       entropy_bonus="flat(l, y) + 2**-7 * (l.softmax(-1) * logp(l)).sum(-1).mean()",
       smooth_positions="F.mse_loss(l[:, 1:], l[:, :-1]) + flat(l, y)")
 
-forms("reductions", REFUSED, ce_smoothing="flat(l, y, label_smoothing=0.125)", ce_probabilities="F.cross_entropy(l.flatten(0, 1), q.flatten(0, 1))")
+forms("reductions", REFUSED, ce_smoothing="flat(l, y, label_smoothing=0.15625)", ce_probabilities="F.cross_entropy(l.flatten(0, 1), q.flatten(0, 1))")
 
 forms("distillation", EXACT,
       kl_batchmean='F.kl_div(logp(l), q, reduction="batchmean")',
