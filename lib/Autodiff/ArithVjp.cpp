@@ -53,23 +53,17 @@ LogicalResult remRule(arith::RemFOp op, VjpBuilder &b) {
   return success();
 }
 
-// The larger (smaller) operand receives dy. Against a constant the rule of PyTorch's relu (0 at 0) and clamp (1 at the bound); between two computed
-// values equal ones share dy evenly, as in PyTorch's maximum.
+// The larger (smaller) operand receives dy. Against a constant the rule of PyTorch's relu, relu6, hardtanh and clamp (from 2.15 on): 0 at the bound.
+// Two computed values that are equal share dy evenly, as in PyTorch's maximum.
 template <typename OpT, bool isMax> LogicalResult extremumRule(OpT op, VjpBuilder &b) {
   Value dy = b.gradient(), zero = b.splat(dy, 0.0);
   for (unsigned i : {0u, 1u}) {
     if (!b.needs(i))
       continue;
     Value self = op->getOperand(i), other = op->getOperand(1 - i);
-    std::optional<double> constant = splatValue(other);
     CmpFPredicate strict = isMax ? CmpFPredicate::OGT : CmpFPredicate::OLT;
-    CmpFPredicate inclusive = isMax ? CmpFPredicate::OGE : CmpFPredicate::OLE;
-    if (constant) {
-      b.set(i, b.select(b.compare(*constant == 0.0 ? strict : inclusive, self, other), dy, zero));
-      continue;
-    }
-    Value shared = b.select(b.compare(CmpFPredicate::OEQ, self, other), b.mul(dy, 0.5), zero);
-    b.set(i, b.select(b.compare(strict, self, other), dy, shared));
+    Value otherwise = splatValue(other) ? zero : b.select(b.compare(CmpFPredicate::OEQ, self, other), b.mul(dy, 0.5), zero);
+    b.set(i, b.select(b.compare(strict, self, other), dy, otherwise));
   }
   return success();
 }

@@ -71,7 +71,7 @@ _binary("BitwiseAnd", torch.bitwise_and)
 _binary("BitwiseOr", torch.bitwise_or)
 _binary("BitwiseXor", torch.bitwise_xor)
 _unary("BitwiseNot", torch.bitwise_not)
-_binary("PRelu", lambda x, slope: torch.where(x < 0, x * slope, x))
+_binary("PRelu", lambda x, slope: torch.where(x > 0, x, x * slope))  # at 0 as PyTorch: the slope
 _binary("MatMul", torch.matmul)
 _binary("Where", lambda condition, x, y: torch.where(condition, x, y))
 
@@ -80,6 +80,19 @@ _binary("Where", lambda condition, x, y: torch.where(condition, x, y))
 def _is_inf(node, operands, types):
     x = operands[0]
     return (torch.isposinf(x) & bool(node.attributes.get("detect_positive", 1))) | (torch.isneginf(x) & bool(node.attributes.get("detect_negative", 1)))
+
+
+def _bounded(x, low=None, high=None):
+    """PyTorch's clamp, relu6 and hardtanh: at the bounds the gradient is 0 (clamp: from 2.15 on)."""
+    y = torch.clamp(x, low, high)
+    if not x.is_floating_point() or any(isinstance(b, torch.Tensor) and b.requires_grad for b in (low, high)):
+        return y
+    inside = torch.ones_like(x, dtype=torch.bool)
+    if low is not None:
+        inside &= x > low
+    if high is not None:
+        inside &= x < high
+    return torch.where(inside, x, y.detach())
 
 
 @_is("LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "HardSigmoid", "ThresholdedRelu", "Shrink")
@@ -91,7 +104,7 @@ def _activation(node, operands, types):
             "Celu": lambda: F.celu(x, 1.0 if alpha is None else alpha),
             "Selu": lambda: F.selu(x),
             "Gelu": lambda: F.gelu(x, approximate=a.get("approximate", "none")),
-            "HardSigmoid": lambda: ((0.2 if alpha is None else alpha) * x + a.get("beta", 0.5)).clamp(0, 1),
+            "HardSigmoid": lambda: _bounded((0.2 if alpha is None else alpha) * x + a.get("beta", 0.5), 0, 1),
             "ThresholdedRelu": lambda: torch.where(x > (1.0 if alpha is None else alpha), x, torch.zeros_like(x)),
             "Shrink": lambda: torch.where(x < -a.get("lambd", 0.5), x + a.get("bias", 0.0),
                                           torch.where(x > a.get("lambd", 0.5), x - a.get("bias", 0.0), torch.zeros_like(x)))}[node.op]()
@@ -120,16 +133,19 @@ def _pow(node, operands, types):
 def _variadic(node, operands, types):
     y = operands[0]
     for x in operands[1:]:
-        y = {"Max": torch.maximum, "Min": torch.minimum}.get(node.op, torch.add)(*torch.broadcast_tensors(y, x))
+        number = next((t for t in (x, y) if t.dim() == 0 and not t.requires_grad and t.is_floating_point()), None)
+        if node.op in ("Max", "Min") and number is not None and x.dim() + y.dim() > 0:
+            y = _bounded(y if number is x else x, **{"low" if node.op == "Max" else "high": number})  # clamp; the maximum of two tensors shares the gradient
+        else:
+            y = {"Max": torch.maximum, "Min": torch.minimum}.get(node.op, torch.add)(*torch.broadcast_tensors(y, x))
     return y / len(operands) if node.op == "Mean" else y
 
 
 @_is("Clip")
 def _clip(node, operands, types):
-    """The gradient is that of PyTorch's clamp: 1 at the bounds."""
     low, high = (_given(operands, 1), _given(operands, 2)) if len(operands) > 1 else (node.attributes.get("min"), node.attributes.get("max"))
     bounds = [b if b is None or not isinstance(b, torch.Tensor) else b.to(operands[0].dtype) for b in (low, high)]
-    return operands[0] if bounds == [None, None] else torch.clamp(operands[0], *bounds)
+    return operands[0] if bounds == [None, None] else _bounded(operands[0], *bounds)
 
 
 _REDUCE = {"ReduceSum": lambda x, d, k: x.sum(d, k), "ReduceMean": lambda x, d, k: x.mean(d, k), "ReduceMax": lambda x, d, k: x.amax(d, k),

@@ -22,11 +22,15 @@ Val exponentialUnit(Composition &make, const Val &x, double alpha, double scale)
   return make("Where", {positive, x, bent});
 }
 
-/// alpha x + beta within [0, 1], flat from the bounds on.
+/// alpha x + beta within [0, 1], flat from the bounds on. Of a rising line as alpha (x + beta / alpha): the bounds of PyTorch's, -3 and 3, are exact,
+/// whatever is rounded or fused.
 Val hardSigmoid(Composition &make, const Val &x, double alpha, double beta) {
-  Val line = make("Add", {make("Mul", {x, make.number(alpha, x)}), make.number(beta, x)});
+  const bool rises = alpha > 0;
+  Val from = rises ? x : make("Mul", {x, make.number(alpha, x)});
+  Val line = make("Add", {from, make.number(rises ? beta / alpha : beta, x)});
   Val zero = make.number(0, x), one = make.number(1, x);
-  Val capped = make("Where", {make("GreaterOrEqual", {line, one}), one, line});
+  Val capped = make("Where", {make("GreaterOrEqual", {line, make.number(rises ? 1 / alpha : 1, x)}), one,
+                              rises ? make("Mul", {line, make.number(alpha, x)}) : line});
   return make("Where", {make("LessOrEqual", {line, zero}), zero, capped});
 }
 

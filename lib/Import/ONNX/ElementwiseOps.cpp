@@ -184,7 +184,10 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
     for (Val *mask : {&x, &y})
       if (mask->isConstant() && !mask->hides)
         mask->hides = !rowsOpen(*mask, false, true);
-  return emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
+  // A number is a bound of PyTorch's clamp, which has no gradient there; a tensor of one number is an operand of its maximum, which shares it.
+  const Val &constant = a.isConstant() ? a : b;
+  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && uniformNumber(constant);
+  return emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
     if (isFloats) {
       if (op == "Add")
         return create<arith::AddFOp>(v[0], v[1]);
@@ -192,10 +195,13 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
         return create<arith::SubFOp>(v[0], v[1]);
       if (op == "Div")
         return create<arith::DivFOp>(v[0], v[1]);
-      if (op == "Max")
-        return create<arith::MaximumFOp>(v[0], v[1]);
-      if (op == "Min")
-        return create<arith::MinimumFOp>(v[0], v[1]);
+      if (op == "Max" || op == "Min") {
+        Value extremum = op == "Max" ? create<arith::MaximumFOp>(v[0], v[1]) : create<arith::MinimumFOp>(v[0], v[1]);
+        if (!isShared)
+          return extremum;
+        Value equal = create<arith::CmpFOp>(arith::CmpFPredicate::OEQ, v[0], v[1]);
+        return create<arith::SelectOp>(equal, create<arith::MulFOp>(create<arith::AddFOp>(v[0], v[1]), splat(0.5, type)), extremum);
+      }
     } else {
       if (op == "Add")
         return create<arith::AddIOp>(v[0], v[1]);

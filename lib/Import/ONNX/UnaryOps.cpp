@@ -222,8 +222,8 @@ LogicalResult Importer::onActivation(const GraphNode &node) {
     if (op == "Gelu")
       return create<GeluOp>(type, a[0], stringAttribute(node, "approximate", "none") == "tanh" ? builder.getUnitAttr() : UnitAttr());
     if (op == "LeakyRelu") {
-      Value scaled = create<arith::MulFOp>(a[0], splat(alpha, type)); // the larger one, unless the negative side is the steeper
-      return alpha <= 1 ? create<arith::MaximumFOp>(a[0], scaled) : create<arith::MinimumFOp>(a[0], scaled);
+      Value positive = create<arith::CmpFOp>(arith::CmpFPredicate::OGT, a[0], splat(0, type));
+      return create<arith::SelectOp>(positive, a[0], create<arith::MulFOp>(a[0], splat(alpha, type))); // at 0 the slope is alpha, as in PyTorch
     }
     if (alpha != 1.0) {
       Value scaled = create<arith::MulFOp>(a[0], splat(alpha, type));

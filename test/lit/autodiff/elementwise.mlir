@@ -74,3 +74,19 @@ func.func @narrow.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse
   %y = arith.mulf %r, %h : tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }
+
+// -----
+
+// Against a number the rule of PyTorch's clamp and relu6: no gradient at the bound, nor beyond it.
+// CHECK-LABEL: func.func @bounded.backward
+// CHECK:         %[[INSIDE:.+]] = arith.cmpf olt
+// CHECK:         arith.select %[[INSIDE]]
+// CHECK-NOT:     arith.cmpf oeq
+// CHECK:         return
+func.func @bounded.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %six = arith.constant dense<6.0> : tensor<f32>
+  %bound = zorse.broadcast %six dims [] : tensor<f32> -> tensor<?x4xf32>
+  %y = arith.minimumf %x, %bound : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}

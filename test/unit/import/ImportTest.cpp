@@ -267,7 +267,8 @@ TEST(Import, BiasesOfScores) {
   EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true")) << trained.text;
 }
 
-TEST(Import, LeakyReluSteeperOnTheNegativeSide) {
+// At 0 the gradient is alpha, as in PyTorch: nothing that shares it between two equal operands will do.
+TEST(Import, LeakyReluChoosesBySign) {
   for (float alpha : {0.1f, 3.0f}) {
     Graph graph;
     graph.node("Gather", {"w", "ids"}, {"x"});
@@ -279,7 +280,28 @@ TEST(Import, LeakyReluSteeperOnTheNegativeSide) {
     graph.output("loss");
     Outcome outcome = import(graph.write("leaky.onnx"));
     ASSERT_TRUE(outcome.ok) << outcome.text;
-    EXPECT_TRUE(contains(outcome.text, alpha > 1 ? "arith.minimumf" : "arith.maximumf")) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "arith.cmpf ogt") && contains(outcome.text, "arith.select")) << outcome.text;
+  }
+}
+
+// Max of a number is PyTorch's clamp, without a gradient at the bound; of a tensor of one number its maximum, which shares the gradient there.
+TEST(Import, MaximumOfAConstantTensorSharesItsGradient) {
+  for (bool isTensor : {false, true}) {
+    Graph graph;
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    auto *number = graph.node("Constant", {}, {"number"}).add_attribute();
+    number->set_name("value_float");
+    number->set_type(1);
+    number->set_f(0.5f);
+    graph.ints("four", {4});
+    graph.node("Expand", {"number", "four"}, {"tensor"});
+    graph.node("Max", {"x", isTensor ? "tensor" : "number"}, {"y"});
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("bound.onnx"));
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "arith.maximumf")) << outcome.text;
+    EXPECT_EQ(contains(outcome.text, "arith.cmpf oeq"), isTensor) << outcome.text;
   }
 }
 
