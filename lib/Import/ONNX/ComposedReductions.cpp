@@ -8,6 +8,15 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
+/// The square root of a sum of squares. At 0 a length has the gradient 0, as in PyTorch, where that of a root is infinite.
+static Val normOf(Composition &make, const Val &squares) {
+  if (!squares.isGraph())
+    return make("Sqrt", {squares});
+  Val isZero = make("Equal", {squares, make.number(0, squares)});
+  Val root = make("Sqrt", {make("Where", {isZero, make.number(1, squares), squares})});
+  return make("Where", {isZero, make.number(0, squares), root});
+}
+
 LogicalResult Importer::onComposedReduce(const GraphNode &node) {
   Val x = in(node, 0);
   const std::string &op = node.op;
@@ -27,7 +36,7 @@ LogicalResult Importer::onComposedReduce(const GraphNode &node) {
   if (op == "ReduceSumSquare")
     return make.result(reduce("ReduceSum", make("Mul", {x, x}), keep));
   if (op == "ReduceL2")
-    return make.result(make("Sqrt", {reduce("ReduceSum", make("Mul", {x, x}), keep)}));
+    return make.result(normOf(make, reduce("ReduceSum", make("Mul", {x, x}), keep)));
   if (op == "ReduceLogSum")
     return make.result(make("Log", {reduce("ReduceSum", x, keep)}));
   // log sum exp(x) = m + log sum exp(x - m)

@@ -305,6 +305,22 @@ TEST(Import, MaximumOfAConstantTensorSharesItsGradient) {
   }
 }
 
+// The root is taken of what is not 0, and neither choice passes a gradient where all is 0.
+TEST(Import, ANormOfZerosHasNoGradient) {
+  Graph graph;
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.ints("last", {-1});
+  graph.node("ReduceL2", {"x", "last"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  Outcome outcome = import(graph.write("norm.onnx"));
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  const size_t first = outcome.text.find("arith.select"), root = outcome.text.find("math.sqrt");
+  ASSERT_NE(root, std::string::npos) << outcome.text;
+  EXPECT_LT(first, root) << outcome.text;
+  EXPECT_NE(outcome.text.find("arith.select", root), std::string::npos) << outcome.text;
+}
+
 // Values of 16 bits inside a model of f32: rounded by the cast there and, where an operator has computed on them, by the cast back.
 TEST(Import, CastsToSixteenBitsRound) {
   for (int64_t type : {10, 16}) {
