@@ -1,9 +1,9 @@
-"""Gradients where functions have kinks: at the bounds of clamps, at 0 of leaky activations and of lengths, where two operands of a maximum are equal.
+"""Gradients where functions have kinks: clamps at their bounds, leaky activations and norms at 0, maxima of equal operands.
 
     kinks.py [NAME...]
 
-A module per function reads a table whose rows are the points, kinks among them. Its export by either exporter is held against PyTorch: by the step of the file that the export check takes, and by gradients of
-a compiled step, both in f64. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
+A module per function reads a table whose rows are the points, kinks among them. The test compares two gradients with PyTorch's for each exporter, in f64: those that the export check computes from the file, and those
+of a compiled step. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
 """
 import logging
 import os
@@ -62,7 +62,7 @@ def made(function):
 
 
 def compiled_gradients(folder, model, inputs):
-    """Of a step of the compiled file, by name."""
+    """The gradients of one step of the compiled file, by parameter name."""
     for name, tensor in inputs.items():
         np.save(os.path.join(folder, name + ".npy"), tensor.numpy())
     bundle, cluster, gradients = (os.path.join(folder, name) for name in ("k.zorse", "one.yaml", "k.gradients"))

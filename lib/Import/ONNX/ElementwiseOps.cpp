@@ -184,9 +184,10 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
     for (Val *mask : {&x, &y})
       if (mask->isConstant() && !mask->hides)
         mask->hides = !rowsOpen(*mask, false, true);
-  // A number is a bound of PyTorch's clamp, which has no gradient there; a tensor of one number is an operand of its maximum, which shares it.
+  // PyTorch's clamp has no gradient at a bound that is a number; its maximum shares the gradient with a constant tensor. Exporters write a number as
+  // a Clip or with a scalar operand.
   const Val &constant = a.isConstant() ? a : b;
-  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && uniformNumber(constant);
+  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && node.op != "Clip" && uniformNumber(constant);
   return emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
     if (isFloats) {
       if (op == "Add")
