@@ -2,6 +2,8 @@
 
 #include "Expansion.h"
 
+#include "zorse/Step/UnitTasks.h"
+
 #include <algorithm>
 
 using namespace zorse::step;
@@ -33,6 +35,14 @@ bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && s
 /// Times are made of these: one that is not a number would stop the simulated clock.
 bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
 
+/// Everything of a unit that a cell may hold.
+std::vector<const bundle::Extent *> sizesOf(const bundle::UnitInfo &unit) {
+  std::vector<const bundle::Extent *> sizes = {&unit.saved_bytes(), &unit.deferred_bytes()};
+  for (UnitTask task : kUnitTasks)
+    sizes.push_back(&unitFunction(unit, task).workspace);
+  return sizes;
+}
+
 std::string checkUnits(const bundle::ModelSummary &summary) {
   for (const auto &unit : summary.units()) {
     std::string name = "unit '" + unit.name() + "' ";
@@ -40,16 +50,16 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
         !inRange(unit.values_out(), summary.values_size()) || !inRange(unit.inputs(), summary.inputs_size()) ||
         !inRange(unit.loss_terms(), summary.loss_size()))
       return name + "names a parameter, value, input or loss term that does not exist";
-    for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
-                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace(), &unit.recompute_workspace()})
+    for (const bundle::Extent *size : sizesOf(unit))
       if (!sound(*size))
         return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
                " per row, expected 0 to 2^48";
-    for (double cost : {unit.forward_flops_per_row(), unit.backward_flops_per_row(), unit.forward_bytes_per_row(), unit.backward_bytes_per_row(),
-                        unit.input_gradient_flops_per_row(), unit.weight_gradient_flops_per_row(), unit.input_gradient_bytes_per_row(),
-                        unit.weight_gradient_bytes_per_row()})
-      if (!soundCost(cost))
-        return name + "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
+    for (UnitTask task : kUnitTasks) {
+      const UnitFunction function = unitFunction(unit, task);
+      for (double cost : {function.flopsPerRow, function.bytesPerRow})
+        if (!soundCost(cost))
+          return name + "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
+    }
     bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(v).needs_gradient(); });
     bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(), [&](uint32_t p) { return summary.parameters(p).trainable(); });
     if (unit.splits() && !(inputs && weights))
@@ -132,7 +142,7 @@ std::string checkWork(const bundle::ModelSummary &summary) {
         return "work on '" + target.arch() + "' is of " + std::to_string(target.classes_size()) + " classes, and unit '" + unit.name() +
                "' is of class " + std::to_string(unit.class_id());
     for (const auto &work : target.classes())
-      for (const bundle::TaskWork *task : {&work.forward(), &work.backward(), &work.input_gradients(), &work.weight_gradients()}) {
+      for (const bundle::TaskWork *task : {&work.forward(), &work.backward(), &work.input_gradients(), &work.weight_gradients(), &work.recompute()}) {
         const std::string name = "work on '" + target.arch() + "' ";
         if (!soundCost(task->attention_flops_per_row()) || !sound(task->bytes()))
           return name + "has a cost that is not a number from 0 to 1e30, or a size that is not one from 0 to 2^48";
@@ -175,8 +185,7 @@ bool zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &pl
     return false;
   };
   for (const auto &unit : summary.units())
-    for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
-                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace(), &unit.recompute_workspace()})
+    for (const bundle::Extent *size : sizesOf(unit))
       if (!check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row())))
         return false;
   for (const auto &value : summary.values())

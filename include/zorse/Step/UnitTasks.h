@@ -29,13 +29,16 @@ bool recomputes(const bundle::ModelSummary &summary, const Cell &cell, bool spli
 /// makes the saved block; nullopt: nothing, there is none.
 std::optional<UnitTask> repeatedTask(const bundle::ModelSummary &summary, const Cell &cell, int32_t unit);
 
+inline constexpr UnitTask kUnitTasks[] = {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients,
+                                          UnitTask::Recompute};
+
 /// What the summary says of one of a unit's functions.
 struct UnitFunction {
   uint32_t body; ///< index in BodyLibrary.bodies
   const bundle::Extent &workspace;
   double flopsPerRow, bytesPerRow;
 };
-/// Precondition: the unit splits, for InputGradients and WeightGradients, and saves, for Recompute.
+/// Of a unit that does not split, InputGradients and WeightGradients mean nothing; of one that saves nothing, Recompute.
 UnitFunction unitFunction(const bundle::UnitInfo &unit, UnitTask task);
 
 } // namespace zorse::step

@@ -313,6 +313,8 @@ TEST(Summary, ContradictionsAreRefused) {
   // The simulated clock stood still.
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_forward_flops_per_row(NAN); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_backward_flops_per_row(1e300); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_recompute_flops_per_row(-1); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_recompute_bytes_per_row(NAN); })) << error;
   auto work = [](auto &s) -> auto & {
     auto &target = *s.add_gpu_work();
     for (int u = 0; u < s.units_size(); ++u)
@@ -326,6 +328,7 @@ TEST(Summary, ContradictionsAreRefused) {
   })) << error;
   EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_forward()->set_attention_flops_per_row(NAN); })) << error;
   EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_backward()->add_products()->mutable_m()->set_per_row(-1); })) << error;
+  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_recompute()->set_attention_flops_per_row(-1); })) << error;
 }
 
 TEST(Deal, SplitInProportion) {
