@@ -61,6 +61,12 @@ private:
       addRounds(index);
   }
 
+  /// Of every shard in a round.
+  uint64_t roundBytes(const Collective &collective) const {
+    constexpr uint64_t kMiB = 1 << 20, kOfAll = 64;
+    return x.options.directChunk ? x.options.directChunk : std::max<uint64_t>(4, kOfAll / collective.members.size()) * kMiB;
+  }
+
   void addRounds(uint32_t index) {
     const Op op = x.ops[index];
     Collective &collective = x.graph.collectives[op.from];
@@ -68,7 +74,7 @@ private:
     int64_t largest = 0;
     for (const Collective::Shard &shard : collective.shards)
       largest = std::max(largest, shard.end - shard.begin);
-    collective.chunk = collective.members.size() == 1 ? largest : std::min(largest, static_cast<int64_t>(x.options.directChunk / size));
+    collective.chunk = collective.members.size() == 1 ? largest : std::min(largest, static_cast<int64_t>(roundBytes(collective) / size));
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       for (const Collective::Shard &shard : collective.shards)
         if (shard.device == deviceOf(h) && shard.begin < shard.end)
