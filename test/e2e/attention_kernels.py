@@ -103,7 +103,7 @@ def main():
         return
     if "--traffic" in sys.argv:
         with open(sys.argv[sys.argv.index("--traffic") + 1], "w") as f:
-            f.write(module((64, 80, 96, 128, 256), ("causal", "all"), ("bf16",), queries=256, keys=256, heads=2, key_heads=1))
+            f.write(module((16, 32, 64, 80, 96, 128, 256), ("causal", "all"), ("bf16",), queries=256, keys=256, heads=2, key_heads=1))
         return
     kept = sys.argv[sys.argv.index("--keep") + 1] if "--keep" in sys.argv else None
     problems, most, counts, odd_spills = [], 0, [0, 0], []

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Claim: The kernels of attention on tensor cores, forward and backward, of heads of 64, 80, 96, 128 and 256 elements ask shared memory at most 1.1 times as often as without bank conflicts, each of
+# Claim: The kernels of attention on tensor cores, forward and backward, of heads of 16, 32, 64, 80, 96, 128 and 256 elements ask shared memory at most 1.1 times as often as without bank conflicts, each of
 #   them, and at least 0.95 of the bytes that they move between global memory and threads are asked for; counted on the emulator.
 # Topic: GPUs
 # Quick: whole

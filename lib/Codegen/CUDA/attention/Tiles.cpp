@@ -7,8 +7,12 @@ using namespace zorse::codegen;
 using namespace zorse::codegen::cuda;
 
 TileLayout TileLayout::of(int columns) {
-  const bool swizzled = columns * 2 % 128 == 0;
-  return {columns, columns * 2 + (swizzled ? 0 : 16), swizzled};
+  const int bytes = columns * 2;
+  if (bytes % 128 == 0)
+    return {columns, bytes, 1, 7};
+  if (bytes == 32 || bytes == 64)
+    return {columns, bytes, 128 / bytes, bytes / 16 - 1};
+  return {columns, bytes + 16, 0, 0};
 }
 
 static int powerOfTwoFrom(int number) {
@@ -27,7 +31,7 @@ Tiles::Tiles(WarpBuilder &w, TileLayout layout, int64_t size, int threads)
   laneColumn = w.shiftLeft(w.bitsOf(lane, 3), 1);
   copyRow = w.divide(thread, lanesOfRow);
   copyPiece = w.bitsOf(thread, lanesOfRow - 1);
-  copyOffset = w.add(w.mul(copyRow, layout.rowBytes), pieceOffset(copyPiece, w.bitsOf(copyRow, 7)));
+  copyOffset = w.add(w.mul(copyRow, layout.rowBytes), pieceOffset(copyPiece, copyRow));
   // Lane l gives ldmatrix the address of row l & 7 of matrix l / 8. Matrices of a left operand, and of right ones that are transposed on the way, are
   // rows 0-7 and 8-15 of columns 0-7, then of columns 8-15; of right ones that are not transposed, columns 0-7 and 8-15 of rows 0-7, then of rows
   // 8-15.
@@ -37,7 +41,11 @@ Tiles::Tiles(WarpBuilder &w, TileLayout layout, int64_t size, int threads)
   rightOffset = w.add(w.mul(row, layout.rowBytes), pieceOffset(piece, low));
 }
 
-Value Tiles::pieceOffset(Value piece, Value row) { return w.shiftLeft(layout.swizzled ? w.exclusiveOr(piece, row) : piece, 4); }
+Value Tiles::pieceOffset(Value piece, Value row) {
+  if (layout.swizzled())
+    piece = w.exclusiveOr(piece, w.bitsOf(w.divide(row, layout.rowsOfLine), layout.lastOfLine));
+  return w.shiftLeft(piece, 4);
+}
 
 void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t limit, Value shared) {
   const int perPass = rowsOfPass();
@@ -59,7 +67,7 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
         exists = w.both(exists, inside);
       Value bytes = exists ? w.k.select(exists, w.i32(16), w.i32(0)) : Value();
       // Passes of fewer than eight rows change the row's number modulo 8.
-      Value to = layout.swizzled ? w.exclusiveOr(copyOffset, (ahead & 7) << 4) : copyOffset;
+      Value to = layout.swizzled() ? w.exclusiveOr(copyOffset, layout.exchange(ahead) << 4) : copyOffset;
       w.copy(w.at(w.at(shared, to), int64_t(ahead) * layout.rowBytes), w.at(from, stride * 2 * ahead), 16, bytes);
     }
   };
@@ -71,8 +79,8 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
 Value Tiles::address(Value tile, Value laneOffset, int i, int row) {
   const int bytes = 32 * i;
   // Of a swizzled row only the lowest three bits of a piece's number change.
-  Value offset = layout.swizzled ? w.exclusiveOr(laneOffset, bytes & 127) : laneOffset;
-  return w.at(w.at(tile, offset), layout.bytes(row) + (layout.swizzled ? bytes & ~127 : bytes));
+  Value offset = layout.swizzled() ? w.exclusiveOr(laneOffset, bytes & 127) : laneOffset;
+  return w.at(w.at(tile, offset), layout.bytes(row) + (layout.swizzled() ? bytes & ~127 : bytes));
 }
 
 WarpBuilder::Four Tiles::left(Value tile, int i, int row) { return w.loadMatrices(address(tile, leftOffset, i, row), false); }
@@ -154,7 +162,7 @@ void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool
     const int ahead = pass * perPass;
     Value exists = w.both(mine, w.isLess(w.add(output.first, row), output.limit - ahead));
     w.k.ifTrue(exists, [&] {
-      Value offset = layout.swizzled ? w.exclusiveOr(from, (ahead & 7) << 4) : from;
+      Value offset = layout.swizzled() ? w.exclusiveOr(from, layout.exchange(ahead) << 4) : from;
       Value all = w.load(w.at(w.at(rows, offset), layout.bytes(ahead)), w.vectorOf(w.word, 4), 16);
       w.store(all, w.at(to, output.stride * 2 * ahead), 16);
     });

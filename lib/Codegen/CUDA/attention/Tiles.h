@@ -6,15 +6,19 @@
 
 namespace zorse::codegen::cuda {
 
-/// How rows of 16-bit numbers lie in shared memory. Eight rows that ldmatrix reads together must be in different banks of 16 bytes: where a row is a
-/// multiple of 128 bytes its pieces of 16 change places by an exclusive or with the row's number; elsewhere 16 bytes between rows make their number
-/// of pieces odd.
+/// How rows of 16-bit numbers lie in shared memory. Eight rows that ldmatrix reads together must be in different banks of 16 bytes, and so must eight
+/// pieces that are copied together: where a row is a multiple or a power-of-two part of 128 bytes its pieces of 16 change places by an exclusive or
+/// with the number of the row, or of the line of 128 bytes that it shares; elsewhere 16 bytes between rows make their number of pieces odd.
 struct TileLayout {
-  int columns;  ///< a multiple of 16
-  int rowBytes; ///< with what lies between rows
-  bool swizzled;
+  int columns;    ///< a multiple of 16
+  int rowBytes;   ///< with what lies between rows
+  int rowsOfLine; ///< rows that share a line of 128 bytes, 1 where a row has several; 0: not exchanged
+  int lastOfLine; ///< greatest number that pieces are exchanged by: a power of two less 1
 
   static TileLayout of(int columns);
+  bool swizzled() const { return rowsOfLine > 0; }
+  /// What the numbers of a row's pieces are exchanged by.
+  int exchange(int row) const { return row / rowsOfLine & lastOfLine; }
   int pieces() const { return columns / 8; }    ///< of 16 bytes, in a row
   int products() const { return columns / 16; } ///< of tensor cores, along a row
   int64_t bytes(int rows) const { return int64_t(rows) * rowBytes; }
