@@ -356,18 +356,20 @@ private:
     return success();
   }
   static constexpr double kTanhScale = 0.797884560802865355879892119869; // sqrt(2 / pi)
+  /// (1 + tanh(u)) / 2 as a sigmoid: the sum cancels where x is far below 0.
+  static double tanhGate(double x) { return 1 / (1 + std::exp(-2 * kTanhScale * (x + 0.044715 * x * x * x))); }
   LogicalResult visit(GeluOp op) {
     bool approximate = op.getApproximate();
     return elementwise(op.getY(), [&](double x, double) {
-      return approximate ? 0.5 * x * (1 + std::tanh(kTanhScale * (x + 0.044715 * x * x * x))) : 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+      return approximate ? x * tanhGate(x) : 0.5 * x * std::erfc(-x * std::sqrt(0.5));
     });
   }
   LogicalResult visit(GeluGradOp op) {
     bool approximate = op.getApproximate();
     return elementwise(op.getDx(), [&](double x, double dy) {
       if (approximate) {
-        double t = std::tanh(kTanhScale * (x + 0.044715 * x * x * x));
-        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kTanhScale * (1 + 3 * 0.044715 * x * x));
+        const double gate = tanhGate(x);
+        return dy * (gate + x * gate * (1 - gate) * 2 * kTanhScale * (1 + 3 * 0.044715 * x * x));
       }
       return dy * (0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) * kTanhScale * 0.5);
     });

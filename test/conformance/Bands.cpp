@@ -22,6 +22,8 @@ namespace {
 /// What the polynomials may be off, in units of 2^-24 of the result: twice what was measured of 233,194 arguments from 2^-14 to 80
 /// (1.34, 1.36, 4.54 and 3.95).
 constexpr double kExp = 3, kLog = 3, kTanh = 9, kErf = 8;
+/// The same of GPUs' instructions, by the PTX ISA: ex2.approx.ftz, whose argument is rounded besides, and a product with rcp.approx.ftz.
+constexpr double kExpNearly = 6, kDivNearly = 4;
 constexpr double kLeastNormal = 0x1p-126;           ///< below, exp is 0
 constexpr const char *kGiven = "conformance.given"; ///< on roundings of the function itself, which the reference does, too
 
@@ -58,7 +60,8 @@ Tensor sum(Tensor x, const Tensor &y) {
 
 class Analysis {
 public:
-  Analysis(const reference::Options &options) : options(options) {}
+  /// \param half  whether the function reads or writes numbers of 16 bits
+  Analysis(const reference::Options &options, bool half) : options(options), half(half) {}
 
   DenseMap<Value, Banded> all;
 
@@ -90,6 +93,7 @@ public:
 
 private:
   const reference::Options &options;
+  const bool half;
 
   /// Without the rounding of results to half precision.
   FailureOr<Tensor> evaluate(Operation *op, ArrayRef<Tensor> operands) {
@@ -166,6 +170,12 @@ private:
     return success();
   }
 
+  /// Whether a kernel may compute it nearly: those of models of 16 bits do.
+  bool isNearly(Operation *op) const {
+    auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
+    return half && fast && bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn);
+  }
+
   static bool isViewLike(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp>(op); }
 
   LogicalResult elementwise(Operation *op, Banded &result, size_t i) {
@@ -188,6 +198,10 @@ private:
       carried = std::fabs(x[0]) * e[1] + std::fabs(x[1]) * e[0] + e[0] * e[1];
     } else if (isa<arith::DivFOp>(op)) {
       carried = e[1] >= std::fabs(x[1]) ? (e[1] > 0 ? kInfinite : 0) : (e[0] + std::fabs(y) * e[1]) / (std::fabs(x[1]) - e[1]);
+      if (isNearly(op))
+        own *= kDivNearly, carried += std::fabs(x[0]) * kLeastNormal;
+      if (elementOf(op->getResult(0)).isF32() && std::fabs(x[1]) >= 0x1p127) // infinite in f32, or nearly so
+        carried += std::fabs(y);
     } else if (isa<arith::NegFOp, math::AbsFOp, arith::ExtFOp>(op)) {
       own = 0, carried = e[0];
     } else if (isa<arith::TruncFOp, RoundOp>(op)) {
@@ -201,7 +215,8 @@ private:
     } else if (isa<math::SqrtOp>(op)) {
       carried = e[0] == 0 ? 0 : std::max(std::sqrt(x[0] + e[0]) - y, y - std::sqrt(std::max(0.0, x[0] - e[0])));
     } else if (isa<math::ExpOp>(op)) {
-      own *= kExp, carried = y * std::expm1(e[0]) + (std::isfinite(x[0]) ? kLeastNormal : 0);
+      own *= isNearly(op) ? kExpNearly + std::fabs(x[0]) : kExp;
+      carried = y * std::expm1(e[0]) + (std::isfinite(x[0]) ? kLeastNormal : 0);
     } else if (isa<math::LogOp>(op)) {
       own *= kLog, carried = e[0] == 0 ? 0 : e[0] >= x[0] ? kInfinite : -std::log1p(-e[0] / x[0]);
     } else if (isa<math::TanhOp>(op)) {
@@ -251,7 +266,14 @@ FailureOr<std::vector<Banded>> conformance::bandsOf(func::FuncOp function, Array
   codegen::expandRowOps(*expanded);
   codegen::expandColumnOps(*expanded);
   eraseDeadOps(expanded->getBody().front());
-  Analysis analysis(options);
+  const bool half = expanded
+                        ->walk([](Operation *op) {
+                          auto isNarrow = [](Value value) { return isHalf(elementOf(value)); };
+                          return llvm::any_of(op->getOperands(), isNarrow) || llvm::any_of(op->getResults(), isNarrow) ? WalkResult::interrupt()
+                                                                                                                       : WalkResult::advance();
+                        })
+                        .wasInterrupted();
+  Analysis analysis(options, half);
   for (auto [argument, tensor] : llvm::zip(expanded->getArguments(), arguments))
     analysis.all[argument] = {tensor, Tensor::filled(tensor.shape, 0)};
   for (Operation &op : expanded->getBody().front().without_terminator())

@@ -33,10 +33,10 @@ void addRoundings(Bugs &bugs) {
   const PtxSubject narrow = suiteSubject("activations", "bf16", 17), activations = suiteSubject("activations", "f32", 17);
   const PtxSubject roots = suiteSubject("layer norm", "f32", 11), adam = suiteSubject("adam", "f32", 17);
   bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"((add\.s32 \t%r\d+, %r\d+, )32767;)", "$1 0;"});
-  bugs.push_back({"a quotient is cut instead of rounded", activations, R"(div\.rn\.f32)", "div.rz.f32", 2});
+  bugs.push_back({"a quotient is cut instead of rounded", suiteSubject("functions", "f32", 17), R"(div\.rn\.f32)", "div.rz.f32"});
   bugs.push_back({"a reciprocal is cut instead of rounded", activations, R"(rcp\.rn\.f32)", "rcp.rz.f32"});
   bugs.push_back({"a floor cuts toward zero", activations, R"(cvt\.rmi\.f32\.f32)", "cvt.rzi.f32.f32"});
-  bugs.push_back({"a constant has another last bit", activations, R"(0f3E2AAAAA)", "0f3E2AAAAB", 2});
+  bugs.push_back({"a constant has another last bit", activations, R"(0f3FCC422A)", "0f3FCC422B", 2});
   bugs.push_back({"a root is cut instead of rounded", roots, R"(sqrt\.rn\.f32)", "sqrt.rz.f32"});
   bugs.push_back({"an fma is cut instead of rounded", activations, R"(fma\.rn\.f32)", "fma.rz.f32"});
   bugs.push_back(

@@ -4,6 +4,7 @@
 #include "TranslateKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 #include "llvm/Bitcode/BitcodeWriter.h"
@@ -81,6 +82,49 @@ void expandF64(ModuleOp module) {
   });
 }
 
+bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
+
+/// Whether a kernel reads or writes numbers of 16 bits.
+bool touchesHalf(ModuleOp module) {
+  return module
+      .walk([](Operation *op) {
+        const bool converts = isa<arith::ExtFOp, arith::TruncFOp>(op);
+        return converts && (isHalf(op->getOperand(0).getType()) || isHalf(op->getResult(0).getType())) ? WalkResult::interrupt()
+                                                                                                       : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Exponentials and quotients that may be off by a few units of f32 (TensorBuilder::expNearly) are one or two instructions in kernels whose numbers
+/// are rounded to 16 bits: a polynomial and a quotient to the last bit took longer than the memory. PTX ISA: ex2.approx.ftz is within 2^-22,
+/// rcp.approx.ftz within one unit in the last place; both take numbers below 2^-126 for 0.
+void useSpecialFunctions(ModuleOp module) {
+  if (!touchesHalf(module))
+    return;
+  module.walk([](Operation *op) {
+    auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
+    if (!fast || !isa<math::ExpOp, arith::DivFOp>(op) || !op->getResult(0).getType().isF32() || !fast.getFastMathFlagsAttr() ||
+        !bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
+      return;
+    OpBuilder b(op);
+    Location loc = op->getLoc();
+    auto number = [&](float value) -> Value { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); };
+    auto call = [&](StringRef name, Value x) { return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(), b.getStringAttr(name), x).getResult(0); };
+    Value x = op->getOperand(0), y;
+    if (isa<math::ExpOp>(op))
+      y = call("llvm.nvvm.ex2.approx.ftz", arith::MulFOp::create(b, loc, x, number(1.44269504f)));
+    else
+      y = arith::MulFOp::create(b, loc, x, call("llvm.nvvm.rcp.approx.ftz.f", op->getOperand(1)));
+    op->getResult(0).replaceAllUsesWith(y);
+    op->erase();
+  });
+}
+
+void prepareMath(ModuleOp module) {
+  expandF64(module);
+  useSpecialFunctions(module);
+}
+
 /// Past LLVM's own header.
 llvm::StringRef withoutHeader(llvm::StringRef text) {
   constexpr llvm::StringLiteral last = ".address_size 64\n";
@@ -149,7 +193,7 @@ std::string cuda::ptxHeader(const PtxTarget &target) {
 
 llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const std::string &text, const PtxTarget &target, const std::string &dump) {
   llvm::LLVMContext context;
-  llvm::Expected<std::unique_ptr<llvm::Module>> translated = translateKernel(context, symbol, text, dump, expandF64);
+  llvm::Expected<std::unique_ptr<llvm::Module>> translated = translateKernel(context, symbol, text, dump, prepareMath);
   if (!translated)
     return translated.takeError();
   llvm::Module &module = **translated;

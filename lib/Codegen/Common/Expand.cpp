@@ -18,7 +18,7 @@ Value expandSoftmax(TensorBuilder &t, Value x, bool logarithm) {
   Type element = TensorBuilder::elementOf(x);
   x = t.cast(x, wide(x));
   Value shifted = t.sub(x, t.alongLast(t.reduceLast(x, ReduceKind::Max), x));
-  Value exponential = t.exp(shifted);
+  Value exponential = t.expNearly(shifted);
   Value sum = t.sumLast(exponential);
   if (logarithm)
     return t.cast(t.sub(shifted, t.alongLast(t.log(sum), x)), element);
@@ -30,7 +30,7 @@ Value expandSoftmaxGrad(TensorBuilder &t, Value y, Value dy, bool logarithm) {
   y = t.cast(y, wide(y));
   dy = t.cast(dy, wide(dy));
   if (logarithm)
-    return t.cast(t.sub(dy, t.mul(t.exp(y), t.alongLast(t.sumLast(dy), y))), element);
+    return t.cast(t.sub(dy, t.mul(t.expNearly(y), t.alongLast(t.sumLast(dy), y))), element);
   return t.cast(t.mul(y, t.sub(dy, t.alongLast(t.sumLast(t.mul(y, dy)), y))), element);
 }
 
@@ -88,31 +88,28 @@ constexpr double kGeluTanh = 0.7978845608028654; // sqrt(2/pi)
 constexpr double kGeluCube = 0.044715;
 constexpr double kRsqrt2 = 0.7071067811865476;
 
+Value sigmoid(TensorBuilder &t, Value x) { return t.divNearly(t.splat(x, 1.0), t.plus(t.expNearly(t.neg(x)), 1.0)); }
+
+/// (1 + tanh(u)) / 2 with GELU's u: the sigmoid of 2 u, which loses nothing where tanh is near -1.
+Value geluShare(TensorBuilder &t, Value x) { return sigmoid(t, t.mul(t.scale(x, 2 * kGeluTanh), t.plus(t.scale(t.mul(x, x), kGeluCube), 1.0))); }
+
 Value expandGelu(TensorBuilder &t, Value x, bool approximate) {
-  Value inner;
   if (approximate)
-    inner = t.tanh(t.mul(t.scale(x, kGeluTanh), t.plus(t.scale(t.mul(x, x), kGeluCube), 1.0)));
-  else
-    inner = t.erf(t.scale(x, kRsqrt2));
-  return t.mul(t.scale(x, 0.5), t.plus(inner, 1.0));
+    return t.mul(x, geluShare(t, x));
+  return t.mul(t.scale(x, 0.5), t.plus(t.erf(t.scale(x, kRsqrt2)), 1.0));
 }
 
 Value expandGeluGrad(TensorBuilder &t, Value x, Value dy, bool approximate) {
   Value square = t.mul(x, x);
   if (approximate) {
-    Value inner = t.tanh(t.mul(t.scale(x, kGeluTanh), t.plus(t.scale(square, kGeluCube), 1.0)));
-    Value slope = t.scale(t.plus(t.scale(square, 3 * kGeluCube), 1.0), kGeluTanh);
-    Value one = t.splat(x, 1.0);
-    Value left = t.add(one, inner);
-    Value right = t.mul(t.mul(x, t.sub(one, t.mul(inner, inner))), slope);
-    return t.mul(dy, t.scale(t.add(left, right), 0.5));
+    Value share = geluShare(t, x), rest = t.sub(t.splat(x, 1.0), share);
+    Value slope = t.scale(t.plus(t.scale(square, 3 * kGeluCube), 1.0), 2 * kGeluTanh);
+    return t.mul(dy, t.add(share, t.mul(t.mul(x, slope), t.mul(share, rest))));
   }
   Value cdf = t.scale(t.plus(t.erf(t.scale(x, kRsqrt2)), 1.0), 0.5);
-  Value pdf = t.scale(t.exp(t.scale(square, -0.5)), 0.3989422804014327); // 1/sqrt(2 pi)
+  Value pdf = t.scale(t.expNearly(t.scale(square, -0.5)), 0.3989422804014327); // 1/sqrt(2 pi)
   return t.mul(dy, t.add(cdf, t.mul(x, pdf)));
 }
-
-Value sigmoid(TensorBuilder &t, Value x) { return t.div(t.splat(x, 1.0), t.plus(t.exp(t.neg(x)), 1.0)); }
 
 Value expandSiluGrad(TensorBuilder &t, Value x, Value dy) {
   Value s = sigmoid(t, x);
@@ -134,7 +131,7 @@ std::optional<int64_t> toOptional(std::optional<uint64_t> value) {
 void expandCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value x = t.cast(op.getLogits(), wide(op.getLogits()));
   Value max = t.reduceLast(x, ReduceKind::Max);
-  Value sum = t.sumLast(t.exp(t.sub(x, t.alongLast(max, x))));
+  Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
   Value lse = t.add(t.log(sum), max);
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
   Value loss = t.sub(lse, t.cast(t.make<TakeOp>(op.getLogits(), label), wide(x)));
@@ -155,7 +152,7 @@ Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
     seed = t.mul(seed, t.cast(t.make<GatherOp>(weights, label), wide(x)));
   if (valid)
     seed = t.select(valid, seed, t.splat(seed, 0.0));
-  Value probability = t.exp(t.sub(x, t.alongLast(op.getLse(), x)));
+  Value probability = t.expNearly(t.sub(x, t.alongLast(op.getLse(), x)));
   Value weighted = t.mul(probability, t.alongLast(seed, x));
   Value hit = t.make<TakeGradOp>(TensorBuilder::typeOf(x), seed, label);
   return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));

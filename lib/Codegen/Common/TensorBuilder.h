@@ -25,6 +25,9 @@ struct TensorBuilder {
   Value div(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y); }
   Value neg(Value x) { return make<mlir::arith::NegFOp>(x); }
   Value exp(Value x) { return make<mlir::math::ExpOp>(x); }
+  /// Where a few units in the last place of f32 do not matter in a model of 16 bits: GPUs have instructions for them (useSpecialFunctions).
+  Value expNearly(Value x) { return make<mlir::math::ExpOp>(x, mlir::arith::FastMathFlags::afn); }
+  Value divNearly(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y, mlir::arith::FastMathFlags::afn); }
   Value log(Value x) { return make<mlir::math::LogOp>(x); }
   Value sqrt(Value x) { return make<mlir::math::SqrtOp>(x); }
   Value tanh(Value x) { return make<mlir::math::TanhOp>(x); }

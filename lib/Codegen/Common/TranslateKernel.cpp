@@ -52,6 +52,14 @@ static LogicalResult expandMath(ModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
+/// What may be computed nearly and was not is computed to the last bits: a target's own shortcuts would differ from one to the next.
+static void dropApproximations(ModuleOp module) {
+  module.walk([](arith::ArithFastMathInterface op) {
+    if (arith::FastMathFlagsAttr flags = op.getFastMathFlagsAttr())
+      op->setAttr(op.getFastMathAttrName(), arith::FastMathFlagsAttr::get(op->getContext(), flags.getValue() & ~arith::FastMathFlags::afn));
+  });
+}
+
 static LogicalResult lowerToLlvmDialect(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.enableVerifier(false);
@@ -127,6 +135,7 @@ llvm::Expected<std::unique_ptr<llvm::Module>> zorse::codegen::translateKernel(ll
     needs.setSymName(symbol + "_needs");
   if (prepare)
     prepare(*module);
+  dropApproximations(*module);
   if (failed(expandMath(*module)) || failed(lowerToLlvmDialect(*module)))
     return fail("does not lower");
   std::unique_ptr<llvm::Module> llvmModule = translateModuleToLLVMIR(*module, llvmContext, symbol);

@@ -3,7 +3,8 @@
 sed -n 's/^\.visible \.entry \(.*\)($/\1/p' "$3" | while read -r kernel; do
   spilled=0 registers=32 shared=
   case $kernel in
-    addf_mulf_tanh_*) spilled=24 registers=200 ;;
+    mulf_addf_negf_exp_divf_subf_*) ;;
+    mulf_addf_negf_exp_divf_*) spilled=24 registers=200 ;;
     reduce_columns_*) registers=64 shared=" 20480 bytes smem," ;;
   esac
   echo "ptxas info    : Compiling entry function '$kernel' for '${1#-arch=}'"
