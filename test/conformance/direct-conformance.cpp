@@ -232,6 +232,10 @@ DirectOptions optionsOf(const RandomProgram &program, const Sums &sums, const st
     options.plan.groups.front().push_back(d);
     options.names.push_back("g" + std::to_string(d));
   }
+  for (uint32_t d = 0; d < program.devices; ++d) {
+    std::vector<uint32_t> &others = options.plan.peers.emplace_back(options.plan.groups.front());
+    others.erase(others.begin() + d);
+  }
   for (const RandomOperation &op : program.operations) { // sets that gather together
     std::vector<uint32_t> group = op.members;
     std::sort(group.begin(), group.end());

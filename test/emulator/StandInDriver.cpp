@@ -70,6 +70,7 @@ std::map<uintptr_t, Allocation> allocations;
 std::map<size_t, size_t> used; ///< bytes of a GPU's own memory
 
 DriverHandles handles;
+DriverHandles untimed; ///< events that do not know when they come
 
 size_t currentGpu() { return size_t(uintptr_t(current)) - 1; }
 
@@ -113,7 +114,7 @@ int allocate(void **address, size_t bytes, bool pinned) {
   return 0;
 }
 
-std::atomic<uint64_t> findings{0}, loads{0};
+std::atomic<uint64_t> findings{0}, loads{0}, connections{0};
 
 int said(const std::string &finding) {
   findings += !finding.empty();
@@ -181,6 +182,7 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 } // namespace
 
 void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+void zorse::emulator::zorseStandInConnects() { ++connections; }
 void zorse::emulator::zorseStandInLoads() {
   ++loads;
   waitForStreams();
@@ -324,15 +326,18 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned) {
     return refused;
   return exists(event) ? said(wait(streamOf(stream), eventOf(event))) : kInvalidHandle;
 }
-int cuEventCreate(void **event, unsigned) {
+int cuEventCreate(void **event, unsigned flags) {
   if (!current)
     return kInvalidContext;
   *event = makeEvent();
+  if (flags & 2) // CU_EVENT_DISABLE_TIMING
+    untimed.add(*event, currentGpu());
   return handles.add(*event, currentGpu()), 0;
 }
 int cuEventDestroy_v2(void *event) {
   if (!handles.remove(event))
     return kInvalidHandle;
+  untimed.remove(event);
   return destroyEvent(eventOf(event)), 0;
 }
 int cuEventRecord(void *event, void *stream) {
@@ -342,7 +347,7 @@ int cuEventRecord(void *event, void *stream) {
 }
 int cuEventSynchronize(void *event) { return exists(event) ? said(synchronize(eventOf(event))) : kInvalidHandle; }
 int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
-  if (!exists(from) || handles.gpu(from) != handles.gpu(to))
+  if (!exists(from) || handles.gpu(from) != handles.gpu(to) || untimed.gpu(from) != DriverHandles::kNone || untimed.gpu(to) != DriverHandles::kNone)
     return kInvalidHandle;
   const double begin = secondsOf(eventOf(from)), end = secondsOf(eventOf(to));
   *milliseconds = float((end - begin) * 1e3);
@@ -475,6 +480,7 @@ void zorseStandInMutate(int mutation, uint64_t index) { mutate(Mutation(mutation
 uint64_t zorseStandInCalls(int mutation) { return calls(Mutation(mutation)); }
 uint64_t zorseStandInFindings() { return findings; }
 uint64_t zorseStandInLoadCount() { return loads; }
+uint64_t zorseStandInConnectionCount() { return connections; }
 uint64_t zorseStandInPageableCopies() { return pageableCopies; }
 void zorseStandInDelays(uint64_t seed, double most) { runAtRandom(seed, most); }
 

@@ -21,6 +21,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 using namespace zorse::emulator;
@@ -74,7 +75,12 @@ struct Communicator {
   std::atomic<int> error{kInProgress}; ///< what it says of itself
   std::atomic<bool> aborted{false};
   std::string said; ///< set before `error`
-  std::thread joining;
+  std::thread joining, launching;
+  std::set<std::pair<bool, int>> connected; ///< peers that it has sent to, and received from
+  ~Communicator() {
+    if (launching.joinable())
+      launching.detach(); // it holds what it needs
+  }
 };
 using Shared = std::shared_ptr<Communicator>;
 
@@ -237,11 +243,22 @@ int flush() {
     same->out += next.out;
   }
   waiting.clear();
-  int result = kSuccess;
-  for (Operation &operation : all)
-    if (int one = put(std::move(operation)); one != kSuccess)
-      result = one;
-  return result;
+  for (Operation &operation : all) {
+    Communicator &c = *operation.comm;
+    if (c.launching.joinable())
+      c.launching.join();
+    // The kernel is launched by a thread of NCCL's, some time after the call: who puts work behind it on the stream before that, or calls again, is
+    // wrong.
+    c.error = kInProgress;
+    const Shared comm = operation.comm;
+    c.launching = std::thread([comm, operation = std::move(operation)]() mutable {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      const int result = put(std::move(operation));
+      int expected = kInProgress;
+      comm->error.compare_exchange_strong(expected, result);
+    });
+  }
+  return all.empty() ? kSuccess : kInProgress;
 }
 
 int issue(Operation operation) {
@@ -266,6 +283,8 @@ int transfer(bool sends, const void *data, size_t count, int type, int peer, voi
     return kInvalidArgument;
   if (peer == c->rank && depth == 0)
     return kInvalidUsage; // to itself, a rank sends and receives within one group
+  if (c->connected.insert({sends, peer}).second)
+    zorseStandInConnects();
   if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
     return kSuccess;
   Operation operation{c, static_cast<Stream *>(stream), sends ? "ncclSend" : "ncclRecv", {}, {}, {}, {}};
@@ -332,8 +351,9 @@ int ncclCommAbort(void *comm) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (c->joining.joinable())
-    c->joining.join();
+  for (std::thread *thread : {&c->joining, &c->launching})
+    if (thread->joinable())
+      thread->join();
   delete &c;
   return kSuccess;
 }

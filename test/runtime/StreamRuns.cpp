@@ -207,8 +207,9 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
   Result<std::unique_ptr<Executor>> executor = Executor::create(bundle, std::move(locals), options);
   if (executor.failed())
     return {executor.message(), ""};
-  static auto *loads = standIn<uint64_t()>("zorseStandInLoadCount"), *pageable = standIn<uint64_t()>("zorseStandInPageableCopies");
-  const uint64_t loaded = loads(), copied = pageable();
+  static auto *loads = standIn<uint64_t()>("zorseStandInLoadCount"), *pageable = standIn<uint64_t()>("zorseStandInPageableCopies"),
+              *connections = standIn<uint64_t()>("zorseStandInConnectionCount");
+  const uint64_t loaded = loads(), copied = pageable(), connected = connections();
   if (Status status = loadState(**executor, bundle, ""); status.failed())
     return {status.message(), ""};
   std::unique_ptr<DataSource> source = must(DataSource::open(bundle, data, std::nullopt));
@@ -221,6 +222,9 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
     return {result.message(), ""};
   if (loads() != loaded)
     return {"libraries load " + std::to_string(loads() - loaded) + " kernels within steps: each waits for the whole GPU", ""};
+  if (connections() != connected)
+    return {"NCCL connects " + std::to_string(connections() - connected) + " pairs of GPUs within steps: each takes memory, and waits for its peer",
+            ""};
   if (pageable() != copied)
     return {std::to_string(pageable() - copied) + " copies of steps are to or from memory that is not page-locked: each waits for its stream", ""};
   for (uint32_t device = 0; device < bundle.programs.size(); ++device)

@@ -23,6 +23,42 @@ std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
   return {readers.begin(), readers.end()};
 }
 
+/// With whom device `d` sends and receives in `entry`: in transfers, and in what has no communicator of its own.
+std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const DirectPlan &plan) {
+  auto list = [](const auto &members) { return std::vector<uint32_t>(members.begin(), members.end()); };
+  auto isGroup = [&](std::vector<uint32_t> devices) {
+    std::sort(devices.begin(), devices.end());
+    return std::find(plan.groups.begin(), plan.groups.end(), devices) != plan.groups.end();
+  };
+  /// The others of two lists, one of which sends to the other.
+  auto between = [&](const std::vector<uint32_t> &from, const std::vector<uint32_t> &to) {
+    std::vector<uint32_t> partners;
+    for (const auto &[mine, theirs] : {std::pair(&from, &to), std::pair(&to, &from)})
+      if (std::find(mine->begin(), mine->end(), d) != mine->end())
+        partners.insert(partners.end(), theirs->begin(), theirs->end());
+    return partners;
+  };
+  switch (entry.what_case()) {
+  case bundle::Entry::kSend:
+    return {entry.send().peer()};
+  case bundle::Entry::kReceive:
+    return {entry.receive().peer()};
+  case bundle::Entry::kAllGather: {
+    const std::vector<uint32_t> gatherers = gatherersOf(entry);
+    return !gatherers.empty() && isGroup(gatherers) ? std::vector<uint32_t>()
+                                                    : between(list(entry.all_gather().shards().members()), list(entry.all_gather().readers()));
+  }
+  case bundle::Entry::kReduceScatter:
+    return between(list(entry.reduce_scatter().contributors()), list(entry.reduce_scatter().shards().members()));
+  case bundle::Entry::kAllReduce: {
+    const std::vector<uint32_t> members = list(entry.all_reduce().members());
+    return std::is_sorted(members.begin(), members.end()) && isGroup(members) ? std::vector<uint32_t>() : between(members, members);
+  }
+  default:
+    return {};
+  }
+}
+
 } // namespace
 
 DirectPlan zorse::runtime::directPlan(const Bundle &bundle) {
@@ -49,6 +85,15 @@ DirectPlan zorse::runtime::directPlan(const Bundle &bundle) {
     if (std::find(plan.groups.begin(), plan.groups.end(), group) == plan.groups.end() &&
         std::all_of(group.begin(), group.end(), [&](uint32_t device) { return taken[device] < kMostCommunicators; }))
       add(group);
+  for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
+    std::set<uint32_t> peers;
+    for (const bundle::Entry &entry : bundle.programs[d].entries())
+      if (isDirect(bundle.programs[d], entry))
+        for (uint32_t peer : partnersOf(d, entry, plan))
+          peers.insert(peer);
+    peers.erase(d);
+    plan.peers.emplace_back(peers.begin(), peers.end());
+  }
   return plan;
 }
 

@@ -36,9 +36,10 @@ Status putLasting(const CudaApi &cuda, BlasLt &blas, CUdeviceptr memory, CUstrea
   BlasProduct p;
   p.typeOfOperands = p.typeOfC = kF32;
   p.m = p.n = p.k = p.lda = p.ldb = p.ldc = 256;
-  const CUdeviceptr b = memory + 256 * 256 * 4, c = b + 256 * 256 * 4;
-  auto one = [&](CUstream at) { return blas.multiply(p, 1, memory, b, 0, c, at); };
-  if (Result<bool> ran = blas.warmUp(p, memory, b, c, stream); ran.failed())
+  constexpr CUdeviceptr kBytes = 256 * 256 * 4;
+  const BlasOperands at{memory, memory + kBytes, memory + 2 * kBytes};
+  auto one = [&](CUstream on) { return blas.multiply(p, 1, 0, at, on); };
+  if (Result<bool> ran = blas.warmUp(p, at, stream); ran.failed())
     return ran.error();
   GpuTimer timer(cuda, stream);
   Result<double> seconds = timer.seconds(3, 4, one);
@@ -61,7 +62,7 @@ int probe::tryNccl() {
   const CudaApi &cuda = **api;
   const FreeMemory before = freeMemory(cuda);
   DirectOptions options;
-  options.plan.groups = {{0}};
+  options.plan.groups = options.plan.peers = {{0}}; // sends to itself, too
   options.names = {"kit"};
   auto group = makeSoloGroup();
   const double begin = now();

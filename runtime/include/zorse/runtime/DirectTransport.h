@@ -70,6 +70,7 @@ public:
 /// bundle gives them. Then those that gather together, as far as a device takes part in at most kMostCommunicators; others send and receive.
 struct DirectPlan {
   std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
+  std::vector<std::vector<uint32_t>> peers;  ///< by device: those that it sends to or receives from, ascending
   bool empty() const { return groups.empty(); }
 };
 inline constexpr size_t kMostCommunicators = 8;

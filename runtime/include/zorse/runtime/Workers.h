@@ -37,7 +37,8 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
 
 /// By queue, the threads that an executor asks of a device for such workers (QueuedDevice::openQueues). A device that serves its queues by itself
 /// needs threads that put work there, and these wait for each other at every turn: where no queue is the host's work, which makes its thread wait,
-/// and no update waits for a snapshot beside what is computed, one thread does it for all, in the order of the list, in which every wait goes back.
+/// and no update waits for a snapshot beside what is computed, one thread does it for all, in the order of the list, in which every wait goes back,
+/// and another for exchanges between GPUs, since NCCL takes a call only when peers have come to it.
 inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind, const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
   for (const bundle::Entry &entry : program.entries()) {
@@ -45,7 +46,12 @@ inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const Dev
     byHost = byHost || queue.kind() == bundle::SEND_QUEUE || queue.kind() == bundle::RECEIVE_QUEUE || queue.kind() == bundle::COLLECTIVE_QUEUE ||
              isBeside(queue);
   }
-  return byHost ? workers : std::vector<uint32_t>(workers.size(), 0);
+  if (byHost)
+    return workers;
+  std::vector<uint32_t> threads;
+  for (const bundle::Queue &queue : program.queues())
+    threads.push_back(queue.kind() == bundle::DIRECT ? 1 : 0);
+  return threads;
 }
 
 } // namespace zorse::runtime

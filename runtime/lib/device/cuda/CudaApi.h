@@ -20,7 +20,7 @@ using CUfunction = void *;
 using CUdeviceptr = unsigned long long;
 
 inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
-inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1;
+inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1, kEventDisableTiming = 2;
 inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 inline constexpr int kMaxDynamicSharedSizeBytes = 8; ///< of a function
 inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;

@@ -7,7 +7,7 @@ StreamQueues::~StreamQueues() {
   close();
   (void)target_.enter();
   for (auto &queue : queues_) {
-    for (const auto *ring : {&queue->after, &queue->before})
+    for (const auto *ring : {&queue->after, &queue->begin, &queue->end})
       for (CUevent event : *ring)
         if (event)
           cuda_.cuEventDestroy_v2(event);
@@ -23,8 +23,8 @@ Status StreamQueues::open(const std::vector<uint32_t> &workers) {
   done_ = std::make_unique<QueueCounters>(workers.size());
   for (size_t i = 0; i < workers.size(); ++i) {
     Queue &queue = *queues_.emplace_back(std::make_unique<Queue>());
-    queue.after.resize(kEvents);
-    queue.before.resize(kEvents);
+    for (std::vector<CUevent> *ring : {&queue.after, &queue.begin, &queue.end})
+      ring->resize(kEvents);
     queue.worker = &workers_[workers[i]];
     if (Status status = call("cuStreamCreate", cuda_.cuStreamCreate(&queue.stream, kStreamNonBlocking)); status.failed())
       return status;
@@ -102,6 +102,8 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   Status status = target_.enter();
   if (status.succeeded())
     status = out.byHost ? runOnHost(item, waits, out) : submit(item, waits, out);
+  if (status.succeeded() && item.notify && !out.byHost)
+    status = record(queue, queue.end, item.number);
   if (status.succeeded())
     status = record(queue, queue.after, item.number);
   if (status.failed()) {
@@ -132,10 +134,11 @@ void StreamQueues::handOver(Worker &worker) {
 Status StreamQueues::record(Queue &queue, std::vector<CUevent> &ring, uint64_t number) {
   std::lock_guard<std::mutex> lock(queue.mutex);
   CUevent &event = ring[number % kEvents];
+  const bool timed = &ring != &queue.after;
   if (!event)
-    if (Status status = call("cuEventCreate", cuda_.cuEventCreate(&event, kEventBlockingSync)); status.failed())
+    if (Status status = call("cuEventCreate", cuda_.cuEventCreate(&event, kEventBlockingSync | (timed ? 0 : kEventDisableTiming))); status.failed())
       return status;
-  if (&ring == &queue.after)
+  if (!timed)
     queue.recorded = number + 1;
   return call("cuEventRecord", cuda_.cuEventRecord(event, queue.stream));
 }
@@ -158,7 +161,7 @@ Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
   if (Status status = waitOnStream(queue.stream, waits, item.waits); status.failed())
     return status;
   if (item.notify)
-    if (Status status = record(queue, queue.before, item.number); status.failed())
+    if (Status status = record(queue, queue.begin, item.number); status.failed())
       return status;
   if (const auto *task = std::get_if<StreamWork>(&item.work)) {
     TargetStream stream(cuda_, target_, queue.stream);
@@ -255,8 +258,8 @@ bool StreamQueues::watch(const Recorded &work) {
   if (work.notify && work.byHost) {
     observer_.finished(work.tag, work.begin, work.end);
   } else if (work.notify) {
-    const double end = clock_.secondsOf(event);
-    observer_.finished(work.tag, std::min(clock_.secondsOf(queue.before[work.number % kEvents]), end), end);
+    const double end = clock_.secondsOf(queue.end[work.number % kEvents]);
+    observer_.finished(work.tag, std::min(clock_.secondsOf(queue.begin[work.number % kEvents]), end), end);
   }
   done_->finish(work.queue);
   return true;

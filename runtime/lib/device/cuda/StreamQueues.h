@@ -91,8 +91,9 @@ private:
     CUstream stream = nullptr;
     Worker *worker = nullptr;
     std::mutex mutex; ///< guards what follows
-    /// Rings, by number modulo kEvents: behind a piece of work, and before one that the observer hears of.
-    std::vector<CUevent> after, before;
+    /// Rings, by number modulo kEvents: behind a piece of work, which others wait for; and where the observer hears of it, its begin and its end.
+    /// Those alone know the time: streams wait for others sooner.
+    std::vector<CUevent> after, begin, end;
     uint64_t recorded = 0; ///< pieces of work with an event in `after`, now or earlier
   };
   static constexpr uint64_t kEvents = 1024;

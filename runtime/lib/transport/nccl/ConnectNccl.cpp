@@ -74,6 +74,8 @@ Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<
   return ids;
 }
 
+constexpr size_t kWords = 512; ///< of a self-test
+
 class Trial final : public StreamTask {
 public:
   Trial(std::function<Status(WorkStream &)> what) : what_(std::move(what)) {}
@@ -116,10 +118,29 @@ Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Cl
   return Status::success();
 }
 
-/// Everybody gathers everybody's words, and passes its own to the next: what NCCL does later, with contents that are known.
+/// Of a communicator: with whom this device sends and receives in it. The first alone has such; others gather.
+const std::vector<uint32_t> &NcclTransport::partnersIn(const Communicator &communicator) const {
+  static const std::vector<uint32_t> kNobody;
+  return &communicator == communicators_.front().get() ? options_.plan.peers[member_.device] : kNobody;
+}
+
+/// What came from everybody, and after it what each partner sent, is what they should have sent.
+Status NcclTransport::checkWords(const Communicator &communicator, const std::vector<uint64_t> &found) const {
+  std::vector<uint32_t> from = communicator.devices();
+  const std::vector<uint32_t> &partners = partnersIn(communicator);
+  from.insert(from.end(), partners.begin(), partners.end());
+  for (size_t block = 0; block < from.size(); ++block)
+    for (size_t i = 0; i < kWords; ++i)
+      if (found[block * kWords + i] != word(from[block], i))
+        return userError("what came from " + options_.names[from[block]] + " is wrong at byte " + std::to_string(i * sizeof(uint64_t)));
+  return Status::success();
+}
+
+/// Everybody gathers everybody's words, and partners exchange theirs: what NCCL does later, with contents that are known. So connections and the
+/// memory that these take are there before the first step; NCCL makes them when they are first used, and waits for the peer.
 Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::time_point deadline) {
-  constexpr size_t kWords = 512;
-  const size_t ranks = communicator.devices().size(), me = size_t(communicator.rankOf(member_.device));
+  const std::vector<uint32_t> &partners = partnersIn(communicator);
+  const size_t ranks = communicator.devices().size();
   const size_t bytes = kWords * sizeof(uint64_t);
   auto failed = [&](const std::string &what) {
     return userError("the self-test of GPUs " + namesOf(communicator) + " through NCCL " + *ncclVersion() + " failed on " +
@@ -127,10 +148,10 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
                      "; try the plainest ways, NCCL_ALGO=Ring NCCL_PROTO=Simple, the same version of driver and NCCL everywhere, or --staged, which "
                      "runs without NCCL");
   };
-  Result<std::unique_ptr<DeviceMemory>> memory = member_.memory->allocate(bundle::DEVICE, (ranks + 2) * bytes, {});
+  Result<std::unique_ptr<DeviceMemory>> memory = member_.memory->allocate(bundle::DEVICE, (1 + ranks + partners.size()) * bytes, {});
   if (memory.failed())
     return memory.error();
-  const DeviceAddress mine = (*memory)->base(), passed = mine + bytes, all = passed + bytes;
+  const DeviceAddress mine = (*memory)->base(), all = mine + bytes, passed = all + ranks * bytes;
   std::vector<uint64_t> words(kWords);
   for (size_t i = 0; i < kWords; ++i)
     words[i] = word(member_.device, i);
@@ -139,30 +160,22 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
   Trial trial([&](WorkStream &stream) {
     Status status = communicator.run(
         "ncclAllGather", [&](Comm comm) { return api_.ncclAllGather(pointer(mine), pointer(all), bytes, kInt8, comm, stream.handle()); }, deadline);
-    if (status.failed())
+    if (status.failed() || partners.empty())
       return status;
-    return communicator.group(
-        "ncclSend",
-        [&](Comm comm) {
-          const int sent = api_.ncclSend(pointer(mine), bytes, kInt8, int((me + 1) % ranks), comm, stream.handle());
-          return sent != kSuccess && sent != kInProgress
-                     ? sent
-                     : api_.ncclRecv(pointer(passed), bytes, kInt8, int((me + ranks - 1) % ranks), comm, stream.handle());
-        },
-        deadline);
+    std::vector<Transfer> transfers;
+    for (size_t i = 0; i < partners.size(); ++i) {
+      transfers.push_back({true, partners[i], mine, bytes});
+      transfers.push_back({false, partners[i], passed + i * bytes, bytes});
+    }
+    return exchange("ncclSend", transfers, stream, deadline);
   });
   if (Status status = member_.memory->onStream(trial); status.failed())
     return failed(status.message());
-  std::vector<uint64_t> found((ranks + 1) * kWords);
-  if (Status status = member_.memory->read(found.data(), passed, found.size() * sizeof(uint64_t)); status.failed())
+  std::vector<uint64_t> found((ranks + partners.size()) * kWords);
+  if (Status status = member_.memory->read(found.data(), all, found.size() * sizeof(uint64_t)); status.failed())
     return status;
-  for (size_t block = 0; block <= ranks; ++block) {
-    const uint32_t from = communicator.devices()[block == 0 ? (me + ranks - 1) % ranks : block - 1];
-    for (size_t i = 0; i < kWords; ++i)
-      if (found[block * kWords + i] != word(from, i))
-        return failed("what came from " + options_.names[from] + " is wrong at byte " + std::to_string(i * sizeof(uint64_t)));
-  }
-  return Status::success();
+  Status status = checkWords(communicator, found);
+  return status.failed() ? Status(failed(status.message())) : status;
 }
 
 Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNccl(const std::vector<DirectMember> &members, Group &group,

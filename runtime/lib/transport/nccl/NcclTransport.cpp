@@ -62,20 +62,24 @@ Status NcclTransport::done(const Status &status) {
   return Status::success();
 }
 
-Status NcclTransport::exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream) {
+Status NcclTransport::exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
+                               Communicator::Clock::time_point deadline) {
   if (transfers.empty())
     return Status::success();
   Communicator &all = *communicators_.front();
-  return all.group(what, [&](Comm comm) {
-    for (const Transfer &transfer : transfers) {
-      const int peer = all.rankOf(transfer.peer);
-      const int result = transfer.sends ? api_.ncclSend(pointer(transfer.data), transfer.bytes, kInt8, peer, comm, stream.handle())
-                                        : api_.ncclRecv(pointer(transfer.data), transfer.bytes, kInt8, peer, comm, stream.handle());
-      if (result != kSuccess && result != kInProgress)
-        return result;
-    }
-    return kSuccess;
-  });
+  return all.group(
+      what,
+      [&](Comm comm) {
+        for (const Transfer &transfer : transfers) {
+          const int peer = all.rankOf(transfer.peer);
+          const int result = transfer.sends ? api_.ncclSend(pointer(transfer.data), transfer.bytes, kInt8, peer, comm, stream.handle())
+                                            : api_.ncclRecv(pointer(transfer.data), transfer.bytes, kInt8, peer, comm, stream.handle());
+          if (result != kSuccess && result != kInProgress)
+            return result;
+        }
+        return kSuccess;
+      },
+      deadline);
 }
 
 Status NcclTransport::send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) {

@@ -46,10 +46,13 @@ private:
     DeviceAddress data;
     size_t bytes;
   };
-  Status exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream);
+  Status exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
+                  Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
   Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: they have none of their own
   Status gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream);
   Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
+  const std::vector<uint32_t> &partnersIn(const Communicator &communicator) const;
+  Status checkWords(const Communicator &communicator, const std::vector<uint64_t> &found) const;
   Status done(const Status &status);
   std::string namesOf(const Communicator &communicator) const;
   void watch();
