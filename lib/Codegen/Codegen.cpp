@@ -28,11 +28,16 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
   return isCudaArch(options.arch) ? makeCudaKernels(options) : makeProcessorKernels(options);
 }
 
-static void allowTf32(bundle::BodyLibrary &library) {
+/// What GPUs may take beside the model's own arithmetic, where it was asked for.
+static void allowFasterProducts(bundle::BodyLibrary &library, bool tf32, bool sumsF16) {
   for (bundle::Body &body : *library.mutable_bodies())
-    for (bundle::Launch &launch : *body.mutable_launches())
-      if (launch.has_product() && launch.product().type() == bundle::F32 && launch.product().operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
-        launch.mutable_product()->set_tf32(true);
+    for (bundle::Launch &launch : *body.mutable_launches()) {
+      if (!launch.has_product() || launch.product().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results are of the operands' type
+        continue;
+      bundle::MatrixProduct &product = *launch.mutable_product();
+      product.set_tf32(tf32 && product.type() == bundle::F32);
+      product.set_sums_f16(sumsF16 && product.type() == bundle::F16);
+    }
 }
 
 FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const CodegenOptions &options) {
@@ -49,8 +54,8 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   }
   if (!ok)
     return failure();
-  if (options.tf32 && isCudaArch(options.arch) && DeviceKind::hasTf32(options.arch))
-    allowTf32(result.library);
+  if (isCudaArch(options.arch))
+    allowFasterProducts(result.library, options.tf32 && DeviceKind::hasTf32(options.arch), options.sumsF16);
   result.library.set_arch(result.sources->arch());
   result.library.add_objects(result.sources->object());
   return result;

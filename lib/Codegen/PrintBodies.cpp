@@ -48,7 +48,7 @@ static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, 
     os << "  product " << (product.accumulates() ? "+=" : "") << text(body, product.c()) << " = " << text(body, product.a())
        << (product.transpose_a() ? "^T" : "") << " * " << text(body, product.b()) << (product.transpose_b() ? "^T" : "") << " m " << text(product.m())
        << " n " << text(product.n()) << " k " << text(product.k()) << " batch " << text(product.batch()) << " ld " << product.lda() << " "
-       << product.ldb() << " " << product.ldc() << "\n";
+       << product.ldb() << " " << product.ldc() << (product.has_bias() ? " + " + text(body, product.bias()) : "") << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());

@@ -12,7 +12,7 @@ std::string problemAtStart(const CompileOptions &options) {
   std::optional<planning::Cluster> cluster;
   if (!options.cluster.empty()) {
     cluster = planning::readClusterFile(options.cluster, error);
-    if (!cluster || (options.precision.tf32 && !planning::allowTf32(*cluster, error)))
+    if (!cluster || !planning::adaptToPrecision(*cluster, options.precision, error))
       return error;
   }
   if (!options.profiles.empty() && !planning::readProfileFiles(options.profiles, error))

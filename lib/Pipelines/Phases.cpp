@@ -144,6 +144,7 @@ bool Compiler::buildUnits(std::string &remark) {
   model.summary.set_rounded_to(options.precision.rounded);
   model.summary.set_wide_residual(options.precision.wideResidual);
   model.summary.set_tf32(options.precision.tf32);
+  model.summary.set_sums_f16(options.precision.sumsF16);
   if (options.precision.needsScaling()) {
     bundle::TrainingOptions &training = *model.summary.mutable_training();
     if (training.loss_scale() == 0)
@@ -176,6 +177,7 @@ bool Compiler::compileBodies(std::string &remark) {
   codegen::CodegenOptions code;
   code.threads = options.threads;
   code.tf32 = options.precision.tf32;
+  code.sumsF16 = options.precision.sumsF16;
   code.arch = options.arch;
   if (code.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
       llvm::X86::parseArchX86(code.arch, /*Only64Bit=*/true) == llvm::X86::CK_None) {

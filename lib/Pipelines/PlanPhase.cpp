@@ -72,12 +72,10 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, outcome.cluster, error);
   if (!cluster)
     return std::nullopt;
-  if (summary.tf32()) {
-    std::optional<std::vector<std::string>> assumed = planning::allowTf32(*cluster, error);
-    if (!assumed)
-      return std::nullopt;
-    outcome.assumptions = std::move(*assumed);
-  }
+  std::optional<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(summary), error);
+  if (!assumed)
+    return std::nullopt;
+  outcome.assumptions = std::move(*assumed);
   batch /= samplesPerRow(summary); // from here on in rows
   std::optional<planning::Profile> profile;
   if (!profiles.empty() && !(profile = planning::readProfileFiles(profiles, error)))

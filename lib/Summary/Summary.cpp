@@ -32,7 +32,7 @@ std::string Precision::name() const {
   std::string text = compute == bundle::F64 || !rounds() ? elementTypeName(compute) : "";
   if (rounds())
     text += (text.empty() ? "" : ":") + std::string(elementTypeName(rounded));
-  return wideResidual ? text + ", f32 residual" : text;
+  return text + (wideResidual ? ", f32 residual" : "") + (sumsF16 ? ", sums in f16" : "");
 }
 
 std::optional<Precision> zorse::parsePrecision(const std::string &text) {
@@ -48,7 +48,7 @@ std::optional<Precision> zorse::parsePrecision(const std::string &text) {
 }
 
 Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
-  return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual(), summary.tf32()};
+  return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual(), summary.tf32(), summary.sums_f16()};
 }
 
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {

@@ -360,9 +360,7 @@ private:
   static double tanhGate(double x) { return 1 / (1 + std::exp(-2 * kTanhScale * (x + 0.044715 * x * x * x))); }
   LogicalResult visit(GeluOp op) {
     bool approximate = op.getApproximate();
-    return elementwise(op.getY(), [&](double x, double) {
-      return approximate ? x * tanhGate(x) : 0.5 * x * std::erfc(-x * std::sqrt(0.5));
-    });
+    return elementwise(op.getY(), [&](double x, double) { return approximate ? x * tanhGate(x) : 0.5 * x * std::erfc(-x * std::sqrt(0.5)); });
   }
   LogicalResult visit(GeluGradOp op) {
     bool approximate = op.getApproximate();

@@ -57,10 +57,12 @@ private:
       roundOperand(op, 0);
       roundOperand(op, 1);
       // The sum of product and bias is rounded once.
-      if (Operation *sum = biasOf(op->getResult(0)))
-        biased.insert(sum);
-      else
+      if (OpOperand *bias = biasOf(op->getResult(0))) {
+        roundBias(*bias);
+        biased.insert(bias->getOwner());
+      } else {
         roundResult(op);
+      }
     } else if (isa<AttentionOp>(op)) {
       for (unsigned operand : {0, 1, 2})
         roundOperand(op, operand);
@@ -72,22 +74,36 @@ private:
     }
   }
 
-  /// The addition of a bias, a vector over channels, that alone reads a product, through views; null: there is none. Tables that are added, such as
-  /// positions, are no part of a product: under autocast they make the sum f32.
-  Operation *biasOf(Value product) const {
+  /// What the addition of a bias, a vector over channels, reads beside a product that nothing else reads, but through views; null: there is none.
+  /// Tables that are added, such as positions, are no part of a product: under autocast they make the sum f32.
+  OpOperand *biasOf(Value product) const {
     while (product.hasOneUse()) {
       Operation *user = *product.user_begin();
       if (auto sum = dyn_cast<arith::AddFOp>(user)) {
-        Value other = sum.getLhs() == product ? sum.getRhs() : sum.getLhs();
-        auto bias = other.getDefiningOp<BroadcastOp>();
-        bool vector = bias && cast<RankedTensorType>(bias.getX().getType()).getRank() <= 1 && isRepeated(other);
-        return vector ? user : nullptr;
+        OpOperand &other = user->getOpOperand(sum.getLhs() == product ? 1 : 0);
+        auto bias = other.get().getDefiningOp<BroadcastOp>();
+        bool vector = bias && cast<RankedTensorType>(bias.getX().getType()).getRank() <= 1 && isRepeated(other.get());
+        return vector ? &other : nullptr;
       }
       if (!isa<ReshapeOp, TransposeOp>(user))
         return nullptr;
       product = user->getResult(0);
     }
     return nullptr;
+  }
+
+  /// torch.autocast and a module of bf16 both give a linear layer its bias in the type of its weight. A number stays as it is.
+  void roundBias(OpOperand &bias) {
+    auto repeated = cast<BroadcastOp>(bias.get().getDefiningOp());
+    if (cast<RankedTensorType>(repeated.getX().getType()).getRank() == 0)
+      return;
+    Value vector = rounded(repeated.getX());
+    if (!repeated->hasOneUse()) {
+      builder.setInsertionPointAfter(repeated);
+      repeated = cast<BroadcastOp>(builder.clone(*repeated));
+      bias.set(repeated.getY());
+    }
+    repeated.getXMutable().assign(vector);
   }
 
   /// A value without samples, as elementwise operations on samples read it.

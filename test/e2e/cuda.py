@@ -57,10 +57,10 @@ def cluster(folder, devices):
     return path
 
 
-def train(folder, tag, model, data, precision, devices, cells, more, batch=BATCH, length=LENGTH):
+def train(folder, tag, model, data, precision, devices, cells, more, options={}):
     base = os.path.join(folder, tag)
-    plan = z.plan(folder, tag, batch, devices, cells, **more)
-    z.compile(model, base + ".zorse", cluster(folder, devices), batch, length, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision)
+    plan = z.plan(folder, tag, BATCH, devices, cells, **more)
+    z.compile(model, base + ".zorse", cluster(folder, devices), BATCH, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0", **options}, precision)
     metrics = z.run(base + ".zorse", data, STEPS, gradients=base + ".g", extra=("--share-gpus",))
     return [m["loss"] for m in metrics], z.safetensors(base + ".g")
 
@@ -87,7 +87,7 @@ def main():
                     found, g = train(folder, f"plan{n}", model, data, precision, devices, cells, more)
                     results.append(z.check(f"{name}, {precision}, {plan}: losses", z.relative(found, loss), limits[precision][0]))
                     results.append(z.check(f"{name}, {precision}, {plan}: first gradients", z.gradient_error(g, gradients)[0], limits[precision][1]))
-    results += tf32()
+    results += tf32() + sums_in_f16()
     z.finish(results)
 
 
@@ -104,6 +104,21 @@ def tf32():
                       z.check(f"gpt, tf32, {plan}: operands are rounded", 0 if off > 1e-5 else 1, 0)]
         code, _, err = z.call("zorse-compile", model, "--cluster", cluster(folder, ["c0"]), "--batch", BATCH, "--seq", LENGTH, "--precision", "tf32", "-o", os.path.join(folder, "none.zorse"), ok=False)
         found.append(z.check("tf32 on processors alone is refused", 0 if code == 1 and "no device of the cluster has TF32 (c0)" in err else 1, 0))
+    return found
+
+
+def sums_in_f16():
+    """One GPU that sums in f16 against the same GPU in f16: another rounding, and of the size of f16's."""
+    model, data, found = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), []
+    devices, cells, more = PLANS["one GPU"]
+    with tempfile.TemporaryDirectory() as folder:
+        loss, gradients = train(folder, "f32-sums", model, data, "f16", devices, cells, more)
+        losses, g = train(folder, "f16-sums", model, data, "f16", devices, cells, more, {"accumulate": "f16"})
+        off = z.gradient_error(g, gradients)[0]
+        found += [z.check("gpt, sums in f16: losses", z.relative(losses, loss), 2e-2), z.check("gpt, sums in f16: first gradients", off, 5e-2),
+                  z.check("gpt, sums in f16: they differ from sums in f32", 0 if off > 1e-5 else 1, 0)]
+        code, _, err = z.call("zorse-compile", model, "--batch", BATCH, "--seq", LENGTH, "--precision", "bf16", "--accumulate", "f16", "-o", os.path.join(folder, "none.zorse"), ok=False)
+        found.append(z.check("sums in f16 are refused in bf16", 0 if code == 1 and "--accumulate: f16 is for --precision f16, got --precision bf16" in err else 1, 0))
     return found
 
 

@@ -1,5 +1,6 @@
 #include "EmulatedBody.h"
 
+#include "zorse/runtime/HalfTypes.h"
 #include "zorse/runtime/abi/CudaAbi.h"
 
 #include <algorithm>
@@ -29,19 +30,69 @@ static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Body 
   return grid;
 }
 
+static char *addressOf(const bundle::Pointer &pointer, const EmulatedCall &call) {
+  return call.slots[pointer.slot()] + pointer.fixed() + pointer.per_row() * call.rows;
+}
+
+/// C = what the product came to, in f32, plus its bias, rounded once.
+static void addBias(const bundle::MatrixProduct &product, const std::vector<float> &sums, const EmulatedCall &call) {
+  using runtime::HalfType;
+  const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
+  const char *bias = addressOf(product.bias(), call);
+  char *c = addressOf(product.c(), call);
+  const bool isF32 = product.type() == bundle::F32, isBf16 = product.type() == bundle::BF16;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t to = i * product.ldc() + j;
+      float sum = sums[size_t(i * n + j)];
+      if (isF32) {
+        reinterpret_cast<float *>(c)[to] = sum + reinterpret_cast<const float *>(bias)[j];
+        continue;
+      }
+      const uint16_t added = reinterpret_cast<const uint16_t *>(bias)[j];
+      sum += isBf16 ? runtime::widen<HalfType::BF16>(added) : runtime::widen<HalfType::F16>(added);
+      reinterpret_cast<uint16_t *>(c)[to] = isBf16 ? runtime::narrow<HalfType::BF16>(sum) : runtime::narrow<HalfType::F16>(sum);
+    }
+}
+
+/// A product by the processor's routines; these know no bias.
+static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Body &body, const bundle::Launch &launch, const EmulatedCall &call) {
+  bundle::Body one = body;
+  one.clear_launches();
+  *one.add_launches() = launch;
+  std::vector<runtime::DeviceAddress> slots;
+  slots.reserve(call.slots.size() + 1);
+  for (char *slot : call.slots)
+    slots.push_back(runtime::DeviceAddress::ofHost(slot));
+  std::vector<float> sums;
+  if (launch.product().has_bias()) {
+    bundle::MatrixProduct &product = *one.mutable_launches(0)->mutable_product();
+    const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
+    sums.resize(size_t(m * n));
+    bundle::Slot &slot = *one.add_slots();
+    slot.set_kind(bundle::WORKSPACE), slot.set_mode(bundle::WRITE);
+    slot.mutable_bytes()->set_fixed(product.m().fixed() * n * 4), slot.mutable_bytes()->set_per_row(product.m().per_row() * n * 4);
+    product.clear_c();
+    product.mutable_c()->set_slot(uint32_t(one.slots_size() - 1));
+    if (product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
+      product.set_operand_type(product.type());
+    product.set_type(bundle::F32), product.set_ldc(n);
+    product.clear_bias();
+    slots.push_back(runtime::DeviceAddress::ofHost(sums.data()));
+  }
+  std::vector<uint8_t> overwrite = call.overwrite;
+  overwrite.resize(slots.size(), 1);
+  runtime::Status status = products.runBody(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), overwrite.data()});
+  if (status.succeeded() && !sums.empty())
+    addBias(launch.product(), sums, call);
+  return status;
+}
+
 std::vector<std::string> emulator::runBody(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::Body &body,
                                            const EmulatedCall &call, const std::function<void()> &afterProduct) {
   for (const bundle::Launch &launch : body.launches()) {
     if (!launch.has_kernel()) {
-      bundle::Body one = body;
-      one.clear_launches();
-      *one.add_launches() = launch;
-      std::vector<runtime::DeviceAddress> slots;
-      slots.reserve(call.slots.size());
-      for (char *slot : call.slots)
-        slots.push_back(runtime::DeviceAddress::ofHost(slot));
-      runtime::Status status = products.runBody(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()});
-      if (status.failed())
+      if (runtime::Status status = runProduct(products, body, launch, call); status.failed())
         return {status.message()};
       if (afterProduct)
         afterProduct();

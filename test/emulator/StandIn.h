@@ -12,6 +12,9 @@ __attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const
 /// The stream's work may wait for work of other streams: it gets a thread, if it has none.
 __attribute__((visibility("default"))) void zorseStandInApart(Stream *stream);
 
+/// A library connects to a peer that it has not exchanged with so far: takes memory, and time.
+__attribute__((visibility("default"))) void zorseStandInConnects();
+
 /// A library loads a kernel onto the GPU: waits for everything that is on its streams.
 __attribute__((visibility("default"))) void zorseStandInLoads();
 

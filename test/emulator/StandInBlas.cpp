@@ -17,12 +17,17 @@
 
 namespace {
 
-constexpr int kInvalidValue = 7; // CUBLAS_STATUS_INVALID_VALUE
-constexpr int kComputeTf32 = 77; // CUBLAS_COMPUTE_32F_FAST_TF32
+constexpr int kInvalidValue = 7;                       // CUBLAS_STATUS_INVALID_VALUE
+constexpr int kNotSupported = 15;                      // CUBLAS_STATUS_NOT_SUPPORTED
+constexpr int kCompute16F = 64, kComputeTf32 = 77;     // CUBLAS_COMPUTE_16F, CUBLAS_COMPUTE_32F_FAST_TF32
+constexpr uint32_t kNoEpilogue = 1, kBiasEpilogue = 4; // CUBLASLT_EPILOGUE_DEFAULT, _BIAS
 
 struct Description {
   int compute = 68;
+  int scale = 0;
   bool transpose[2] = {false, false};
+  uint32_t epilogue = kNoEpilogue;
+  const void *bias = nullptr;
 };
 struct Layout {
   int type;
@@ -77,6 +82,11 @@ float roundedToTf32(float value) {
   return value;
 }
 
+/// A term more, as the tensor cores of `compute` add it.
+template <typename T> T sumOf(int compute, T sum, T term) {
+  return compute == kCompute16F ? T(widen<HalfType::F16>(narrow<HalfType::F16>(float(sum + term)))) : sum + term;
+}
+
 template <typename T>
 void multiply(const Description &d, double alpha, const void *a, const Layout &la, const void *b, const Layout &lb, double beta, void *c,
               const Layout &lc) {
@@ -93,18 +103,19 @@ void multiply(const Description &d, double alpha, const void *a, const Layout &l
         const T factor = operand(T(get(b, lb.type, batch * lb.stride + (d.transpose[1] ? q * lb.ld + j : j * lb.ld + q))));
         const T *column = left.data() + q * m;
         for (int64_t i = 0; i < m; ++i)
-          row[size_t(i)] += column[i] * factor;
+          row[size_t(i)] = sumOf(d.compute, row[size_t(i)], column[i] * factor);
       }
       for (int64_t i = 0; i < m; ++i) {
         const int64_t at = batch * lc.stride + j * lc.ld + i;
-        put(c, lc.type, at, alpha * double(row[size_t(i)]) + (beta != 0 ? beta * get(c, lc.type, at) : 0));
+        const T added = T(beta != 0 ? beta * get(c, lc.type, at) : 0) + T(d.bias ? get(d.bias, lc.type, i) : 0);
+        put(c, lc.type, at, T(alpha * double(row[size_t(i)])) + added);
       }
     }
   }
 }
 
 /// What one kernel of the library computes: loaded when it is first run.
-using ProductKind = std::array<int64_t, 15>;
+using ProductKind = std::array<int64_t, 16>;
 
 void loadOnce(const ProductKind &kind) {
   static std::mutex mutex;
@@ -138,12 +149,20 @@ int cublasLtCreate(void **handle) {
 }
 int cublasLtDestroy(void *handle) { return delete static_cast<int *>(handle), 0; }
 size_t cublasLtGetVersion() { return ZORSE_STANDIN_BLAS; }
-int cublasLtMatmulDescCreate(void **description, int compute, int) { return *description = new Description{compute}, 0; }
+int cublasLtMatmulDescCreate(void **description, int compute, int scale) { return *description = new Description{compute, scale}, 0; }
 int cublasLtMatmulDescDestroy(void *description) { return delete static_cast<Description *>(description), 0; }
 int cublasLtMatmulDescSetAttribute(void *description, int attribute, const void *value, size_t bytes) {
-  if ((attribute != 3 && attribute != 4) || bytes != 4)
+  auto &d = *static_cast<Description *>(description);
+  if (bytes != (attribute == 8 ? 8 : 4))
     return kInvalidValue;
-  static_cast<Description *>(description)->transpose[attribute - 3] = *static_cast<const int32_t *>(value) != 0;
+  if (attribute == 3 || attribute == 4)
+    d.transpose[attribute - 3] = *static_cast<const int32_t *>(value) != 0;
+  else if (attribute == 7)
+    std::memcpy(&d.epilogue, value, 4);
+  else if (attribute == 8)
+    std::memcpy(&d.bias, value, 8);
+  else
+    return kInvalidValue;
   return 0;
 }
 int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld) {
@@ -179,9 +198,13 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
   const auto &la = *static_cast<Layout *>(a), &lb = *static_cast<Layout *>(b), &lc = *static_cast<Layout *>(c);
   const uint64_t m = d.transpose[0] ? la.columns : la.rows, k = d.transpose[0] ? la.rows : la.columns;
   const uint64_t k2 = d.transpose[1] ? lb.columns : lb.rows, n = d.transpose[1] ? lb.rows : lb.columns;
-  // CUBLAS_STATUS_NOT_SUPPORTED of what the GPU lacks.
-  if (d.compute == kComputeTf32 && (la.type != 0 || lc.type != 0 || zorse::emulator::zorseStandInCapability() < 80))
-    return *found = 0, 15;
+  // Of what the GPU lacks, and of what no kernel is for.
+  const bool biased = d.epilogue != kNoEpilogue;
+  const auto promised = static_cast<const Alignments *>(preference)->bytes[3];
+  if ((d.compute == kComputeTf32 && (la.type != 0 || lc.type != 0 || zorse::emulator::zorseStandInCapability() < 80)) ||
+      (d.compute == kCompute16F ? la.type != 2 || lc.type != 2 || d.scale != 2 : d.scale != (lc.type == 1 ? 1 : 0)) ||
+      (biased && (d.epilogue != kBiasEpilogue || !d.bias || lc.type == 1 || lc.batch > 1 || uintptr_t(d.bias) % promised)))
+    return *found = 0, kNotSupported;
   *found = m == lc.rows && n == lc.columns && k == k2 && la.type == lb.type && la.batch == lc.batch && lb.batch == lc.batch;
   return 0;
 }
@@ -189,27 +212,29 @@ int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, 
                    const void *c, void *layoutC, void *d, void *, const void *algorithm, void *workspace, size_t workspaceBytes, void *stream) {
   Alignments promised;
   std::memcpy(&promised, algorithm, sizeof promised);
-  if (!promised.hold({a, b, c, d}))
+  const Description &how = *static_cast<Description *>(description);
+  if (!promised.hold({a, b, c, d}) || (how.bias && uintptr_t(how.bias) % promised.bytes[3]))
     return kInvalidValue; // a kernel of the library would end with a misaligned address, or read in wider pieces than it may
   if (zorse::emulator::zorseStandInLeavesOut(static_cast<zorse::emulator::Stream *>(stream)))
     return 0;
   const auto &lc = *static_cast<Layout *>(layoutC);
-  auto number = [&](const void *at) { return lc.type == 1 ? *static_cast<const double *>(at) : double(*static_cast<const float *>(at)); };
+  auto number = [&](const void *at) { return get(at, how.scale, 0); };
   auto access = [](const void *from, const Layout &l, bool write) {
     const int64_t elements = (l.batch - 1) * l.stride + int64_t(l.columns - 1) * l.ld + int64_t(l.rows);
     const auto begin = uintptr_t(from);
     return zorse::emulator::Access{begin, begin + uintptr_t(elements) * (l.type == 1 ? 8 : l.type == 0 ? 4 : 2), write};
   };
   const Layout la = *static_cast<Layout *>(layoutA), lb = *static_cast<Layout *>(layoutB);
-  const auto &transpose = static_cast<Description *>(description)->transpose;
-  loadOnce({zorse::emulator::zorseStandInUnit(), static_cast<Description *>(description)->compute, la.type, lc.type, transpose[0], transpose[1],
-            int64_t(la.rows), int64_t(la.columns), int64_t(lc.rows), int64_t(lc.columns), lc.batch, promised.bytes[0], promised.bytes[1],
-            promised.bytes[2], promised.bytes[3]});
+  loadOnce({zorse::emulator::zorseStandInUnit(), how.compute, la.type, lc.type, how.transpose[0], how.transpose[1], int64_t(la.rows),
+            int64_t(la.columns), int64_t(lc.rows), int64_t(lc.columns), lc.batch, promised.bytes[0], promised.bytes[1], promised.bytes[2],
+            promised.bytes[3], how.epilogue});
+  std::vector<zorse::emulator::Access> accesses = {
+      access(a, la, false), access(b, lb, false), access(d, lc, true), {uintptr_t(workspace), uintptr_t(workspace) + workspaceBytes, true, false}};
+  if (how.bias)
+    accesses.push_back(access(how.bias, {lc.type, lc.rows, 1, int64_t(lc.rows)}, false));
   return zorse::emulator::zorseStandInPut(
-      static_cast<zorse::emulator::Stream *>(stream), "a product",
-      {access(a, la, false), access(b, lb, false), access(d, lc, true), {uintptr_t(workspace), uintptr_t(workspace) + workspaceBytes, true, false}},
-      [=, factor = number(alpha) * (std::getenv("ZORSE_STANDIN_BLAS_WRONG") ? 1.01 : 1), added = number(beta),
-       how = *static_cast<Description *>(description), lc = lc] {
+      static_cast<zorse::emulator::Stream *>(stream), "a product", accesses,
+      [=, factor = number(alpha) * (std::getenv("ZORSE_STANDIN_BLAS_WRONG") ? 1.01 : 1), added = number(beta), how = how, lc = lc] {
         if (zorse::emulator::zorseStandInComputes())
           (lc.type == 1 ? multiply<double> : multiply<float>)(how, factor, a, la, b, lb, added, d, lc);
         return std::string();

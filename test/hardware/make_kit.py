@@ -113,11 +113,16 @@ def write_products(out, arch):
             for precision in precisions[1:]:
                 for transpose, sizes in (("nn", (m, n, k)), ("nt", (m, k, n)), ("tn", (k, n, m))):
                     f.write(f"{name}-{transpose}-{precision} {precision} {transpose} {sizes[0]} {sizes[1]} {sizes[2]} {batch} 0 0\n")
+                if batch == 1:
+                    f.write(f"{name}-bias-{precision} {precision}+bias nt {m} {n} {k} 1 0 0\n")
         for name, m, n, k, batch, pad, offset in ODD:
             scale = 8 if arch == "emu" else 1
             for precision in precisions:
+                sizes = f"{max(1, m // scale)} {max(1, n // scale)} {max(1, k // scale)} {batch} {pad} {offset}\n"
                 for transpose in ("nn", "nt", "tn"):
-                    f.write(f"{name}-{transpose}-{precision} {precision} {transpose} {max(1, m // scale)} {max(1, n // scale)} {max(1, k // scale)} {batch} {pad} {offset}\n")
+                    f.write(f"{name}-{transpose}-{precision} {precision} {transpose} {sizes}")
+                if batch == 1:
+                    f.write(f"{name}-bias-{precision} {precision}+bias nt {sizes}")
 
 
 def memory_case(out, case):

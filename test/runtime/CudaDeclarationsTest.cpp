@@ -51,7 +51,7 @@ ZORSE_SAME(cublasLtGetVersion, )
 
 static_assert(int(CUDA_SUCCESS) == ours::kSuccess && int(CUDA_ERROR_OUT_OF_MEMORY) == ours::kOutOfMemory);
 static_assert(CU_STREAM_NON_BLOCKING == ours::kStreamNonBlocking && CU_MEMHOSTALLOC_PORTABLE == ours::kHostAllocPortable);
-static_assert(CU_EVENT_BLOCKING_SYNC == ours::kEventBlockingSync);
+static_assert(CU_EVENT_BLOCKING_SYNC == ours::kEventBlockingSync && CU_EVENT_DISABLE_TIMING == ours::kEventDisableTiming);
 static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == ours::kComputeCapabilityMajor &&
               CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR == ours::kComputeCapabilityMinor);
 static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == ours::kMaxDynamicSharedSizeBytes);
@@ -60,9 +60,11 @@ static_assert(sizeof(CUuuid) == 16);
 
 static_assert(CUDA_R_32F == ours::kF32 && CUDA_R_64F == ours::kF64 && CUDA_R_16F == ours::kF16 && CUDA_R_16BF == ours::kBF16);
 static_assert(CUBLAS_COMPUTE_32F_FAST_TF32 == ours::kComputeTf32 && CUBLAS_COMPUTE_32F == ours::kCompute32F &&
-              CUBLAS_COMPUTE_64F == ours::kCompute64F);
+              CUBLAS_COMPUTE_64F == ours::kCompute64F && CUBLAS_COMPUTE_16F == ours::kCompute16F);
 static_assert(CUBLASLT_MATMUL_DESC_TRANSA == ours::kTransposeA && CUBLASLT_MATMUL_DESC_TRANSB == ours::kTransposeB);
 static_assert(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT == ours::kBatchCount && CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET == ours::kBatchOffset);
+static_assert(CUBLASLT_MATMUL_DESC_EPILOGUE == ours::kEpilogue && CUBLASLT_MATMUL_DESC_BIAS_POINTER == ours::kBiasPointer &&
+              CUBLASLT_EPILOGUE_BIAS == ours::kEpilogueBias);
 static_assert(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES == ours::kMaxWorkspace);
 static_assert(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES == ours::kMinAlignmentA &&
               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES == ours::kMinAlignmentB &&

@@ -6,6 +6,7 @@
 #include "StandIn.h"
 #include "TemporaryFolder.h"
 #include "bundle.pb.h"
+#include "zorse/runtime/HalfTypes.h"
 
 #include "gtest/gtest.h"
 
@@ -49,12 +50,65 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
     BlasProduct product;
     product.typeOfOperands = product.typeOfC = kF32;
     product.m = product.n = product.k = product.lda = product.ldb = product.ldc = 2;
-    const Status status = (*blas)->multiply(product, 1, atA, atB, 0, atC, nullptr);
+    const Status status = (*blas)->multiply(product, 1, 0, {atA, atB, atC}, nullptr);
     ASSERT_TRUE(status.succeeded()) << status.message() << " at " << shift;
     ASSERT_EQ(cuda->cuStreamSynchronize(nullptr), kSuccess);
     float c[4];
     ASSERT_EQ(cuda->cuMemcpyDtoH_v2(c, atC, sizeof c), kSuccess);
     EXPECT_EQ(std::vector<float>(c, c + 4), (std::vector<float>{19, 22, 43, 50}));
+  }
+}
+
+// The library reads a bias by the type and the alignment that it was told; every call brings its own.
+TEST_F(CudaDriver, ProductsAddABiasToEveryRow) {
+  auto blas = BlasLt::create(*cuda);
+  ASSERT_FALSE(blas.failed()) << blas.message();
+  BlasProduct product;
+  product.typeOfOperands = product.typeOfC = kF16;
+  product.m = 3, product.n = product.k = product.lda = product.ldb = product.ldc = 2;
+  auto put = [&](CUdeviceptr at, std::vector<float> values) {
+    std::vector<uint16_t> halves;
+    for (float value : values)
+      halves.push_back(floatToF16(value));
+    ASSERT_EQ(cuda->cuMemcpyHtoD_v2(at, halves.data(), halves.size() * 2), kSuccess);
+  };
+  put(memory, {1, 2, 3, 4, 5, 6});
+  put(memory + 256, {1, 0, 0, 1});
+  for (uint64_t shift : {0, 2, 64}) {
+    const CUdeviceptr bias = memory + 768 + shift;
+    put(bias, {float(10 + shift), 20});
+    const Status status = (*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512, bias}, nullptr);
+    ASSERT_TRUE(status.succeeded()) << status.message() << " at " << shift;
+    ASSERT_EQ(cuda->cuStreamSynchronize(nullptr), kSuccess);
+    uint16_t c[6];
+    ASSERT_EQ(cuda->cuMemcpyDtoH_v2(c, memory + 512, sizeof c), kSuccess);
+    const float first = float(10 + shift);
+    for (int row = 0; row < 3; ++row) {
+      EXPECT_EQ(c[2 * row], floatToF16(float(2 * row + 1) + first));
+      EXPECT_EQ(c[2 * row + 1], floatToF16(float(2 * row + 2) + 20));
+    }
+  }
+  product.typeOfOperands = product.typeOfC = kF64;
+  EXPECT_TRUE((*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512, memory + 768}, nullptr).failed());
+}
+
+// Sums in f16 lose what sums in f32 keep: 2048 + 1 is 2048.
+TEST_F(CudaDriver, SumsAreF16WhereItIsAskedFor) {
+  auto blas = BlasLt::create(*cuda);
+  ASSERT_FALSE(blas.failed()) << blas.message();
+  const uint16_t a[3] = {floatToF16(2048), floatToF16(1), floatToF16(1)}, b[3] = {floatToF16(1), floatToF16(1), floatToF16(1)};
+  ASSERT_EQ(cuda->cuMemcpyHtoD_v2(memory, a, sizeof a), kSuccess);
+  ASSERT_EQ(cuda->cuMemcpyHtoD_v2(memory + 256, b, sizeof b), kSuccess);
+  BlasProduct product;
+  product.typeOfOperands = product.typeOfC = kF16;
+  product.m = product.n = 1, product.k = product.lda = 3, product.ldb = product.ldc = 1;
+  for (bool narrow : {false, true}) {
+    product.sumsF16 = narrow;
+    ASSERT_TRUE((*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512}, nullptr).succeeded());
+    ASSERT_EQ(cuda->cuStreamSynchronize(nullptr), kSuccess);
+    uint16_t c = 0;
+    ASSERT_EQ(cuda->cuMemcpyDtoH_v2(&c, memory + 512, 2), kSuccess);
+    EXPECT_EQ(c, floatToF16(narrow ? 2048 : 2050));
   }
 }
 
@@ -66,6 +120,14 @@ TEST_F(CudaDriver, TheStandInRefusesForeignAndDestroyedHandles) {
   CUcontext second = nullptr;
   ASSERT_EQ(cuda->cuStreamCreate(&stream, kStreamNonBlocking), kSuccess);
   ASSERT_EQ(cuda->cuEventCreate(&event, 0), kSuccess);
+  CUevent untimed = nullptr;
+  float milliseconds = 0;
+  ASSERT_EQ(cuda->cuEventCreate(&untimed, kEventDisableTiming), kSuccess);
+  ASSERT_EQ(cuda->cuEventRecord(event, stream), kSuccess);
+  ASSERT_EQ(cuda->cuEventRecord(untimed, stream), kSuccess);
+  ASSERT_EQ(cuda->cuStreamSynchronize(stream), kSuccess);
+  EXPECT_EQ(cuda->cuEventElapsedTime(&milliseconds, event, untimed), kInvalidHandle);
+  EXPECT_EQ(cuda->cuEventDestroy_v2(untimed), kSuccess);
   ASSERT_EQ(cuda->cuCtxSetCurrent(nullptr), kSuccess);
   EXPECT_EQ(cuda->cuStreamCreate(&foreign, kStreamNonBlocking), kInvalidContext);
   EXPECT_EQ(cuda->cuMemsetD8_v2(memory, 0, 16), kInvalidContext);

@@ -7,6 +7,8 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--precision", precision, "f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
   app.add_option("--residual", residual, "with bf16 and f16: compute (default: as in a module of that type) or f32 (as under torch.autocast)")
       ->check(CLI::IsMember({"compute", "f32"}));
+  app.add_option("--accumulate", accumulate, "with f16: the type of sums in products on GPUs, f32 (default) or f16, twice as fast on GeForce cards")
+      ->check(CLI::IsMember({"f32", "f16"}));
   app.add_option("--save", o.saved,
                  "what a unit's forward keeps for its backward: min-cut (default: what products and attention made), keep (all that is read) "
                  "or full (nothing: all is computed again)")
@@ -42,6 +44,11 @@ bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const
   o.precision.wideResidual = residual == "f32";
   if (o.precision.wideResidual && !o.precision.rounds()) {
     error = "--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16 or f16";
+    return false;
+  }
+  o.precision.sumsF16 = accumulate == "f16";
+  if (o.precision.sumsF16 && (o.precision.rounded != bundle::F16 || o.precision.compute != bundle::F32)) {
+    error = "--accumulate: f16 is for --precision f16, got --precision " + precision + "; leave it out";
     return false;
   }
   if (!shifted.empty())

@@ -11,7 +11,7 @@
 namespace zorse {
 
 struct ModelFlags {
-  std::string precision = "f32", residual, shifted;
+  std::string precision = "f32", residual, accumulate, shifted;
   std::vector<std::string> dims;
 
   void addTo(CLI::App &app, pipelines::CompileOptions &options);

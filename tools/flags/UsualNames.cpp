@@ -57,6 +57,7 @@ const Meaning kMeanings[] = {
     {"quiet", "silent q"},
     {"plan", "strategy layout partition"},
     {"cluster", "devices hardware hosts hostfile cluster-file machine-file"},
+    {"accumulate", "allow-fp16-accumulation fp16-accumulation accumulation-type"},
     {"loss-scale", "initial-scale init-scale initial-loss-scale"},
     {"save", "recompute gradient-checkpointing activation-checkpointing recompute-activations recompute-granularity remat"},
     {"freeze", "freeze-layers frozen exclude"},

@@ -29,7 +29,8 @@ std::string describe(const bundle::Launch &launch) {
     std::string text = "product  " + extent(p.m(), "rows") + " x " + extent(p.n(), "rows") + " x " + extent(p.k(), "rows");
     if (p.batch().per_row() || p.batch().fixed() > 1)
       text += ", batch " + extent(p.batch(), "rows");
-    return text + (p.transpose_a() ? ", A transposed" : "") + (p.transpose_b() ? ", B transposed" : "") + (p.accumulates() ? ", adds" : "");
+    return text + (p.transpose_a() ? ", A transposed" : "") + (p.transpose_b() ? ", B transposed" : "") + (p.accumulates() ? ", adds" : "") +
+           (p.has_bias() ? ", bias added" : "");
   }
   case bundle::Launch::kLibrary:
     return "library  " + launch.library().name();

@@ -220,8 +220,8 @@ int run(Options &o) {
   if (!model)
     return fail(error);
   std::vector<std::string> assumptions;
-  if (cluster && model->summary.tf32()) {
-    std::optional<std::vector<std::string>> assumed = planning::allowTf32(*cluster, error);
+  if (cluster) {
+    std::optional<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(model->summary), error);
     if (!assumed)
       return fail(error);
     assumptions = std::move(*assumed);

@@ -30,6 +30,7 @@ struct CodegenOptions {
   std::string arch = "native";    ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), "native", or a CUDA architecture ("sm_80").
   unsigned optimizationLevel = 3; ///< of LLVM, 0 to 3.
   bool tf32 = false;              ///< products in f32 are in TF32 where the GPUs of `arch` have it.
+  bool sumsF16 = false;           ///< products of f16 whose results are f16 are summed in f16 on GPUs.
   std::string dumpDir;            ///< not empty: <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
 };
 

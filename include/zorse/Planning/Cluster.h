@@ -12,6 +12,10 @@
 #include <string>
 #include <vector>
 
+namespace zorse {
+struct Precision;
+}
+
 namespace zorse::planning {
 
 /// Types that devices multiply matrices in, in the order of ClusterDevice::speed. A model's compute type picks one; a device that lacks it cannot run
@@ -78,6 +82,7 @@ struct DeviceType {
   uint64_t memory, reserve;
   double port; ///< bytes/s, each direction, towards other devices of the node (NVLink or PCIe)
   double pcie;
+  bool halfRateSums;  ///< products of f16 run at half the rate where their sums are f32: GeForce
   const char *arch;   ///< DeviceKind.architectures; "": what the compiler is asked for
   const char *source; ///< where the vendor published the figures
 };
@@ -91,9 +96,10 @@ const DeviceType *findDeviceType(const std::string &name, uint64_t memory = 0);
 inline constexpr size_t kMostClusterBytes = size_t(16) << 20;
 inline constexpr size_t kMostDevices = 65536;
 
-/// Gives GPUs that have TF32 its speed for products in f32: half of what bf16 reaches, as in every data sheet since GA100, if that is more.
-/// \return  what is assumed of the devices that lack it; an error where all do.
-std::optional<std::vector<std::string>> allowTf32(Cluster &cluster, std::string &error);
+/// Gives devices the speed of a precision's products. In TF32, of GPUs that have it: half of what bf16 reaches, as in every data sheet since GA100,
+/// if that is more. With sums in f16, of GeForce GPUs: 1.5 times that of f16, since the gradients of weights keep sums in f32.
+/// \return  what is assumed of the devices that gain nothing; an error where TF32 is asked for and all lack it.
+std::optional<std::vector<std::string>> adaptToPrecision(Cluster &cluster, const Precision &precision, std::string &error);
 
 // Errors of this library are like those of zorse/Step/Plan.h: nullopt or false, one message per line in `error`, with "line N:" in front where it
 // concerns a file.

@@ -44,11 +44,12 @@ struct Precision {
   bundle::ElementType rounded = bundle::ELEMENT_TYPE_UNSPECIFIED; ///< bf16 or f16; unspecified: nothing is rounded
   bool wideResidual = false;                                      ///< as ModelSummary.wide_residual
   bool tf32 = false;                                              ///< as ModelSummary.tf32: of f32 where nothing is rounded
+  bool sumsF16 = false;                                           ///< as ModelSummary.sums_f16: of f16
 
   /// f16 has no gradients below 6e-8: on their way through it they are scaled.
   bool needsScaling() const { return rounded == bundle::F16; }
   bool rounds() const { return rounded != bundle::ELEMENT_TYPE_UNSPECIFIED; }
-  /// "f32", "tf32", "bf16", "f64:bf16" (test type: the roundings of bf16 in f64 arithmetic), "bf16, f32 residual".
+  /// "f32", "tf32", "bf16", "f64:bf16" (test type: the roundings of bf16 in f64 arithmetic), "f16, f32 residual, sums in f16".
   std::string name() const;
 };
 /// `text` as `--precision` takes it, which is `name()` without the residual; nothing if it is no precision.

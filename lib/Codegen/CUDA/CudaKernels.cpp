@@ -1,5 +1,6 @@
 // Kernels for GPUs of one architecture: one PTX file.
 #include "CudaEmitters.h"
+#include "FuseBiases.h"
 #include "KernelSet.h"
 #include "LowerToPtx.h"
 
@@ -32,7 +33,10 @@ public:
   }
 
   llvm::StringRef name() const override { return "CUDA"; }
-  mlir::LogicalResult prepare(mlir::func::FuncOp function) override { return cuda::prepareAttention(function, target.chip); }
+  mlir::LogicalResult prepare(mlir::func::FuncOp function) override {
+    fuseBiases(function);
+    return cuda::prepareAttention(function, target.chip);
+  }
   bool wantsFewLaunches() const override { return true; }
   HalfConversions conversions() const override { return {/*f16=*/true, /*bf16=*/*cuda::capabilityOf(target.chip) >= 80}; }
   Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster); }

@@ -152,6 +152,8 @@ struct Lowering {
     *product.mutable_b() = pointer(plan.b.root, plan.b.layout.offset);
     *product.mutable_c() = pointer(result, storageLayout(result, claims).offset);
     product.set_accumulates(accumulates(result));
+    if (plan.bias)
+      *product.mutable_bias() = pointer(plan.bias->root, plan.bias->layout.offset);
     facts.flopsPerRow += plan.flopsPerRow;
     for (Value value : {op->getOperand(0), op->getOperand(1), result})
       addBytes(tensorBytes(value.getType()));

@@ -426,7 +426,7 @@ struct Former {
         addGroupOp(op, group.getInt());
       } else if (isLibraryOp(op) || isa<ScatterAddOp>(op)) {
         Cluster cluster;
-        cluster.kind = isa<ScatterAddOp>(op) ? Cluster::Scatter : isa<MatmulOp, ContractOp>(op) ? Cluster::Product : Cluster::Attention;
+        cluster.kind = isa<ScatterAddOp>(op) ? Cluster::Scatter : isProduct(op) ? Cluster::Product : Cluster::Attention;
         append(create(std::move(cluster)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);

@@ -10,7 +10,9 @@ using namespace zorse::codegen;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-bool zorse::codegen::isLibraryOp(Operation *op) { return isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op); }
+bool zorse::codegen::isProduct(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, ContractOp>(op); }
+
+bool zorse::codegen::isLibraryOp(Operation *op) { return isProduct(op) || isa<AttentionOp, AttentionGradOp>(op); }
 
 bundle::ElementType zorse::codegen::bundleType(Type type) {
   type = getElementTypeOrSelf(type);
@@ -142,17 +144,18 @@ std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type, T
   return plan;
 }
 
-std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
-  std::optional<View> a = sameTypeView(op.getA(), claims), b = sameTypeView(op.getB(), claims);
+std::optional<ProductPlan> planMatmul(Operation *op, bool transposeA, bool transposeB, const Claims &claims) {
+  const Value left = op->getOperand(0), right = op->getOperand(1), y = op->getResult(0);
+  std::optional<View> a = sameTypeView(left, claims), b = sameTypeView(right, claims);
   if (!a || !b)
     return std::nullopt;
-  Layout c = storageLayout(op.getY(), claims);
-  ArrayRef<int64_t> aShape = typeOf(op.getA()).getShape(), bShape = typeOf(op.getB()).getShape(), cShape = typeOf(op.getY()).getShape();
+  Layout c = storageLayout(y, claims);
+  ArrayRef<int64_t> aShape = typeOf(left).getShape(), bShape = typeOf(right).getShape(), cShape = typeOf(y).getShape();
   size_t rank = aShape.size(), batchRank = rank - 2;
   ArrayRef<int64_t> aStrides = a->layout.strides, bStrides = b->layout.strides, cStrides = c.strides;
   Problem p;
-  size_t aM = op.getTransposeA() ? rank - 1 : rank - 2, aK = op.getTransposeA() ? rank - 2 : rank - 1;
-  size_t bRank = bShape.size(), bK = op.getTransposeB() ? bRank - 1 : bRank - 2, bN = op.getTransposeB() ? bRank - 2 : bRank - 1;
+  size_t aM = transposeA ? rank - 1 : rank - 2, aK = transposeA ? rank - 2 : rank - 1;
+  size_t bRank = bShape.size(), bK = transposeB ? bRank - 1 : bRank - 2, bN = transposeB ? bRank - 2 : bRank - 1;
   p.k = extentOf(aShape[aK]);
   p.n = extentOf(bShape[bN]);
   p.aK = aStrides[aK];
@@ -160,13 +163,13 @@ std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
   p.bN = bStrides[bN];
   p.cN = cStrides[rank - 1];
   // A product with a weight: all leading dimensions are one long M, if they lie behind each other.
-  if (bRank == 2 && !op.getTransposeA()) {
+  if (bRank == 2 && !transposeA) {
     if (auto m = collapse(cShape.drop_back(), {aStrides.drop_back(), cStrides.drop_back()})) {
       p.m = m->extent;
       p.aM = m->strides[0];
       p.cM = m->strides[1];
       p.batch.set_fixed(1);
-      if (auto plan = finish(p, *a, *b, op.getY().getType(), op.getA().getType()))
+      if (auto plan = finish(p, *a, *b, y.getType(), left.getType()))
         return plan;
     }
   }
@@ -182,7 +185,16 @@ std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
   p.aBatch = batch->strides[0];
   p.bBatch = batch->strides[1];
   p.cBatch = batch->strides[2];
-  return finish(p, *a, *b, op.getY().getType(), op.getA().getType());
+  return finish(p, *a, *b, y.getType(), left.getType());
+}
+
+std::optional<ProductPlan> planBiasedMatmul(BiasedMatmulOp op, const Claims &claims) {
+  std::optional<ProductPlan> plan = planMatmul(op, false, op.getTransposeB(), claims);
+  std::optional<View> bias = sameTypeView(op.getBias(), claims);
+  if (!plan || !isOne(plan->product.batch()) || !bias || bias->layout.strides[0] != 1)
+    return std::nullopt;
+  plan->bias = std::move(bias);
+  return plan;
 }
 
 std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
@@ -268,7 +280,9 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
 
 std::optional<ProductPlan> zorse::codegen::planProduct(Operation *op, const Claims &claims) {
   if (auto matmul = dyn_cast<MatmulOp>(op))
-    return planMatmul(matmul, claims);
+    return planMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), claims);
+  if (auto biased = dyn_cast<BiasedMatmulOp>(op))
+    return planBiasedMatmul(biased, claims);
   return planContract(cast<ContractOp>(op), claims);
 }
 

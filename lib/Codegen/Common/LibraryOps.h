@@ -11,13 +11,16 @@ namespace zorse::codegen {
 struct ProductPlan {
   bundle::MatrixProduct product; ///< everything but the pointers.
   View a, b;
+  std::optional<View> bias;
   double flopsFixed = 0, flopsPerRow = 0;
 };
 
-/// True for matmul, contract, attention and attention_grad.
+/// True for matmul, biased_matmul and contract.
+bool isProduct(mlir::Operation *op);
+/// True for products, attention and attention_grad.
 bool isLibraryOp(mlir::Operation *op);
 
-/// The strides of a matmul or contract; none where an operand (or the result's place) has strides that a BLAS cannot express.
+/// The strides of a product; none where an operand (or the result's place) has strides that a BLAS cannot express.
 std::optional<ProductPlan> planProduct(mlir::Operation *op, const Claims &claims);
 
 /// The call of an attention or attention_grad without pointers; operands in the routine's order, null where absent. None as above.

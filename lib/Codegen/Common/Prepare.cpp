@@ -80,7 +80,7 @@ struct Placer {
     if (claim.layout.strides == denseLayout(typeOf(root)).strides)
       return true;
     claims[root] = claim;
-    bool possible = isa<MatmulOp, ContractOp>(op) ? planProduct(op, claims).has_value() : planAttention(op, claims).has_value();
+    bool possible = isProduct(op) ? planProduct(op, claims).has_value() : planAttention(op, claims).has_value();
     claims.erase(root);
     return possible;
   }
@@ -192,7 +192,7 @@ struct Placer {
         ops.push_back(op);
     });
     for (Operation *op : ops) {
-      bool product = isa<MatmulOp, ContractOp>(op);
+      bool product = isProduct(op);
       if (!product && !carriesSamples(op->getOperand(0).getType()))
         return op->emitOpError("expects operands that carry samples: attention of constants has no CPU routine");
       // Constants have no buffer that a routine could read.

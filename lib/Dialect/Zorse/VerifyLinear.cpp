@@ -32,6 +32,19 @@ LogicalResult MatmulOp::verify() {
   return success();
 }
 
+LogicalResult BiasedMatmulOp::verify() {
+  RankedTensorType a = tensorTypeOf(getA()), b = tensorTypeOf(getB()), bias = tensorTypeOf(getBias()), y = tensorTypeOf(getY());
+  const bool fits = a.getRank() >= 2 && b.getRank() == 2 && a.getElementType() == b.getElementType() && !carriesSamples(b) &&
+                    a.getShape().back() == b.getDimSize(getTransposeB() ? 1 : 0);
+  if (!fits)
+    return emitOpError("(C1) expects a [..., K] and a weight [K, N] of one element type, got ") << a << " and " << b;
+  if (RankedTensorType expected = MatmulOp::inferType(a, b, false, getTransposeB()); !isSumOf(y, expected))
+    return emitOpError("(C2) expects y ") << expected << ", got " << y;
+  if (RankedTensorType expected = RankedTensorType::get({y.getShape().back()}, y.getElementType()); bias != expected)
+    return emitOpError("(C3) expects bias ") << expected << ", got " << bias;
+  return success();
+}
+
 LogicalResult ContractOp::verify() {
   RankedTensorType a = tensorTypeOf(getA()), b = tensorTypeOf(getB());
   if (a.getRank() < 2 || a.getRank() != b.getRank() || a.getElementType() != b.getElementType())

@@ -2,10 +2,12 @@
 #include "zorse/Planning/Cluster.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <unordered_map>
 
+using namespace zorse;
 using namespace zorse::planning;
 
 std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
@@ -15,7 +17,17 @@ std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster 
   return devices;
 }
 
-std::optional<std::vector<std::string>> zorse::planning::allowTf32(Cluster &cluster, std::string &error) {
+/// Sums in f16: which of the cluster's devices gain by it.
+static std::vector<std::string> allowSumsInF16(Cluster &cluster) {
+  size_t fast = 0;
+  for (ClusterDevice &device : cluster.devices)
+    if (const DeviceType *type = findDeviceType(device.type, device.memory); type && type->halfRateSums)
+      ++fast, device.speed[speedIndex(bundle::F16)] *= 1.5;
+  return {"sums in f16: " + std::to_string(fast) + " of " + std::to_string(cluster.devices.size()) +
+          " devices multiply faster by it (GeForce); results depend on the plan by the rounding of f16, as processors sum in f32"};
+}
+
+static std::optional<std::vector<std::string>> allowTf32(Cluster &cluster, std::string &error) {
   std::string lack;
   size_t count = 0;
   for (ClusterDevice &device : cluster.devices) {
@@ -35,6 +47,12 @@ std::optional<std::vector<std::string>> zorse::planning::allowTf32(Cluster &clus
     assumed.push_back(std::to_string(count) + (count > 1 ? " devices have" : " device has") + " no TF32 (" + lack + (count > 3 ? ", ..." : "") +
                       "): products there are in f32, so that results depend on the plan by the rounding of TF32");
   return assumed;
+}
+
+std::optional<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &cluster, const Precision &precision, std::string &error) {
+  if (precision.tf32)
+    return allowTf32(cluster, error);
+  return precision.sumsF16 ? allowSumsInF16(cluster) : std::vector<std::string>();
 }
 
 std::vector<int32_t> zorse::planning::directGroups(const Cluster &cluster) {

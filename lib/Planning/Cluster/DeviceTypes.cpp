@@ -3,6 +3,7 @@
 #include "zorse/Planning/DeviceDefaults.h"
 
 #include <cmath>
+#include <string>
 
 using namespace zorse::planning;
 
@@ -104,6 +105,8 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
   type.reserve = 2 * GB;
   type.port = row.port * G;
   type.pcie = row.pcie * G;
+  const std::string name = row.name, source = row.source;
+  type.halfRateSums = name.rfind("RTX", 0) == 0 && source != "data sheet"; // those of workstations have sheets of their own
   return type;
 }
 
@@ -113,7 +116,8 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
 const std::vector<DeviceType> &zorse::planning::deviceTypes() {
   static const std::vector<DeviceType> types = [] {
     std::vector<DeviceType> all;
-    all.push_back({"cpu-thread", "cpu", {0, 0, 0}, {0.05 * T, 0.05 * T, 0.05 * T}, 0, kThreadBandwidth, kCpuLaunch, 0, 0, 10 * G, 0, "", "assumed"});
+    all.push_back(
+        {"cpu-thread", "cpu", {0, 0, 0}, {0.05 * T, 0.05 * T, 0.05 * T}, 0, kThreadBandwidth, kCpuLaunch, 0, 0, 10 * G, 0, false, "", "assumed"});
     for (const Row &row : kNoBfloat)
       all.push_back(typeOf(row, "cuda", /*bfloat=*/false));
     for (const Row &row : kBfloat)

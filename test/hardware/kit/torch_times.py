@@ -23,6 +23,7 @@ def seconds(run, tries=5, inner=4):
 
 def product(line):
     name, kind, transpose, *sizes = line.split()
+    kind, _, bias = kind.partition("+")
     m, n, k, batch, pad, _ = map(int, sizes)
 
     def matrix(rows, columns, flip):
@@ -31,6 +32,9 @@ def product(line):
         return data.transpose(1, 2) if flip else data
 
     a, b = matrix(m, k, transpose[0] == "t"), matrix(k, n, transpose[1] == "t")
+    if bias:
+        vector = torch.randn(n, device="cuda").to(TYPES[kind])
+        return name, seconds(lambda: torch.addmm(vector, a[0], b[0]))
     return name, seconds(lambda: torch.matmul(a, b))
 
 

@@ -15,17 +15,21 @@ using namespace zorse::runtime::cuda;
 
 namespace {
 
-/// A line of the list: NAME TYPE TRANSPOSE m n k batch PAD OFFSET. Rows lie `pad` elements further apart than they are long, the operands `offset`
-/// elements behind an address on a multiple of 256 bytes.
+/// A line of the list: NAME TYPE TRANSPOSE m n k batch PAD OFFSET; of TYPE "bf16+bias" with a vector that is added to every row. Rows lie `pad`
+/// elements further apart than they are long, the operands `offset` elements behind an address on a multiple of 256 bytes.
 struct Wanted {
   std::string name, type, transpose;
   int64_t m = 0, n = 0, k = 0, batch = 1, pad = 0, offset = 0;
+  bool bias = false;
 };
 
 bool readLine(const std::string &line, Wanted &out) {
   std::istringstream words(line);
-  return bool(words >> out.name >> out.type >> out.transpose >> out.m >> out.n >> out.k >> out.batch >> out.pad >> out.offset) &&
-         (out.type == "f32" || out.type == "bf16" || out.type == "f16") && out.transpose.size() == 2;
+  if (!(words >> out.name >> out.type >> out.transpose >> out.m >> out.n >> out.k >> out.batch >> out.pad >> out.offset))
+    return false;
+  if (const size_t plus = out.type.find("+bias"); plus != std::string::npos)
+    out.bias = true, out.type.resize(plus);
+  return (out.type == "f32" || out.type == "bf16" || out.type == "f16") && out.transpose.size() == 2;
 }
 
 /// Numbers in (-1, 1) that follow from their place, the same in every type: multiples of 2^-6.
@@ -42,7 +46,12 @@ public:
 
   /// Rows x columns of one matrix; filled, or zero.
   Result<CUdeviceptr> matrix(int which, int64_t rows, int64_t columns, bool filled) {
-    const int64_t ld = columns + w.pad, elements = rows * ld * w.batch + w.offset;
+    return numbers(which, rows * (columns + w.pad) * w.batch, filled);
+  }
+  Result<CUdeviceptr> bias() { return w.bias ? numbers(3, w.n, true) : Result<CUdeviceptr>(CUdeviceptr(0)); }
+
+  Result<CUdeviceptr> numbers(int which, int64_t count, bool filled) {
+    const int64_t elements = count + w.offset;
     if (Status status = cuda.check("cuMemAlloc", cuda.cuMemAlloc_v2(&bases[which], size_t(elements) * bytes)); status.failed())
       return status.error();
     std::vector<char> host(size_t(elements) * bytes);
@@ -69,7 +78,7 @@ public:
 private:
   const CudaApi &cuda;
   const Wanted &w;
-  CUdeviceptr bases[3] = {};
+  CUdeviceptr bases[4] = {};
 
 public:
   const size_t bytes;
@@ -97,6 +106,8 @@ Result<double> worstOfSamples(const CudaApi &cuda, const Wanted &w, const BlasPr
                    y = operand(uint64_t(b * p.strideB + (p.transposeB ? j * p.ldb + q : q * p.ldb + j)), 1);
       sum += x * y, sizes += std::fabs(x * y);
     }
+    if (w.bias)
+      sum += operand(uint64_t(j), 3), sizes += std::fabs(operand(uint64_t(j), 3));
     char bytes[4];
     const CUdeviceptr at = c + uint64_t(b * p.strideC + i * p.ldc + j) * operands.bytes;
     if (Status status = cuda.check("cuMemcpyDtoH", cuda.cuMemcpyDtoH_v2(bytes, at, operands.bytes)); status.failed())
@@ -111,14 +122,16 @@ Status multiply(const CudaApi &cuda, BlasLt &blas, const Wanted &w) {
   const BlasProduct p = describe(w);
   Operands operands(cuda, w);
   Result<CUdeviceptr> a = operands.matrix(0, p.transposeA ? w.k : w.m, p.transposeA ? w.m : w.k, true),
-                      b = operands.matrix(1, p.transposeB ? w.n : w.k, p.transposeB ? w.k : w.n, true), c = operands.matrix(2, w.m, w.n, false);
-  for (const Result<CUdeviceptr> *one : {&a, &b, &c})
+                      b = operands.matrix(1, p.transposeB ? w.n : w.k, p.transposeB ? w.k : w.n, true), c = operands.matrix(2, w.m, w.n, false),
+                      bias = operands.bias();
+  for (const Result<CUdeviceptr> *one : {&a, &b, &c, &bias})
     if (one->failed())
       return one->error();
+  const BlasOperands at{*a, *b, *c, *bias};
   GpuTimer timer(cuda);
-  if (Result<bool> ran = blas.warmUp(p, *a, *b, *c, timer.stream()); ran.failed())
+  if (Result<bool> ran = blas.warmUp(p, at, timer.stream()); ran.failed())
     return ran.error();
-  Result<double> seconds = timer.seconds(5, 4, [&](CUstream stream) { return blas.multiply(p, 1, *a, *b, 0, *c, stream); });
+  Result<double> seconds = timer.seconds(5, 4, [&](CUstream stream) { return blas.multiply(p, 1, 0, at, stream); });
   if (seconds.failed())
     return seconds.error();
   Result<double> worst = worstOfSamples(cuda, w, p, operands, *c);

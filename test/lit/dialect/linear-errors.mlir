@@ -73,6 +73,30 @@ func.func @matmul_c5(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 
 // -----
 
+func.func @biased_matmul_c1(%x: tensor<?x4xf32>, %w: tensor<5x2xf32>, %b: tensor<2xf32>) {
+  // expected-error @below {{(C1) expects a [..., K] and a weight [K, N] of one element type, got 'tensor<?x4xf32>' and 'tensor<5x2xf32>'}}
+  %y = zorse.biased_matmul %x, %w, %b : tensor<?x4xf32>, tensor<5x2xf32>, tensor<2xf32> -> tensor<?x2xf32>
+  return
+}
+
+// -----
+
+func.func @biased_matmul_c2(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>, %b: tensor<2xf32>) {
+  // expected-error @below {{(C2) expects y 'tensor<?x2xf32>'}}
+  %y = zorse.biased_matmul %x, %w, %b : tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32> -> tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @biased_matmul_c3(%x: tensor<?x4xbf16>, %w: tensor<4x2xbf16>, %b: tensor<2xf32>) {
+  // expected-error @below {{(C3) expects bias 'tensor<2xbf16>', got 'tensor<2xf32>'}}
+  %y = zorse.biased_matmul %x, %w, %b : tensor<?x4xbf16>, tensor<4x2xbf16>, tensor<2xf32> -> tensor<?x2xbf16>
+  return
+}
+
+// -----
+
 func.func @contract_c1(%x: tensor<?x4xf32>, %z: tensor<?x3x4xf32>) {
   // expected-error @below {{(C1) expects operands of equal rank >= 2}}
   %y = zorse.contract %x, %z : tensor<?x4xf32>, tensor<?x3x4xf32> -> tensor<4x4xf32>

@@ -24,6 +24,9 @@ func.func @products(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %ids: te
   %1 = zorse.matmul %x, %w {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32> -> tensor<?x64x3072xf32>
   // CHECK: zorse.matmul %arg3, %arg3 {transpose_a} : tensor<?x12x64x32xf32>, tensor<?x12x64x32xf32> -> tensor<?x12x32x32xf32>
   %2 = zorse.matmul %a, %a {transpose_a} : tensor<?x12x64x32xf32>, tensor<?x12x64x32xf32> -> tensor<?x12x32x32xf32>
+  // CHECK: zorse.biased_matmul %arg0, %arg1, %{{.*}} {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32>, tensor<3072xf32> -> tensor<?x64x3072xf32>
+  %added = arith.constant dense<0.0> : tensor<3072xf32>
+  %biased = zorse.biased_matmul %x, %w, %added {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32>, tensor<3072xf32> -> tensor<?x64x3072xf32>
   // CHECK: zorse.contract %arg0, %{{.*}} : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
   %3 = zorse.contract %x, %1 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
   // CHECK: zorse.gather %arg1, %arg2 : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>

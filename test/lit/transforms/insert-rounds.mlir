@@ -2,7 +2,7 @@
 // RUN: zorse-opt %s --zorse-insert-rounds="to=f16 wide-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
 // RUN: not zorse-opt %s --zorse-insert-rounds --zorse-insert-rounds 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not zorse-opt %s --zorse-insert-rounds=to=f32 2>&1 | FileCheck %s --check-prefix=TYPE
-// Products take and give rounded values, a bias is added before the result is rounded; norms give rounded values; softmaxes and losses stay f32.
+// Products take and give rounded values, a bias is rounded and added before the result is rounded; norms give rounded values; softmaxes and losses stay f32.
 
 // TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already, or the file casts values to 16 bits by itself; such a file is compiled with --precision=f32
 // TYPE: error: zorse-insert-rounds: to: expected bf16 or f16, got 'f32'
@@ -26,11 +26,12 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK:         %[[NORM:.+]] = zorse.rms_norm
   // CHECK-NEXT:    %[[N:.+]] = zorse.round %[[NORM]] to
   %n = zorse.rms_norm %x gain %gain {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
-  // One copy of the matrix, whoever reads it.
+  // One copy of the matrix, whoever reads it; a linear layer gets its bias in the type of its weight.
   // CHECK:         zorse.matmul %[[N]], %[[COPY:[^ ]+]]
   %h = zorse.matmul %n, %w : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
   %bb = zorse.broadcast %b dims [2] : tensor<8xf32> -> tensor<?x4x8xf32>
-  // CHECK:         %[[SUM:.+]] = arith.addf
+  // CHECK:         %[[ADDED:.+]] = zorse.broadcast %[[VECTOR:[^ ]+]] dims [2]
+  // CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ADDED]]
   // CHECK-NEXT:    %[[H:.+]] = zorse.round %[[SUM]] to
   %s = arith.addf %h, %bb : tensor<?x4x8xf32>
   // CHECK:         %[[ACTIVATION:.+]] = zorse.silu %[[H]]

@@ -1,5 +1,6 @@
 // Cluster files: what they mean, what is refused and how, and back.
 #include "zorse/Planning/Cluster.h"
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 
 #include <gtest/gtest.h>
@@ -495,15 +496,32 @@ TEST(Cluster, Tf32) {
   Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: A100-80}, {name: t, type: T4}, {name: c, type: cpu-thread, memory: 1 GB}]}]");
   const double bf16 = cluster.devices[0].speed[speedIndex(bundle::BF16)], old = cluster.devices[1].speed[speedIndex(bundle::F32)];
   std::string error;
-  auto assumed = allowTf32(cluster, error);
+  auto assumed = adaptToPrecision(cluster, *parsePrecision("tf32"), error);
   ASSERT_TRUE(assumed) << error;
   ASSERT_EQ(assumed->size(), 1u);
   EXPECT_NE(assumed->front().find("2 devices have no TF32 (t, c)"), std::string::npos) << assumed->front();
   EXPECT_EQ(cluster.devices[0].speed[speedIndex(bundle::F32)], bf16 / 2);
   EXPECT_EQ(cluster.devices[1].speed[speedIndex(bundle::F32)], old);
   cluster.devices.erase(cluster.devices.begin());
-  EXPECT_FALSE(allowTf32(cluster, error));
+  EXPECT_FALSE(adaptToPrecision(cluster, *parsePrecision("tf32"), error));
   EXPECT_NE(error.find("no device of the cluster has TF32 (t, c); GPUs of NVIDIA from sm_80 on have it"), std::string::npos) << error;
+}
+
+TEST(Cluster, SumsInF16) {
+  Cluster cluster = read("nodes: [{name: n, devices: [{name: g, type: RTX3090}, {name: w, type: RTX6000Ada}, {name: a, type: A100-80}]}]");
+  double old[3];
+  for (int i = 0; i < 3; ++i)
+    old[i] = cluster.devices[i].speed[speedIndex(bundle::F16)];
+  Precision precision = *parsePrecision("f16");
+  std::string error;
+  EXPECT_TRUE(adaptToPrecision(cluster, precision, error)->empty());
+  precision.sumsF16 = true;
+  EXPECT_EQ(precision.name(), "f16, sums in f16");
+  auto assumed = adaptToPrecision(cluster, precision, error);
+  ASSERT_TRUE(assumed) << error;
+  EXPECT_NE(assumed->front().find("1 of 3 devices"), std::string::npos) << assumed->front();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(cluster.devices[i].speed[speedIndex(bundle::F16)], i == 0 ? 1.5 * old[i] : old[i]);
 }
 
 TEST(Cluster, Limits) {

@@ -57,6 +57,27 @@ def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
   }];
 }
 
+def Zorse_BiasedMatmulOp : Zorse_Op<"biased_matmul", [Pure]> {
+  let summary = "A linear layer: a product with a weight, and a vector that is added to every row of it.";
+  let description = [{
+    y = a b + bias, with the sum in f32 and rounded once. Code generation makes it of `zorse.matmul`, an addition and a rounding for devices whose library adds the
+    vector itself; models have none.
+
+    Constraints:
+    - (C1) a and b are as of `zorse.matmul` without `transpose_a`; b has rank 2.
+    - (C2) y is as of `zorse.matmul`.
+    - (C3) bias is [N] of the element type of y.
+
+    Example:
+    ```mlir
+    %y = zorse.biased_matmul %x, %w, %bias {transpose_b} : tensor<?x64x768xbf16>, tensor<3072x768xbf16>, tensor<3072xbf16> -> tensor<?x64x3072xbf16>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$a, Zorse_FloatTensor:$b, Zorse_FloatTensor:$bias, UnitAttr:$transpose_b);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$a `,` $b `,` $bias attr-dict `:` type($a) `,` type($b) `,` type($bias) `->` type($y)";
+}
+
 def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
   let summary = "Sum over all leading dimensions of the outer products of rows: the gradient of a weight.";
   let description = [{

@@ -1,6 +1,6 @@
 #include "AttentionShape.h"
 
-#include "Reach.h"
+#include "../Reach.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/abi/Library.h"
 

@@ -2,7 +2,7 @@
 
 #include "AttentionShape.h"
 #include "MatrixProduct.h"
-#include "Reach.h"
+#include "RoutineReach.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/abi/Library.h"
@@ -22,27 +22,12 @@ public:
       problem_ = "body '" + body_.name() + "', launch " + std::to_string(launch_) + ": " + what;
   }
 
-  /// Whether what lies between `pointer` and `reach` bytes behind it is inside the pointer's slot, for every number of rows from 1: both are linear,
-  /// so one row and the slope say it for all.
-  void within(const bundle::Pointer &pointer, const Reach &reach, const std::string &what) {
-    const bundle::Extent &bytes = body_.slots(int(pointer.slot())).bytes();
-    __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();
-    auto text = [](__int128 n) {
-      return n > INT64_MAX ? std::string("more than 2^63") : n < 0 ? "-" + std::to_string(int64_t(-n)) : std::to_string(int64_t(n));
-    };
-    if (pointer.fixed() < 0 || pointer.per_row() < 0 || bytes.fixed() < 0 || bytes.per_row() < 0 || slope > bytes.per_row() ||
-        end + slope > __int128(bytes.fixed()) + bytes.per_row())
-      fail(what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + std::to_string(pointer.slot()) + " of " +
-           std::to_string(bytes.fixed()) + " + " + std::to_string(bytes.per_row()) + " per row bytes");
-  }
-
-  /// The same of an operand, which must be of a slot that may be written if it is.
+  /// Of an operand that is there and has not been found wrong: inside its slot, which may be written if it is.
   void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
     if (pointer.slot() >= uint32_t(body_.slots_size()))
-      return; // absent, or it has been found wrong
-    within(pointer, reach, what);
-    if (written && body_.slots(int(pointer.slot())).mode() == bundle::READ)
-      fail(what + " is written to, but slot " + std::to_string(pointer.slot()) + " is only read");
+      return;
+    if (const std::string problem = problemOfUse(body_, pointer, reach, written, what); !problem.empty())
+      fail(problem);
   }
 
   static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
@@ -54,7 +39,7 @@ public:
       fail("slot " + std::to_string(pointer.slot()) + " of " + std::to_string(body_.slots_size()) + " is named");
       return {};
     }
-    within(pointer, {}, "it");
+    use(pointer, {}, false, "it");
     return {pointer.slot(), {pointer.fixed(), pointer.per_row()}};
   }
 
@@ -112,6 +97,8 @@ public:
            bundle::ElementType_Name(operands) + " and " + bundle::ElementType_Name(launch.type()));
     if (product.half && (launch.alpha() != 1.0 || (product.narrowResult && launch.accumulates())))
       fail("matrix product: half precision expects alpha 1, and no accumulation into a result of half precision");
+    if (launch.has_bias() || launch.sums_f16() || launch.tf32())
+      fail("matrix product: biases, sums in f16 and TF32 are for GPUs");
     product.isDouble = launch.type() == bundle::F64;
     product.transposeA = launch.transpose_a();
     product.transposeB = launch.transpose_b();
@@ -132,25 +119,8 @@ public:
     product.strideB = launch.batch_stride_b();
     product.strideC = launch.batch_stride_c();
     product.alpha = launch.alpha();
-    const bundle::Extent &m = launch.m(), &n = launch.n(), &k = launch.k(), &batch = launch.batch();
-    for (int64_t size : {m.fixed(), m.per_row(), n.fixed(), n.per_row(), k.fixed(), k.per_row(), batch.fixed(), batch.per_row(), product.strideA,
-                         product.strideB, product.strideC})
-      if (size < 0 || size > kLargestSize) {
-        fail("matrix product: expects extents and strides from 0 to 2^48, got " + std::to_string(size));
-        return product;
-      }
-    auto checkLeading = [&](const char *name, int64_t leading, const Linear &columns) {
-      if (leading < 1 || leading > INT32_MAX) // as the libraries count
-        fail("matrix product: expects " + std::string(name) + " from 1 to 2^31 - 1, got " + std::to_string(leading));
-      else if (columns.perRow == 0 && leading < std::max<int64_t>(columns.fixed, 1))
-        fail("matrix product: expects " + std::string(name) + " >= " + std::to_string(columns.fixed) + ", got " + std::to_string(leading));
-    };
-    checkLeading("lda", product.lda, product.transposeA ? product.m : product.k);
-    checkLeading("ldb", product.ldb, product.transposeB ? product.k : product.n);
-    checkLeading("ldc", product.ldc, product.n);
-    const bundle::Pointer *matrices[] = {&launch.a(), &launch.b(), &launch.c()};
-    for (const OperandUse &one : operandUses(launch))
-      use(*matrices[one.operand], one.reach, one.written, std::string("matrix product: operand ") + "abc"[one.operand]);
+    if (const std::string problem = problemOfProduct(body_, launch); !problem.empty())
+      fail(problem);
     return product;
   }
 

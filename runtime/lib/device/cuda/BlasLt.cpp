@@ -1,7 +1,9 @@
 #include "BlasLt.h"
 
 #include "BlasLibraries.h"
+#include "zorse/runtime/HalfTypes.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -18,8 +20,8 @@ Status check(const char *call, int status) {
 
 bool BlasProduct::operator<(const BlasProduct &o) const {
   auto key = [](const BlasProduct &p) {
-    return std::tie(p.typeOfOperands, p.typeOfC, p.tf32, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.strideA,
-                    p.strideB, p.strideC, p.alignmentA, p.alignmentB, p.alignmentC);
+    return std::tie(p.typeOfOperands, p.typeOfC, p.tf32, p.sumsF16, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc,
+                    p.strideA, p.strideB, p.strideC, p.alignmentA, p.alignmentB, p.alignmentC, p.alignmentBias);
   };
   return key(*this) < key(o);
 }
@@ -87,13 +89,28 @@ Result<std::string> BlasLt::identity(const std::vector<BlasHost> &hosts) {
   return text;
 }
 
-Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
+/// cublasComputeType_t, and the type of alpha and beta.
+static std::pair<int, int> sumsOf(const BlasProduct &p) {
+  if (p.typeOfC == kF64)
+    return {kCompute64F, kF64};
+  return p.sumsF16 ? std::pair(kCompute16F, kF16) : std::pair(p.tf32 ? kComputeTf32 : kCompute32F, kF32);
+}
+
+// NOLINTNEXTLINE(performance-no-int-to-ptr): as the library wants it
+static void *pointerTo(CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); }
+
+static int setBias(const BlasLtApi &lt, void *description, CUdeviceptr bias) {
+  const void *address = pointerTo(bias);
+  return lt.cublasLtMatmulDescSetAttribute(description, kBiasPointer, static_cast<const void *>(&address), sizeof address);
+}
+
+Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p, CUdeviceptr bias) {
   std::unique_ptr<Plan> &plan = plans_[p];
   if (plan)
     return plan.get();
   const BlasLtApi &lt = library_.api;
   auto made = std::make_unique<Plan>(lt);
-  const int compute = p.typeOfC == kF64 ? kCompute64F : p.tf32 ? kComputeTf32 : kCompute32F, scale = p.typeOfC == kF64 ? kF64 : kF32;
+  const auto [compute, scale] = sumsOf(p);
   Status failure;
   auto call = [&](const char *name, int status) {
     if (failure.succeeded())
@@ -113,6 +130,11 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
     call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeA, &first, sizeof first));
     call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeB, &second, sizeof second));
   }
+  if (bias && failure.succeeded()) { // the heuristic reads the address for its alignment
+    const uint32_t epilogue = kEpilogueBias;
+    call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kEpilogue, &epilogue, sizeof epilogue));
+    call("cublasLtMatmulDescSetAttribute", setBias(lt, made->description, bias));
+  }
   layout(made->b, p.typeOfOperands, uint64_t(p.transposeB ? p.k : p.n), uint64_t(p.transposeB ? p.n : p.k), p.ldb, p.strideB);
   layout(made->a, p.typeOfOperands, uint64_t(p.transposeA ? p.m : p.k), uint64_t(p.transposeA ? p.k : p.m), p.lda, p.strideA);
   layout(made->c, p.typeOfC, uint64_t(p.n), uint64_t(p.m), p.ldc, p.strideC);
@@ -128,7 +150,7 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
   prefer(kMinAlignmentA, p.alignmentB);
   prefer(kMinAlignmentB, p.alignmentA);
   prefer(kMinAlignmentC, p.alignmentC);
-  prefer(kMinAlignmentD, p.alignmentC);
+  prefer(kMinAlignmentD, p.alignmentBias ? std::min(p.alignmentC, p.alignmentBias) : p.alignmentC);
   Heuristic best{};
   int found = 0;
   call("cublasLtMatmulAlgoGetHeuristic",
@@ -160,38 +182,64 @@ Result<CUdeviceptr> BlasLt::workspaceOf(CUstream stream) {
   return workspace;
 }
 
+namespace {
+
+/// alpha and beta in the type that the library reads them in.
+class Factors {
+public:
+  Factors(int type, double alpha, double beta)
+      : type_(type), wide_{alpha, beta}, narrow_{float(alpha), float(beta)},
+        half_{narrow<HalfType::F16>(narrow_[0]), narrow<HalfType::F16>(narrow_[1])} {}
+  const void *alpha() const { return at(0); }
+  const void *beta() const { return at(1); }
+
+private:
+  const void *at(size_t i) const {
+    return type_ == kF64 ? static_cast<const void *>(&wide_[i]) : type_ == kF16 ? static_cast<const void *>(&half_[i]) : &narrow_[i];
+  }
+  int type_;
+  double wide_[2];
+  float narrow_[2];
+  uint16_t half_[2];
+};
+
+} // namespace
+
 static bool isEmpty(const BlasProduct &product) { return product.m == 0 || product.n == 0 || product.batch == 0; }
 
-Result<bool> BlasLt::warmUp(BlasProduct product, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream stream) {
+static BlasProduct withAlignments(BlasProduct product, const BlasOperands &at) {
+  product.alignmentA = alignmentOf(at.a), product.alignmentB = alignmentOf(at.b), product.alignmentC = alignmentOf(at.c);
+  product.alignmentBias = at.bias ? alignmentOf(at.bias) : 0;
+  return product;
+}
+
+Result<bool> BlasLt::warmUp(const BlasProduct &product, const BlasOperands &at, CUstream stream) {
   if (isEmpty(product))
     return false;
   if (Result<CUdeviceptr> workspace = workspaceOf(stream); workspace.failed())
     return workspace.error();
-  BlasProduct key = product;
-  key.alignmentA = alignmentOf(a), key.alignmentB = alignmentOf(b), key.alignmentC = alignmentOf(c);
-  if (plans_.count(key))
+  if (plans_.count(withAlignments(product, at)))
     return false;
-  Status status = multiply(product, 1, a, b, 0, c, stream);
+  Status status = multiply(product, 1, 0, at, stream);
   return status.failed() ? Result<bool>(status.error()) : Result<bool>(true);
 }
 
-Status BlasLt::multiply(BlasProduct product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream) {
+Status BlasLt::multiply(BlasProduct product, double alpha, double beta, const BlasOperands &at, CUstream stream) {
   if (isEmpty(product))
     return Status::success();
-  product.alignmentA = alignmentOf(a), product.alignmentB = alignmentOf(b), product.alignmentC = alignmentOf(c);
-  Result<Plan *> plan = planOf(product);
+  product = withAlignments(product, at);
+  Result<Plan *> plan = planOf(product, at.bias);
   if (plan.failed())
     return plan.error();
+  if (at.bias)
+    if (Status status = check("cublasLtMatmulDescSetAttribute", setBias(library_.api, (*plan)->description, at.bias)); status.failed())
+      return status;
   Result<CUdeviceptr> workspace = workspaceOf(stream);
   if (workspace.failed())
     return workspace.error();
-  const float narrow[2] = {float(alpha), float(beta)};
-  const double wide[2] = {alpha, beta};
-  const bool isWide = product.typeOfC == kF64;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): as the library wants it
-  auto at = [](CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); };
-  const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
-  return check("cublasLtMatmul",
-               library_.api.cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1], at(c),
-                                           (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, at(*workspace), kWorkspace, stream));
+  const Factors factors(sumsOf(product).second, alpha, beta);
+  void *c = pointerTo(at.c);
+  return check("cublasLtMatmul", library_.api.cublasLtMatmul(handle_, (*plan)->description, factors.alpha(), pointerTo(at.b), (*plan)->b,
+                                                             pointerTo(at.a), (*plan)->a, factors.beta(), c, (*plan)->c, c, (*plan)->c,
+                                                             &(*plan)->algorithm, pointerTo(*workspace), kWorkspace, stream));
 }

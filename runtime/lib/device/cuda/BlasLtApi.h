@@ -7,9 +7,10 @@
 namespace zorse::runtime::cuda {
 
 // Values of cublasLt.h and library_types.h.
-inline constexpr int kCompute32F = 68, kCompute64F = 70, kComputeTf32 = 77;
-inline constexpr int kTransposeA = 3, kTransposeB = 4;  // cublasLtMatmulDescAttributes_t
-inline constexpr int kBatchCount = 5, kBatchOffset = 6; // cublasLtMatrixLayoutAttribute_t
+inline constexpr int kCompute16F = 64, kCompute32F = 68, kCompute64F = 70, kComputeTf32 = 77;
+inline constexpr int kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8; // cublasLtMatmulDescAttributes_t
+inline constexpr int kEpilogueBias = 4;                                                 // cublasLtEpilogue_t
+inline constexpr int kBatchCount = 5, kBatchOffset = 6;                                 // cublasLtMatrixLayoutAttribute_t
 // cublasLtMatmulPreferenceAttributes_t
 inline constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5, kMinAlignmentB = 6, kMinAlignmentC = 7, kMinAlignmentD = 8;
 /// Opaque; the same bytes mean the same algorithm to one version of the library.

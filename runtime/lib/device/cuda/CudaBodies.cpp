@@ -1,5 +1,6 @@
 #include "CudaBodies.h"
 
+#include "../Reach.h"
 #include "bundle.pb.h"
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/runtime/abi/CudaAbi.h"
@@ -162,18 +163,23 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
     return userError("a product of elements of type " + bundle::ElementType_Name(product.type()));
   if (product.tf32() && (out.product.typeOfC != kF32 || out.product.typeOfOperands != kF32))
     return userError("a product in TF32 of elements that are not f32");
-  out.product.tf32 = product.tf32();
+  if (product.sums_f16() && (out.product.typeOfC != kF16 || out.product.typeOfOperands != kF16))
+    return userError("a product with sums in f16 of elements that are not f16");
+  if (product.has_bias() && (out.product.typeOfC == kF64 || product.batch().per_row() != 0 || product.batch().fixed() > 1))
+    return userError("a product with a bias in f64, or of several matrices");
+  out.product.tf32 = product.tf32(), out.product.sumsF16 = product.sums_f16();
   out.product.transposeA = product.transpose_a(), out.product.transposeB = product.transpose_b();
   out.product.lda = product.lda(), out.product.ldb = product.ldb(), out.product.ldc = product.ldc();
   out.product.strideA = product.batch_stride_a(), out.product.strideB = product.batch_stride_b(), out.product.strideC = product.batch_stride_c();
   out.m = linear(product.m()), out.n = linear(product.n()), out.k = linear(product.k());
   out.batch = product.has_batch() ? linear(product.batch()) : Linear{1, 0};
   out.alpha = product.alpha();
-  for (const bundle::Pointer *at : {&product.a(), &product.b(), &product.c()}) {
-    if (!inside(*at))
-      return userError("slot " + std::to_string(at->slot()) + " of " + std::to_string(body.slots_size()) + " is named");
+  if (const std::string problem = problemOfProduct(body, product); !problem.empty())
+    return userError(problem);
+  for (const bundle::Pointer *at : {&product.a(), &product.b(), &product.c()})
     out.operands.push_back(place(*at));
-  }
+  if (product.has_bias())
+    out.operands.push_back(place(product.bias()));
   out.accumulates = product.accumulates();
   return Status::success();
 }
@@ -207,6 +213,11 @@ BlasProduct CudaBodies::productOf(const Launch &launch, int64_t rows) {
   return product;
 }
 
+BlasOperands CudaBodies::operandsOf(const Launch &launch, const BodyArguments &arguments) {
+  auto at = [&](size_t operand) { return operand < launch.operands.size() ? resolve(launch.operands[operand], arguments).value : 0; };
+  return {at(0), at(1), at(2), at(3)};
+}
+
 Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, CUstream stream) {
   if (index >= bodies_.size())
     return internalError("body " + std::to_string(index) + " of " + std::to_string(bodies_.size()) + " is called");
@@ -215,8 +226,7 @@ Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, 
   for (const Launch &launch : bodies_[index]) {
     if (launch.function)
       continue;
-    auto at = [&](size_t operand) { return resolve(launch.operands[operand], arguments).value; };
-    Result<bool> one = blas_->warmUp(productOf(launch, arguments.rows), at(0), at(1), at(2), stream);
+    Result<bool> one = blas_->warmUp(productOf(launch, arguments.rows), operandsOf(launch, arguments), stream);
     if (one.failed())
       return one.error();
     ran |= *one;
@@ -227,6 +237,5 @@ Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, 
 Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
   const BlasProduct product = productOf(launch, arguments.rows);
   const double beta = launch.accumulates && adds(launch.operands[2].slot, arguments) ? 1 : 0;
-  return blas_->multiply(product, launch.alpha, resolve(launch.operands[0], arguments).value, resolve(launch.operands[1], arguments).value, beta,
-                         resolve(launch.operands[2], arguments).value, stream);
+  return blas_->multiply(product, launch.alpha, beta, operandsOf(launch, arguments), stream);
 }

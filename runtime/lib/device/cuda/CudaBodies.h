@@ -70,6 +70,7 @@ private:
   Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);
   Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
   static BlasProduct productOf(const Launch &launch, int64_t rows);
+  static BlasOperands operandsOf(const Launch &launch, const BodyArguments &arguments);
   Status launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream);
 
   static DeviceAddress resolve(const Place &place, const BodyArguments &arguments) {

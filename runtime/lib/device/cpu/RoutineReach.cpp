@@ -1,4 +1,4 @@
-#include "Reach.h"
+#include "RoutineReach.h"
 
 #include "AttentionShape.h"
 #include "bundle.pb.h"
@@ -11,16 +11,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-Reach linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
-
-/// (count - 1) * stride: where the last of them begins.
-Reach last(const Reach &count, __int128 stride) { return {(count.fixed - 1) * stride, count.perRow * stride}; }
-
-Reach operator+(const Reach &a, const Reach &b) { return {a.fixed + b.fixed, a.perRow + b.perRow}; }
-Reach operator*(const Reach &a, int64_t bytes) { return {a.fixed * bytes, a.perRow * bytes}; }
-
 constexpr Reach kRows = {0, 1};
-Reach count(int64_t n) { return {n, 0}; }
+constexpr Reach count(int64_t n) { return {n, 0}; }
 
 std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
   const int64_t element = s.isDouble ? 8 : 4, stored = s.stored ? 2 : element, gradient = s.narrowGradients ? 2 : element;
@@ -53,18 +45,6 @@ std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
 }
 
 } // namespace
-
-std::vector<OperandUse> zorse::runtime::operandUses(const bundle::MatrixProduct &p) {
-  auto bytes = [](bundle::ElementType type) -> int64_t { return type == bundle::F64 ? 8 : halfType(type) ? 2 : 4; };
-  const int64_t result = bytes(p.type()), operand = p.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? result : bytes(p.operand_type());
-  const Reach m = linear(p.m()), n = linear(p.n()), k = linear(p.k()), batch = p.has_batch() ? linear(p.batch()) : count(1);
-  auto matrix = [&](const Reach &lines, const Reach &columns, int64_t leading, int64_t stride) {
-    return last(lines, leading) + columns + last(batch, stride);
-  };
-  return {{0, (p.transpose_a() ? matrix(k, m, p.lda(), p.batch_stride_a()) : matrix(m, k, p.lda(), p.batch_stride_a())) * operand, false},
-          {1, (p.transpose_b() ? matrix(n, k, p.ldb(), p.batch_stride_b()) : matrix(k, n, p.ldb(), p.batch_stride_b())) * operand, false},
-          {2, matrix(m, n, p.ldc(), p.batch_stride_c()) * result, true}};
-}
 
 Result<std::vector<OperandUse>> zorse::runtime::operandUses(const bundle::LibraryCall &call) {
   const int64_t element = call.type() == bundle::F64 ? 8 : 4;

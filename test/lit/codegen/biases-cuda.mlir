@@ -1,0 +1,80 @@
+// RUN: zorse-opt %s --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s
+// RUN: zorse-opt %s --zorse-compile-bodies -o /dev/null | FileCheck %s --check-prefix=CPU --implicit-check-not=" + parameter"
+// GPUs: a product, a vector that is added to its rows and the rounding are one call of the library, where nothing else reads what is between.
+
+!x = tensor<?x8x64xbf16>
+!w = tensor<32x64xbf16>
+!b = tensor<32xbf16>
+!y = tensor<?x8x32xbf16>
+!wide = tensor<?x8x32xf32>
+
+// CHECK-LABEL: body @linear
+// CHECK-NOT:   kernel
+// CHECK:       product boundary_out0 = boundary_in0 * parameter0^T m 8 per row n 32 k 64 batch 1 ld 64 64 32 + parameter1
+// CHECK-NOT:   kernel
+// CPU-LABEL:   body @linear
+// CPU:         product workspace = boundary_in0 * parameter0^T
+// CPU-NEXT:    kernel {{[0-9]+}} {{.*}}(workspace, parameter1, boundary_out0)
+func.func @linear(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %w: !w {zorse.slot = "parameter", zorse.index = 0 : i64},
+                  %b: !b {zorse.slot = "parameter", zorse.index = 1 : i64}) -> (!y {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
+  %bb = zorse.broadcast %b dims [2] : !b -> !y
+  %wb = arith.extf %bb : !y to !wide
+  %s = arith.addf %p, %wb : !wide
+  %y = arith.truncf %s : !wide to !y
+  return %y : !y
+}
+
+// In f32 nothing is rounded: the sum itself is what the library writes.
+// CHECK-LABEL: body @wide
+// CHECK-NOT:   kernel
+// CHECK:       product boundary_out0 = boundary_in0 * parameter0 m 8 per row n 32 k 64 batch 1 ld 64 32 32 + parameter1
+func.func @wide(%x: tensor<?x8x64xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64},
+                %w: tensor<64x32xf32> {zorse.slot = "parameter", zorse.index = 0 : i64},
+                %b: tensor<32xf32> {zorse.slot = "parameter", zorse.index = 1 : i64})
+    -> (!wide {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %p = zorse.matmul %x, %w : tensor<?x8x64xf32>, tensor<64x32xf32> -> !wide
+  %bb = zorse.broadcast %b dims [2] : tensor<32xf32> -> !wide
+  %s = arith.addf %bb, %p : !wide
+  return %s : !wide
+}
+
+// What is between is read by something else, is no vector along the rows, or has another type than the result: as before.
+// CHECK-LABEL: body @read
+// CHECK:       product {{.*}} ld 64 64 32{{$}}
+// CHECK:       kernel
+func.func @read(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %w: !w {zorse.slot = "parameter", zorse.index = 0 : i64},
+                %b: !b {zorse.slot = "parameter", zorse.index = 1 : i64})
+    -> (!y {zorse.slot = "boundary_out", zorse.index = 0 : i64}, !wide {zorse.slot = "boundary_out", zorse.index = 1 : i64}) {
+  %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
+  %bb = zorse.broadcast %b dims [2] : !b -> !y
+  %wb = arith.extf %bb : !y to !wide
+  %s = arith.addf %p, %wb : !wide
+  %y = arith.truncf %s : !wide to !y
+  return %y, %s : !y, !wide
+}
+// CHECK-LABEL: body @positions
+// CHECK:       product {{.*}} ld 64 64 32{{$}}
+// CHECK:       kernel
+func.func @positions(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %w: !w {zorse.slot = "parameter", zorse.index = 0 : i64},
+                     %b: tensor<8xbf16> {zorse.slot = "parameter", zorse.index = 1 : i64})
+    -> (!y {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
+  %bb = zorse.broadcast %b dims [1] : tensor<8xbf16> -> !y
+  %wb = arith.extf %bb : !y to !wide
+  %s = arith.addf %p, %wb : !wide
+  %y = arith.truncf %s : !wide to !y
+  return %y : !y
+}
+// CHECK-LABEL: body @master
+// CHECK:       product {{.*}} ld 64 64 32{{$}}
+// CHECK:       kernel
+func.func @master(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %w: !w {zorse.slot = "parameter", zorse.index = 0 : i64},
+                  %b: tensor<32xf32> {zorse.slot = "parameter", zorse.index = 1 : i64})
+    -> (!y {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
+  %bb = zorse.broadcast %b dims [2] : tensor<32xf32> -> !wide
+  %s = arith.addf %p, %bb : !wide
+  %y = arith.truncf %s : !wide to !y
+  return %y : !y
+}
