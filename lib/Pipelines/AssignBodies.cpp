@@ -7,6 +7,8 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <algorithm>
+
 namespace zorse::pipelines {
 
 namespace {
@@ -34,12 +36,59 @@ void nameBodies(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
       }
 }
 
+int placeOfWorkspace(const bundle::Body &body) {
+  for (int s = 0; s < body.slots_size(); ++s)
+    if (body.slots(s).kind() == bundle::WORKSPACE)
+      return s;
+  return -1;
+}
+
+/// Inserts a workspace without bytes as slot `place`; launches go on to point at what they pointed at.
+void insertWorkspace(bundle::Body &body, int place, const bundle::Slot &like) {
+  *body.add_slots() = like;
+  body.mutable_slots(body.slots_size() - 1)->clear_bytes();
+  for (int s = body.slots_size() - 1; s > place; --s)
+    body.mutable_slots()->SwapElements(s, s - 1);
+  const auto shift = [place](bundle::Pointer &pointer) {
+    if (pointer.slot() >= uint32_t(place) && pointer.slot() != UINT32_MAX)
+      pointer.set_slot(pointer.slot() + 1);
+  };
+  for (bundle::Launch &launch : *body.mutable_launches()) {
+    if (launch.has_kernel())
+      std::for_each(launch.mutable_kernel()->mutable_operands()->begin(), launch.mutable_kernel()->mutable_operands()->end(), shift);
+    if (launch.has_library())
+      std::for_each(launch.mutable_library()->mutable_operands()->begin(), launch.mutable_library()->mutable_operands()->end(), shift);
+    if (!launch.has_product())
+      continue;
+    bundle::MatrixProduct &product = *launch.mutable_product();
+    for (bundle::Pointer *pointer : {product.mutable_a(), product.mutable_b(), product.mutable_c()})
+      shift(*pointer);
+    if (product.has_bias())
+      shift(*product.mutable_bias());
+  }
+}
+
+/// A target whose library does more in one call may need no workspace where others do.
+void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodies &other) {
+  for (int b = 0; b < bodies.library.bodies_size(); ++b) {
+    bundle::Body &one = *bodies.library.mutable_bodies(b), &two = *other.library.mutable_bodies(b);
+    const int first = placeOfWorkspace(one), second = placeOfWorkspace(two);
+    if (first < 0 && second >= 0)
+      insertWorkspace(one, second, two.slots(second));
+    if (second < 0 && first >= 0)
+      insertWorkspace(two, first, one.slots(first));
+  }
+}
+
 /// Every target's workspace is as large as the largest of them: programs, plan and verifier know one.
 void levelWorkspaces(codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
   auto atLeast = [](bundle::Extent &bytes, const bundle::Extent &other) {
     bytes.set_fixed(std::max(bytes.fixed(), other.fixed()));
     bytes.set_per_row(std::max(bytes.per_row(), other.per_row()));
   };
+  for (bool back : {false, true}) // a slot that any target has is there in the first, then in all
+    for (codegen::CompiledBodies &other : others)
+      back ? shareWorkspaceSlots(other, bodies) : shareWorkspaceSlots(bodies, other);
   for (bool back : {false, true}) // there, and the largest back
     for (codegen::CompiledBodies &other : others)
       for (int b = 0; b < bodies.library.bodies_size(); ++b) {

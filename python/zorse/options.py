@@ -16,8 +16,9 @@ Path = str | os.PathLike[str]
 class ModelOptions(TypedDict, total=False):
     """How a model is read (zorse-compile, zorse-plan)."""
     seq: int  #: positions, where the model's dimension is symbolic
-    precision: Literal["f32", "bf16", "f16", "f64", "f64:bf16", "f64:f16"]
+    precision: Literal["f32", "tf32", "bf16", "f16", "f64", "f64:bf16", "f64:f16"]
     residual: Literal["compute", "f32"]
+    accumulate: Literal["f32", "f16"]
     save: Literal["min-cut", "keep", "full"]
     dim: Mapping[str, int]  #: other symbolic dimensions
     loss: Literal["cross_entropy"]
