@@ -480,16 +480,25 @@ LogicalResult Importer::onPow(const GraphNode &node) {
 
 // Ones are dropped, and the constant is multiplied with what is left: one mask for every sample, or one for all where it has no samples.
 LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double ratio, int64_t instance) {
-  const bool isFirst = !x.view.dims.empty() && x.view.dims[0].size() == 1 && x.view.dims[0][0].sample;
-  if (countSampleFactors(x.view) > (isFirst ? 1 : 0))
-    return error(node, "drops elements of a constant whose samples are not its first axis; drop them of a value that has the samples there");
+  const auto samples = llvm::find_if(x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
+  const bool perSample = samples != x.view.dims.end();
+  const auto axis = perSample ? samples - x.view.dims.begin() : 0;
+  if (countSampleFactors(x.view) > (perSample ? 1 : 0))
+    return error(node, "drops elements of a constant whose samples are part of an axis; drop them of a value whose samples are an axis");
+  // The mask has the samples first, whichever axis of the constant they are.
   std::vector<int64_t> shape = x.shape();
-  if (isFirst)
-    shape[0] = ShapedType::kDynamic;
-  Value ones = splat(1, RankedTensorType::get(shape, elementType(x.type)));
+  if (perSample)
+    std::rotate(shape.begin(), shape.begin() + axis, shape.begin() + axis + 1);
+  std::vector<int64_t> type = shape;
+  if (perSample)
+    type[0] = ShapedType::kDynamic;
+  Value ones = splat(1, RankedTensorType::get(type, elementType(x.type)));
   Value kept = create<DropoutOp>(ones, builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(instance));
+  Val mask = wrap(kept, x.type, shape);
+  if (perSample)
+    std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1, mask.view.dims.begin() + axis + 1);
   Composition make(*this, node);
-  return make.result(make("Mul", {x, wrap(kept, x.type, x.shape())}));
+  return make.result(make("Mul", {x, mask}));
 }
 
 LogicalResult Importer::onDropout(const GraphNode &node) {

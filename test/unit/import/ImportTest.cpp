@@ -225,11 +225,7 @@ TEST(Import, TransposeWrittenTwiceIsOneParameter) {
 Outcome withBias(const std::function<std::string(Graph &)> &bias, const ImportOptions &options = {}) {
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
-  auto *permutation = graph.node("Transpose", {"x"}, {"xt"}).add_attribute();
-  permutation->set_name("perm");
-  permutation->set_type(7);
-  for (int64_t dim : {0, 2, 1})
-    permutation->add_ints(dim);
+  Graph::attribute(graph.node("Transpose", {"x"}, {"xt"}), "perm", {0, 2, 1});
   graph.node("MatMul", {"x", "xt"}, {"products"});
   graph.node("Add", {"products", bias(graph)}, {"scores"});
   graph.node("Softmax", {"scores"}, {"p"});
@@ -367,7 +363,7 @@ TEST(Import, ChainsOfSixteenBitOperatorsRound) {
 
 // A mask is drawn for it as for any other value; it was taken for the constant.
 TEST(Import, DropoutOfConstantsDropsElements) {
-  for (bool perSample : {false, true}) {
+  for (auto [perSample, isSecond] : {std::pair(false, false), {true, false}, {true, true}}) {
     Graph graph(0);
     Graph::attribute(graph.node("Constant", {}, {"mode"}), "value_int", 1);
     graph.node("Gather", {"w", "ids"}, {"x"});
@@ -379,7 +375,13 @@ TEST(Import, DropoutOfConstantsDropsElements) {
     constant.set_type(6);
     for (float value : {1.0f, 2.0f, 3.0f, 4.0f})
       constant.add_floats(value);
-    graph.node("Dropout", {perSample ? "ones" : "c", "", "mode"}, {"kept"});
+    if (isSecond) { // positions first, samples second
+      Graph::attribute(graph.node("Transpose", {"ones"}, {"turned"}), "perm", {1, 0, 2});
+      graph.node("Dropout", {"turned", "", "mode"}, {"dropped"});
+      Graph::attribute(graph.node("Transpose", {"dropped"}, {"kept"}), "perm", {1, 0, 2});
+    } else {
+      graph.node("Dropout", {perSample ? "ones" : "c", "", "mode"}, {"kept"});
+    }
     graph.node("Mul", {"x", "kept"}, {"y"});
     graph.node("ReduceMean", {"y"}, {"loss"});
     graph.output("loss");
@@ -453,11 +455,7 @@ TEST(Import, MatricesForEveryGroupOfSamples) {
   graph.weight("groups", {2, 2, 3});
   graph.node("Gather", {"w", "ids"}, {"x"});
   graph.node("Reshape", {"x", "split"}, {"rows"});
-  auto *perm = graph.node("Transpose", {"rows"}, {"front"}).add_attribute();
-  perm->set_name("perm");
-  perm->set_type(7);
-  for (int64_t axis : {1, 0, 2})
-    perm->add_ints(axis);
+  Graph::attribute(graph.node("Transpose", {"rows"}, {"front"}), "perm", {1, 0, 2});
   graph.node("MatMul", {"front", "groups"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");

@@ -73,6 +73,13 @@ public:
     attribute->set_type(2);
     attribute->set_i(value);
   }
+  static void attribute(onnx::Node &node, const std::string &name, const std::vector<int64_t> &values) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(7);
+    for (int64_t value : values)
+      attribute->add_ints(value);
+  }
   /// Embedding, tied head, cross-entropy.
   Graph &languageModel() {
     node("Gather", {"w", "ids"}, {"x"});
