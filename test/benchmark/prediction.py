@@ -5,7 +5,8 @@
 
 1. A profile is taken once, at other row counts than the hand-made plans use; zorse-plan searches some more with it.
 2. All plans are compiled with it. The compiler's prediction and what `zorse-run --simulate` makes of the same programs are written to predictions.json.
-3. Only then everything is executed: --repeat rounds over all plans, each time a process per device; the first step of each run does not count.
+3. Only then everything is executed: --repeat rounds over all plans, each time a process per device; the first step of each run does not count. Plans that the replay does not explain are executed
+   --again times more. The median of all runs of a plan counts.
 
 Prints a line per plan, then the mean errors and how many pairs of plans that differ by more than 8 % are ranked right. Fails when the mean error exceeds 5 %, the replay's
 3 %, or any pair is ranked wrong.
@@ -31,6 +32,7 @@ parser.add_argument("--sequence", type=int, default=128)
 parser.add_argument("--shares", default="a=0.72,b=0.54,c=0.36,d=0.18")
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--repeat", type=int, default=5)
+parser.add_argument("--again", type=int, default=0, help="more runs of a plan whose replay and first runs differ by more than the limit: others disturbed one of them, or the replay is wrong")
 parser.add_argument("--steps", type=int, default=3)
 parser.add_argument("--period", type=float, default=6, help="ms, of the quotas")
 parser.add_argument("--profile-seconds", type=float, default=60)
@@ -232,11 +234,13 @@ def main():
         print(f"{len(predictions)} predictions of {min(p['predicted'] for p in predictions.values()):.2f} to {max(p['predicted'] for p in predictions.values()):.2f} s are written; "
               f"executing takes about {rough:.0f} minutes", flush=True)
         measured, executing = collections.defaultdict(list), OtherWork()
-        for round_ in range(a.repeat):
+        for round_ in range(a.repeat + a.again):
             for name in predictions:
+                if round_ >= a.repeat and abs(predictions[name]["simulated"] / statistics.median(measured[name][:a.repeat]) - 1) <= a.replay_limit:
+                    continue
                 steps = cluster.run(predictions[name]["bundle"], data, 1 + a.steps, trace=predictions[name]["bundle"] + ".executed.json" if a.timelines else None)
                 measured[name].append(statistics.fmean(steps[1:]))
-                print(f"round {round_ + 1} of {a.repeat}: {name} {measured[name][-1]:.3f} s, predicted {predictions[name]['predicted']:.3f} s", flush=True)
+                print(f"round {round_ + 1} of {a.repeat + a.again}: {name} {measured[name][-1]:.3f} s, predicted {predictions[name]['predicted']:.3f} s", flush=True)
         print(f"while plans were executed, others kept {executing.cores():.2f} cores busy")
     if a.timelines:
         for name in predictions:
