@@ -92,11 +92,11 @@ LogicalResult ropeRule(RopeOp op, VjpBuilder &b) {
 }
 
 LogicalResult crossEntropyRule(CrossEntropyOp op, VjpBuilder &b) {
-  if (!op.getLse())
+  if (!op.getStatistics())
     return statisticsMissing(op);
   if (op.getWeights() && b.needs(2))
     return refuse(op, "its class weights");
-  b.set(0, b.create<CrossEntropyGradOp>(b.gradient(), op.getLogits(), op.getLabels(), op.getLse(), op.getWeights(), op.getIgnoreIndex()));
+  b.set(0, b.create<CrossEntropyGradOp>(b.gradient(), op.getLogits(), op.getLabels(), op.getStatistics(), op.getWeights(), op.getIgnoreIndex()));
   return success();
 }
 

@@ -69,14 +69,34 @@ struct Attention {
     return s;
   }
 
-  static double logSumExp(const std::vector<double> &s) {
-    double top = *std::max_element(s.begin(), s.end()), sum = 0;
-    if (std::isinf(top))
-      return top;
-    for (double v : s)
-      sum += std::exp(v - top);
-    return top + std::log(sum);
+  /// Greatest score and the sum of exponentials beside it: a large mask would swallow the logarithm of the sum.
+  struct Statistics {
+    double greatest, sum;
+    double probability(double score) const { return std::exp(score - greatest) / sum; }
+  };
+  static Statistics statisticsOf(const std::vector<double> &s) {
+    Statistics found{*std::max_element(s.begin(), s.end()), 0};
+    if (!std::isinf(found.greatest))
+      for (double v : s)
+        found.sum += std::exp(v - found.greatest);
+    return found;
   }
+
+  int64_t numbersOfQuery() const { return mask && !booleanMask ? 2 : 1; }
+  int64_t atStatistics(int64_t r, int64_t h, int64_t i) const { return ((r * heads() + h) * queries() + i) * numbersOfQuery(); }
+  std::vector<int64_t> statisticsShape() const {
+    std::vector<int64_t> shape{rows(), heads(), queries()};
+    if (numbersOfQuery() == 2)
+      shape.push_back(2);
+    return shape;
+  }
+  void store(const Statistics &found, double *to) const {
+    if (numbersOfQuery() == 2)
+      to[0] = found.greatest, to[1] = found.sum;
+    else
+      to[0] = found.sum == 0 ? found.greatest : found.greatest + std::log(found.sum);
+  }
+  Statistics read(const double *from) const { return numbersOfQuery() == 2 ? Statistics{from[0], from[1]} : Statistics{from[0], 1}; }
 
   /// Factor of a probability under dropout.
   double keep(int64_t r, int64_t h, int64_t i, int64_t j) const {
@@ -98,18 +118,17 @@ template <typename OpT> Attention attentionOf(OpT op, const Tensor &q, const Ten
 LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) {
   if (auto forward = dyn_cast<AttentionOp>(op)) {
     Attention a = attentionOf(forward, in[0], in[1], in[2], forward.getMask() ? &in[3] : nullptr, options);
-    Tensor out = Tensor::filled({a.rows(), a.queries(), a.heads(), a.valueSize()}, 0.0),
-           lse = Tensor::filled({a.rows(), a.heads(), a.queries()}, 0.0);
-    forEachIndex(lse.shape, [&](ArrayRef<int64_t> index) {
+    Tensor out = Tensor::filled({a.rows(), a.queries(), a.heads(), a.valueSize()}, 0.0), lse = Tensor::filled(a.statisticsShape(), 0.0);
+    forEachIndex({a.rows(), a.heads(), a.queries()}, [&](ArrayRef<int64_t> index) {
       int64_t r = index[0], h = index[1], i = index[2];
       std::vector<double> s = a.scores(r, h, i);
-      double norm = Attention::logSumExp(s);
-      lse.values[(r * a.heads() + h) * a.queries() + i] = norm;
-      if (std::isinf(norm))
+      const Attention::Statistics found = Attention::statisticsOf(s);
+      a.store(found, &lse.values[a.atStatistics(r, h, i)]);
+      if (std::isinf(found.greatest))
         return;
       for (int64_t j = 0; j < a.keys(); ++j)
         for (int64_t c = 0; c < a.valueSize(); ++c)
-          out.values[a.atOut(r, i, h) + c] += std::exp(s[j] - norm) * a.keep(r, h, i, j) * a.v.values[a.atV(r, j, h) + c];
+          out.values[a.atOut(r, i, h) + c] += found.probability(s[j]) * a.keep(r, h, i, j) * a.v.values[a.atV(r, j, h) + c];
     });
     results = {out};
     if (forward.getLse())
@@ -122,16 +141,17 @@ LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor
   const Tensor &dout = in[0], &out = in[4], &lse = in[5];
   Attention a = attentionOf(backward, in[1], in[2], in[3], backward.getMask() ? &in[6] : nullptr, options);
   Tensor dq = Tensor::filled(a.q.shape, 0.0), dk = Tensor::filled(a.k.shape, 0.0), dv = Tensor::filled(a.v.shape, 0.0);
-  forEachIndex(lse.shape, [&](ArrayRef<int64_t> index) {
+  forEachIndex({a.rows(), a.heads(), a.queries()}, [&](ArrayRef<int64_t> index) {
     int64_t r = index[0], h = index[1], i = index[2];
     std::vector<double> slope, s = a.scores(r, h, i, &slope);
-    double norm = lse.values[(r * a.heads() + h) * a.queries() + i], delta = 0;
-    if (std::isinf(norm))
+    const Attention::Statistics found = a.read(&lse.values[a.atStatistics(r, h, i)]);
+    double delta = 0;
+    if (std::isinf(found.greatest))
       return;
     for (int64_t c = 0; c < a.valueSize(); ++c)
       delta += dout.values[a.atOut(r, i, h) + c] * out.values[a.atOut(r, i, h) + c];
     for (int64_t j = 0; j < a.keys(); ++j) {
-      double p = std::exp(s[j] - norm), kept = a.keep(r, h, i, j), dp = 0;
+      double p = found.probability(s[j]), kept = a.keep(r, h, i, j), dp = 0;
       for (int64_t c = 0; c < a.valueSize(); ++c) {
         dp += dout.values[a.atOut(r, i, h) + c] * a.v.values[a.atV(r, j, h) + c];
         dv.values[a.atV(r, j, h) + c] += p * kept * dout.values[a.atOut(r, i, h) + c];

@@ -215,28 +215,32 @@ private:
     for (int64_t i = 0; i * width < x.size(); ++i)
       f(i, i * width, width);
   }
-  static double logSumExp(const double *x, int64_t n) {
-    double top = *std::max_element(x, x + n), sum = 0;
+  /// Apart: where all of a row is masked by -3.4e38, the logarithm of the sum is lost beside the greatest.
+  struct Exponentials {
+    double greatest, sum;
+  };
+  static Exponentials exponentials(const double *x, int64_t n) {
+    Exponentials found{*std::max_element(x, x + n), 0};
     for (int64_t i = 0; i < n; ++i)
-      sum += std::exp(x[i] - top);
-    return top + std::log(sum);
+      found.sum += std::exp(x[i] - found.greatest);
+    return found;
   }
 
   LogicalResult visit(SoftmaxOp op) {
     Tensor &y = zeros(op.getY());
     forEachVector(y, [&](int64_t, int64_t o, int64_t n) {
-      double lse = logSumExp(&in[0].values[o], n);
+      const Exponentials e = exponentials(&in[0].values[o], n);
       for (int64_t i = o; i < o + n; ++i)
-        y.values[i] = std::exp(in[0].values[i] - lse);
+        y.values[i] = std::exp(in[0].values[i] - e.greatest) / e.sum;
     });
     return success();
   }
   LogicalResult visit(LogSoftmaxOp op) {
     Tensor &y = zeros(op.getY());
     forEachVector(y, [&](int64_t, int64_t o, int64_t n) {
-      double lse = logSumExp(&in[0].values[o], n);
+      const Exponentials e = exponentials(&in[0].values[o], n);
       for (int64_t i = o; i < o + n; ++i)
-        y.values[i] = in[0].values[i] - lse;
+        y.values[i] = in[0].values[i] - e.greatest - std::log(e.sum);
     });
     return success();
   }
@@ -411,20 +415,24 @@ private:
   }
 
   LogicalResult visit(CrossEntropyOp op) {
-    Tensor loss = Tensor::filled(in[1].shape, 0.0), lse = loss;
+    Tensor loss = Tensor::filled(in[1].shape, 0.0);
+    std::vector<int64_t> pairs(in[1].shape);
+    pairs.push_back(2);
+    Tensor statistics = Tensor::filled(pairs, 0.0);
     int64_t width = in[0].shape.back();
     for (int64_t i = 0; i < loss.size(); ++i) {
-      lse.values[i] = logSumExp(&in[0].values[i * width], width);
+      const Exponentials e = exponentials(&in[0].values[i * width], width);
+      statistics.values[2 * i] = e.greatest, statistics.values[2 * i + 1] = e.sum;
       if (op.getIgnoreIndex() && in[1].values[i] == double(int64_t(*op.getIgnoreIndex())))
         continue;
       FailureOr<int64_t> id = checked(op, in[1].values[i], width);
       if (failed(id))
         return failure();
-      loss.values[i] = (lse.values[i] - in[0].values[i * width + *id]) * (op.getWeights() ? in[2].values[*id] : 1.0);
+      loss.values[i] = (e.greatest - in[0].values[i * width + *id] + std::log(e.sum)) * (op.getWeights() ? in[2].values[*id] : 1.0);
     }
     results = {loss};
-    if (op.getLse())
-      results = {loss, lse};
+    if (op.getStatistics())
+      results = {loss, statistics};
     return success();
   }
   LogicalResult visit(CrossEntropyGradOp op) {
@@ -438,7 +446,7 @@ private:
         return failure();
       double scale = in[0].values[i] * (op.getWeights() ? in[4].values[*id] : 1.0);
       for (int64_t v = 0; v < width; ++v)
-        d.values[i * width + v] = scale * (std::exp(in[1].values[i * width + v] - in[3].values[i]) - (v == *id));
+        d.values[i * width + v] = scale * (std::exp(in[1].values[i * width + v] - in[3].values[2 * i]) / in[3].values[2 * i + 1] - (v == *id));
     }
     return success();
   }

@@ -223,13 +223,13 @@ static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
     if (auto negation = part.value.getDefiningOp<arith::XOrIOp>()) {
       for (int i = 0; i < 2; ++i) {
         if (splatValue(negation->getOperand(i)) == 1.0)
-          return flattenPart({negation->getOperand(1 - i), !part.openWhenTrue, part.fill}, parts);
+          return flattenPart({negation->getOperand(1 - i), !part.openWhenTrue, part.fill, part.replaces}, parts);
       }
     }
     Operation *op = plain ? view.base.getDefiningOp() : nullptr;
     if ((part.openWhenTrue && isa_and_nonnull<arith::AndIOp>(op)) || (!part.openWhenTrue && isa_and_nonnull<arith::OrIOp>(op))) {
-      flattenPart({op->getOperand(0), part.openWhenTrue, part.fill}, parts);
-      flattenPart({op->getOperand(1), part.openWhenTrue, part.fill}, parts);
+      flattenPart({op->getOperand(0), part.openWhenTrue, part.fill, part.replaces}, parts);
+      flattenPart({op->getOperand(1), part.openWhenTrue, part.fill, part.replaces}, parts);
       return;
     }
   } else if (auto select = part.value.getDefiningOp<arith::SelectOp>()) {
@@ -305,9 +305,80 @@ static Value boolean(OpBuilder &builder, Location loc, const MaskPart &part) {
   return arith::XOrIOp::create(builder, loc, part.value, yes);
 }
 
-FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, ArrayRef<MaskPart> given, bool guarded, Type elementType,
-                                     AttentionOptions &options) {
-  Location loc = op->getLoc();
+/// All parts, which are conditions, as one.
+static Value conjunction(OpBuilder &builder, Location loc, ArrayRef<MaskPart> parts) {
+  Value all;
+  for (const MaskPart &part : parts) {
+    Value own = boolean(builder, loc, part);
+    all = all ? arith::AndIOp::create(builder, loc, all, own).getResult() : own;
+  }
+  return all;
+}
+
+/// A condition as a float mask: 0 where it is open.
+static Value filled(OpBuilder &builder, Location loc, Value open, Type elementType, double fill) {
+  RankedTensorType type = RankedTensorType::get(rankedType(open).getShape(), elementType);
+  return arith::SelectOp::create(builder, loc, open, createSplat(builder, loc, type, 0), createSplat(builder, loc, type, fill));
+}
+
+namespace {
+/// Parts that no attribute says, all of one layout, as a mask.
+struct RestOfMasks {
+  OpBuilder &builder;
+  Location loc;
+  SmallVector<MaskPart> parts;
+  bool guarded, open; ///< `open`: every row sees a key
+  Type elementType;
+  const AttentionOptions &options;
+  std::string refusal = {};
+
+  FailureOr<CombinedMask> refuse(const char *why) {
+    refusal = why;
+    return failure();
+  }
+  template <typename F> bool all(F holds) const { return llvm::all_of(parts, holds); }
+  template <typename F> bool any(F holds) const { return llvm::any_of(parts, holds); }
+
+  FailureOr<CombinedMask> ofConditions() {
+    const bool infinite = any([](const MaskPart &part) { return std::isinf(*part.fill); });
+    if (open || (infinite && guarded))
+      return CombinedMask{conjunction(builder, loc, parts)};
+    if (infinite)
+      return refuse("a row that sees no key would be NaN and can not be ruled out");
+    if (!all([&](const MaskPart &part) { return isAbsorbing(*part.fill) && *part.fill == *parts[0].fill; }))
+      return refuse("a row that sees no key would keep parts of its scores");
+    // All scores of such a row are equal. Those that are replaced have no gradient, those to which something is added do.
+    if (!any([](const MaskPart &part) { return part.replaces; }))
+      return CombinedMask{filled(builder, loc, conjunction(builder, loc, parts), elementType, *parts[0].fill)};
+    if (!all([](const MaskPart &part) { return part.replaces; }))
+      return refuse("a row that sees no key has gradients of some scores and none of others");
+    if (options.causal || options.dropout > 0)
+      return refuse("a row that sees no key has no gradient of its scores");
+    return CombinedMask{conjunction(builder, loc, parts), /*meanOfUnseen=*/true};
+  }
+
+  FailureOr<CombinedMask> ofFloats() {
+    Value mask;
+    for (const MaskPart &part : parts) {
+      Value own = part.value;
+      if (part.fill) {
+        if (!isAbsorbing(*part.fill) || (std::isinf(*part.fill) && !guarded))
+          return refuse("a row that sees no key could change its meaning");
+        if (part.replaces && !std::isinf(*part.fill))
+          return refuse("a row that sees no key has gradients of some scores and none of others");
+        own = filled(builder, loc, boolean(builder, loc, part), elementType, *part.fill);
+      } else if (!guarded && !isSurelyFinite(own) && !open) {
+        return refuse("its mask may hide every key of a row, which would be NaN");
+      }
+      mask = mask ? arith::AddFOp::create(builder, loc, mask, own).getResult() : own;
+    }
+    return CombinedMask{mask};
+  }
+};
+} // namespace
+
+FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, ArrayRef<MaskPart> given, bool guarded, Type elementType,
+                                            AttentionOptions &options) {
   SmallVector<MaskPart> parts;
   for (const MaskPart &part : given)
     flattenPart(part, parts);
@@ -328,49 +399,50 @@ FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, A
       rest.push_back(part);
   }
   if (rest.empty())
-    return Value();
+    return CombinedMask{};
 
-  auto refuse = [&](const char *why) -> FailureOr<Value> {
-    op->emitRemark("attention is kept in parts: ") << why;
-    return failure();
-  };
-  bool open = rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
-  if (!layOut(rewriter, loc, rest))
-    return refuse("its mask has no layout of rows, heads, queries and keys");
-  Value mask;
-  if (llvm::all_of(rest, [](const MaskPart &part) { return part.fill.has_value(); })) {
-    bool infinite = llvm::any_of(rest, [](const MaskPart &part) { return std::isinf(*part.fill); });
-    if (open || (infinite && guarded)) {
-      for (const MaskPart &part : rest) {
-        Value own = boolean(rewriter, loc, part);
-        mask = mask ? arith::AndIOp::create(rewriter, loc, mask, own).getResult() : own;
-      }
-    } else if (infinite) {
-      return refuse("a row that sees no key would be NaN and can not be ruled out");
-    } else if (!llvm::all_of(rest, [&](const MaskPart &part) { return isAbsorbing(*part.fill) && *part.fill == *rest[0].fill; })) {
-      return refuse("a row that sees no key would keep parts of its scores");
-    } else {
-      for (const MaskPart &part : rest) {
-        Value own = boolean(rewriter, loc, part);
-        mask = mask ? arith::AndIOp::create(rewriter, loc, mask, own).getResult() : own;
-      }
-      RankedTensorType type = RankedTensorType::get(rankedType(mask).getShape(), elementType);
-      mask = arith::SelectOp::create(rewriter, loc, mask, createSplat(rewriter, loc, type, 0), createSplat(rewriter, loc, type, *rest[0].fill));
+  const bool open = rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
+  const bool laidOut = layOut(rewriter, op->getLoc(), rest);
+  RestOfMasks masks{rewriter, op->getLoc(), rest, guarded, open, elementType, options};
+  FailureOr<CombinedMask> combined = failure();
+  if (!laidOut)
+    masks.refusal = "its mask has no layout of rows, heads, queries and keys";
+  else if (llvm::all_of(rest, [](const MaskPart &part) { return part.fill.has_value(); }))
+    combined = masks.ofConditions();
+  else
+    combined = masks.ofFloats();
+  if (failed(combined))
+    op->emitRemark("attention is kept in parts: ") << masks.refusal;
+  return combined;
+}
+
+Value zorse::addMeanOfUnseen(OpBuilder &builder, Location loc, Value attention, Value v, Value mask) {
+  RankedTensorType type = rankedType(attention), vType = rankedType(v), maskType = rankedType(mask);
+  Type element = type.getElementType();
+  ArrayRef<int64_t> shape = type.getShape();
+  const int64_t rows = shape[0], queries = shape[1], heads = shape[2], keys = vType.getDimSize(1), keyHeads = vType.getDimSize(2);
+  auto typed = [&](ArrayRef<int64_t> of) { return RankedTensorType::get(of, element); };
+  // 1 for queries that see no key.
+  Value open = filled(builder, loc, mask, element, -1);
+  Value least = ReduceOp::create(builder, loc, open, ReduceKind::Max, ArrayRef<int64_t>{3}); // [?|1, H|1, S], 0 or -1
+  Value unseen = arith::NegFOp::create(builder, loc, least);
+  SmallVector<int64_t> kept, dims;
+  for (auto [from, to] : {std::pair<int64_t, int64_t>(0, 0), {1, 2}, {2, 1}}) // [?, S, H, D']
+    if (from == 2 || maskType.getDimSize(from) != 1) {
+      kept.push_back(maskType.getDimSize(from));
+      dims.push_back(to);
     }
-  } else {
-    for (const MaskPart &part : rest) {
-      Value own = part.value;
-      if (part.fill) {
-        if (!isAbsorbing(*part.fill) || (std::isinf(*part.fill) && !guarded))
-          return refuse("a row that sees no key could change its meaning");
-        RankedTensorType type = RankedTensorType::get(rankedType(own).getShape(), elementType);
-        own = arith::SelectOp::create(rewriter, loc, boolean(rewriter, loc, part), createSplat(rewriter, loc, type, 0),
-                                      createSplat(rewriter, loc, type, *part.fill));
-      } else if (!guarded && !isSurelyFinite(own) && !open) {
-        return refuse("its mask may hide every key of a row, which would be NaN");
-      }
-      mask = mask ? arith::AddFOp::create(rewriter, loc, mask, own).getResult() : own;
-    }
+  unseen = ReshapeOp::create(builder, loc, unseen, kept);
+  if (!llvm::is_sorted(dims)) { // heads before queries
+    SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, int64_t(dims.size())));
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+    unseen = TransposeOp::create(builder, loc, unseen, order);
+    llvm::sort(dims);
   }
-  return mask;
+  unseen = BroadcastOp::create(builder, loc, type, unseen, dims);
+  Value mean = ReduceOp::create(builder, loc, v, ReduceKind::Sum, ArrayRef<int64_t>{1}); // [?, H', D']
+  mean = arith::DivFOp::create(builder, loc, mean, createSplat(builder, loc, rankedType(mean), double(keys)));
+  mean = BroadcastOp::create(builder, loc, typed({rows, queries, keyHeads, heads / keyHeads, shape[3]}), mean, ArrayRef<int64_t>{0, 2, 4});
+  mean = ReshapeOp::create(builder, loc, mean, shape);
+  return arith::AddFOp::create(builder, loc, attention, arith::MulFOp::create(builder, loc, unseen, mean));
 }

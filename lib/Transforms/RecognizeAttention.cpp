@@ -103,7 +103,7 @@ static bool matchScores(Value value, Scores &scores) {
       std::optional<double> fill = splatValue(keepWhenTrue ? select.getFalseValue() : select.getTrueValue());
       if (!fill || !isMaskFill(*fill))
         return false;
-      scores.masks.push_back({select.getCondition(), keepWhenTrue, *fill});
+      scores.masks.push_back({select.getCondition(), keepWhenTrue, *fill, /*replaces=*/true});
       value = keepWhenTrue ? select.getTrueValue() : select.getFalseValue();
       continue;
     }
@@ -215,7 +215,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
 
     rewriter.setInsertionPoint(op);
     Location loc = op.getLoc();
-    FailureOr<Value> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), scores.options);
+    FailureOr<CombinedMask> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), scores.options);
     if (failed(mask))
       return failure();
 
@@ -235,7 +235,9 @@ struct Attention : OpRewritePattern<MatmulOp> {
     k = toAttentionLayout(rewriter, loc, k);
     v = toAttentionLayout(rewriter, loc, v);
     shrinkGroups(rewriter, loc, k, v);
-    Value out = AttentionOp::create(rewriter, loc, q, k, v, *mask, scores.options).getOut();
+    Value out = AttentionOp::create(rewriter, loc, q, k, v, mask->mask, scores.options).getOut();
+    if (mask->meanOfUnseen)
+      out = addMeanOfUnseen(rewriter, loc, out, v, mask->mask);
     // Back to [?, H, S, D'] or [?, S, D'].
     if (type.getRank() == 3)
       rewriter.replaceOpWithNewOp<ReshapeOp>(op, out, type.getShape());

@@ -67,7 +67,7 @@ struct Ignore : OpRewritePattern<arith::SelectOp> {
       Value lossValue = lossWhenTrue ? op.getTrueValue() : op.getFalseValue(), zero = lossWhenTrue ? op.getFalseValue() : op.getTrueValue();
       auto negation = lossValue.getDefiningOp<arith::NegFOp>();
       auto loss = (negation ? negation.getOperand() : lossValue).getDefiningOp<CrossEntropyOp>();
-      if (!loss || loss.getIgnoreIndexAttr() || loss.getLse() || splatValue(zero) != 0.0)
+      if (!loss || loss.getIgnoreIndexAttr() || loss.getStatistics() || splatValue(zero) != 0.0)
         continue;
       int64_t ignored = 0;
       bool kept = false;

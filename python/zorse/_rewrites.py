@@ -1,7 +1,8 @@
 """Calls of PyTorch that its exporters write without some of their arguments, in a form that they write whole. Results and gradients are the same.
 
 - cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss has neither.
-- scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains.
+- scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains. With a mask: they write -3.4e38 for what it hides, and a query
+  of which it hides every key gets the mean of all values in place of 0.
 - dropout in place (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison in place of a Dropout.
 - dropout of channels (nn.Dropout2d): likewise, or nothing at all.
 - embedding_bag of ids of one length: the exporters write a loop over samples.
@@ -53,7 +54,7 @@ def cross_entropy_of_probabilities(input, target, weight=None, size_average=None
     return losses.sum() if reduction == "sum" else losses.mean()
 
 
-def attention_with_dropout(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def attention_in_parts(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """scaled_dot_product_attention, written out."""
     if enable_gqa and query.shape[-3] != key.shape[-3]:
         key, value = (t.repeat_interleave(query.shape[-3] // t.shape[-3], -3) for t in (key, value))
@@ -61,12 +62,15 @@ def attention_with_dropout(query, key, value, attn_mask=None, dropout_p=0.0, is_
     if is_causal:
         allowed = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         scores = torch.where(allowed, scores, torch.full((), -torch.inf, dtype=scores.dtype, device=query.device))
-    if attn_mask is not None:
-        if attn_mask.dtype == torch.bool:
-            scores = torch.where(attn_mask, scores, torch.full((), -torch.inf, dtype=scores.dtype, device=query.device))
-        else:
-            scores = scores + attn_mask
-    return F.dropout(torch.softmax(scores, -1), dropout_p, True) @ value
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = torch.where(attn_mask, scores, torch.full((), -torch.inf, dtype=scores.dtype, device=query.device))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    probabilities = torch.softmax(scores, -1)
+    if attn_mask is not None:  # 0 of a query that sees no key
+        probabilities = torch.where(probabilities.isnan(), torch.zeros((), dtype=scores.dtype, device=query.device), probabilities)
+    dropped = F.dropout(probabilities, dropout_p, True) if dropout_p > 0 else probabilities
+    return dropped @ value
 
 
 def dropout_of_channels(input, p=0.5, training=True, inplace=False):
@@ -138,8 +142,8 @@ class WrittenOut(TorchFunctionMode):
                 return written(**given)
         elif function is self._attention:
             given = _arguments(_ATTENTION, args, kwargs)
-            if given.get("dropout_p", 0.0) > 0:
-                return attention_with_dropout(**given)
+            if given.get("dropout_p", 0.0) > 0 or given.get("attn_mask") is not None:
+                return attention_in_parts(**given)
         elif function is F.dropout:
             return function(**{**_arguments(_DROPOUT, args, kwargs), "inplace": False})
         elif function in _CHANNELS:

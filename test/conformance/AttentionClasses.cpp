@@ -62,15 +62,30 @@ private:
     if (kind == 7)
       attributes += ", dropout = 0.2 : f64, instance = 2 : i64";
     t.shape('Q', {-1, queries, heads, size}).shape('K', {-1, keys, keyHeads, size}).shape('V', {-1, keys, keyHeads, valueSize});
-    t.shape('O', {-1, queries, heads, valueSize}).shape('L', {-1, heads, queries});
+    t.shape('O', {-1, queries, heads, valueSize});
+    if (kind == 6) // an added mask: a greatest score and a sum
+      t.shape('L', {-1, heads, queries, 2});
+    else
+      t.shape('L', {-1, heads, queries});
     t.narrowIn("%q", 'Q').narrowIn("%k", 'K').narrowIn("%v", 'V');
     const int64_t maskHeads = s.below(2) ? heads : 1;
     if (kind == 5) { // booleans: some queries see nothing
       t.shape('B', {-1, maskHeads, queries, keys});
       maskType = "tensor<?x" + std::to_string(maskHeads) + "x" + std::to_string(queries) + "x" + std::to_string(keys) + "xi1>";
       t.argument("%m: " + maskType + " {@@input0}");
-    } else if (kind == 6) {
+    } else if (kind == 6 && s.below(2)) {
       t.shape('M', {1, maskHeads, queries, keys}).narrowIn("%m", 'M');
+      maskType = "#M";
+    } else if (kind == 6) { // hides by so much that scores are swallowed, all of some queries
+      const std::string hides = t.storage() == "f16" ? "-6.0e4" : "-3.0e38";
+      const std::string conditions = "tensor<1x" + std::to_string(maskHeads) + "x" + std::to_string(queries) + "x" + std::to_string(keys) + "xi1>";
+      t.shape('M', {1, maskHeads, queries, keys}).shape('C', {1, maskHeads, queries}).narrowIn("%m0", 'M').narrowIn("%c0", 'C');
+      t.line("%none = arith.constant dense<0.0> : #M").line("%hides = arith.constant dense<" + hides + "> : #M");
+      t.line("%four = arith.constant dense<4.0> : #C")
+          .line("%c = arith.mulf %c0, %four : #C")
+          .line("%of = zorse.broadcast %c dims [0, 1, 2] : #C -> #M");
+      t.line("%both = arith.addf %m0, %of : #M").line("%open = arith.cmpf ogt, %both, %none : #M");
+      t.line("%m = arith.select %open, %none, %hides : " + conditions + ", #M");
       maskType = "#M";
     }
     mask = maskType.empty() ? "" : " mask %m";

@@ -41,6 +41,7 @@ class Text {
 public:
   explicit Text(std::string type) : type(std::move(type)) {}
   bool isNarrow() const { return type != "f32"; }
+  const std::string &storage() const { return type; }
 
   Text &shape(char name, std::vector<int64_t> sizes); ///< -1: the sample axis
   /// An argument in the type of storage, widened to `%name` if it is narrow. \param attributes  ", test.low = ..."

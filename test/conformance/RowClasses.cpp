@@ -95,7 +95,7 @@ struct Vocabulary {
   }
   Text begin(const std::string &type) const {
     Text t(type);
-    t.shape('X', {-1, tokens, size}).shape('S', {-1, tokens}).shape('C', {size});
+    t.shape('X', {-1, tokens, size}).shape('S', {-1, tokens}).shape('P', {-1, tokens, 2}).shape('C', {size});
     return t;
   }
   std::string ids() const { return "tensor<?x" + std::to_string(tokens) + "xi64>"; }
@@ -109,8 +109,8 @@ Case crossEntropy(Sizes &sizes, const std::string &type) {
   if (weights)
     t.wideIn("%w", 'C');
   t.line("%y, %e = zorse.cross_entropy %x, %l" + std::string(weights ? " weights %w" : "") + " {ignore_index = -1 : i64} : ($X, " + v.ids() +
-         (weights ? ", $C" : "") + ") -> ($S, $S)");
-  t.wideOut("%y", 'S').wideOut("%e", 'S');
+         (weights ? ", $C" : "") + ") -> ($S, $P)");
+  t.wideOut("%y", 'S').wideOut("%e", 'P');
   return {t.str(), v.rows, sized(v.rows, {v.tokens, v.size})};
 }
 
@@ -122,8 +122,8 @@ Case crossEntropyGradient(Sizes &sizes, const std::string &type) {
   t.in("%x", 'X').ids("%l", 'S', -1, v.size).wideIn("%d", 'S');
   if (weights)
     t.wideIn("%w", 'C');
-  t.line("%y, %e = zorse.cross_entropy %x, %l" + with + " {ignore_index = -1 : i64} : ($X, " + v.ids() + more + ") -> ($S, $S)");
-  t.line("%dx = zorse.cross_entropy_grad %d, %x, %l, %e" + with + " {ignore_index = -1 : i64} : ($S, $X, " + v.ids() + ", $S" + more + ") -> $X");
+  t.line("%y, %e = zorse.cross_entropy %x, %l" + with + " {ignore_index = -1 : i64} : ($X, " + v.ids() + more + ") -> ($S, $P)");
+  t.line("%dx = zorse.cross_entropy_grad %d, %x, %l, %e" + with + " {ignore_index = -1 : i64} : ($S, $X, " + v.ids() + ", $P" + more + ") -> $X");
   t.out("%dx", 'X');
   return {t.str(), v.rows, sized(v.rows, {v.tokens, v.size})};
 }

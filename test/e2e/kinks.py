@@ -73,15 +73,13 @@ def compiled_gradients(folder, model, inputs):
     return z.safetensors(gradients)
 
 
-def apart(module, folder, dynamo):
+def apart(module, folder, dynamo, inputs):
     """(file, program): the largest differences of gradients from PyTorch's, over the largest gradient; None: PyTorch cannot export it."""
     import torch
     import zorse
     from zorse._file_step import File, by_parameter, far, largest
     from zorse._module_step import training_step
 
-    ids = torch.arange(len(POINTS)).reshape(2, -1)
-    inputs = {"input_ids": ids, "labels": ids % 3}
     path = os.path.join(folder, "k.onnx")
     try:
         zorse.export(module, path, inputs=inputs, dynamo=dynamo, trust=True)
@@ -92,19 +90,23 @@ def apart(module, folder, dynamo):
     step, file = training_step(module, inputs.values(), True), File(path, True)
     found, wanted = by_parameter(file, file.step(inputs)[1], step.gradients)
     scale = max(largest(g) for g in wanted.values())
-    compiled = compiled_gradients(folder, path, inputs)
-    return max(float(far(found[n], g, scale)) for n, g in wanted.items()), max(float(far(torch.as_tensor(compiled[n]), g, scale)) for n, g in wanted.items())
+    both = found, compiled_gradients(folder, path, inputs)  # without parameters that are not used
+    return tuple(max(float(far(torch.as_tensor(of[n]) if n in of else torch.zeros_like(g), g, scale)) for n, g in wanted.items()) for of in both)
 
 
 def main():
     ensure_torch()
+    import torch
+
     logging.disable(logging.WARNING)
     warnings.filterwarnings("ignore")
     results, every = [], functions()
+    ids = torch.arange(len(POINTS)).reshape(2, -1)
+    inputs = {"input_ids": ids, "labels": ids % 3}
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:] or every:
             for dynamo in (True,) if name in ROOTS else (True, False):
-                found = apart(made(every[name]), folder, dynamo)
+                found = apart(made(every[name]), folder, dynamo, inputs)
                 label = f"{name}, {'dynamo' if dynamo else 'TorchScript'}"
                 if found is None:
                     print(f"      {label}: PyTorch does not export it", flush=True)

@@ -4,7 +4,7 @@
 
 Each family has two checks, in a process of its own with a limit of time.
 - export: zorse.export of the model with the random parts of its own configuration, compared as every export is. Left out where a configuration has none.
-- train: without random parts, in f64, by SGD, three steps over three batches, on one device and under a random plan of three: the losses, the first gradients, and parameters and trained buffers
+- train: without random parts, in f64, by SGD, three steps over three batches, one of which has a sample that is masked as a whole, on one device and under a random plan of three: the losses, the first gradients, and parameters and trained buffers
   after the steps are PyTorch's, or an error refuses the model.
 --save FILE keeps outcomes and goes on where it was interrupted; --again repeats families with these outcomes. docs/families.md is made of it by tools/families_page.py.
 """
@@ -86,6 +86,30 @@ def batches_of(inputs):
                           t.roll(step, 0) if k.endswith(("mask", "bbox")) or t.dim() < 2 else t.roll((step, step), (0, 1)) if "attention_mask" not in inputs else t.roll(step, 0))
                       for k, t in inputs.items()})
     return [{k: torch.as_tensor(t).contiguous() for k, t in b.items()} for b in found]
+
+
+def with_a_masked_sample(batches):
+    """The same, but that no position of the last sample of the second batch counts; None where the model has no such mask."""
+    mask = batches[0].get("attention_mask")
+    if mask is None or mask.dim() != 2:
+        return None
+    masked = batches[1]["attention_mask"].clone()
+    masked[-1] = 0
+    return [batches[0], {**batches[1], "attention_mask": masked}, *batches[2:]]
+
+
+def steps_of(module, inputs):
+    """(batches, PyTorch's steps), with a sample that is masked as a whole where PyTorch trains it: its fused kernels lose a logarithm beside large masks, its plain ones do not."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    batches = batches_of(inputs)
+    with sdpa_kernel(SDPBackend.MATH):
+        masked = with_a_masked_sample(batches)
+        if masked:
+            found = reference(module, masked)
+            if np.isfinite(found["losses"]).all() and all(np.isfinite(a).all() for a in found["after"].values()):
+                return masked, found
+        return batches, reference(module, batches)
 
 
 def reference(module, batches, rate=None):
@@ -227,8 +251,8 @@ def checked(name, checks, tell):
 
 def three_steps(module, inputs, path, folder):
     export(module, inputs, path)
-    batches = batches_of(inputs)
-    worst = trained(path, module, batches, folder, reference(module, batches))
+    batches, found = steps_of(module, inputs)
+    worst = trained(path, module, batches, folder, found)
     return ", ".join(f"{what} {error:.0e}" for what, error in worst.items())
 
 

@@ -81,6 +81,18 @@ public:
     return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout), t.b.getI64IntegerAttr(options.instance));
   }
 
+  /// Probabilities again, from what the forward kept.
+  Value probabilities(Value statistics) {
+    const bool pairs = isAddedMask(mask);
+    Value reference = pairs ? t.element(statistics, 0) : statistics;
+    Value finite = t.select(isHidden(reference), t.splat(reference, 0), reference);
+    Value e = t.exp(t.sub(s, t.alongLast(finite, s)));
+    if (!pairs)
+      return e;
+    Value sum = t.element(statistics, 1), one = t.splat(sum, 1), nothing = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, sum, t.splat(sum, 0));
+    return t.mul(e, t.alongLast(t.div(one, t.select(nothing, one, sum)), e));
+  }
+
   Value isHidden(Value statistic) { return t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, statistic, infinite(statistic)); }
 
   TensorBuilder &t;
@@ -105,7 +117,9 @@ void expand(TensorBuilder &t, AttentionOp op) {
   Value p = a.dropped(t.mul(e, t.alongLast(inverse, e)));
   Value out = a.ungrouped(a.product(a.tall(a.narrow(p)), a.vs, false, false), a.valueSize);
   op.getOut().replaceAllUsesWith(t.cast(out, TensorBuilder::elementOf(op.getOut())));
-  if (Value lse = op.getLse()) {
+  if (Value lse = op.getLse(); lse && isAddedMask(op.getMask())) {
+    lse.replaceAllUsesWith(t.join(t.select(nothing, a.infinite(greatest), greatest), sum));
+  } else if (lse) {
     Value logarithm = t.add(t.log(t.select(nothing, one, sum)), greatest);
     lse.replaceAllUsesWith(t.select(nothing, a.infinite(logarithm), logarithm));
   }
@@ -113,9 +127,7 @@ void expand(TensorBuilder &t, AttentionOp op) {
 
 void expand(TensorBuilder &t, AttentionGradOp op) {
   Attention a(t, op);
-  Value lse = op.getLse(), hidden = a.isHidden(lse);
-  Value finite = t.select(hidden, t.splat(lse, 0), lse);
-  Value p = t.exp(t.sub(a.s, t.alongLast(finite, a.s)));
+  Value p = a.probabilities(op.getLse());
   Value dout = a.grouped(op.getDout(), a.valueSize);
   Value dv = a.product(a.tall(a.narrow(a.dropped(p))), dout, true, false);
   Value dp = a.dropped(a.square(a.product(dout, a.vs, false, true)));

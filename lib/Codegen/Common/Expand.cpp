@@ -132,16 +132,16 @@ void expandCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value x = t.cast(op.getLogits(), wide(op.getLogits()));
   Value max = t.reduceLast(x, ReduceKind::Max);
   Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
-  Value lse = t.add(t.log(sum), max);
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
-  Value loss = t.sub(lse, t.cast(t.make<TakeOp>(op.getLogits(), label), wide(x)));
+  // The difference first: a large logit would swallow the logarithm.
+  Value loss = t.add(t.sub(max, t.cast(t.make<TakeOp>(op.getLogits(), label), wide(x))), t.log(sum));
   if (Value weights = op.getWeights())
     loss = t.mul(loss, t.cast(t.make<GatherOp>(weights, label), wide(x)));
   if (valid)
     loss = t.select(valid, loss, t.splat(loss, 0.0));
   op.getLoss().replaceAllUsesWith(loss);
-  if (Value result = op.getLse())
-    result.replaceAllUsesWith(lse);
+  if (Value result = op.getStatistics())
+    result.replaceAllUsesWith(t.join(max, sum));
 }
 
 Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
@@ -152,8 +152,8 @@ Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
     seed = t.mul(seed, t.cast(t.make<GatherOp>(weights, label), wide(x)));
   if (valid)
     seed = t.select(valid, seed, t.splat(seed, 0.0));
-  Value probability = t.expNearly(t.sub(x, t.alongLast(op.getLse(), x)));
-  Value weighted = t.mul(probability, t.alongLast(seed, x));
+  Value exponential = t.expNearly(t.sub(x, t.alongLast(t.element(op.getStatistics(), 0), x)));
+  Value weighted = t.mul(exponential, t.alongLast(t.div(seed, t.element(op.getStatistics(), 1)), x));
   Value hit = t.make<TakeGradOp>(TensorBuilder::typeOf(x), seed, label);
   return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));
 }

@@ -86,6 +86,17 @@ struct TensorBuilder {
       dims.push_back(dim);
     return dims.empty() ? x : make<ReduceOp>(x, ReduceKind::Sum, dims);
   }
+  /// Two tensors side by side, along a new last dimension of 2.
+  Value join(Value x, Value y) {
+    llvm::SmallVector<int64_t> shape(typeOf(x).getShape());
+    shape.push_back(1);
+    return make<ConcatOp>(mlir::ValueRange{reshape(x, shape), reshape(y, shape)}, int64_t(shape.size()) - 1);
+  }
+  /// Element `index` along the last dimension.
+  Value element(Value x, int64_t index) {
+    const int64_t last = typeOf(x).getRank() - 1;
+    return reshape(make<SliceOp>(x, last, index, int64_t(1)), typeOf(x).getShape().drop_back());
+  }
   Value reshape(Value x, mlir::ArrayRef<int64_t> shape) { return make<ReshapeOp>(x, shape); }
 };
 

@@ -185,7 +185,7 @@ void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Valu
   RankedTensorType out = withShape(type, {shape[0], shape[1], shape[2], tensorType(v).getShape().back()});
   Type lse;
   if (withStatistics)
-    lse = RankedTensorType::get({shape[0], shape[2], shape[1]}, statisticElementType(type.getElementType()));
+    lse = attentionStatisticType(type, mask);
   build(builder, state, out, lse, q, k, v, mask, builder.getF64FloatAttr(options.scale), flag(builder, options.causal), windowAttr(builder, options),
         softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.instance));
 }
@@ -203,14 +203,15 @@ void RopeOp::build(OpBuilder &builder, OperationState &state, Value x, Value cos
 
 void CrossEntropyOp::build(OpBuilder &builder, OperationState &state, Value logits, Value labels, Value weights, std::optional<int64_t> ignoreIndex,
                            bool withStatistics) {
-  Type type = RankedTensorType::get(tensorType(labels).getShape(), statisticElementType(tensorType(logits).getElementType()));
-  build(builder, state, type, withStatistics ? type : Type(), logits, labels, weights,
+  auto type = RankedTensorType::get(tensorType(labels).getShape(), statisticElementType(tensorType(logits).getElementType()));
+  build(builder, state, type, withStatistics ? statisticsOfEach(type) : Type(), logits, labels, weights,
         ignoreIndex ? builder.getI64IntegerAttr(*ignoreIndex) : IntegerAttr());
 }
 
-void CrossEntropyGradOp::build(OpBuilder &builder, OperationState &state, Value dloss, Value logits, Value labels, Value lse, Value weights,
+void CrossEntropyGradOp::build(OpBuilder &builder, OperationState &state, Value dloss, Value logits, Value labels, Value statistics, Value weights,
                                std::optional<int64_t> ignoreIndex) {
-  build(builder, state, logits.getType(), dloss, logits, labels, lse, weights, ignoreIndex ? builder.getI64IntegerAttr(*ignoreIndex) : IntegerAttr());
+  build(builder, state, logits.getType(), dloss, logits, labels, statistics, weights,
+        ignoreIndex ? builder.getI64IntegerAttr(*ignoreIndex) : IntegerAttr());
 }
 
 //===----------------------------------------------------------------------===//

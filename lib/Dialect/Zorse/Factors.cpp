@@ -158,6 +158,8 @@ static OpFactors attentionFactors(Operation *op, ArrayRef<char> operandRoles, Ar
       break;
     case 'l':
       value = {{r}, heads, {s}};
+      if (cast<RankedTensorType>(of.getType()).getRank() == 4)
+        value.push_back({}); // the greatest score and the sum
       break;
     default: // a mask: dimensions of size 1 relate to nothing
       value = {carriesSamples(of.getType()) ? OpFactors::Dimension{r} : OpFactors::Dimension{},
@@ -229,23 +231,28 @@ static OpFactors mapped(Operation *op) {
   } else {
     // take, take_grad, cross_entropy and its gradient: [l..., V] with [l...] beside it.
     Value wide = isa<TakeGradOp>(op) ? op->getResult(0) : isa<CrossEntropyGradOp>(op) ? op->getOperand(1) : op->getOperand(0);
+    Value statistics; // [l..., 2]
+    if (auto loss = dyn_cast<CrossEntropyOp>(op))
+      statistics = loss.getStatistics();
+    else if (auto gradient = dyn_cast<CrossEntropyGradOp>(op))
+      statistics = gradient.getStatistics();
     size_t last = shapeOf(wide).size() - 1;
     for (size_t i = 0; i <= last; ++i) {
       unsigned factor = builder.add(i == last ? Kind::Indivisible : Kind::Parallel, shapeOf(wide)[i]);
-      auto attach = [&](OpFactors::Value &value) {
-        if (i < value.size() && (i < last || value.size() == last + 1))
+      auto attach = [&](OpFactors::Value &value, Value of) {
+        if (i < value.size() && (i < last || (value.size() == last + 1 && of != statistics)))
           value[i] = {factor};
       };
       for (auto [value, operand] : llvm::zip(operands, op->getOperands())) {
         bool weights = isa<CrossEntropyOp, CrossEntropyGradOp>(op) && operand == op->getOperands().back() &&
                        op->getNumOperands() == (isa<CrossEntropyOp>(op) ? 3 : 5);
         if (!weights)
-          attach(value);
+          attach(value, operand);
         else if (i == last)
           value[0] = {factor};
       }
-      for (auto &value : builder.result.results)
-        attach(value);
+      for (auto [value, result] : llvm::zip(builder.result.results, op->getResults()))
+        attach(value, result);
     }
   }
   return builder.result;

@@ -46,7 +46,7 @@ template <typename Op> static LogicalResult verifyAttentionOperands(Op op, bool 
   RankedTensorType out = reshaped(q, {q.getDimSize(0), q.getDimSize(1), heads, v.getDimSize(3)});
   if (op.getOut().getType() != out)
     return fail("C6") << "out " << out << ", got " << op.getOut().getType();
-  RankedTensorType lse = RankedTensorType::get({q.getDimSize(0), heads, q.getDimSize(1)}, statisticElementType(q.getElementType()));
+  RankedTensorType lse = attentionStatisticType(q, op.getMask());
   if (op.getLse() && op.getLse().getType() != lse)
     return fail("C7") << "lse " << lse << ", got " << op.getLse().getType();
   return success();
@@ -114,19 +114,20 @@ static LogicalResult verifyLossOperands(Operation *op, Value logitsValue, Value 
 LogicalResult CrossEntropyOp::verify() {
   if (failed(verifyLossOperands(*this, getLogits(), getLabels(), getWeights(), "C1", "C2")))
     return failure();
-  RankedTensorType expected = statisticType(tensorTypeOf(getLogits()));
-  if (getLoss().getType() != expected || (getLse() && getLse().getType() != expected))
-    return emitOpError("(C3) expects loss and lse ") << expected << ", got " << getOperation()->getResultTypes();
+  const RankedTensorType loss = statisticType(tensorTypeOf(getLogits())), statistics = statisticsOfEach(loss);
+  if (getLoss().getType() != loss || (getStatistics() && getStatistics().getType() != statistics))
+    return emitOpError("(C3) expects loss ") << loss << " and statistics " << statistics << ", got " << getOperation()->getResultTypes();
   return success();
 }
 
 LogicalResult CrossEntropyGradOp::verify() {
   if (failed(verifyLossOperands(*this, getLogits(), getLabels(), getWeights(), "C1", "C1")))
     return failure();
-  if (RankedTensorType expected = statisticType(tensorTypeOf(getLogits())); getLse().getType() != expected)
-    return emitOpError("(C1) expects lse ") << expected << ", got " << getLse().getType();
-  if (getDloss().getType() != getLse().getType())
-    return emitOpError("(C2) expects dloss ") << getLse().getType() << ", got " << getDloss().getType();
+  const RankedTensorType loss = statisticType(tensorTypeOf(getLogits())), statistics = statisticsOfEach(loss);
+  if (getStatistics().getType() != statistics)
+    return emitOpError("(C1) expects statistics ") << statistics << ", got " << getStatistics().getType();
+  if (getDloss().getType() != loss)
+    return emitOpError("(C2) expects dloss ") << loss << ", got " << getDloss().getType();
   if (getDlogits().getType() != getLogits().getType())
     return emitOpError("(C3) expects dlogits ") << getLogits().getType() << ", got " << getDlogits().getType();
   return success();

@@ -111,3 +111,16 @@ Type zorse::statisticElementType(Type elementType) { return elementType.isF64() 
 RankedTensorType zorse::statisticType(RankedTensorType x) {
   return RankedTensorType::get(x.getShape().drop_back(), statisticElementType(x.getElementType()));
 }
+
+RankedTensorType zorse::statisticsOfEach(RankedTensorType x) {
+  SmallVector<int64_t> shape(x.getShape());
+  shape.push_back(2);
+  return RankedTensorType::get(shape, x.getElementType());
+}
+
+bool zorse::isAddedMask(Value mask) { return mask && !getElementTypeOrSelf(mask.getType()).isInteger(1); }
+
+RankedTensorType zorse::attentionStatisticType(RankedTensorType q, Value mask) {
+  auto one = RankedTensorType::get({q.getDimSize(0), q.getDimSize(2), q.getDimSize(1)}, statisticElementType(q.getElementType()));
+  return isAddedMask(mask) ? statisticsOfEach(one) : one;
+}

@@ -129,7 +129,7 @@ const Tensor &HeadProgram::tensorOf(Value value, const Values &values) const {
 
 // The cross-entropy of a position is the same function of its label as on the file's side; logits do not exist.
 bool HeadProgram::evaluateLoss(CrossEntropyOp op, Values &values) {
-  if (op.getLse())
+  if (op.getStatistics())
     return why = "a cross-entropy has a second result", false;
   const Tensor &labels = tensorOf(op.getLabels(), values);
   const Tensor *weights = op.getWeights() ? &tensorOf(op.getWeights(), values) : nullptr;

@@ -9,14 +9,22 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-/// log(sum of exp) of the classes at a position, which lie `inner` apart; 0 where they are log-probabilities.
-double logSum(const Array &logits, int64_t first, int64_t classes, int64_t inner) {
+/// What is taken off the logits of a position for its log-probabilities: first the greatest, and then the logarithm, which a large mask would
+/// swallow.
+struct Normalizer {
+  double greatest = 0, logarithm = 0;
+
+  double logProbability(double logit) const { return logit - greatest - logarithm; }
+};
+
+/// Of the classes at a position, which lie `inner` apart.
+Normalizer normalizerOf(const Array &logits, int64_t first, int64_t classes, int64_t inner) {
   double top = logits.reals[first], sum = 0;
   for (int64_t c = 1; c < classes; ++c)
     top = std::max(top, logits.reals[first + c * inner]);
   for (int64_t c = 0; c < classes; ++c)
     sum += std::exp(logits.reals[first + c * inner] - top);
-  return top + std::log(sum);
+  return {top, std::log(sum)};
 }
 
 struct Positions {
@@ -47,7 +55,8 @@ bool readPositions(Call &call, const Array &labels, bool softmax, Positions &pos
     double loss = lossOfLabel(label);
     if (!call.lossOfLabel) {
       const int64_t first = i / inner * classes * inner + i % inner;
-      loss = (softmax ? logSum(*logits, first, classes, inner) : 0) - logits->reals[first + label * inner];
+      const Normalizer normalizer = softmax ? normalizerOf(*logits, first, classes, inner) : Normalizer();
+      loss = -normalizer.logProbability(logits->reals[first + label * inner]);
     }
     const double weight = weights ? weights->reals[label] : 1;
     positions.losses.push_back(loss * weight);
@@ -70,9 +79,9 @@ template <bool softmax> bool onCrossEntropy(Call &call) {
     const int64_t classes = all.shape[1], inner = product(all.shape, 2);
     for (int64_t i = 0; i < labels->size(); ++i) {
       const int64_t first = i / inner * classes * inner + i % inner;
-      const double sum = logSum(*call.in(0), first, classes, inner);
+      const Normalizer normalizer = normalizerOf(*call.in(0), first, classes, inner);
       for (int64_t c = 0; c < classes; ++c)
-        all.reals[first + c * inner] -= sum;
+        all.reals[first + c * inner] = normalizer.logProbability(all.reals[first + c * inner]);
     }
     call.outputs[1] = std::move(all);
   }

@@ -54,15 +54,13 @@ double same(double sum, double) { return sum; }
 constexpr double inf = std::numeric_limits<double>::infinity();
 
 bool onReduceLogSumExp(Call &call) {
-  // The specification names the function, not an order; what is subtracted is the largest of all, as nothing here comes near overflow.
   if (!call.floats({0}))
     return false;
-  double top = -inf;
-  for (double value : call.in(0)->reals)
-    top = std::max(top, value);
-  if (!std::isfinite(top))
-    top = 0;
-  return reduce(call, 0, [top](double &sum, double x) { sum += std::exp(x - top); }, [top](double sum, double) { return std::log(sum) + top; });
+  const auto add = [](double &sum, double x) {
+    const double top = std::max(sum, x);
+    sum = std::isinf(top) ? top : top + std::log(std::exp(sum - top) + std::exp(x - top));
+  };
+  return reduce(call, -inf, add, [](double sum, double) { return sum; });
 }
 
 /// f(first element, stride, size) for every line along the attribute's axis.

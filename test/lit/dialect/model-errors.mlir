@@ -162,7 +162,7 @@ func.func @cross_entropy_c2(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %w: ten
 // -----
 
 func.func @cross_entropy_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>) {
-  // expected-error @below {{(C3) expects loss and lse 'tensor<?x8xf32>'}}
+  // expected-error @below {{(C3) expects loss 'tensor<?x8xf32>' and statistics 'tensor<?x8x2xf32>'}}
   %y = zorse.cross_entropy %x, %i : (tensor<?x8x99xf32>, tensor<?x8xi64>) -> tensor<?x8xf64>
   return
 }
@@ -170,24 +170,24 @@ func.func @cross_entropy_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>) {
 // -----
 
 func.func @cross_entropy_grad_c1(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8xf64>) {
-  // expected-error @below {{(C1) expects lse 'tensor<?x8xf32>'}}
+  // expected-error @below {{(C1) expects statistics 'tensor<?x8x2xf32>'}}
   %y = zorse.cross_entropy_grad %l, %x, %i, %l : (tensor<?x8xf64>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8xf64>) -> tensor<?x8x99xf32>
   return
 }
 
 // -----
 
-func.func @cross_entropy_grad_c2(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8xf32>, %d: tensor<?xf32>) {
+func.func @cross_entropy_grad_c2(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8x2xf32>, %d: tensor<?xf32>) {
   // expected-error @below {{(C2) expects dloss 'tensor<?x8xf32>'}}
-  %y = zorse.cross_entropy_grad %d, %x, %i, %l : (tensor<?xf32>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8xf32>) -> tensor<?x8x99xf32>
+  %y = zorse.cross_entropy_grad %d, %x, %i, %l : (tensor<?xf32>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8x2xf32>) -> tensor<?x8x99xf32>
   return
 }
 
 // -----
 
-func.func @cross_entropy_grad_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8xf32>) {
+func.func @cross_entropy_grad_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %d: tensor<?x8xf32>, %l: tensor<?x8x2xf32>) {
   // expected-error @below {{(C3) expects dlogits 'tensor<?x8x99xf32>'}}
-  %y = zorse.cross_entropy_grad %l, %x, %i, %l : (tensor<?x8xf32>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %y = zorse.cross_entropy_grad %d, %x, %i, %l : (tensor<?x8xf32>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8x2xf32>) -> tensor<?x8xf32>
   return
 }
 

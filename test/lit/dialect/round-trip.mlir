@@ -100,9 +100,9 @@ func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: 
   // CHECK: zorse.rope %arg0, %arg3, %arg3 {interleaved, inverse}
   %3 = zorse.rope %q, %cos, %cos {interleaved, inverse} : (tensor<?x64x12x64xf32>, tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<?x64x12x64xf32>
   // CHECK: zorse.cross_entropy %arg4, %arg5 {ignore_index = -100 : i64}
-  %4:2 = zorse.cross_entropy %x, %ids {ignore_index = -100 : i64} : (tensor<?x64x768xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64xf32>)
+  %4:2 = zorse.cross_entropy %x, %ids {ignore_index = -100 : i64} : (tensor<?x64x768xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64x2xf32>)
   // CHECK: zorse.cross_entropy_grad
-  %5 = zorse.cross_entropy_grad %4#0, %x, %ids, %4#1 : (tensor<?x64xf32>, tensor<?x64x768xf32>, tensor<?x64xi64>, tensor<?x64xf32>) -> tensor<?x64x768xf32>
+  %5 = zorse.cross_entropy_grad %4#0, %x, %ids, %4#1 : (tensor<?x64xf32>, tensor<?x64x768xf32>, tensor<?x64xi64>, tensor<?x64x2xf32>) -> tensor<?x64x768xf32>
   // CHECK: zorse.known "1/(2*B)" : tensor<f64>
   %known = zorse.known "1/(2*B)" : tensor<f64>
   // CHECK: zorse.sample_number : tensor<?xi64>

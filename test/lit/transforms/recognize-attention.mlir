@@ -172,9 +172,15 @@ func.func @guarded(%q: tensor<?x4x8xf32>, %k: tensor<?x4x8xf32>, %v: tensor<?x4x
 
 // -----
 
-// Finite causal fill beside a padding mask: where every visible key is padded, the hidden ones count again. Neither becomes an attribute; their sum is the mask.
+// Finite causal fill beside a padding mask: where every visible key is padded, all scores are equal and have no gradient. Neither becomes an attribute; such a query yields the mean of all
+// values.
 // CHECK-LABEL: @finite_causal_and_padding
-// CHECK: zorse.attention {{.*}} mask %{{.*}} {scale = 1.000000e+00 : f64} : {{.*}}tensor<?x1x4x4xf32>
+// CHECK: %[[O:.*]] = zorse.attention {{.*}} mask %[[M:.*]] {scale = 1.000000e+00 : f64} : {{.*}}tensor<?x1x4x4xi1>
+// CHECK: %[[F:.*]] = arith.select %[[M]]
+// CHECK: %[[L:.*]] = zorse.reduce max %[[F]] dims [3]
+// CHECK: arith.negf %[[L]]
+// CHECK: zorse.reduce sum {{.*}} dims [1] : tensor<?x4x2x8xf32> -> tensor<?x2x8xf32>
+// CHECK: arith.addf %[[O]]
 func.func @finite_causal_and_padding(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, %v: tensor<?x2x4x8xf32>, %pad: tensor<?x4xi1>) -> tensor<?x2x4x8xf32> {
   %s = zorse.matmul %q, %k {transpose_b} : tensor<?x2x4x8xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x4xf32>
   %c = zorse.causal_mask : tensor<4x4xi1>
@@ -188,6 +194,24 @@ func.func @finite_causal_and_padding(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8
   %p = zorse.softmax %sm : tensor<?x2x4x4xf32>
   %o = zorse.matmul %p, %v : tensor<?x2x4x4xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x8xf32>
   return %o : tensor<?x2x4x8xf32>
+}
+
+// -----
+
+// A fill that replaces scores beside one that is added: of a query that sees no key some scores have a gradient and others none.
+// CHECK-LABEL: @replaced_and_added
+// CHECK-NOT: zorse.attention
+// CHECK: zorse.softmax
+// CHECK: return
+func.func @replaced_and_added(%q: tensor<?x4x8xf32>, %k: tensor<?x4x8xf32>, %v: tensor<?x4x8xf32>, %m: tensor<?x4x4xi1>, %a: tensor<?x4x4xf32>) -> tensor<?x4x8xf32> {
+  %s = zorse.matmul %q, %k {transpose_b} : tensor<?x4x8xf32>, tensor<?x4x8xf32> -> tensor<?x4x4xf32>
+  %f = arith.constant dense<-3.40282347E+38> : tensor<f32>
+  %fb = zorse.broadcast %f dims [] : tensor<f32> -> tensor<?x4x4xf32>
+  %sm = arith.select %m, %s, %fb : tensor<?x4x4xi1>, tensor<?x4x4xf32>
+  %sa = arith.addf %sm, %a : tensor<?x4x4xf32>
+  %p = zorse.softmax %sa : tensor<?x4x4xf32>
+  %o = zorse.matmul %p, %v : tensor<?x4x4xf32>, tensor<?x4x8xf32> -> tensor<?x4x8xf32>
+  return %o : tensor<?x4x8xf32>
 }
 
 // -----

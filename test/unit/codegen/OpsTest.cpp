@@ -120,11 +120,11 @@ TEST(CodegenOps, CrossEntropy) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 50 : i64}, %w: tensor<50x$T> {@@parameter0}, %seed: tensor<f64> {@@scalars0})
     -> (tensor<?x$T> {@@loss0}, tensor<?x6x50x$T> {@@boundary_in_gradient0}, tensor<?x6x$T> {@@boundary_out1}) {
-  %loss, %lse = zorse.cross_entropy %x, %l weights %w {ignore_index = -1 : i64} : (tensor<?x6x50x$T>, tensor<?x6xi64>, tensor<50x$T>) -> (tensor<?x6x$T>, tensor<?x6x$T>)
+  %loss, %st = zorse.cross_entropy %x, %l weights %w {ignore_index = -1 : i64} : (tensor<?x6x50x$T>, tensor<?x6xi64>, tensor<50x$T>) -> (tensor<?x6x$T>, tensor<?x6x2x$T>)
   %sum = zorse.reduce sum %loss dims [1] : tensor<?x6x$T> -> tensor<?x$T>
   $CAST
   %db = zorse.broadcast %s dims [] : tensor<$T> -> tensor<?x6x$T>
-  %d = zorse.cross_entropy_grad %db, %x, %l, %lse weights %w {ignore_index = -1 : i64} : (tensor<?x6x$T>, tensor<?x6x50x$T>, tensor<?x6xi64>, tensor<?x6x$T>, tensor<50x$T>) -> tensor<?x6x50x$T>
+  %d = zorse.cross_entropy_grad %db, %x, %l, %st weights %w {ignore_index = -1 : i64} : (tensor<?x6x$T>, tensor<?x6x50x$T>, tensor<?x6xi64>, tensor<?x6x2x$T>, tensor<50x$T>) -> tensor<?x6x50x$T>
   return %sum, %d, %loss : tensor<?x$T>, tensor<?x6x50x$T>, tensor<?x6x$T>
 })");
 }
@@ -162,15 +162,38 @@ func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input
 })");
 }
 
+// Rows that are masked as a whole have equal probabilities: a logarithm of their sum would be lost beside 3e38.
+TEST(CodegenOps, RowsThatAreMaskedAsAWhole) {
+  checkFunctions(R"(
+func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@boundary_in1}, %v: tensor<?x7x2x8x$T> {@@boundary_in2}, %do: tensor<?x6x4x8x$T> {@@boundary_in3}, %m: tensor<?x1x6x7xi1> {@@input0}, %x: tensor<?x6x5x$T> {@@boundary_in4}, %l: tensor<?x6xi64> {@@input1, test.low = 0 : i64, test.high = 5 : i64}, %d: tensor<?x6x$T> {@@boundary_in5})
+    -> (tensor<?x6x4x8x$T> {@@boundary_out0}, tensor<?x6x4x8x$T> {@@boundary_in_gradient0}, tensor<?x7x2x8x$T> {@@boundary_in_gradient1}, tensor<?x7x2x8x$T> {@@boundary_in_gradient2}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x5x$T> {@@boundary_in_gradient4}) {
+  %zero = arith.constant dense<0.0> : tensor<$T>
+  %hide = arith.constant dense<-3.0e38> : tensor<$T>
+  %none = zorse.broadcast %zero dims [] : tensor<$T> -> tensor<?x1x6x7x$T>
+  %all = zorse.broadcast %hide dims [] : tensor<$T> -> tensor<?x1x6x7x$T>
+  %some = arith.select %m, %none, %all : tensor<?x1x6x7xi1>, tensor<?x1x6x7x$T>
+  %first = zorse.slice %some [0, 0, 0, 0] [?, 1, 2, 7] [1, 1, 1, 1] : tensor<?x1x6x7x$T> -> tensor<?x1x2x7x$T>
+  %rest = zorse.broadcast %hide dims [] : tensor<$T> -> tensor<?x1x4x7x$T>
+  %a = zorse.concat %first, %rest {dim = 2 : i64} : (tensor<?x1x2x7x$T>, tensor<?x1x4x7x$T>) -> tensor<?x1x6x7x$T>
+  %o, %p = zorse.attention %q, %k, %v mask %a {scale = 0.35 : f64} : (tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>, tensor<?x1x6x7x$T>) -> (tensor<?x6x4x8x$T>, tensor<?x4x6x2x$T>)
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %p mask %a {scale = 0.35 : f64} : (tensor<?x6x4x8x$T>, tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>, tensor<?x6x4x8x$T>, tensor<?x4x6x2x$T>, tensor<?x1x6x7x$T>) -> (tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>)
+  %hides = zorse.broadcast %hide dims [] : tensor<$T> -> tensor<?x6x5x$T>
+  %y = arith.addf %x, %hides : tensor<?x6x5x$T>
+  %loss, %s = zorse.cross_entropy %y, %l : (tensor<?x6x5x$T>, tensor<?x6xi64>) -> (tensor<?x6x$T>, tensor<?x6x2x$T>)
+  %dx = zorse.cross_entropy_grad %d, %y, %l, %s : (tensor<?x6x$T>, tensor<?x6x5x$T>, tensor<?x6xi64>, tensor<?x6x2x$T>) -> tensor<?x6x5x$T>
+  return %o, %dq, %dk, %dv, %loss, %dx : tensor<?x6x4x8x$T>, tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>, tensor<?x6x$T>, tensor<?x6x5x$T>
+})");
+}
+
 // Rows of one column: nothing is left to be summed.
 TEST(CodegenOps, RowsOfOneElement) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 1 : i64}, %g: tensor<1x$T> {@@parameter0})
-    -> (tensor<?x6x1x$T> {@@boundary_out0}, tensor<?x6x1x$T> {@@boundary_out1}, tensor<?x6x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
+    -> (tensor<?x6x1x$T> {@@boundary_out0}, tensor<?x6x1x$T> {@@boundary_out1}, tensor<?x6x2x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
   %s = zorse.softmax %x : tensor<?x6x1x$T>
   %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x1x$T>, tensor<1x$T>) -> (tensor<?x6x1x$T>, tensor<?x6x$T>)
-  %e, %m = zorse.cross_entropy %x, %l {ignore_index = -1 : i64} : (tensor<?x6x1x$T>, tensor<?x6xi64>) -> (tensor<?x6x$T>, tensor<?x6x$T>)
-  return %s, %n, %m, %e : tensor<?x6x1x$T>, tensor<?x6x1x$T>, tensor<?x6x$T>, tensor<?x6x$T>
+  %e, %m = zorse.cross_entropy %x, %l {ignore_index = -1 : i64} : (tensor<?x6x1x$T>, tensor<?x6xi64>) -> (tensor<?x6x$T>, tensor<?x6x2x$T>)
+  return %s, %n, %m, %e : tensor<?x6x1x$T>, tensor<?x6x1x$T>, tensor<?x6x2x$T>, tensor<?x6x$T>
 })");
 }
 

@@ -216,6 +216,17 @@ TEST(HeadCheck, OfACrossEntropyOfLargeLogitsChecksWhatIsMadeOfIt) {
     EXPECT_ERROR(outcome(damage), kWrong);
 }
 
+// exp(x - log sum) takes a row that is masked as a whole for as many ones as it has elements.
+TEST(HeadCheck, PassesRowsOfWhichAllIsMasked) {
+  for (const std::string &of : {"Softmax", "LogSoftmax"}) {
+    LossGraph graph;
+    graph.real("hidden", -3e38F);
+    Outcome outcome = graph.importWith("a = Add x hidden; b = " + of + " a; c = Mul b x; d = ReduceSum c; loss = Div d fB");
+    ASSERT_TRUE(outcome.ok) << of << outcome.text;
+    EXPECT_TRUE(contains(notes(outcome), "2, 3 and 5 samples in every division")) << of << notes(outcome);
+  }
+}
+
 TEST(HeadCheck, AnOperatorThatIsNotKnownIsSaid) {
   Outcome outcome = imported("c = Div x fB; n = GlobalAveragePool c; d = Mul n n; loss = ReduceSum d");
   ASSERT_TRUE(outcome.ok) << outcome.text;

@@ -19,6 +19,9 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
     `causal`: key j is visible to query i iff j <= i + S' - S. `window = w`: only the last w of these, j > i + S' - S - w. A boolean mask hides where it is false; a float mask
     is added. A query that sees no key yields zeros, lse = -inf and zero gradients. The mask has no gradient: a trained one is not fused.
 
+    Beside a float mask lse holds two numbers of a query, m = max_j s_j and sum_j exp(s_j - m) (0 if no key is visible): where every key is masked by -3.4e38 the logarithm of the sum
+    would be lost beside m, and every probability would become 1 instead of 1/n.
+
     One op rather than its parts because no tensor of S x S' elements need ever exist, forward or backward (Dao et al., 2022). `lse` is present only where a backward was built that saves it.
 
     Constraints:
@@ -28,7 +31,7 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
     - (C4) scale is finite; softcap, if given, is positive and finite; 0 <= dropout < 1.
     - (C5) window, if given, is >= 1 and comes with `causal`.
     - (C6) out is [?, S, H, D'] of the element type of q.
-    - (C7) lse, if present, is [?, H, S] in f32 (f64 for f64 inputs).
+    - (C7) lse, if present, is [?, H, S] in f32 (f64 for f64 inputs), or [?, H, S, 2] beside a float mask.
 
     Example:
     ```mlir
@@ -137,22 +140,22 @@ def Zorse_CrossEntropyOp : Zorse_Op<"cross_entropy", [Pure]> {
     loss[lead...] = weights[label] * (log sum_v exp(logits[lead..., v]) - logits[lead..., label]), and 0 where the label equals ignore_index. There is no mean here: the sum over
     labels and its denominator are loss terms of the model. A label that is neither ignored nor in [0, V) is the data's fault and an error when the step runs.
 
-    Its gradient needs the logits and `lse`, one number per label; log_softmax would keep a second tensor of the size of the logits. `lse` is present only where a
-    backward was built that saves it.
+    Its gradient needs the logits and `statistics`, two numbers per label: m, the greatest logit, and s = sum_v exp(logits[lead..., v] - m). log_softmax would keep a second tensor of the
+    size of the logits, and m + log s loses the logarithm where m is large. `statistics` is present only where a backward was built that saves it.
 
     Constraints:
     - (C1) labels has the shape of logits without its last dimension V, which is not the sample axis.
     - (C2) weights, if present, is [V] of the element type of logits.
-    - (C3) loss, and lse if present, have the shape of labels, in f32 (f64 for f64 logits).
+    - (C3) loss has the shape of labels, and statistics, if present, that shape and 2, in f32 (f64 for f64 logits).
 
     Example:
     ```mlir
-    %loss, %lse = zorse.cross_entropy %logits, %labels {ignore_index = -100 : i64}
-        : (tensor<?x64x50257xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64xf32>)
+    %loss, %statistics = zorse.cross_entropy %logits, %labels {ignore_index = -100 : i64}
+        : (tensor<?x64x50257xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64x2xf32>)
     ```
   }];
   let arguments = (ins Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Optional<Zorse_FloatTensor>:$weights, OptionalAttr<I64Attr>:$ignore_index);
-  let results = (outs Zorse_FloatTensor:$loss, Optional<Zorse_FloatTensor>:$lse);
+  let results = (outs Zorse_FloatTensor:$loss, Optional<Zorse_FloatTensor>:$statistics);
   let assemblyFormat = "$logits `,` $labels (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$weights, "std::optional<int64_t>":$ignoreIndex,
                                  CArg<"bool", "false">:$withStatistics)>];
@@ -161,24 +164,24 @@ def Zorse_CrossEntropyOp : Zorse_Op<"cross_entropy", [Pure]> {
 def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
   let summary = "Gradient of cross_entropy with respect to the logits.";
   let description = [{
-    dlogits[lead..., v] = dloss[lead...] * weights[label] * (exp(logits[lead..., v] - lse[lead...]) - (v = label)), and 0 where the label is ignored.
+    dlogits[lead..., v] = dloss[lead...] * weights[label] * (exp(logits[lead..., v] - m) / s - (v = label)), and 0 where the label is ignored, with m and s of statistics[lead...].
 
     Constraints:
-    - (C1) logits, labels, weights and lse are as `zorse.cross_entropy` demands.
-    - (C2) dloss has the type of lse.
+    - (C1) logits, labels, weights and statistics are as `zorse.cross_entropy` demands.
+    - (C2) dloss has the type of the loss.
     - (C3) dlogits has the type of logits.
 
     Example:
     ```mlir
-    %dlogits = zorse.cross_entropy_grad %dloss, %logits, %labels, %lse {ignore_index = -100 : i64}
-        : (tensor<?x64xf32>, tensor<?x64x50257xf32>, tensor<?x64xi64>, tensor<?x64xf32>) -> tensor<?x64x50257xf32>
+    %dlogits = zorse.cross_entropy_grad %dloss, %logits, %labels, %statistics {ignore_index = -100 : i64}
+        : (tensor<?x64xf32>, tensor<?x64x50257xf32>, tensor<?x64xi64>, tensor<?x64x2xf32>) -> tensor<?x64x50257xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Zorse_FloatTensor:$lse, Optional<Zorse_FloatTensor>:$weights,
+  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Zorse_FloatTensor:$statistics, Optional<Zorse_FloatTensor>:$weights,
                        OptionalAttr<I64Attr>:$ignore_index);
   let results = (outs Zorse_FloatTensor:$dlogits);
-  let assemblyFormat = "$dloss `,` $logits `,` $labels `,` $lse (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$dloss, "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$lse, "::mlir::Value":$weights,
+  let assemblyFormat = "$dloss `,` $logits `,` $labels `,` $statistics (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$dloss, "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$statistics, "::mlir::Value":$weights,
                                  "std::optional<int64_t>":$ignoreIndex)>];
 }
 

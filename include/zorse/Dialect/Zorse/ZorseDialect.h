@@ -23,6 +23,16 @@ mlir::Type statisticElementType(mlir::Type elementType);
 /// One statistic per vector: `x` without its last dimension, in the statistic element type.
 mlir::RankedTensorType statisticType(mlir::RankedTensorType x);
 
+/// Two statistics, a greatest score and the sum of exponentials relative to it, for each element of `x`: one more dimension of 2.
+mlir::RankedTensorType statisticsOfEach(mlir::RankedTensorType x);
+
+/// True if an attention adds this mask (null, or of booleans or floats) to its scores, which may then be as large as numbers are.
+bool isAddedMask(mlir::Value mask);
+
+/// What attention of queries `q` [?, S, H, D] keeps of its scores for the backward: [?, H, S], or [?, H, S, 2] where it adds a mask
+/// (zorse.attention).
+mlir::RankedTensorType attentionStatisticType(mlir::RankedTensorType q, mlir::Value mask);
+
 /// Names of the attributes of models and unit functions (docs/architecture.md, "A model" and "Unit functions").
 namespace attributes {
 inline constexpr llvm::StringLiteral kInput = "zorse.input";

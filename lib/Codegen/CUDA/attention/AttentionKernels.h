@@ -10,7 +10,8 @@ namespace zorse::codegen::cuda {
 Kernel buildAttentionForward(const KernelContext &context, const AttentionProblem &problem);
 
 /// What both gradients need of every query, [rows, heads, queries, 2] in f32 at `statistics`: the logarithm of the sum of exponentials as exponents
-/// take it, and minus scale times the sum of out * dout.
+/// take it, and minus scale times the sum of out * dout. Where a mask is added, [.., 4]: the greatest score, the second, minus the logarithm to base
+/// 2 of the sum of exponentials relative to the greatest, and 0.
 Kernel buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics);
 /// dk and dv.
 Kernel buildKeyGradients(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics);

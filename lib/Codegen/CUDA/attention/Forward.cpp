@@ -112,7 +112,8 @@ private:
   SmallVector<WarpBuilder::Four> exponentiate(Sums &s, Value tile) {
     const ScorePlace where = scorePlace(tile);
     auto larger = [&](Value x, Value y) { return w.maxF(x, y); };
-    SmallVector<Value> references, factors;
+    SmallVector<Scores::Reference> references;
+    SmallVector<Value> factors;
     for (int r = 0; r < rowsOfLane(); ++r) {
       Value most = larger(combine(rowOf(s, r / 2, r % 2), larger), greatest[size_t(r)]);
       for (int lanes : {1, 2})
@@ -246,14 +247,15 @@ private:
   }
 
   void end() {
+    const int64_t bytesOfQuery = 4 * problem.numbersOfQuery();
     Value laneRow = w.add(warpRow, tiles.laneRow), isFirstLane = w.isEqual(tiles.laneColumn, 0), lse;
     if (problem.lse) {
       const unsigned result = k.operand(problem.lse, problem.lseOffset);
       k.markWritten(result);
       Value line = w.add(w.mul(sample, problem.heads), head);
       Value first = k.add(k.mul(w.widen(line), problem.queries), w.widen(laneRow));
-      lse = w.at(w.global(result), k.mul(first, 4));
-      k.addCost(Size{problem.heads * problem.queries, true}, 4);
+      lse = w.at(w.global(result), k.mul(first, bytesOfQuery));
+      k.addCost(Size{problem.heads * problem.queries, true}, int(bytesOfQuery));
     }
     SmallVector<Value> factors;
     for (int r = 0; r < rowsOfLane(); ++r) {
@@ -270,8 +272,9 @@ private:
         continue;
       const int ahead = 16 * (r / 2) + 8 * (r % 2);
       k.ifTrue(w.both(isFirstLane, w.isLess(laneRow, problem.queries - ahead)), [&] {
-        Value logarithm = w.addF(most, math::LogOp::create(w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
-        w.store(logarithm, w.at(lse, int64_t(4) * ahead), 4);
+        Value kept = problem.addsMask() ? w.vector({most, all})
+                                        : w.addF(most, math::LogOp::create(w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
+        w.store(kept, w.at(lse, bytesOfQuery * ahead), unsigned(bytesOfQuery));
       });
     }
     // Queries in registers were read before the barriers of the tiles, and those of one stage before the second barrier of the last tile.

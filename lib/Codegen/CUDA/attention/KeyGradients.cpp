@@ -4,6 +4,8 @@
 
 #include "AttentionKernel.h"
 
+#include <array>
+
 using namespace mlir;
 using namespace zorse::codegen;
 using namespace zorse::codegen::cuda;
@@ -48,7 +50,8 @@ private:
   Sums dk, dv;
 
   /// A stage: queries, gradients of what comes out for them, statistics.
-  int64_t stageBytes() const { return 2 * tileBytes() + int64_t(8) * variant.streamed; }
+  int64_t stageBytes() const { return 2 * tileBytes() + bytesOfQuery() * variant.streamed; }
+  int64_t bytesOfQuery() const { return 4 * problem.statisticsOfQuery(); }
   int columnsOfPart() const { return tiles.layout.columns / variant.parts; }
   Value stageOf(Value turn) { return w.at(stages, w.mul(w.bitsOf(turn, 1), stageBytes())); }
 
@@ -103,8 +106,9 @@ private:
       Value row = w.add(first, tiles.thread);
       Value line = w.add(w.mul(sample, problem.heads), queryHead(group));
       Value number = k.add(k.mul(w.widen(line), problem.queries), w.widen(row));
-      Value bytes = problem.queries % variant.streamed == 0 ? Value() : k.select(w.isLess(row, problem.queries), w.i32(8), w.i32(0));
-      w.copy(w.at(w.at(stage, 2 * tileBytes()), w.shiftLeft(tiles.thread, 3)), w.at(statistics, k.mul(number, 8)), 8, bytes);
+      Value bytes = problem.queries % variant.streamed == 0 ? Value() : k.select(w.isLess(row, problem.queries), w.i32(bytesOfQuery()), w.i32(0));
+      w.copy(w.at(w.at(stage, 2 * tileBytes()), w.mul(tiles.thread, bytesOfQuery())), w.at(statistics, k.mul(number, bytesOfQuery())),
+             int(bytesOfQuery()), bytes);
     });
   }
 
@@ -131,6 +135,22 @@ private:
     return sums;
   }
 
+  struct QueryStatistics {
+    Scores::Reference reference;
+    Value delta;
+  };
+  /// Of a lane's two columns beside each other in block n.
+  std::array<QueryStatistics, 2> statisticsOf(Value numbers, int n) {
+    Value first = w.at(w.at(numbers, w.mul(tiles.laneColumn, bytesOfQuery())), 8 * bytesOfQuery() * n);
+    auto four = [&](Value address) { return w.load(address, w.vectorOf(w.real, 4), 16); };
+    Value left = four(first);
+    if (!problem.addsMask()) // both in 16 bytes
+      return {QueryStatistics{{w.extract(left, 0), {}}, w.extract(left, 1)}, {{w.extract(left, 2), {}}, w.extract(left, 3)}};
+    Value right = four(w.at(first, 16));
+    return {QueryStatistics{{w.extract(left, 0), w.extract(left, 2)}, w.extract(left, 1)},
+            {{w.extract(right, 0), w.extract(right, 2)}, w.extract(right, 1)}};
+  }
+
   void step(Value turn) {
     w.wait(0);
     w.barrier();
@@ -150,12 +170,11 @@ private:
       slopes = p;
     scores.apply(p, where, problem.options.softcap ? &slopes : nullptr);
     Sums ds = multiplyOwn(values, ownValues, outs);
-    // Two columns of a lane have their statistics in 16 bytes.
     for (int n = 0; n < p.blocks; ++n) {
-      Value both = w.load(w.at(w.at(numbers, w.shiftLeft(tiles.laneColumn, 3)), int64_t(64) * n), w.vectorOf(w.real, 4), 16);
+      const std::array<QueryStatistics, 2> columns = statisticsOf(numbers, n);
       for (int m = 0; m < p.tiles; ++m)
         for (int q = 0; q < 4; ++q) {
-          Value reference = w.extract(both, 2 * (q % 2)), delta = w.extract(both, 2 * (q % 2) + 1);
+          const auto &[reference, delta] = columns[size_t(q % 2)];
           Value probability = scores.probability(p.at(m, n, q), reference), factor = w.f32(problem.options.scale);
           Value gradient, kept;
           if (scores.drops()) {
@@ -195,7 +214,7 @@ private:
     store(dk, problem.dk, ownKeys, variant.fromRegisters == 0 && !problem.options.window, [](int, int) { return Value(); });
     store(dv, problem.dv, ownValues, false, [&](int, int) { return scores.drops() ? scores.keptFactor() : Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dk, problem.dv}, 4);
-    k.addCost(Size{problem.heads * problem.queries, true}, 8);
+    k.addCost(Size{problem.heads * problem.queries, true}, int(bytesOfQuery()));
   }
 };
 

@@ -31,7 +31,7 @@ struct AttentionProblem {
   AttentionOptions options;
   HeadTensor q, k, v, out;
   std::optional<MaskTensor> mask;
-  mlir::Value lse; ///< root, [rows, heads, queries] without gaps; null: nobody wants it
+  mlir::Value lse; ///< root, [rows, heads, queries] or [.., 2] (zorse.attention) without gaps; null: nobody wants it
   int64_t lseOffset = 0;
   HeadTensor dout, dq, dk, dv; ///< of a gradient
 
@@ -43,6 +43,12 @@ struct AttentionProblem {
   bool isPlain() const { return !mask && !options.softcap && options.scale > 0; }
   /// Nothing happens to a score or a probability by itself but that `causal` and `window` hide it.
   bool isRegular() const { return isPlain() && options.dropout == 0; }
+  /// Scores may be as large as numbers are, so that the logarithm of a query's sum would be lost beside its greatest score.
+  bool addsMask() const { return mask && !mask->element.isInteger(1); }
+  /// Numbers that a query's forward keeps.
+  int64_t numbersOfQuery() const { return addsMask() ? 2 : 1; }
+  /// Numbers that the gradients read of a query (buildAttentionStatistics).
+  int64_t statisticsOfQuery() const { return addsMask() ? 4 : 2; }
   /// A query may see no key of a tile that others need, or none at all.
   bool maySeeNothing() const { return mask || options.window; }
   /// Visible pairs (query, key) of a sample, all heads; a mask in memory hides none.

@@ -23,7 +23,7 @@ public:
     // Queries in registers were read before the barriers of the tiles.
     tiles.store(dq, output(problem.dq), ownQueries, variant.fromRegisters == 0, [](int, int) { return Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dq}, 3);
-    k.addCost(Size{problem.heads * problem.queries, true}, 8);
+    k.addCost(Size{problem.heads * problem.queries, true}, int(4 * problem.statisticsOfQuery()));
     return finish("attention_query_gradients");
   }
 
@@ -31,7 +31,8 @@ private:
   Value statistics;
   Value sharedQueries, sharedOuts, stages, ownQueries, ownOuts;
   llvm::SmallVector<WarpBuilder::Four> queries, outs; ///< in registers
-  SmallVector<Value> references, deltas;              ///< of a lane's rows
+  SmallVector<Scores::Reference> references;          ///< of a lane's rows
+  SmallVector<Value> deltas;
   Sums dq;
 
   Value stageOf(Value tile) { return w.at(stages, w.mul(w.bitsOf(tile, 1), 2 * tileBytes())); }
@@ -61,9 +62,10 @@ private:
     for (int r = 0; r < 2 * variant.tiles(); ++r) {
       // Queries that do not exist take the last one's; nobody stores what comes of it.
       Value row = w.smaller(w.add(w.add(warpRow, tiles.laneRow), 16 * (r / 2) + 8 * (r % 2)), problem.queries - 1);
-      Value both = w.load(w.at(statistics, k.mul(k.add(first, w.widen(row)), 8)), w.vectorOf(w.real, 2), 8);
-      references.push_back(w.extract(both, 0));
-      deltas.push_back(w.extract(both, 1));
+      const int64_t numbers = problem.statisticsOfQuery();
+      Value all = w.load(w.at(statistics, k.mul(k.add(first, w.widen(row)), 4 * numbers)), w.vectorOf(w.real, numbers), unsigned(4 * numbers));
+      references.push_back({w.extract(all, 0), problem.addsMask() ? w.extract(all, 2) : Value()});
+      deltas.push_back(w.extract(all, 1));
     }
     if (variant.fromRegisters > 0) {
       w.wait(0);

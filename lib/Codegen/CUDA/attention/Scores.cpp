@@ -123,11 +123,16 @@ void Scores::hide(Sums &scores, const ScorePlace &place) {
   });
 }
 
-Value Scores::reference(Value statistic) { return problem.isPlain() ? w.mulF(statistic, w.f32(-problem.options.scale * kLog2E)) : statistic; }
+Scores::Reference Scores::reference(Value statistic) {
+  return {problem.isPlain() ? w.mulF(statistic, w.f32(-problem.options.scale * kLog2E)) : statistic, {}};
+}
 
-Value Scores::probability(Value score, Value reference) {
+Value Scores::probability(Value score, const Reference &reference) {
+  if (problem.isPlain())
+    return w.exp2(w.fma(score, w.f32(problem.options.scale * kLog2E), reference.shift));
   // Greatest scores may be as large as numbers are where masks are added, and only their differences may be multiplied.
-  return w.exp2(problem.isPlain() ? w.fma(score, w.f32(problem.options.scale * kLog2E), reference) : w.mulF(w.subF(score, reference), w.f32(kLog2E)));
+  Value difference = w.subF(score, reference.shift);
+  return w.exp2(reference.logarithm ? w.fma(difference, w.f32(kLog2E), reference.logarithm) : w.mulF(difference, w.f32(kLog2E)));
 }
 
 Value Scores::decay(Value before, Value now) {

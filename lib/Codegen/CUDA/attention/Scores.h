@@ -31,10 +31,15 @@ public:
   /// \param slopes  null, or gets the derivative of the cap; unchanged without one
   void apply(Sums &scores, const ScorePlace &place, Sums *slopes = nullptr);
 
+  /// What a row's scores become probabilities by.
+  struct Reference {
+    Value shift;     ///< what is taken off scores, as their exponents take it
+    Value logarithm; ///< null, or minus the logarithm to base 2 of the sum of e^(score - shift)
+  };
   /// What `probability` wants of a row's greatest score or logarithm of sums, which is finite.
-  Value reference(Value statistic);
-  /// e^(score - statistic).
-  Value probability(Value score, Value reference);
+  Reference reference(Value statistic);
+  /// e^(score - shift), divided by the sum where there is one.
+  Value probability(Value score, const Reference &reference);
   /// e^(before - now) of greatest scores, 1 where nothing has changed; `now` is finite.
   Value decay(Value before, Value now);
   /// A greatest score in natural units.

@@ -4,6 +4,7 @@
 #include "Scores.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -13,8 +14,9 @@ using namespace zorse::codegen::cuda;
 static constexpr int kThreads = 128;
 
 int64_t cuda::statisticsBytes(Operation *operation) {
-  auto q = cast<RankedTensorType>(cast<AttentionGradOp>(operation).getQ().getType());
-  return q.getDimSize(1) * q.getDimSize(2) * 2 * int64_t(sizeof(float));
+  auto op = cast<AttentionGradOp>(operation);
+  auto q = cast<RankedTensorType>(op.getQ().getType());
+  return q.getDimSize(1) * q.getDimSize(2) * (isAddedMask(op.getMask()) ? 4 : 2) * int64_t(sizeof(float));
 }
 
 Kernel cuda::buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics) {
@@ -64,16 +66,21 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   const unsigned lse = k.operand(problem.lse, problem.lseOffset), result = k.operand(statistics);
   k.markWritten(result);
   k.ifTrue(w.both(isBelow(line, end), isBelow(lane, k.i64(turns))), [&] {
-    Value logarithm = k.load(k.pointer(lse), line, k.b.getF32Type());
+    Value first = k.mul(line, problem.numbersOfQuery()), statistic = k.load(k.pointer(lse), first, k.b.getF32Type());
     // A query that sees no key has scores of -inf alone, and e^(-inf - 0) = 0.
-    Value finite = k.select(w.isMinusInfinite(logarithm), w.f32(0), logarithm);
+    Value hidden = w.isMinusInfinite(statistic), finite = k.select(hidden, w.f32(0), statistic);
     // What Scores::probability takes, of natural units.
-    Value reference = problem.isPlain() ? w.mulF(finite, w.f32(-kLog2E)) : finite;
-    Value both = w.pair(reference, w.mulF(mine, w.f32(-problem.options.scale)));
-    w.store(both, w.at(w.global(result), k.mul(line, 8)), 8);
+    Value shift = problem.isPlain() ? w.mulF(finite, w.f32(-kLog2E)) : finite, delta = w.mulF(mine, w.f32(-problem.options.scale));
+    SmallVector<Value> all{shift, delta};
+    if (problem.addsMask()) {
+      Value sum = k.select(hidden, w.f32(1), k.load(k.pointer(lse), k.add(first, k.i64(1)), k.b.getF32Type()));
+      all.append({w.mulF(math::LogOp::create(k.b, k.loc, sum), w.f32(-kLog2E)), w.f32(0)});
+    }
+    const int64_t bytes = 4 * problem.statisticsOfQuery();
+    w.store(w.vector(all), w.at(w.global(result), k.mul(line, bytes)), unsigned(bytes));
   });
   for (const HeadTensor *tensor : {&problem.out, &problem.dout})
     k.addCost(Size{tensor->numbers, true}, 2);
-  k.addCost(lines, 12);
+  k.addCost(lines, int(4 * (problem.numbersOfQuery() + problem.statisticsOfQuery())));
   return k.finishCuda("attention_statistics", Size{lines.count * lanes, true}, kThreads, turns);
 }

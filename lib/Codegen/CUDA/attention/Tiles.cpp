@@ -198,5 +198,5 @@ void Tiles::storePair(Value x, Value y, Value address, Value accumulate) {
     x = w.k.select(accumulate, w.addF(w.extract(old, 0), x), x);
     y = w.k.select(accumulate, w.addF(w.extract(old, 1), y), y);
   }
-  w.store(w.pair(x, y), address, 8);
+  w.store(w.vector({x, y}), address, 8);
 }

@@ -71,10 +71,11 @@ Value WarpBuilder::load(Value address, Type type, unsigned alignment) { return L
 void WarpBuilder::store(Value value, Value address, unsigned alignment) { LLVM::StoreOp::create(b, loc, value, address, alignment); }
 Value WarpBuilder::extract(Value vector, int64_t index) { return LLVM::ExtractElementOp::create(b, loc, vector, k.i64(index)); }
 
-Value WarpBuilder::pair(Value x, Value y) {
-  Value both = LLVM::UndefOp::create(b, loc, vectorOf(x.getType(), 2));
-  both = LLVM::InsertElementOp::create(b, loc, both, x, k.i64(0));
-  return LLVM::InsertElementOp::create(b, loc, both, y, k.i64(1));
+Value WarpBuilder::vector(ArrayRef<Value> elements) {
+  Value all = LLVM::UndefOp::create(b, loc, vectorOf(elements.front().getType(), int64_t(elements.size())));
+  for (auto [i, element] : llvm::enumerate(elements))
+    all = LLVM::InsertElementOp::create(b, loc, all, element, k.i64(int64_t(i)));
+  return all;
 }
 
 void WarpBuilder::effect(StringRef name, ArrayRef<Value> operands) { LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr(name), operands); }

@@ -72,7 +72,7 @@ public:
   void store(Value value, Value address, unsigned alignment);
   mlir::VectorType vectorOf(mlir::Type type, int64_t count) { return mlir::VectorType::get({count}, type); }
   Value extract(Value vector, int64_t index);
-  Value pair(Value x, Value y); ///< a vector of both
+  Value vector(llvm::ArrayRef<Value> elements);
 
   /// 16 or 8 bytes from global to shared memory that arrive by a later `wait`. \param size  i32: bytes that are read, the rest is zero; null: all
   void copy(Value shared, Value global, int bytes, Value size = {});

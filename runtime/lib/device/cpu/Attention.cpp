@@ -1,5 +1,6 @@
 // Attention in blocks: no tensor of queries x keys is kept, neither by the forward (online softmax: Milakov and Gimelshein, 2018) nor for the
-// backward, which recomputes probabilities from the log-sum-exp (Dao et al., 2022).
+// backward, which recomputes probabilities from the log-sum-exp (Dao et al., 2022), or from the greatest score
+// and the sum where a mask is added.
 //
 //             keys ->  tile 0   tile 1
 //   queries   block 0  [####....]            # visible: one product per (block, tile), as wide as its last query sees
@@ -168,6 +169,11 @@ template <typename T> void zeroRows(T *base, int64_t rows, int64_t stride, int64
     std::memset(base + i * stride, 0, sizeof(T) * size);
 }
 
+/// What the forward keeps of this query and those behind it (AttentionShape::statistics).
+template <typename T> T *statisticsOf(const AttentionShape &s, void *base, int64_t row, int64_t head, int64_t query) {
+  return static_cast<T *>(base) + ((row * s.heads + head) * s.queries + query) * s.statistics();
+}
+
 class AttentionForward final : public LibraryRoutine {
 public:
   explicit AttentionForward(const AttentionShape &shape) : shape_(shape) {}
@@ -191,7 +197,7 @@ private:
     Rows<const T> k = operands.read(s.k, arguments.operands[1], row, start, keyHead, seen, s.headSize); // from `start` on
     Rows<const T> v = operands.read(s.v, arguments.operands[2], row, start, keyHead, seen, s.valueHeadSize);
     Rows<T> out = operands.result(s.stored.has_value(), s.out, arguments.operands[4], row, firstQuery, head, queries, s.valueHeadSize);
-    T *lse = arguments.operands[5] ? static_cast<T *>(arguments.operands[5]) + (row * s.heads + head) * s.queries + firstQuery : nullptr;
+    T *statistics = arguments.operands[5] ? statisticsOf<T>(s, arguments.operands[5], row, head, firstQuery) : nullptr;
     Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[7]);
 
     T *scores = scratch<T>(kQueryBlock * (kKeyTile + 2));
@@ -234,9 +240,13 @@ private:
     for (int64_t i = 0; i < queries; ++i) {
       if (sum[i] != T(0))
         Loops<T>::scale(out.at(i), s.valueHeadSize, T(1) / sum[i]);
-      if (lse)
-        lse[i] = sum[i] == T(0) ? minusInfinity : largest[i] + std::log(sum[i]);
     }
+    if (statistics && s.addsMask)
+      for (int64_t i = 0; i < queries; ++i)
+        statistics[2 * i] = largest[i], statistics[2 * i + 1] = sum[i];
+    else if (statistics)
+      for (int64_t i = 0; i < queries; ++i)
+        statistics[i] = sum[i] == T(0) ? minusInfinity : largest[i] + std::log(sum[i]);
     if (s.stored)
       operands.write(out, s.out, arguments.operands[4], row, firstQuery, head, queries, s.valueHeadSize);
   }
@@ -284,7 +294,7 @@ private:
     const AttentionShape &s = shape_;
     Rows<const T> q = operands.read(s.q, arguments.operands[0], row, 0, head, s.queries, s.headSize);
     Rows<const T> out = operands.read(s.out, arguments.operands[4], row, 0, head, s.queries, s.valueHeadSize);
-    const T *lse = static_cast<const T *>(arguments.operands[5]) + (row * s.heads + head) * s.queries;
+    const T *statistics = statisticsOf<const T>(s, arguments.operands[5], row, head, 0);
     Rows<const T> dout = operands.read(s.dout, arguments.operands[6], row, 0, head, s.queries, s.valueHeadSize);
     Rows<T> dq = operands.result(s.narrowGradients, s.dq, arguments.operands[7], row, 0, head, s.queries, s.headSize);
     Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[11]);
@@ -313,10 +323,13 @@ private:
         for (int64_t i = 0; i < queries; ++i) {
           int64_t query = firstQuery + i, at = i * width;
           int64_t from = std::clamp<int64_t>(s.firstKey(query) - tile, 0, width), to = std::clamp<int64_t>(s.lastKey(query) - tile, from, width);
-          if (lse[query] == -std::numeric_limits<T>::infinity())
+          const T *own = statistics + query * s.statistics();
+          if (own[0] == -std::numeric_limits<T>::infinity())
             to = from;
           context.finishScores(p + at, query, tile, from, to, capped ? slope + at : nullptr);
-          Loops<T>::exponentials(p + at + from, to - from, lse[query]);
+          Loops<T>::exponentials(p + at + from, to - from, own[0]);
+          if (s.addsMask)
+            Loops<T>::scale(p + at + from, to - from, T(1) / own[1]);
           for (T *tileRow : {p + at, dp + at, dropped + at}) {
             std::fill(tileRow, tileRow + from, T(0));
             std::fill(tileRow + to, tileRow + width, T(0));

@@ -97,7 +97,8 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
   shape.window = read.integer("window", 0);
   shape.instance = read.integer("instance", 0);
   shape.maskIsBoolean = read.integer("mask_is_boolean", 0) != 0;
-  if (shape.stored && !shape.maskIsBoolean && call.operands_size() > 3 && call.operands(3).slot() != abi::kAbsentSlot)
+  shape.addsMask = !shape.maskIsBoolean && call.operands_size() > 3 && call.operands(3).slot() != abi::kAbsentSlot;
+  if (shape.stored && shape.addsMask)
     read.fail("expects a boolean mask beside half precision");
   shape.maskRow = read.integer("mask_row", 0);
   shape.maskHead = read.integer("mask_head", 0);

@@ -34,12 +34,17 @@ struct AttentionShape {
   double scale = 1, softcap = 0, dropout = 0;
   int64_t instance = 0;
   bool maskIsBoolean = false;
+  bool addsMask = false; ///< there is a mask, and not of booleans
   int64_t maskRow = 0, maskHead = 0, maskQuery = 0;
   HeadStrides q, k, v, out, dout, dq, dk, dv;
 
   /// Query i sees keys [firstKey(i), lastKey(i)) as far as causality and window go; both grow with i.
   int64_t firstKey(int64_t query) const { return window > 0 ? std::clamp<int64_t>(query + keys - queries - window + 1, 0, keys) : 0; }
   int64_t lastKey(int64_t query) const { return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, keys) : keys; }
+
+  /// Numbers that the forward keeps of a query: the logarithm of the sum of exponentials; where a mask is added, which may be so large that this is
+  /// lost beside it, the greatest score and the sum of exponentials relative to it.
+  int64_t statistics() const { return addsMask ? 2 : 1; }
 };
 
 /// The half precision that a type of the schema is; nothing for others.

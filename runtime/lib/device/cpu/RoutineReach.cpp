@@ -24,7 +24,7 @@ std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
   };
   Reach mask = (last(kRows, s.maskRow) + last(count(s.heads), s.maskHead) + last(count(s.queries), s.maskQuery) + count(s.keys)) *
                (s.maskIsBoolean ? 1 : element);
-  Reach lse = {0, __int128(s.heads) * s.queries * element};
+  Reach lse = {0, __int128(s.heads) * s.queries * s.statistics() * element};
   constexpr Reach scalars = {offsetof(abi::StepScalars, decided), 0};
   std::vector<OperandUse> uses = {{0, heads(s.q, s.queries, s.heads, s.headSize), false},
                                   {1, heads(s.k, s.keys, s.keyHeads, s.headSize), false},
