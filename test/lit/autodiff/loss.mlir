@@ -1,8 +1,8 @@
 // RUN: zorse-opt %s --zorse-differentiate | FileCheck %s
-// A loss is seeded by lossSeed[k], read at run time; logits and one number per label are kept, labels are read again.
+// A loss is seeded by lossSeed[k], read at run time; logits and two numbers per label are kept, labels are read again.
 
 // CHECK-LABEL: func.func @head.forward
-// CHECK-SAME:    tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "loss"}, tensor<?x3x11xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, tensor<?x3xf32> {zorse.index = 1 : i64, zorse.slot = "saved"})
+// CHECK-SAME:    tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "loss"}, tensor<?x3x11xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, tensor<?x3x2xf32> {zorse.index = 1 : i64, zorse.slot = "saved"})
 // CHECK-LABEL: func.func @head.backward
 // CHECK-SAME:    %[[SEED:[a-z0-9]+]]: tensor<f64> {zorse.index = 0 : i64, zorse.slot = "scalars"}
 // CHECK-NOT:     "boundary_out_gradient"
