@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Every variant of attention on tensor cores, of six head sizes, two types and eight ways to treat scores, grouped heads and as many of keys as of queries, forward and backward, is taken by
-#   NVIDIA's assembler for sm_80, 86, 89, 90, 100 and 120, and no kernel spills a register; with lengths that tiles do not divide, none more than 80 bytes.
+# Claim: NVIDIA's assembler takes every variant of attention on tensor cores, forward and backward, for sm_80, 86, 89, 90, 100 and 120 (six head sizes, two types, eight ways
+#   to treat scores). No kernel spills a register where tiles divide the lengths, and none more than 80 bytes elsewhere.
 # Topic: GPUs
 # Quick: bf16, two ways to treat scores, sm_80
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Claim: Attention on tensor cores and its gradients, in bf16 and f16, over at least 200 shapes: heads of 8 to 256 elements, up to 200 queries and 270 keys, causal, windows, masks, soft caps,
-#   dropout, heads that share keys, gradients in two bytes and in f32. Every number is within the band around exact arithmetic that follows from how its operations are rounded
-#   (test/conformance/Bands.h), and the emulator finds nothing.
+# Claim: Attention on tensor cores and its gradients are right over at least 200 shapes in bf16 and f16: heads of 8 to 256 elements, up to 200 queries and 270 keys, causal,
+#   windows, masks, soft caps, dropout, shared keys. Every number lies within the band that follows from how its operations are rounded (test/conformance/Bands.h), and
+#   the emulator finds nothing.
 # Topic: GPUs
 # Quick: three shapes of each class and type
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Single bits flipped in every file of three bundles (one device, pipelines on three devices, a split backward): as they are, all are refused before anything runs; with the digest made right
-#   again they are refused, or give the same bits, or are what a bundle is believed (weights, bodies, a few numbers of the summary: docs/bundle.md). Never a crash, never a hang.
+# Claim: A bundle with a flipped bit is refused before anything runs. With its digest made right again it is refused, gives the same bits, or differs in what a bundle is
+#   believed (weights, bodies, a few numbers of the summary: docs/bundle.md). It never crashes or hangs.
 # Topic: Robustness
 # Quick: 300 flips instead of 6,000
 set -euo pipefail

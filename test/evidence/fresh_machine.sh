@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Claim: On a bare Debian 12, tools/quickstart.sh and tools/run-tests.sh of a fresh clone install, build, train and pass every test, in either order.
+# Claim: tools/quickstart.sh and tools/run-tests.sh of a fresh clone install, build, train and pass every test on a bare Debian 12, in either order.
 # Topic: Getting started
 # Quick: none, because it installs, builds and tests everything twice: an hour on two cores
 #

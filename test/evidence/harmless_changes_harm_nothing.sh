@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Changes of a cluster that cannot make training slower do not: random clusters of 2 to 48 devices on 1 to 5 sites, with another order of everything, all rates by two, an equal device more, a
-#   very slow device more, a site more, faster links. The same plan's time for another order, half of it to the bit for twice the rates; else the plan chosen for the new cluster is not slower there
-#   than the old one.
+# Claim: A change of a cluster that cannot make training slower does not (another order, all rates doubled, one device more, a site more, faster links; random clusters of 2
+#   to 48 devices on 1 to 5 sites).
 # Topic: Planner
 # Quick: 8 clusters of up to 24 devices
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Kills at random moments of random ranks, of rank 0 with the coordinator or of the launcher itself, under random plans: the others end within 2 seconds and name
-#   the dead, the resumed run is the unbroken one to the bit; also while state is stored on hosts, and resumed under plans with other memories. Ranks that are stopped for longer than the deadline are lost; for less, nothing happens.
+# Claim: A killed rank, coordinator or launcher loses nothing, at random moments under random plans: the others end within 2 seconds and name the dead, and the resumed run is
+#   the unbroken one to the bit. A rank that is stopped for longer than the deadline is lost; for less, nothing happens.
 # Topic: Jobs
 # Quick: 30 and 12 kills instead of 200 and 100, 4 stops of each kind instead of 20
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: In bf16 one device trains as PyTorch does, in both of PyTorch's habits (autocast; a module of bf16 with f32 masters): losses of 200 steps within twice the band
-#   in which PyTorch differs from itself, no further from f32 than 1.2 times PyTorch's; first-step gradients closer to f64 than PyTorch's in the geometric mean.
+# Claim: One device trains in bf16 as PyTorch does, under autocast and with a bf16 module and f32 masters: losses of 200 steps lie within twice the band in which PyTorch
+#   differs from itself, and first-step gradients are closer to f64 than PyTorch's in the geometric mean.
 # Topic: Mathematics
 # Quick: GPT only
 set -euo pipefail

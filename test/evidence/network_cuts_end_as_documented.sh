@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Claim: One-way and two-way cuts of the network between random nodes of a job at random moments, under deadlines of 3, 10, 30 and 60 s: outages of up to two thirds of the deadline are survived, most of
-#   those tried near that limit; longer ones, and networks that lose large packets alone, end the job within 3 s after the deadline with exit code 2 and name who was not heard, or it starts again and
-#   comes to its end.
+# Claim: A job survives network outages of up to two thirds of its deadline (3, 10, 30 and 60 s; one-way and two-way, between random nodes). Longer ones end it within 3 s
+#   after the deadline with exit code 2 and the name of who was not heard, or it starts again and comes to its end.
 # Topic: Jobs
 # Quick: 8 cuts under deadlines of 3 and 10 s instead of 100
 #

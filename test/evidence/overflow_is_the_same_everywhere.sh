@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: In f16 an overflow on one device of many, also in consecutive steps with the next already submitted, skips the step and halves the scale on every device alike, changes
-#   no bit of the state, and leaves what one device would be left with (1e-9), in 1,000 random schedules under four plans.
+# Claim: An f16 overflow on one device skips the step and halves the loss scale on every device alike, changes no bit of the state, and leaves what one device would be left
+#   with (1e-9), in 1,000 random schedules under four plans.
 # Topic: Mathematics
 # Quick: 80 schedules instead of 1000
 set -euo pipefail

@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# Claim: The text of the PTX that bundles ship, executed by an interpreter that knows nothing of LLVM, writes the bits that the emulator makes of the
-#   bitcode it came from, in kernels of every class, in f32, bf16 and f16, for P100, V100, T4, A100, H100, B200 and RTX 5090, without a race, an access
-#   out of bounds, a value that is not defined or a barrier that some threads do not reach. It finds every barrier, wait and fence that is left out of
-#   the text, and every one of at least 30 other bugs that are planted there.
+# Claim: An interpreter of the shipped PTX text, which shares nothing with LLVM, writes the bits that the emulator makes of the bitcode, for kernels of every class in f32,
+#   bf16 and f16 and seven GPUs from P100 to RTX 5090. It finds every dropped barrier, wait and fence and at least 30 other planted bugs.
 # Topic: GPUs
 # Quick: three shapes of each class in bf16, A100; four kernels without their synchronizations
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Where state is kept (device or host), when parameters come (once a step or by phase) and whether cells
-#   recompute or offload changes no bit of losses, norms, gradients and checkpoints; runs go on under plans with other memories.
+# Claim: Residency of state (device or host), gathers of parameters (once a step or by phase), recomputation and offload change no bit of losses, norms, gradients and
+#   checkpoints; runs go on under plans with other memories.
 # Topic: Memory
 # Quick: processors in f32, emulated GPUs in bf16
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Claim: With the roundings of bf16 in f64 arithmetic, every random tiling trains like one device, to 1e-9: no plan adds, drops or moves a rounding. Half of them have a split
+# Claim: Random tilings train like one device, to 1e-9, with the roundings of bf16 in f64 arithmetic: no plan adds, drops or moves a rounding. Half of them split the
 #   backward; models that are no language models are among them.
 # Topic: Mathematics
 # Quick: 40 tilings instead of 1000

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: One small model of every family of transformers, and own ResNet-, ConvNeXt-, U-Net-, LSTM- and mixture-of-experts-style modules, train to PyTorch's losses, first gradients, parameters and running
-#   statistics over three steps on one device and under a random plan, or are refused by name; their exports with the random parts of their own settings pass the comparison, or are refused.
+# Claim: One small model of every family of transformers, and own ResNet-, ConvNeXt-, U-Net-, LSTM- and mixture-of-experts-style modules, train to PyTorch's losses, first
+#   gradients, parameters and running statistics over three steps on one device and under a random plan, or are refused by name.
 # Topic: Exports
 # Quick: thirteen families
 #

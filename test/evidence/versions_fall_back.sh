@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Where ranks have other versions of NCCL, one that is too old, or one GPU twice, the job runs the staged programs with a warning that names ranks, versions and the predicted cost, and leaves
-#   the same bytes; wrong bytes in the self-test of a group are an error that names it.
+# Claim: Ranks whose NCCL versions differ or are too old, or that share a GPU, run the staged programs with a warning that names ranks, versions and the predicted cost, and
+#   leave the same bytes. Wrong bytes in a group's self-test are an error that names the group.
 # Topic: GPUs
 # Quick: whole
 set -euo pipefail
