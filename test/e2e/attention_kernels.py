@@ -43,7 +43,7 @@ def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_h
     """A forward that gives its statistics, and a backward."""
     q = f"tensor<?x{queries}x{heads}x{size}x{element}>"
     k = f"tensor<?x{keys}x{key_heads}x{size}x{element}>"
-    lse = f"tensor<?x{heads}x{queries}xf32>"
+    lse = f"tensor<?x{heads}x{queries}{'x2' if kind in ('additive', 'everything') else ''}xf32>"  # two numbers beside an added mask
     attributes = ", ".join(filter(None, (f"scale = {size ** -0.5:.6f} : f64", KINDS[kind])))
     mask_type = {"boolean": f"tensor<1x1x{queries}x{keys}xi1>", "additive": f"tensor<1x{heads}x{queries}x{keys}x{element}>", "everything": f"tensor<1x1x{queries}x{keys}x{element}>"}.get(kind)
     mask_argument = f", %m: {mask_type} {slot('parameter', 0)}" if mask_type else ""

@@ -16,7 +16,7 @@ constexpr double kBroken = 1000;
 /// Pipelines on the same devices whose cuts differ, where stages share out units.
 int32_t waysOf(const Problem &problem, const SearchOptions &options, size_t devices) {
   constexpr int32_t ways = 4;
-  if (devices < 2 || devices > 256 || problem.batch < 4 * ways || options.stages > 0)
+  if (devices < 2 || !SearchEffort::forDevices(devices).sharesUnits || problem.batch < 4 * ways || options.stages > 0)
     return 1;
   if (options.schedule && *options.schedule != step::ScheduleKind::Timed)
     return 1;
@@ -30,7 +30,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
-  moves.adapt = devices.size() > kThoroughDevices;
+  moves.adapt = !effort().bestNeighbour;
   if (int32_t ways = waysOf(problem, options, devices.size()); ways > 1)
     parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -39,7 +39,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
     if (isSmall(*this))
       timers.push_back(std::make_unique<LayoutTimer>(problem, /*gaps=*/0, step::ExpandOptions().tries));
     else
-      timers.push_back(std::make_unique<LayoutTimer>(problem, isLarge(*this) ? kLargeGaps : LayoutTimer::kGaps));
+      timers.push_back(std::make_unique<LayoutTimer>(problem, effort().largeTimes ? kLargeGaps : LayoutTimer::kGaps));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (parts)
       partSolvers.push_back(std::make_unique<CutSolver>(*parts));
@@ -67,10 +67,8 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
 }
 
 bool zorse::planning::isSmall(const SearchContext &context) {
-  return context.devices.size() <= kFewDevices && context.model.units() <= 10 && context.problem.batch <= kFewSamples;
+  return context.effort().everyRow && context.model.units() <= 10 && context.problem.batch <= kFewSamples;
 }
-
-bool zorse::planning::isLarge(const SearchContext &context) { return context.devices.size() > 256; }
 
 double zorse::planning::priceOf(const Problem &problem, const Layout &layout) {
   double sum = 0;

@@ -88,6 +88,8 @@ public:
   MoveShares moves;
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
+  /// For the devices that may be used now.
+  const SearchEffort &effort() const { return SearchEffort::forDevices(devices.size()); }
 
   const Problem &problem;
   const SearchOptions &options;
@@ -109,10 +111,6 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 /// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
 /// time
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
-/// Of at most so many devices the best of all small changes of a layout is taken, of more, up to the second number, the first that is better.
-constexpr size_t kThoroughDevices = 16, kDescendDevices = 64;
-/// Few enough devices that everything is tried: all schedules, pieces of nodes one by one, parts of the cluster without one device.
-inline bool isThorough(const SearchContext &context) { return context.devices.size() <= kThoroughDevices; }
 /// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
 /// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
@@ -184,10 +182,7 @@ std::string explainMemory(const SearchContext &context, const Layout &layout, co
 
 /// Few enough devices, units and samples that many plans are placed before one is chosen.
 bool isSmall(const SearchContext &context);
-/// Many devices: placing the buffers of a plan takes as long as all the rest of planning. More is left for gaps, and what leaves it is not placed.
-bool isLarge(const SearchContext &context);
+/// What is left for gaps where SearchEffort::largeTimes, as LayoutTimer takes it.
 constexpr uint64_t kLargeGaps = 20;
-/// Of at most so many devices, buffers are placed before a plan is chosen, whatever they take.
-constexpr size_t kMostPlaced = 64;
 
 } // namespace zorse::planning

@@ -80,7 +80,7 @@ private:
   }
 
   /// Of few devices the best of all neighbours is taken, of many the first that is better.
-  bool isOver() const { return used >= most || (!isThorough(context) && isBetter()); }
+  bool isOver() const { return used >= most || (!context.effort().bestNeighbour && isBetter()); }
   bool isBetter() const { return next.score < now.score * (1 - 1e-9); }
 
   void descend() {

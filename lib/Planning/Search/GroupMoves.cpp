@@ -46,7 +46,7 @@ std::vector<uint32_t> zorse::planning::unusedDevices(const SearchContext &contex
 bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups) {
   const size_t stages = groups.size();
   const size_t kind = draws.below(100);
-  const bool whole = draws.chance(model.problem.cluster.devices.size() > 48 ? 60 : 25);
+  const bool whole = draws.chance(SearchEffort::forDevices(model.problem.cluster.devices.size()).wholeGroups);
   if (kind < 30) { // devices to another stage
     if (stages < 2)
       return false;

@@ -21,7 +21,7 @@ std::string show(double number) {
 /// samples then; of many devices, whose buffers take long to place, only those count that hold one already.
 bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
   const std::vector<uint64_t> *gaps = nullptr;
-  if (isLarge(context)) {
+  if (context.effort().largeTimes) {
     static_assert(kLargeGaps < LayoutTimer::kGaps);
     gaps = &context.timer(0).run(layout).gaps;
   }
@@ -73,8 +73,8 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   auto isSingle = [](const Candidate &c) {
     return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1;
   };
-  const size_t most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
-  const bool place = context.devices.size() <= kMostPlaced; // affordable, whatever it shows
+  const size_t most = small ? 12 : context.effort().judged;
+  const bool place = context.effort().placesFirst; // affordable, whatever it shows
   size_t fitting = 0;
   bool single = false; // the fastest device alone is always judged: no plan may be slower
   auto expand = [&](const Candidate &candidate) {
@@ -147,7 +147,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   result.tried = context.tried();
   if (bestScore < INFINITY) {
     // Where memory binds, what saves some of it may pay in time: more samples under way.
-    if (options.techniques && !problem.techniques.any() && !isLarge(context) && memoryBinds(problem, result.evaluation))
+    if (options.techniques && !problem.techniques.any() && !context.effort().largeTimes && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->layout);

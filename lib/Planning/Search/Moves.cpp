@@ -13,7 +13,7 @@ using namespace zorse::planning;
 namespace {
 
 bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
-  auto choices = scheduleChoices(context, isThorough(context));
+  auto choices = scheduleChoices(context, context.effort().bestNeighbour);
   if (choices.empty())
     return false;
   step::Schedule next = choices[draws.below(choices.size())];

@@ -409,7 +409,7 @@ void Neighbours::relief() {
       for (uint32_t d : sets.back())
         sets[model->classOf(d)].push_back(d);
     }
-  if (context.devices.size() <= kThoroughDevices)
+  if (context.effort().bestNeighbour)
     for (const Seat &seat : seats())
       if (seat.pipeline != kNowhere)
         sets.push_back({seat.device});

@@ -85,7 +85,7 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
       varied.push_back(std::move(candidate));
     }
   simulateSome(context, std::move(varied), kRowTasks, pool);
-  if (context.devices.size() <= kDescendDevices && !pool.empty())
+  if (context.effort().descentTasks > 0 && !pool.empty())
     descend(context, pool, static_cast<uint32_t>(std::min(kMostDescents, kDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
   pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.excess > 0; }), pool.end());
   SearchResult result;

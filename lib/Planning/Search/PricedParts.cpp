@@ -16,7 +16,6 @@ namespace {
 using Devices = std::vector<uint32_t>;
 
 constexpr size_t kMostCounted = 1 << 16;               ///< parts whose price and speed are looked at
-constexpr size_t kMostTried = 24, kMostTriedLarge = 8; ///< short searches
 /// Searched in full: so many of the most promising that are not far from the best, and so many of the smallest, which short searches know least of.
 constexpr size_t kMostSearched = 3, kMostSmall = 4, kSmall = 2;
 constexpr double kFarOff = 1.15;
@@ -131,7 +130,7 @@ private:
     for (Part &part : parts)
       (seen.insert(part.mixture).second ? first : others).push_back(std::move(part.devices));
     // Half of what is tried at least are the most promising, whatever their mixture.
-    const size_t most = isLarge(context) ? kMostTriedLarge : kMostTried;
+    const size_t most = context.effort().pricedParts;
     std::vector<Devices> list;
     for (size_t i = 0; list.size() < most && (i < first.size() || i < others.size()); ++i) {
       if (i < first.size())

@@ -20,7 +20,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     if (problem.cluster.devices[d].memory > problem.cluster.devices[best].memory)
       best = d;
   const ClusterDevice &like = problem.cluster.devices[best];
-  if (problem.cluster.devices.size() > 1024)
+  if (!SearchEffort::forDevices(problem.cluster.devices.size()).suggestsDevices)
     return "";
   for (uint32_t more = 1; more <= 4 * problem.cluster.devices.size() && more <= 256; more *= 2) {
     Cluster larger = problem.cluster;
@@ -57,7 +57,7 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
         return show(technique);
     }
     eased.techniques = {};
-    if (cluster.devices.size() <= kThoroughDevices)
+    if (SearchEffort::forDevices(cluster.devices.size()).bestNeighbour)
       if (const std::optional<SearchResult> found = searchByPhase(eased, options)) {
         const std::string rest = show(found->layout.techniques.most);
         return "parameters by phase" + (rest.empty() ? "" : ", " + rest);
@@ -96,10 +96,10 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   SearchContext context(problem, options);
   if (context.devices.empty())
     return std::nullopt;
-  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/context.devices.size() <= 32), pool;
+  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/context.effort().thoroughSeeds), pool;
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   seeds.resize(std::min<size_t>(seeds.size(), 24));
-  if (context.devices.size() <= kDescendDevices)
+  if (context.effort().descentTasks > 0)
     addWhole(context, seeds);
   for (size_t i = 0; i < seeds.size(); ++i) {
     seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();

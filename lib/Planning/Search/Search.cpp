@@ -18,10 +18,6 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Tasks that the default budget simulates: half a second of two cores or less for every 3e6 (docs/search.md says what a task takes), so under a
-/// second for 512 devices, and in proportion to the devices beyond.
-double taskBudget(size_t devices) { return devices <= kThoroughDevices ? 8e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512; }
-
 double tasksOf(const Layout &layout) {
   double tasks = 0;
   for (const Pipeline &pipeline : layout.pipelines)
@@ -44,13 +40,10 @@ double simulatedTasksOf(const Problem &problem, const Layout &layout) {
   return tasksOf(simulated);
 }
 
-/// Parts of the cluster that are planned alone.
-size_t partsTried(const SearchContext &context) { return isLarge(context) ? 2 : context.devices.size() > 64 ? 16 : 48; }
-
-/// Simulations of descents, beyond the budget of the moves: of 1.2e7 tasks together for up to 16 devices, of 4e7 for up to 64.
+/// Simulations of descents, beyond the budget of the moves.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
   const double lists = context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // two of them, and one of many copies
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (isThorough(context) ? 1.2e7 : 4e7) / (lists * tasksOf(layout))));
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, context.effort().descentTasks / (lists * tasksOf(layout))));
 }
 
 bool checkOptions(const SearchContext &context, std::string &error) {
@@ -127,7 +120,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   std::vector<uint32_t> used = context.devices;
   for (uint32_t d : unusedDevices(context, pool.front().layout))
     used.erase(std::remove(used.begin(), used.end(), d), used.end());
-  addSubclusterSeeds(context, used, (partsTried(context) + 1) / 2, isLarge(context) ? 1 : 2, tried);
+  addSubclusterSeeds(context, used, (context.effort().subclusters + 1) / 2, context.effort().seedsOfEach, tried);
   keepAsAsked(context.options, tried);
   std::vector<Candidate> varied;
   for (const Candidate &candidate : tried)
@@ -154,10 +147,10 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
   keepAsAsked(options, seeds);
   const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
   context.budget =
-      options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
+      options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(context.effort().tasksFor(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
-  std::vector<step::Schedule> schedules = scheduleChoices(context, small || isThorough(context));
+  std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.effort().bestNeighbour);
   if (schedules.empty()) {
     error = "no schedule is left to choose from: this model's backward cannot be split";
     return std::nullopt;
@@ -171,14 +164,14 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
       pool.resize(64);
   }
   // The best estimates under the first schedules, then the best of them under all.
-  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(context.devices.size() > 1024 ? 6 : 8, context.budget / 4));
+  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(context.effort().leastSeeds, context.budget / 4));
   for (size_t i = 0; i < best; ++i) {
     seeds[i].layout.schedule = schedules.front();
     pool.push_back(seeds[i]);
   }
   // Parts of the cluster begin with what they do best: the walks decide.
   std::vector<Candidate> ofParts;
-  addSubclusterSeeds(context, context.devices, partsTried(context), isLarge(context) ? 1 : 2, ofParts);
+  addSubclusterSeeds(context, context.devices, context.effort().subclusters, context.effort().seedsOfEach, ofParts);
   keepAsAsked(options, ofParts);
   context.budget += static_cast<uint32_t>(ofParts.size());
   for (Candidate &candidate : ofParts) {
@@ -209,7 +202,7 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
         candidate.layout.pipelines[0].stages[0].members.size() == 1)
       alone = candidate;
   size_t leaders = std::min<size_t>(
-      pool.size(), std::max<size_t>(context.devices.size() > 1024 ? 1 : 2, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
+      pool.size(), std::max<size_t>(context.effort().leastLeaders, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
   leaders = std::min<size_t>(leaders, 12);
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
@@ -233,7 +226,7 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
   tryWithout(context, schedules, pool);
   context.devices = all;
   refine(context, pool);
-  if (context.devices.size() <= kDescendDevices)
+  if (context.effort().descentTasks > 0)
     descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().layout));
 
   if (alone)
@@ -270,7 +263,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     return result;
   result->layout = canonical->restore(result->layout);
   result->plan = makePlan(problem, result->layout);
-  std::optional<Evaluation> evaluation = evaluate(problem, result->plan, error, /*timeOnly=*/problem.cluster.devices.size() > kMostPlaced);
+  std::optional<Evaluation> evaluation = evaluate(problem, result->plan, error, /*timeOnly=*/!SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst);
   if (evaluation && evaluation->excess == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

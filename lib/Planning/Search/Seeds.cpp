@@ -41,7 +41,7 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
     blocks.push_back(std::move(block));
   }
   // Of two kinds, one may stand on both sides of the other: small memories suit the front and the back, where few samples are held or few units.
-  if (blocks.size() == 2 && context.devices.size() <= 128)
+  if (blocks.size() == 2 && context.effort().everySeed)
     for (size_t b = 0; b < 2; ++b)
       if (size_t nodes = blocks[b].nodes.size(); nodes >= 4) {
         Block rest{blocks[b].site, blocks[b].deviceClass, {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
@@ -221,6 +221,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   };
   std::vector<Task> tasks;
   const size_t count = context.devices.size();
+  const SearchEffort &effort = context.effort();
   const bool split = context.tables.canSplit() && context.options.splitBackward.value_or(true);
 
   auto addTasks = [&](const std::vector<std::vector<uint32_t>> &sets, size_t mostOrders) {
@@ -247,12 +248,12 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
     else
       sizes = {std::max<size_t>(8, largest / 32)};
     // Any number of rows; of many devices the same few for all stages: quicker.
-    const size_t rowCounts = count <= 128 ? 1 : std::min<size_t>(context.model.rows().size(), 2);
+    const size_t rowCounts = effort.everySeed ? 1 : std::min<size_t>(context.model.rows().size(), 2);
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
       for (size_t choice = 0; choice < sizes.size() * rowCounts; ++choice) {
         const size_t size = sizes[choice / rowCounts];
         Task task;
-        if (count > 128)
+        if (!effort.everySeed)
           task.options.leastRows = task.options.mostRows = choice % rowCounts;
         for (const auto &list : blocks) {
           bool alike = list.size() == blocks.front().size();
@@ -273,17 +274,17 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         task.options.copies = static_cast<uint32_t>(sets.size());
         task.size = size;
         if (largest > 32 && largest <= 64)
-          task.finer = isLarge(context) ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
+          task.finer = effort.largeTimes ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
         else if (largest > 64 && largest <= 128)
           task.finer =
-              isLarge(context) ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
+              effort.largeTimes ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
         if (largest > 32)
           task.options.mostDevices = static_cast<uint32_t>(largest / 4);
         tasks.push_back(std::move(task));
       }
   };
   uint32_t asked = context.options.pipelines;
-  size_t orders = count <= 128 ? 24 : 6;
+  const size_t orders = effort.seedOrders;
   std::set<uint32_t> sitesOfAll;
   for (uint32_t d : context.devices)
     sitesOfAll.insert(context.model.siteOf(d));
@@ -291,7 +292,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   if (asked <= 1)
     addTasks({context.devices}, orders);
   for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-    if ((count <= 128 || copies == 2 || copies == 4 || copies == 8 || copies == sites || asked == copies) && (asked == 0 || asked == copies) &&
+    if ((effort.everySeed || copies == 2 || copies == 4 || copies == 8 || copies == sites || asked == copies) && (asked == 0 || asked == copies) &&
         copies <= count && copies <= context.problem.batch)
       for (bool bySite : {false, true}) {
         auto sets = dealCopies(context, copies, bySite);
@@ -353,18 +354,18 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         attemptOne(inFlight, lateStart, rough, parts, /*waits=*/false);
     };
     if (task.found.empty()) {
-      attempt(kInFlight, kLateStart, count > kThoroughDevices);
+      attempt(kInFlight, kLateStart, !effort.bestNeighbour);
       return;
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (count <= kThoroughDevices
+        if (effort.bestNeighbour
                 ? inFlight != kInFlight || lateStart != kLateStart
-                : lateStart == kLateStart || (inFlight == (count <= 32 ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || count <= 32)))
+                : lateStart == kLateStart || (inFlight == (effort.thoroughSeeds ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || effort.thoroughSeeds)))
           attempt(inFlight, lateStart, false);
-    if (context.parts && count <= 64) // elsewhere it takes too long: moves share units out
+    if (context.parts && effort.descentTasks > 0) // elsewhere it takes too long: moves share units out
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (count <= 32 || (i < 6 && inFlight == 0.7 * kInFlight))
+        if (effort.thoroughSeeds || (i < 6 && inFlight == 0.7 * kInFlight))
           attempt(inFlight, kLateStart, false, true);
   };
   auto estimateOf = [](const Task &task) { return task.found.empty() ? 1e300 : task.found.front().estimate; };
@@ -381,7 +382,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
     if (!thorough || tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
       continue;
     const double best = bestOf.emplace(tasks[i].atoms.size(), estimateOf(tasks[i])).first->second;
-    if (isLarge(context) && estimateOf(tasks[i]) > kFarOff * best)
+    if (effort.largeTimes && estimateOf(tasks[i]) > kFarOff * best)
       continue;
     for (size_t size : tasks[i].finer) {
       Task task;
@@ -403,9 +404,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
     if (thorough &&
-        again.size() < (count <= 32    ? 24u
-                        : count <= 128 ? 16u
-                                       : 0u) &&
+        again.size() < effort.seedsAgain &&
         taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });

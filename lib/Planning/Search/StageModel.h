@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../Layout/UnitTables.h"
+#include "SearchEffort.h"
 
 #include "zorse/Planning/Layout.h"
 #include "zorse/Planning/Search.h"
@@ -16,8 +17,7 @@ namespace zorse::planning {
 /// Devices that differ in nothing that a plan could use.
 inline constexpr size_t kMostClasses = 16;
 
-/// Problems whose layouts are quick to go through.
-inline constexpr size_t kFewDevices = 6;
+/// Samples of problems whose layouts are quick to go through (SearchEffort::everyRow).
 inline constexpr int64_t kFewSamples = 16;
 
 /// With `ways` > 1 the model's units are parts of the real ones: a real unit for one of so many pipelines on the same devices, whose cuts differ.

@@ -86,7 +86,7 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       continue;
     if (scoreOf(eased, options, result->layout, result->evaluation.step, 0) >= toBeat)
       break;
-    if (problem.cluster.devices.size() > kDescendDevices)
+    if (SearchEffort::forDevices(problem.cluster.devices.size()).descentTasks == 0)
       relieve(problem, *result);
     return result;
   }

@@ -81,7 +81,7 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
     return context.options.stages == 0 || std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
                                                       [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   };
-  const size_t patience = context.devices.size() <= 6 ? 60 : 200;
+  const size_t patience = context.effort().patience;
   double memory = 0; // of all devices
   for (uint32_t d : context.devices)
     memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
