@@ -26,12 +26,6 @@ int64_t toCount(const json &value, const std::string &path) {
   return count;
 }
 
-std::pair<int64_t, int64_t> toRange(const json &value, const std::string &path) {
-  if (!value.is_array() || value.size() != 2)
-    fail(path, "expected [begin, end], got " + show(value));
-  return {toInteger(value[0], path + "[0]"), toInteger(value[1], path + "[1]")};
-}
-
 int64_t toMicroBatch(const json &value, const std::string &path) {
   int64_t rows = toInteger(value, path);
   if (rows < 1)
@@ -87,7 +81,7 @@ public:
         fail("split_backward", "expected true or false, got " + show(root["split_backward"]));
       plan.schedule.splitBackward = root["split_backward"].get<bool>();
     }
-    plan.blocking = readChoice(root, "", "communication", {"overlapped", "blocking"}, 0) == 1;
+    plan.blocking = toChoice(root, "", "communication", {"overlapped", "blocking"}, 0) == 1;
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);
@@ -281,21 +275,7 @@ private:
 
   /// \param otherwise  without the key
   static Activations readActivations(const json &object, const std::string &path, Activations otherwise) {
-    return static_cast<Activations>(readChoice(object, path, "activations", {"keep", "recompute", "offload"}, static_cast<size_t>(otherwise)));
-  }
-
-  /// Which of some names a key says. \param otherwise  without the key
-  static size_t readChoice(const json &object, const std::string &path, const char *key, const std::vector<std::string> &names, size_t otherwise) {
-    if (!object.contains(key))
-      return otherwise;
-    const std::string where = (path.empty() ? "" : path + ".") + key, name = toText(object[key], where);
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found != names.end())
-      return static_cast<size_t>(found - names.begin());
-    std::string expected;
-    for (size_t i = 0; i < names.size(); ++i)
-      expected += (i == 0 ? "\"" : i + 1 == names.size() ? " or \"" : ", \"") + names[i] + "\"";
-    fail(where, "expected " + expected + ", got " + show(object[key]));
+    return static_cast<Activations>(toChoice(object, path, "activations", {"keep", "recompute", "offload"}, static_cast<size_t>(otherwise)));
   }
 
   void refuseUnsupported() {
@@ -305,7 +285,7 @@ private:
 
   void readState(const json &state) {
     checkKeys(state, "state", {"default", "commit", "groups"});
-    plan.commit = readChoice(state, "state", "commit", {"step", "group"}, 0) == 1 ? Commit::Group : Commit::Step;
+    plan.commit = toChoice(state, "state", "commit", {"step", "group"}, 0) == 1 ? Commit::Group : Commit::Step;
     if (state.contains("default")) {
       std::string name = toText(state["default"], "state.default");
       if (name == "proportional")

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace zorse::fields {
@@ -93,10 +96,44 @@ inline const Json &toArray(const Json &value, const std::string &path, size_t mo
   return value;
 }
 
+inline std::pair<int64_t, int64_t> toRange(const Json &value, const std::string &path) {
+  if (!value.is_array() || value.size() != 2)
+    fail(path, "expected [begin, end], got " + show(value));
+  return {toInteger(value[0], path + "[0]"), toInteger(value[1], path + "[1]")};
+}
+
+/// Which of some names the key of an object says. \param otherwise  without the key
+inline size_t toChoice(const Json &object, const std::string &path, const char *key, std::initializer_list<const char *> names, size_t otherwise) {
+  const auto value = object.find(key);
+  if (value == object.end())
+    return otherwise;
+  const std::string where = (path.empty() ? "" : path + ".") + key, name = toText(*value, where);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end())
+    return static_cast<size_t>(found - names.begin());
+  std::string expected;
+  for (size_t i = 0; i < names.size(); ++i)
+    expected += (i == 0 ? "\"" : i + 1 == names.size() ? " or \"" : ", \"") + std::string(names.begin()[i]) + "\"";
+  fail(where, "expected " + expected + ", got " + show(*value));
+}
+
+/// Calls `readItem` for every item of an array. Its paths begin at the item: the whole path is made only where something is wrong.
+template <typename ReadItem> void forEach(const Json &value, const std::string &path, ReadItem readItem) {
+  size_t index = 0;
+  for (const Json &item : toArray(value, path)) {
+    try {
+      readItem(item);
+    } catch (const Bad &bad) {
+      fail(at(path, index) + (bad.path.empty() ? "" : ".") + bad.path, bad.message);
+    }
+    ++index;
+  }
+}
+
 /// What `make` makes of the text (comments allowed), or none and `error`.
 /// \param name  of the whole: "the plan"
 template <typename Make>
-auto read(const std::string &text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
+auto read(std::string_view text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
   error.clear();
   if (text.size() > mostBytes) {
     error = std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) + " bytes";
@@ -108,7 +145,7 @@ auto read(const std::string &text, const char *name, size_t mostBytes, std::stri
     size_t until = std::min(e.byte ? e.byte - 1 : 0, text.size());
     size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
     size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
-    size_t column = until - (lineStart == std::string::npos || until == 0 ? 0 : lineStart + 1) + 1;
+    size_t column = until - (lineStart == std::string_view::npos || until == 0 ? 0 : lineStart + 1) + 1;
     error = "line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON";
   } catch (const Json::exception &e) {
     error = std::string(name) + ": " + e.what();
