@@ -29,10 +29,13 @@ void addGuardsAndIntegers(Bugs &bugs) {
   bugs.push_back({"a register is not written", gather, R"(add\.rn\.f32 \t(%r\d+), (%r\d+), (%r\d+);)", ""});
 }
 
-void addRoundings(Bugs &bugs) {
+void addRoundings(Bugs &bugs, bool convertsBF16) {
   const PtxSubject narrow = suiteSubject("activations", "bf16", 17), activations = suiteSubject("activations", "f32", 17);
   const PtxSubject roots = suiteSubject("layer norm", "f32", 11), adam = suiteSubject("adam", "f32", 17);
-  bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"((add\.s32 \t%r\d+, %r\d+, )32767;)", "$1 0;"});
+  if (convertsBF16)
+    bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"(cvt\.rn\.bf16x2\.f32)", "cvt.rz.bf16x2.f32"});
+  else
+    bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"((add\.s32 \t%r\d+, %r\d+, )32767;)", "$1 0;"});
   bugs.push_back({"a quotient is cut instead of rounded", suiteSubject("functions", "f32", 17), R"(div\.rn\.f32)", "div.rz.f32"});
   bugs.push_back({"a reciprocal is cut instead of rounded", activations, R"(rcp\.rn\.f32)", "rcp.rz.f32"});
   bugs.push_back({"a floor cuts toward zero", activations, R"(cvt\.rmi\.f32\.f32)", "cvt.rzi.f32.f32"});
@@ -97,7 +100,7 @@ void addTensorCores(Bugs &bugs) {
 std::vector<PtxFault> zorse::conformance::ptxFaults(bool hasTensorCores) {
   Bugs bugs;
   addGuardsAndIntegers(bugs);
-  addRoundings(bugs);
+  addRoundings(bugs, hasTensorCores);
   addSharing(bugs);
   addBlocks(bugs);
   if (hasTensorCores)

@@ -186,6 +186,10 @@ private:
                                    [compare](Use &use) { return use.getUser() != compare->getNextNode(); });
       if (isa<FPTruncInst, FPExtInst>(instruction) && rewriteConversion(*instruction))
         continue;
+      if (auto *operation = dyn_cast<BinaryOperator>(instruction); operation && operation->getType()->getScalarType()->isBFloatTy()) {
+        widenOperation(*operation);
+        continue;
+      }
       if (!check && !isa<CallInst>(instruction))
         continue;
       if (auto *load = dyn_cast<LoadInst>(instruction))
@@ -245,6 +249,19 @@ private:
     conversion.replaceAllUsesWith(result);
     conversion.eraseFromParent();
     return true;
+  }
+
+  /// Sums of bf16 are computed in f32 and rounded: f32 has more than twice as many bits, so that is one rounding.
+  void widenOperation(BinaryOperator &operation) {
+    IRBuilder<> b(&operation);
+    Type *type = operation.getType(), *wide = type->getWithNewType(Type::getFloatTy(context));
+    auto widen = [&](Value *x) { return cast<Instruction>(b.CreateCast(Instruction::FPExt, x, wide)); };
+    Instruction *x = widen(operation.getOperand(0)), *y = widen(operation.getOperand(1));
+    auto *narrow = cast<Instruction>(b.CreateFPTrunc(b.CreateBinOp(operation.getOpcode(), x, y), type));
+    operation.replaceAllUsesWith(narrow);
+    operation.eraseFromParent();
+    for (Instruction *conversion : {x, y, narrow})
+      rewriteConversion(*conversion);
   }
 
   void rewriteFence(Instruction &fence) {

@@ -1,6 +1,7 @@
 #include "LowerToPtx.h"
 
 #include "CudaEmitters.h"
+#include "KernelBuilder.h"
 #include "TranslateKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -82,24 +83,11 @@ void expandF64(ModuleOp module) {
   });
 }
 
-bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
-
-/// Whether a kernel reads or writes numbers of 16 bits.
-bool touchesHalf(ModuleOp module) {
-  return module
-      .walk([](Operation *op) {
-        const bool converts = isa<arith::ExtFOp, arith::TruncFOp>(op);
-        return converts && (isHalf(op->getOperand(0).getType()) || isHalf(op->getResult(0).getType())) ? WalkResult::interrupt()
-                                                                                                       : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
-
 /// Exponentials and quotients that may be off by a few units of f32 (TensorBuilder::expNearly) are one or two instructions in kernels whose numbers
 /// are rounded to 16 bits: a polynomial and a quotient to the last bit took longer than the memory. PTX ISA: ex2.approx.ftz is within 2^-22,
 /// rcp.approx.ftz within one unit in the last place; both take numbers below 2^-126 for 0.
 void useSpecialFunctions(ModuleOp module) {
-  if (!touchesHalf(module))
+  if (!module->hasAttr(kHalfAttr))
     return;
   module.walk([](Operation *op) {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);

@@ -351,6 +351,15 @@ SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> i
   return values;
 }
 
+Type Expression::roundsTo(const Node &node) {
+  if (node.kind != Node::Compute)
+    return {};
+  if (auto round = dyn_cast<RoundOp>(node.op))
+    return round.getTo();
+  // Half precision is computed in f32: widening changes nothing, narrowing rounds here, whether or not the result is ever stored.
+  return isa<arith::TruncFOp>(node.op) && node.type != node.element ? node.element : Type();
+}
+
 Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices) {
   OpBuilder &b = k.b;
   auto toI32 = [&](Value v) -> Value { return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v)); };
@@ -360,11 +369,10 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
   case Node::Load:
     return evaluateLoads(node, inputs, indices, 1)[0];
   case Node::Compute: {
-    if (auto round = dyn_cast<RoundOp>(node.op))
-      return k.round(inputs[0], round.getTo());
-    // Half precision is computed in f32: widening changes nothing, narrowing rounds here, whether or not the result is ever stored.
-    if (isa<arith::ExtFOp, arith::TruncFOp>(node.op) && inputs[0].getType() == node.type)
-      return isa<arith::ExtFOp>(node.op) ? inputs[0] : k.round(inputs[0], node.element);
+    if (Type half = roundsTo(node); half && (isa<RoundOp>(node.op) || inputs[0].getType() == node.type))
+      return k.round(inputs[0], half);
+    if (isa<arith::ExtFOp>(node.op) && inputs[0].getType() == node.type)
+      return inputs[0];
     OperationState state(k.loc, node.op->getName(), inputs, {node.type}, node.op->getAttrs());
     Operation *op = b.create(state);
     op->removeDiscardableAttr(kGroupAttr);
@@ -389,6 +397,10 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0), k.number(node.type, node.hidden));
   }
   case Node::IsEqual:
+    if (auto sum = inputs[0].getDefiningOp<arith::TruncIOp>()) // of a column that is one of several: each is compared with a constant
+      if (auto column = sum.getIn().getDefiningOp<arith::AddIOp>(); column && column.getRhs().getDefiningOp<arith::ConstantOp>())
+        return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, arith::SubIOp::create(b, k.loc, toI32(inputs[1]), toI32(column.getLhs())),
+                                     toI32(column.getRhs()));
     return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, toI32(inputs[0]), toI32(inputs[1]));
   case Node::Select:
     return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);

@@ -73,6 +73,9 @@ public:
   llvm::SmallVector<mlir::Value> evaluateLoads(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices,
                                                int64_t count);
 
+  /// The type of 16 bits that a node rounds its input to; null: it does something else.
+  static mlir::Type roundsTo(const Node &node);
+
   /// Strides over the domain of a tensor with this squeezed shape and these strides, which is the domain's shape or its leading part.
   llvm::SmallVector<int64_t, 6> overDomain(llvm::ArrayRef<int64_t> strides) const;
 

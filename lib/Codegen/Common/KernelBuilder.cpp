@@ -168,9 +168,15 @@ Value KernelBuilder::load(Value base, Value offset, Type element) {
 }
 
 SmallVector<Value> KernelBuilder::loadMany(Value base, Value offset, Type element, int64_t count) {
-  auto type = VectorType::get({count}, memoryType(element));
+  const bool inWords = comesInWords(element, count);
+  auto type = inWords ? VectorType::get({count / 2}, b.getI32Type()) : VectorType::get({count}, memoryType(element));
   Value all = LLVM::LoadOp::create(b, loc, type, elementPointer(*this, base, offset, element), unsigned(count * elementBytes(element)));
   SmallVector<Value> values;
+  if (inWords) {
+    for (int64_t i = 0; i < count / 2; ++i)
+      values.append(widenWord(LLVM::ExtractElementOp::create(b, loc, all, i64(i))));
+    return values;
+  }
   for (int64_t i = 0; i < count; ++i)
     values.push_back(fromMemory(LLVM::ExtractElementOp::create(b, loc, all, i64(i)), element));
   return values;
@@ -193,9 +199,16 @@ void KernelBuilder::storeMany(ArrayRef<Value> values, Value base, Value offset, 
   if (accumulate)
     for (auto [sum, old] : llvm::zip(sums, loadMany(base, offset, element, count)))
       sum = arith::SelectOp::create(b, loc, accumulate, combine(ReduceKind::Sum, old, sum), sum);
-  Value all = LLVM::UndefOp::create(b, loc, VectorType::get({count}, memoryType(element)));
-  for (int64_t i = 0; i < count; ++i)
-    all = LLVM::InsertElementOp::create(b, loc, all, toMemory(sums[size_t(i)], element), i64(i));
+  SmallVector<Value> stored;
+  if (comesInWords(element, count))
+    for (size_t i = 0; i < sums.size(); i += 2)
+      stored.push_back(narrowWord(sums[i], sums[i + 1]));
+  else
+    for (Value sum : sums)
+      stored.push_back(toMemory(sum, element));
+  Value all = LLVM::UndefOp::create(b, loc, VectorType::get({int64_t(stored.size())}, stored[0].getType()));
+  for (auto [i, one] : llvm::enumerate(stored))
+    all = LLVM::InsertElementOp::create(b, loc, all, one, i64(int64_t(i)));
   LLVM::StoreOp::create(b, loc, all, elementPointer(*this, base, offset, element), unsigned(count * elementBytes(element)));
   noteWritten(base);
 }
@@ -334,6 +347,8 @@ void KernelBuilder::emitEntry() {
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
+static bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
+
 void KernelBuilder::close(bool contract) {
   MLIRContext *context = b.getContext();
   b.setInsertionPointToEnd(entry);
@@ -342,13 +357,19 @@ void KernelBuilder::close(bool contract) {
   inner.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   for (unsigned i = types.size() - pointers.size(); i < types.size(); ++i)
     inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
-  if (contract)
-    inner.walk([&](Operation *op) {
-      // Roundings stay: "contract" might be read as leave to drop a pair of conversions.
-      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op); fast && !isa<arith::TruncFOp, arith::ExtFOp>(op) && fast.getFastMathFlagsAttr() &&
-                                                                   fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
-        op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, arith::FastMathFlags::contract));
-    });
+  auto narrows = [](Operation *op) { return isa<arith::TruncFOp>(op) && isHalf(op->getResult(0).getType()); };
+  inner.walk([&](Operation *op) {
+    auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
+    if (!fast || !fast.getFastMathFlagsAttr() || isa<arith::TruncFOp, arith::ExtFOp>(op)) // roundings stay: "contract" might let pairs of them go
+      return;
+    arith::FastMathFlags flags = fast.getFastMathFlagsAttr().getValue();
+    if (contract && flags == arith::FastMathFlags::none && !isHalf(getElementTypeOrSelf(op->getResult(0))))
+      flags = arith::FastMathFlags::contract;
+    // LLVM computes in 16 bits what is rounded to them right away, and such operations must not become one with each other.
+    if (!op->use_empty() && llvm::all_of(op->getUsers(), narrows))
+      flags = flags & ~(isa<arith::MulFOp>(op) ? arith::FastMathFlags::contract | arith::FastMathFlags::reassoc : arith::FastMathFlags::reassoc);
+    op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, flags));
+  });
 }
 
 Kernel KernelBuilder::take(StringRef hint, const Size &points) {

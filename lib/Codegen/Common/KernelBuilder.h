@@ -34,6 +34,9 @@ struct HalfConversions {
   bool has(mlir::Type type) const { return type.isF16() ? f16 : type.isBF16() && bf16; }
 };
 
+/// On the module of a kernel that converts numbers of 16 bits by instructions of its target.
+constexpr llvm::StringLiteral kHalfAttr = "zorse.half";
+
 class KernelBuilder {
 public:
   using Value = mlir::Value;
@@ -69,8 +72,13 @@ public:
   /// The type in memory: i8 for booleans, i16 for half precision that the target does not convert.
   mlir::Type memoryType(mlir::Type element) const;
 
+  /// Whether numbers of 16 bits are converted by instructions of the target.
+  bool convertsHalf() const { return conversions.f16 && conversions.bf16; }
+
   /// The number of type `to` (bf16 or f16) nearest to x, ties to even, in x's type (f32 or f64).
   Value round(Value x, mlir::Type to);
+  /// Of several numbers: targets that round two at a time do so.
+  llvm::SmallVector<Value> roundMany(llvm::ArrayRef<Value> values, mlir::Type to);
   /// An f32 rounded to `to`, as its memoryType, and back.
   Value narrowHalf(Value x, mlir::Type to);
   Value widenHalf(Value stored, mlir::Type from);
@@ -156,8 +164,23 @@ public:
   Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
 
 private:
+  /// Where an f32 that is a bf16 comes from: alone, or from one half of a word of two.
+  struct Narrow {
+    Value alone, word;
+    bool isHigh = false;
+  };
+
   const HalfConversions conversions;
+  llvm::DenseMap<Value, Narrow> narrow;
   Value roundByBits(Value x, mlir::Type to);
+  /// Whether `count` numbers of this type are handled as words of two.
+  bool comesInWords(mlir::Type element, int64_t count) const { return element.isBF16() && conversions.bf16 && count % 2 == 0; }
+  llvm::SmallVector<Value> widenWord(Value word);
+  void markHalf();
+  /// Two numbers in a word, rounded unless they are bf16 already.
+  Value narrowWord(Value low, Value high);
+  /// The word of which these are the halves; null: there is none.
+  Value wordOf(Value low, Value high) const;
   /// Between what is in memory and what is computed with.
   Value fromMemory(Value stored, mlir::Type element);
   Value toMemory(Value value, mlir::Type element);

@@ -48,7 +48,6 @@ static LogicalResult expandMath(ModuleOp module) {
   populateMathPolynomialApproximationPatterns(patterns);
   // Not the whole expansion pass: it takes maximumf apart, which LLVM vectorises only as a whole.
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);
-  arith::populateExpandBFloat16Patterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
 }
 

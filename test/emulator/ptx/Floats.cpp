@@ -189,6 +189,31 @@ template <Half what, bool isHalf> void addHalf(ScalarTable &table, const std::st
                                {32, 32}};
 }
 
+/// x y + z, rounded once: the product is exact in f64, and the last bit of the sum says whether something was lost behind it.
+template <bool isHalf> uint16_t fmaOfHalf(uint16_t x, uint16_t y, uint16_t z) {
+  const double product = double(widened(x, isHalf)) * double(widened(y, isHalf)), term = widened(z, isHalf), sum = product + term;
+  // Knuth's two-sum; f32 on the way is rounded to odd likewise, so that the last rounding alone decides.
+  const double other = sum - product, error = (product - (sum - other)) + (term - other);
+  auto cut = float(sum);
+  const double rest = (sum - double(cut)) + (std::isfinite(error) ? error : 0);
+  if (std::isfinite(cut) && rest != 0 && !(bits(cut) & 1))
+    cut = std::nextafter(cut, rest > 0 ? HUGE_VALF : -HUGE_VALF);
+  return narrowed(cut, isHalf);
+}
+
+template <bool isHalf> void addHalfFma(ScalarTable &table) {
+  const std::string type = isHalf ? ".f16" : ".bf16";
+  table["fma.rn" + type] = {
+      [](uint64_t a, uint64_t b, uint64_t c) { return uint64_t(fmaOfHalf<isHalf>(uint16_t(a), uint16_t(b), uint16_t(c))); }, 16, 3, {16, 16, 16}};
+  table["fma.rn" + type + "x2"] = {[](uint64_t a, uint64_t b, uint64_t c) {
+                                     const uint64_t low = fmaOfHalf<isHalf>(uint16_t(a), uint16_t(b), uint16_t(c));
+                                     return low | uint64_t(fmaOfHalf<isHalf>(uint16_t(a >> 16), uint16_t(b >> 16), uint16_t(c >> 16))) << 16;
+                                   },
+                                   32,
+                                   3,
+                                   {32, 32, 32}};
+}
+
 /// Factors of 16 bits and a term of f32, from sm_100 on.
 template <What what, bool isHalf> void addMixed(ScalarTable &table, const std::string &name, bool plain) {
   const std::string type = isHalf ? ".f32.f16" : ".f32.bf16";
@@ -209,6 +234,7 @@ template <bool isHalf> void addHalves(ScalarTable &table) {
   addMixed<What::Add, isHalf>(table, "add", true);
   addMixed<What::Subtract, isHalf>(table, "sub", true);
   addMixed<What::Fma, isHalf>(table, "fma", false);
+  addHalfFma<isHalf>(table);
   addHalf<Half::Add, isHalf>(table, "add.rn");
   addHalf<Half::Subtract, isHalf>(table, "sub.rn");
   addHalf<Half::Multiply, isHalf>(table, "mul.rn");

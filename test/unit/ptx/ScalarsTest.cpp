@@ -142,6 +142,18 @@ TEST(PtxFloats, MixedTypes) {
   EXPECT_EQ(compute("fma.rn.f32.f16", 0x3c01, 0x3c01, real(-1.0f)), real(0x1p-9f + 0x1p-20f));
 }
 
+TEST(PtxFloats, ProductsAndSumsOf16BitsAreRoundedOnce) {
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f80, 0x3f80, 0x3b80), 0x3f80u); // 1 + 2^-8, a tie
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0000), 0x3f90u); // 1.0625^2 is a tie, too
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0d80), 0x3f91u); // until 2^-100 is added
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x8d80), 0x3f90u);
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0d80), compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0000));
+  EXPECT_EQ(compute("fma.rn.bf16", 0x7f00, 0x4000, 0x0000), 0x7f80u); // 2^127 twice
+  EXPECT_EQ(compute("fma.rn.bf16", 0x8000, 0x3f80, 0x8000), 0x8000u);
+  EXPECT_EQ(compute("fma.rn.bf16", 0x7f80, 0x0000, 0x3f80), kNaN16);
+  EXPECT_EQ(compute("fma.rn.bf16x2", 0x3f884000, 0x3f883f80, 0x0d803f80), 0x3f914040u);
+}
+
 TEST(PtxFloats, Signs) {
   EXPECT_EQ(compute("neg.f32", real(0.0f)), real(-0.0f));
   EXPECT_EQ(compute("abs.f64", real(-2.0)), real(2.0));
