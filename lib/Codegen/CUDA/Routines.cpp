@@ -1,5 +1,6 @@
 // Routines of the runtime's library (runtime/abi/Library.md) as kernels: norms, sums of the loss, the decision, the scaling of seeds, casts.
 #include "CudaEmitters.h"
+#include "Groups.h"
 
 #include "LibraryOps.h"
 
@@ -149,12 +150,21 @@ private:
   Kernel cast() {
     constexpr int width = 4;
     Type half = call.type() == bundle::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
-    Value x = operand(0), copy = operand(1), end = k.add(k.begin, k.i64(width));
-    auto at = [&](Value index) { k.store(k.load(x, index, b.getF32Type()), copy, index, half); };
-    Value whole = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, end, k.rows);
-    k.ifTrue(whole, [&] { k.storeMany(k.loadMany(x, k.begin, b.getF32Type(), width), copy, k.begin, half); });
-    k.ifTrue(no(whole), [&] { k.loop(k.begin, k.rows, at); });
-    return k.finishCuda("cast", Size{1, true}, 256, width);
+    Value x = operand(0), copy = operand(1);
+    auto place = [&](Value group, int i) { return k.add(k.mul(group, width), k.i64(int64_t(i) * cuda::kGroupThreads * width)); };
+    auto whole = [&](Value group) {
+      std::vector<SmallVector<Value>> values;
+      for (int i = 0; i < cuda::kGroups; ++i)
+        values.push_back(k.loadMany(x, place(group, i), b.getF32Type(), width));
+      for (auto [i, value] : llvm::enumerate(values))
+        k.storeMany(value, copy, place(group, int(i)), half);
+    };
+    auto part = [&](Value group) {
+      Value begin = place(group, 0), end = k.smaller(k.add(begin, k.i64(width)), k.rows);
+      k.loop(begin, end, [&](Value index) { k.store(k.load(x, index, b.getF32Type()), copy, index, half); });
+    };
+    cuda::takeGroups(k, arith::DivUIOp::create(b, k.loc, k.rows, k.i64(width)), cuda::kGroups, whole, part);
+    return k.finishCuda("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
   }
 
   /// Terms are added in their order, element by element. A thread has as many neighbouring elements as fit into 16 bytes.

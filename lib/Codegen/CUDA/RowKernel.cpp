@@ -9,6 +9,7 @@
 // for every row (biases, gains of norms), a thread takes a few rows in turn and reads these once. Where it has many, a vector that later phases need
 // again is loaded again from where this thread stored it, or computed again.
 #include "CudaEmitters.h"
+#include "Groups.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,6 +26,8 @@ constexpr int64_t kWarpColumns = 1024;
 constexpr int kWarpsPerBlock = 4;
 /// Elements that a thread takes at once where they are expensive to compute.
 constexpr int kExpensiveWidth = 4;
+/// Loads that a thread with several groups of neighbouring elements may wait for together.
+constexpr int kGroupLoads = 8;
 /// Columns of a row that a thread keeps in registers, at most.
 constexpr int64_t kKeptColumns = 32;
 /// Rows that a thread takes one after the other, so that vectors that are the same for all rows are read once for them; and how many elements of all
@@ -32,16 +35,24 @@ constexpr int64_t kKeptColumns = 32;
 constexpr int64_t kRowsInTurn = 4, kHeldElements = 128;
 /// Columns of a thread from which on that pays: shorter rows are made of their sums.
 constexpr int64_t kLongRow = 8;
+/// Columns from which on a row without sums has a warp or a block, too, if it has numbers of its own.
+constexpr int64_t kRowWithNumbers = 256;
+/// Steps of such a row without a loop, at most: they share what it takes to find them.
+constexpr int64_t kStepsInLine = 8;
 
 class RowEmitter : RowProgram {
 public:
   using RowProgram::RowProgram;
 
   Kernel emit() {
-    bool sums = false;
-    for (size_t i = 0; i < nodes().size(); ++i)
+    bool sums = false, rowValues = false;
+    for (size_t i = 0; i < nodes().size(); ++i) {
       sums |= nodes()[i].kind == Node::Reduce && needed[i];
-    return sums ? emitRows() : emitElements();
+      rowValues |= nodes()[i].kind == Node::Load && nodes()[i].form == Form::Number && needed[i];
+    }
+    // What rows have for themselves is read once for each, and no element has to find its row.
+    const bool byRows = sums || (rowValues && columns >= kRowWithNumbers && roundsAny());
+    return byRows ? emitRows(sums) : emitElements();
   }
 
 private:
@@ -114,9 +125,6 @@ private:
       return found;
     if (Value found = group.repeated ? group.repeated->caches[e].lookup(index) : Value())
       return found;
-    SmallVector<Value> inputs;
-    for (int input : node.inputs)
-      inputs.push_back(valueOf(input, phase, group, e));
     auto share = [&](SmallVector<Value> all) {
       for (auto [other, value] : llvm::zip(group.caches, all))
         other[index] = value;
@@ -130,6 +138,15 @@ private:
     if (const int store = node.form == Form::Vector && node.phase < phase && node.kind != Node::Load ? storeOf(index) : -1; store >= 0) {
       const StoreNode &kept = stores[size_t(store)];
       return cache[index] = loadAll(kept.operand, kept.strides, kept.element);
+    }
+    SmallVector<Value> inputs;
+    for (int input : node.inputs)
+      inputs.push_back(valueOf(input, phase, group, e));
+    if (const Type half = Expression::roundsTo(node); half && group.places.size() > 1 && inputs[0].getType() == node.type) { // two at a time
+      SmallVector<Value> wide;
+      for (size_t other = 0; other < group.places.size(); ++other)
+        wide.push_back(valueOf(node.inputs[0], phase, group, other));
+      return share(k.roundMany(wide, half));
     }
     if (node.kind == Node::Load && node.operand >= 0 && group.places.size() > 1 && !node.strides.empty() && node.strides.back() == 1)
       return share(expression.evaluateLoads(node, inputs, group.places[0], int64_t(group.places.size())));
@@ -168,15 +185,24 @@ private:
         valueOf(node, 0, group, e);
   }
 
-  /// \param inside  whether the group exists; null: it does
-  void storeAll(Group &group, ArrayRef<const StoreNode *> which, int phase, Value inside = {}) {
-    if (which.empty())
-      return;
-    // All loads come before all stores: a result may lie on top of an operand.
-    std::vector<SmallVector<Value>> values(which.size());
+  /// What is stored: an element of a group for each of its places, of each store.
+  using Stored = std::vector<SmallVector<Value>>;
+
+  Stored valuesOf(Group &group, ArrayRef<const StoreNode *> which, int phase) {
+    Stored values(which.size());
     for (size_t e = 0; e < group.places.size(); ++e)
       for (auto [store, value] : llvm::zip(which, values))
         value.push_back(valueOf(store->node, phase, group, e));
+    return values;
+  }
+
+  /// \param inside  whether the group exists; null: it does
+  void storeAll(Group &group, ArrayRef<const StoreNode *> which, int phase, Value inside = {}) {
+    if (!which.empty()) // all loads come before all stores: a result may lie on top of an operand
+      storeValues(group, which, valuesOf(group, which, phase), inside);
+  }
+
+  void storeValues(const Group &group, ArrayRef<const StoreNode *> which, const Stored &values, Value inside = {}) {
     auto store = [&] {
       for (auto [store, value] : llvm::zip(which, values)) {
         if (group.places.size() > 1 && store->strides.back() == 1) {
@@ -190,70 +216,159 @@ private:
     inside ? k.ifTrue(inside, store) : store();
   }
 
-  Kernel emitElements() {
-    SmallVector<Size> all(sizes.begin(), sizes.end());
-    if (columns)
-      all.push_back(Size{columns, false});
-    if (all.empty())
-      all.push_back(Size{1, false});
-    const bool flat = all.size() == 1;
-    int width = vectorWidth(flat ? 0 : all.back().sampled ? 1 : all.back().count);
-    for (size_t i = 0; i < nodes().size(); ++i)
-      if (needed[i] && isExpensive(nodes()[i])) // transcendental functions have calls for their rare cases, which leave few registers
-        width = std::min(width, kExpensiveWidth);
-    SmallVector<const StoreNode *> vectors, numbers;
-    for (const StoreNode &store : stores)
-      (columns && !store.vector ? numbers : vectors).push_back(&store);
-    const int64_t rows = numbers.empty() ? rowsInTurn(width) : 1;
-    if (rows > 1)
-      all[all.size() - 2].count /= rows;
-    Size points;
-    for (const Size &size : all)
-      points = Size{points.count * size.count, points.sampled || size.sampled};
-    Value total = k.size(points);
-    auto placesFrom = [&](Value first, int count) {
-      SmallVector<SmallVector<Value>> places;
-      for (int i = 0; i < count; ++i) {
-        if (sizes.empty() && !columns) {
-          places.emplace_back();
-          continue;
-        }
-        SmallVector<Value> place = k.delinearize(first, all);
-        if (rows > 1)
-          place[all.size() - 2] = k.mul(place[all.size() - 2], rows);
-        place.back() = i ? k.add(place.back(), k.i64(i)) : place.back();
-        places.push_back(std::move(place));
-      }
-      return places;
-    };
-    auto at = [&](Value first, int count) {
-      Group group(placesFrom(first, count));
-      if (rows > 1) {
-        loadRepeated(group);
-        return k.loop(k.i64(0), k.i64(rows), [&](Value row) {
-          SmallVector<SmallVector<Value>> places(group.places);
-          for (SmallVector<Value> &place : places)
-            place[all.size() - 2] = k.add(place[all.size() - 2], row);
-          Group one(std::move(places));
-          one.repeated = &group;
-          storeAll(one, vectors, phases - 1);
-        });
-      }
-      storeAll(group, vectors, phases - 1);
-      if (!numbers.empty()) // those of the first column's thread
-        k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, group.places.front().back(), k.i64(0)), [&] {
-          Group one({group.places.front()});
-          storeAll(one, numbers, phases - 1);
-        });
-    };
-    Value end = k.add(k.begin, k.i64(width));
-    k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sle, end, total), [&] { at(k.begin, width); });
-    if (width > 1 && flat) { // the last few elements
-      Value tail = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sgt, end, total);
-      k.ifTrue(tail, [&] { k.loop(k.begin, total, [&](Value index) { at(index, 1); }); });
+  static bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
+  bool roundsAny() const {
+    return llvm::any_of(stores, [](const StoreNode &store) { return isHalf(store.element); });
+  }
+
+  /// Transcendental functions have calls for their rare cases, which leave few registers; but see useSpecialFunctions in LowerToPtx.cpp.
+  bool isCheap() const {
+    const bool special = k.convertsHalf() && roundsAny();
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!needed[i] || !isExpensive(nodes()[i]))
+        continue;
+      auto fast = nodes()[i].op && isa<math::ExpOp, arith::DivFOp>(nodes()[i].op) ? dyn_cast<arith::ArithFastMathInterface>(nodes()[i].op) : nullptr;
+      if (!special || !fast || !fast.getFastMathFlagsAttr() || !bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
+        return false;
     }
+    return true;
+  }
+
+  /// Whether every access walks all dimensions as if they were one.
+  bool isOneWalk(ArrayRef<Size> all) const {
+    auto isOne = [&](ArrayRef<int64_t> strides) {
+      for (size_t dim = 0; dim + 1 < strides.size(); ++dim)
+        if (strides[dim] != strides[dim + 1] * all[dim + 1].count)
+          return false;
+      return true;
+    };
+    for (size_t i = 0; i < nodes().size(); ++i)
+      if (needed[i] && !isOne(nodes()[i].strides))
+        return false;
+    return llvm::all_of(stores, [&](const StoreNode &store) { return isOne(store.strides); }) &&
+           llvm::none_of(all.drop_front(), [](const Size &size) { return size.sampled; });
+  }
+
+  /// How many groups a thread takes, a block's length apart.
+  int groupsOfThread(int width) const {
+    int loads = 0;
+    for (size_t i = 0; i < nodes().size(); ++i)
+      loads += needed[i] && nodes()[i].kind == Node::Load && nodes()[i].operand >= 0;
+    if (!roundsAny() || width < 4 || loads > kGroupLoads / 2 || !isCheap())
+      return 1;
+    return std::min(cuda::kGroups, kGroupLoads / std::max(loads, 1));
+  }
+
+  /// The points of an elementwise kernel and how its threads take them.
+  struct Elements {
+    SmallVector<Size> all; ///< dimensions; of the last but one what is left of `rows` in turn
+    Size points;
+    int width = 1, groups = 1;
+    int64_t rows = 1;
+    bool isFlat = false, isOneWalk = false;
+    SmallVector<const StoreNode *> vectors, numbers;
+  };
+
+  Elements elements() const {
+    Elements x;
+    x.all.append(sizes.begin(), sizes.end());
+    if (columns)
+      x.all.push_back(Size{columns, false});
+    if (x.all.empty())
+      x.all.push_back(Size{1, false});
+    x.isFlat = x.all.size() == 1;
+    x.width = vectorWidth(x.isFlat ? 0 : x.all.back().sampled ? 1 : x.all.back().count);
+    if (!isCheap())
+      x.width = std::min(x.width, kExpensiveWidth);
+    for (const StoreNode &store : stores)
+      (columns && !store.vector ? x.numbers : x.vectors).push_back(&store);
+    x.rows = x.numbers.empty() ? rowsInTurn(x.width) : 1;
+    if (x.rows > 1)
+      x.all[x.all.size() - 2].count /= x.rows;
+    x.isOneWalk = x.rows == 1 && x.numbers.empty() && isOneWalk(x.all);
+    if (x.isOneWalk)
+      x.groups = groupsOfThread(x.width);
+    for (const Size &size : x.all)
+      x.points = Size{x.points.count * size.count, x.points.sampled || size.sampled};
+    return x;
+  }
+
+  SmallVector<SmallVector<Value>> placesFrom(const Elements &x, Value first, int count) {
+    SmallVector<SmallVector<Value>> places;
+    for (int i = 0; i < count; ++i) {
+      if (sizes.empty() && !columns) {
+        places.emplace_back();
+        continue;
+      }
+      SmallVector<Value> place = x.isOneWalk ? SmallVector<Value>(x.all.size(), k.i64(0)) : k.delinearize(first, x.all);
+      if (x.isOneWalk)
+        place.back() = first;
+      if (x.rows > 1)
+        place[x.all.size() - 2] = k.mul(place[x.all.size() - 2], x.rows);
+      place.back() = i ? k.add(place.back(), k.i64(i)) : place.back();
+      places.push_back(std::move(place));
+    }
+    return places;
+  }
+
+  void emitGroup(const Elements &x, Value first, int count) {
+    Group group(placesFrom(x, first, count));
+    if (x.rows > 1) {
+      loadRepeated(group);
+      return k.loop(k.i64(0), k.i64(x.rows), [&](Value row) {
+        SmallVector<SmallVector<Value>> places(group.places);
+        for (SmallVector<Value> &place : places)
+          place[x.all.size() - 2] = k.add(place[x.all.size() - 2], row);
+        Group one(std::move(places));
+        one.repeated = &group;
+        storeAll(one, x.vectors, phases - 1);
+      });
+    }
+    storeAll(group, x.vectors, phases - 1);
+    if (!x.numbers.empty()) // those of the first column's thread
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, group.places.front().back(), k.i64(0)), [&] {
+        Group one({group.places.front()});
+        storeAll(one, x.numbers, phases - 1);
+      });
+  }
+
+  /// The group from `begin` on, or the elements that are left there.
+  void emitGroupOrTail(const Elements &x, Value begin, Value total) {
+    Value end = k.add(begin, k.i64(x.width));
+    k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sle, end, total), [&] { emitGroup(x, begin, x.width); });
+    if (x.width > 1 && x.isFlat) { // the last few elements
+      Value tail = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sgt, end, total);
+      k.ifTrue(tail, [&] { k.loop(begin, total, [&](Value index) { emitGroup(x, index, 1); }); });
+    }
+  }
+
+  void emitGroups(const Elements &x, Value total) {
+    // A last group that is not whole counts for none.
+    Value count = x.points.count % x.width == 0 ? k.size(Size{x.points.count / x.width, x.points.sampled})
+                                                : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
+    auto whole = [&](Value first) {
+      std::vector<Group> all;
+      std::vector<Stored> values;
+      for (int i = 0; i < x.groups; ++i)
+        all.emplace_back(placesFrom(x, k.add(k.mul(first, x.width), k.i64(int64_t(i) * cuda::kGroupThreads * x.width)), x.width));
+      for (Group &one : all)
+        values.push_back(valuesOf(one, x.vectors, phases - 1));
+      for (auto [one, value] : llvm::zip(all, values))
+        storeValues(one, x.vectors, value);
+    };
+    cuda::takeGroups(k, count, x.groups, whole, [&](Value group) { emitGroupOrTail(x, k.mul(group, x.width), total); });
+  }
+
+  Kernel emitElements() {
+    const Elements x = elements();
+    Value total = k.size(x.points);
+    if (x.groups > 1)
+      emitGroups(x, total);
+    else
+      emitGroupOrTail(x, k.begin, total);
     // As on processors: what an update makes of state must not depend on who does it.
-    return k.finishCuda(hint(), points, kBlockThreads, width, /*takesRegisters=*/false, /*contract=*/false);
+    return k.finishCuda(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
+                        /*contract=*/false);
   }
 
   /// Several numbers of phase `phase` that are needed later are made once per row.
@@ -263,7 +378,7 @@ private:
         scalarOf(int(i), indices);
   }
 
-  Kernel emitRows() {
+  Kernel emitRows(bool contract) {
     Size rowCount;
     for (const Size &size : sizes)
       rowCount = Size{rowCount.count * size.count, rowCount.sampled || size.sampled};
@@ -316,7 +431,7 @@ private:
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), bodies);
     else
       bodies();
-    return k.finishCuda(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1);
+    return k.finishCuda(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1, /*takesRegisters=*/false, contract);
   }
 
   SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
@@ -366,7 +481,10 @@ private:
     };
     Value offset = k.mul(lane, width);
     SmallVector<Value> results(carried);
-    if (steps > 0)
+    if (reduces.empty() && steps <= kStepsInLine)
+      for (int64_t index = 0; index < steps; ++index)
+        step(k.add(offset, k.i64(index * stride)), {});
+    else if (steps > 0)
       results = k.loop(k.i64(0), k.i64(steps), carried,
                        [&](Value index, ArrayRef<Value> before) { return step(k.add(k.mul(index, stride), offset), before); });
     if (steps * stride < columns) {

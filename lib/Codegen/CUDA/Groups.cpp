@@ -1,0 +1,30 @@
+#include "Groups.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+void cuda::takeGroups(KernelBuilder &k, Value count, int groups, function_ref<void(Value)> whole, function_ref<void(Value)> part) {
+  OpBuilder &b = k.b;
+  const int64_t perBlock = int64_t(kGroupThreads) * groups;
+  auto word = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, k.loc, value, 32); };
+  auto low = [&](Value value) -> Value { return arith::TruncIOp::create(b, k.loc, b.getI32Type(), value); };
+  auto atMost = [&](Value x, Value y) -> Value { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ule, x, y); };
+  // Whole blocks count in 32 bits where all groups, and those of a last block that is not whole, can be counted so: GPUs compute with 64 by two
+  // instructions or more.
+  Value first = arith::MulIOp::create(b, k.loc, low(k.blockIndex()), word(perBlock));
+  Value isWhole = atMost(arith::AddIOp::create(b, k.loc, first, word(perBlock)), low(count));
+  isWhole = arith::AndIOp::create(b, k.loc, atMost(count, k.i64(int64_t(UINT32_MAX) - 2 * perBlock)), isWhole);
+  // Nearly all blocks are: their code comes first.
+  isWhole = k.intrinsic("llvm.expect", b.getI1Type(), {isWhole, arith::ConstantIntOp::create(b, k.loc, 1, 1)});
+  k.ifTrue(isWhole, [&] {
+    Value group = arith::AddIOp::create(b, k.loc, first, low(k.threadIndex()));
+    whole(arith::ExtUIOp::create(b, k.loc, b.getI64Type(), group));
+  });
+  k.ifTrue(arith::XOrIOp::create(b, k.loc, isWhole, arith::ConstantIntOp::create(b, k.loc, 1, 1)), [&] {
+    Value group = k.add(k.mul(k.blockIndex(), perBlock), k.threadIndex());
+    k.loop(k.i64(0), k.i64(groups), [&](Value i) { part(k.add(group, k.mul(i, kGroupThreads))); });
+  });
+}

@@ -1,0 +1,46 @@
+// RUN: rm -rf %t && zorse-opt %s --zorse-compile-bodies="arch=sm_80 dump-dir=%t/sm_80" -o /dev/null > %t.sm_80
+// RUN: cat %t/sm_80/addf_*.ptx | FileCheck %s --check-prefix=SUM --implicit-check-not=shl.b32
+// RUN: cat %t/sm_80/mulf_*.ptx | FileCheck %s --check-prefix=PRODUCT --implicit-check-not=32767 --implicit-check-not=mul.rn.bf16
+// RUN: cat %t/sm_80/negf_*.ptx | FileCheck %s --check-prefix=HALF
+// RUN: zorse-opt %s --zorse-compile-bodies="arch=sm_90 dump-dir=%t/sm_90" -o /dev/null > %t.sm_90
+// RUN: cat %t/sm_90/addf_*.ptx | FileCheck %s --check-prefix=SUM90
+// Kernels round to 16 bits by instructions of the GPU, two numbers at a time.
+
+// The sum of two bf16 is rounded once: words of two are added as they are. A whole block of threads takes several groups; others take them one by one.
+// SUM: ld.global.nc.v4.b32
+// SUM: ld.global.nc.v4.b32
+// SUM: fma.rn.bf16x2
+// SUM: st.global.v4.b32
+// SUM90: add.rn.bf16x2
+// A product is made in f32: of subnormal numbers it would have other bits otherwise. What is rounded in between is rounded once, and used and stored.
+// PRODUCT: mul.rn.f32
+// PRODUCT: cvt.rn.bf16x2.f32
+// PRODUCT: st.global.v4.b32
+// HALF: cvt.rn.f16x2.f32
+
+!x = tensor<?x16x64xbf16>
+!w = tensor<?x16x64xf32>
+!h = tensor<?x16x64xf16>
+func.func @sum.forward(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %y: !x {zorse.slot = "boundary_in", zorse.index = 1 : i64})
+    -> (!x {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %a = arith.extf %x : !x to !w
+  %b = arith.extf %y : !x to !w
+  %s = arith.addf %a, %b : !w
+  %r = arith.truncf %s : !w to !x
+  return %r : !x
+}
+func.func @product.forward(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %y: !x {zorse.slot = "boundary_in", zorse.index = 1 : i64})
+    -> (!x {zorse.slot = "boundary_out", zorse.index = 0 : i64}, !w {zorse.slot = "boundary_out", zorse.index = 1 : i64}) {
+  %a = arith.extf %x : !x to !w
+  %b = arith.extf %y : !x to !w
+  %p = arith.mulf %a, %b : !w
+  %r = arith.truncf %p : !w to !x
+  %e = arith.extf %r : !x to !w
+  %d = arith.subf %p, %e : !w
+  return %r, %d : !x, !w
+}
+func.func @half.forward(%x: !w {zorse.slot = "boundary_in", zorse.index = 0 : i64}) -> (!h {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %n = arith.negf %x : !w
+  %r = arith.truncf %n : !w to !h
+  return %r : !h
+}
