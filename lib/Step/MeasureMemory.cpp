@@ -90,40 +90,66 @@ private:
     return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) - x.halfQueues.begin());
   }
 
-  /// Buffers inside the chunk's cells, and the state that all of them touch.
-  void addChunk(const Chunk &chunk) {
+  /// Places in the list of the first and the last F, B and W of cells of one shape.
+  struct Places {
+    const CellShape *shape;
     uint32_t first[3] = {kNone, kNone, kNone}, last[3] = {0, 0, 0};
-    const CellShape *shape = nullptr;
+  };
+
+  /// Buffers inside the chunk's cells, and the state that they touch.
+  void addChunk(const Chunk &chunk) {
+    places.clear();
+    size_t of = 0;
     for (uint32_t c : chunk.cells) {
-      shape = x.shapeOf[c];
-      const uint32_t ops[3] = {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights};
-      uint32_t half[3] = {kNone, kNone, kNone}, end = 0;
-      for (int k = 0; k < 3; ++k) {
-        if (ops[k] == kNone || x.ops[ops[k]].halves.size() == 0)
-          continue;
-        half[k] = x.ops[ops[k]].halves.begin;
-        end = half[k];
-        first[k] = std::min(first[k], x.positions[ops[k]]);
-        last[k] = std::max(last[k], x.positions[ops[k]]);
-      }
-      ++cells[half[0]];
-      --cells[end];
-      for (int a = 0; a < 3; ++a)
-        for (int b = a; b < 3; ++b)
-          if (shape->inside[a][b]) {
-            taken[half[a]] += shape->inside[a][b];
-            given[half[b]] += shape->inside[a][b];
-          }
+      of = placesOf(x.shapeOf[c], of);
+      addCell(c, places[of]);
     }
-    for (const CellShape::GroupUse &use : shape->groups) {
+    for (const Places &some : places)
+      touchState(chunk, some);
+  }
+
+  /// \param likely  most cells of a chunk are alike
+  size_t placesOf(const CellShape *shape, size_t likely) {
+    if (likely < places.size() && places[likely].shape == shape)
+      return likely;
+    for (size_t i = 0; i < places.size(); ++i)
+      if (places[i].shape == shape)
+        return i;
+    places.push_back({shape});
+    return places.size() - 1;
+  }
+
+  void addCell(uint32_t c, Places &of) {
+    const uint32_t ops[3] = {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights};
+    uint32_t half[3] = {kNone, kNone, kNone}, end = 0;
+    for (int k = 0; k < 3; ++k) {
+      if (ops[k] == kNone || x.ops[ops[k]].halves.size() == 0)
+        continue;
+      half[k] = x.ops[ops[k]].halves.begin;
+      end = half[k];
+      of.first[k] = std::min(of.first[k], x.positions[ops[k]]);
+      of.last[k] = std::max(of.last[k], x.positions[ops[k]]);
+    }
+    ++cells[half[0]];
+    --cells[end];
+    for (int a = 0; a < 3; ++a)
+      for (int b = a; b < 3; ++b)
+        if (const uint64_t bytes = of.shape->inside[a][b]) {
+          taken[half[a]] += bytes;
+          given[half[b]] += bytes;
+        }
+  }
+
+  void touchState(const Chunk &chunk, const Places &by) {
+    for (const CellShape::GroupUse &use : by.shape->groups) {
       const Holding &holding = *x.findHolding(chunk.device, use.group);
       for (int k = 0; k < 3; ++k) {
-        if (first[k] == kNone)
+        if (by.first[k] == kNone)
           continue;
         if (use.parameters >> k & 1)
-          touch(x.imageOf(holding, x.windowOf(use.group, chunk.unitBegin, k > 0)), first[k], last[k]);
+          touch(x.imageOf(holding, x.windowOf(use.group, chunk.unitBegin, k > 0)), by.first[k], by.last[k]);
         if (use.gradients >> k & 1)
-          touch(holding.gradients, first[k], last[k]);
+          touch(holding.gradients, by.first[k], by.last[k]);
       }
     }
   }
@@ -131,6 +157,7 @@ private:
   Expansion &x;
   std::vector<uint64_t> taken, given; ///< per half: bytes that live from it, until after it
   std::vector<int32_t> cells;         ///< per half: cells that begin or end with it
+  std::vector<Places> places;         ///< of a chunk's shapes
 };
 
 } // namespace

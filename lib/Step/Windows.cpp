@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 using namespace zorse::step;
 
@@ -20,12 +21,21 @@ int32_t firstUser(const Expansion &x, uint32_t group, int32_t unitBegin) {
   return static_cast<int32_t>(*std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
 }
 
-/// Whether tasks of one direction read a group's parameters.
 bool reads(const CellShape &shape, uint32_t group, bool backward) {
   for (const CellShape::GroupUse &use : shape.groups)
     if (use.group == group)
       return use.parameters & (backward ? kInB | kInW : kInF);
   return false;
+}
+
+/// Whether tasks of one direction of some cell of a chunk read a group's parameters. Its cells may differ: a backward that recomputes reads what the
+/// forward reads.
+bool reads(const Expansion &x, const Chunk &chunk, uint32_t group, bool backward) {
+  const CellShape *before = nullptr;
+  return std::any_of(chunk.cells.begin(), chunk.cells.end(), [&](uint32_t c) {
+    const CellShape *shape = std::exchange(before, x.shapeOf[c]);
+    return shape != x.shapeOf[c] && reads(*x.shapeOf[c], group, backward);
+  });
 }
 
 } // namespace
@@ -38,7 +48,7 @@ void zorse::step::findWindows(Expansion &x) {
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (x.plan.gatherOf(g) == Gather::Phase)
         for (bool backward : {false, true})
-          if (reads(*x.shapeOf[chunk.cells.front()], g, backward))
+          if (reads(x, chunk, g, backward))
             readers[g][{backward, firstUser(x, g, chunk.unitBegin)}].insert(chunk.device);
   for (uint32_t g = 0; g < groups; ++g) {
     const auto first = static_cast<uint32_t>(x.windows.size());

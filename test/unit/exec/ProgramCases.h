@@ -33,7 +33,10 @@ inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
   auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
   EXPECT_TRUE(graph) << error;
   for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
-    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
+    if (auto program = step::writeProgram(*graph, device, made.model.bodies, error))
+      made.programs.push_back(std::move(*program));
+    else
+      ADD_FAILURE() << error;
   auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
   EXPECT_TRUE(view) << error;
   made.view = *view;

@@ -1,0 +1,58 @@
+// Cells of one chunk that read different state: where one recomputes, its backward reads what only the forwards of the others read.
+#include "ProgramCases.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+/// Backwards of the first unit do not read its parameters, as of an embedding.
+SyntheticModel modelWithEmbedding() {
+  SyntheticOptions options;
+  options.tied = false;
+  SyntheticModel model = makeModel(options);
+  for (bundle::Body &body : *model.bodies.mutable_bodies())
+    if (body.name().find(model.summary.units(0).name() + ".backward") == 0) {
+      auto &slots = *body.mutable_slots();
+      slots.erase(std::remove_if(slots.begin(), slots.end(), [](const bundle::Slot &slot) { return slot.kind() == bundle::PARAMETER; }), slots.end());
+    }
+  return model;
+}
+
+/// One stage, a micro-batch each as `activations` says, dealt to the devices in turn. Parameters are on hosts and come by phase.
+std::string oneStage(const std::vector<const char *> &activations, int devices, const std::string &schedule, bool split) {
+  std::string cells, names;
+  for (size_t c = 0; c < activations.size(); ++c)
+    cells += std::string(c ? ", " : "") + R"({"units": [0, 4], "samples": [)" + std::to_string(2 * c) + ", " + std::to_string(2 * c + 2) +
+             R"(], "device": "d)" + std::to_string(c % static_cast<size_t>(devices)) + R"(", "activations": ")" + activations[c] + "\"}";
+  for (int d = 0; d < devices; ++d)
+    names += std::string(d ? ", " : "") + "\"d" + std::to_string(d) + "\"";
+  return R"({"batch": )" + std::to_string(2 * activations.size()) + R"(, "devices": [)" + names + R"(], "cells": [)" + cells +
+         R"(], "residency": [{"parameters": "host", "gather": "phase"}], "schedule": ")" + schedule + R"(", "split_backward": )" +
+         (split ? "true" : "false") + "}";
+}
+
+TEST(UnlikeCells, OfOneStageRecomputeOrNot) {
+  ProgramCase made;
+  made.model = modelWithEmbedding();
+  for (const std::vector<const char *> &activations : std::vector<std::vector<const char *>>{
+           {"keep", "recompute"}, {"recompute", "keep"}, {"keep", "recompute", "offload", "keep"}, {"keep", "keep", "keep", "recompute"}})
+    for (int devices : {1, 2})
+      for (const char *schedule : {"ministages", "1f1b", "gpipe", "timed"})
+        for (bool split : {false, true}) {
+          const std::string json = oneStage(activations, devices, schedule, split);
+          std::string error;
+          auto plan = step::readPlan(json, made.model.summary, error);
+          ASSERT_TRUE(plan) << error << json;
+          made.plan = *plan;
+          made.programs.clear();
+          writePrograms(made);
+          for (const verify::Finding &finding : check(made, made.programs))
+            ADD_FAILURE() << json << ": " << verify::toString(finding, made.view);
+          expectTimedAlikeWithoutEntries(made, json);
+        }
+}
+
+} // namespace
