@@ -4,8 +4,8 @@ Integer: additions, products, shifts, logic, comparisons, selections and permuta
 loops or widen bf16, which is a shift. Not integer: moves and reads of constants and special registers, logic of predicates, memory, control, conversions by instructions of their own (F2FP) and
 everything that computes with numbers.
 
-A path is followed from the entry: branches forward are not taken, since kernels put the usual case first; but where they jump over a call, whose cases are rare, or over a branch to the exit. A loop
-counts as often as `turns` says.
+A path is followed from the entry. Branches forward are not taken, since kernels put the usual case first; but where they jump over a call, whose cases are rare, or where what follows guards its accesses to
+global memory and what they jump to does not: that is the last block of a grid, or a whole one. A loop counts as often as `turns` says.
 """
 import re
 
@@ -15,6 +15,25 @@ _INTEGER = re.compile(r"^U?(IADD|IMAD|ISETP|IMNMX|IABS|IDP|ISCADD|LOP|PRMT|SHF|S
 
 def is_integer(operation):
     return bool(_INTEGER.match(operation)) and not _MOVE.match(operation) and not operation.startswith("FLO")
+
+
+def guards(kernel, at):
+    """How many guards accesses to global memory have from `at` to the next exit or jump, by predicates or branches around them, and how many accesses there are."""
+    guarded = accesses = 0
+    for i in kernel.instructions[at:]:
+        if i.operation.startswith(("LDG", "STG")):
+            accesses += 1
+            guarded += i.guarded
+        guarded += i.kind == "branch" and i.operation.startswith("BRA") and (i.guarded or bool(re.match(r"BRA\S* !?U?P", i.text)))
+        if not i.guarded and (i.operation.startswith(("EXIT", "RET")) or i.kind == "branch" and not re.match(r"BRA\S* !?U?P", i.text)):
+            break
+    return guarded, accesses
+
+
+def leadsToWhole(kernel, at, target):
+    """Whether a branch forward jumps from a block's guarded accesses to those of a whole block."""
+    (guarded, _), (others, all_) = guards(kernel, at + 1), guards(kernel, target)
+    return guarded > 0 and others == 0 and all_ > 0
 
 
 def executions(kernel, turns):
@@ -35,7 +54,7 @@ def executions(kernel, turns):
                 for inside in range(target, at + 1):
                     counts[inside] *= turns
         elif i.operation.startswith("BRA") and target > at:
-            if always or any(o.operation.startswith("CALL") for o in code[at + 1:target]):
+            if always or any(o.operation.startswith("CALL") for o in code[at + 1:target]) or leadsToWhole(kernel, at, target):
                 at = target
                 continue
         at += 1

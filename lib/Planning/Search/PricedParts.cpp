@@ -15,7 +15,7 @@ namespace {
 
 using Devices = std::vector<uint32_t>;
 
-constexpr size_t kMostCounted = 1 << 16;               ///< parts whose price and speed are looked at
+constexpr size_t kMostCounted = 1 << 16; ///< parts whose price and speed are looked at
 /// Searched in full: so many of the most promising that are not far from the best, and so many of the smallest, which short searches know least of.
 constexpr size_t kMostSearched = 3, kMostSmall = 4, kSmall = 2;
 constexpr double kFarOff = 1.15;

@@ -146,8 +146,8 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
   std::vector<Candidate> seeds = makeSeeds(context);
   keepAsAsked(options, seeds);
   const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
-  context.budget =
-      options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(context.effort().tasksFor(context.devices.size()) / tasks, 16.0, 6000.0));
+  context.budget = options.candidates ? options.candidates
+                                      : static_cast<uint32_t>(std::clamp(context.effort().tasksFor(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
   std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.effort().bestNeighbour);
@@ -201,8 +201,8 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
     if (!alone && candidate.layout.pipelines.size() == 1 && candidate.layout.pipelines[0].stages.size() == 1 &&
         candidate.layout.pipelines[0].stages[0].members.size() == 1)
       alone = candidate;
-  size_t leaders = std::min<size_t>(
-      pool.size(), std::max<size_t>(context.effort().leastLeaders, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
+  size_t leaders =
+      std::min<size_t>(pool.size(), std::max<size_t>(context.effort().leastLeaders, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
   leaders = std::min<size_t>(leaders, 12);
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
@@ -263,7 +263,8 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     return result;
   result->layout = canonical->restore(result->layout);
   result->plan = makePlan(problem, result->layout);
-  std::optional<Evaluation> evaluation = evaluate(problem, result->plan, error, /*timeOnly=*/!SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst);
+  std::optional<Evaluation> evaluation =
+      evaluate(problem, result->plan, error, /*timeOnly=*/!SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst);
   if (evaluation && evaluation->excess == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

@@ -19,20 +19,20 @@ struct SearchEffort {
   bool placesFirst;   ///< buffers are placed before a plan is chosen, whatever they take
   bool largeTimes;    ///< placing buffers takes as long as all the rest: more memory is left for gaps, what leaves it is not placed, techniques wait
 
-  size_t patience;         ///< rounds of walks without a better plan
-  size_t subclusters;      ///< parts of the cluster that are planned alone
-  size_t seedsOfEach;      ///< of each of them
-  size_t pricedParts;      ///< short searches where prices count
-  size_t judged;           ///< of problems that are not small: plans that are expanded
-  size_t leastSeeds;       ///< estimates that are simulated under the first schedule, whatever the budget
-  size_t leastLeaders;     ///< plans that are simulated under all schedules
-  uint32_t wholeGroups;    ///< percent of moves of groups that take a whole group
-  size_t seedOrders;       ///< orders of kinds of nodes
-  size_t seedsAgain;       ///< seeds that are cut again under other assumptions
-  bool everySeed;          ///< seeds of any rows, of all numbers of pipelines, and of a kind of nodes on both sides of another
-  bool thoroughSeeds;      ///< cuts under several assumptions about memory; short searches begin with pieces of nodes, too
-  bool sharesUnits;        ///< stages of one device may share out units
-  bool suggestsDevices;    ///< remedies search with more devices
+  size_t patience;      ///< rounds of walks without a better plan
+  size_t subclusters;   ///< parts of the cluster that are planned alone
+  size_t seedsOfEach;   ///< of each of them
+  size_t pricedParts;   ///< short searches where prices count
+  size_t judged;        ///< of problems that are not small: plans that are expanded
+  size_t leastSeeds;    ///< estimates that are simulated under the first schedule, whatever the budget
+  size_t leastLeaders;  ///< plans that are simulated under all schedules
+  uint32_t wholeGroups; ///< percent of moves of groups that take a whole group
+  size_t seedOrders;    ///< orders of kinds of nodes
+  size_t seedsAgain;    ///< seeds that are cut again under other assumptions
+  bool everySeed;       ///< seeds of any rows, of all numbers of pipelines, and of a kind of nodes on both sides of another
+  bool thoroughSeeds;   ///< cuts under several assumptions about memory; short searches begin with pieces of nodes, too
+  bool sharesUnits;     ///< stages of one device may share out units
+  bool suggestsDevices; ///< remedies search with more devices
 
   static const SearchEffort &forDevices(size_t devices);
   double tasksFor(size_t devices) const;

@@ -359,9 +359,9 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (effort.bestNeighbour
-                ? inFlight != kInFlight || lateStart != kLateStart
-                : lateStart == kLateStart || (inFlight == (effort.thoroughSeeds ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || effort.thoroughSeeds)))
+        if (effort.bestNeighbour ? inFlight != kInFlight || lateStart != kLateStart
+                                 : lateStart == kLateStart ||
+                                       (inFlight == (effort.thoroughSeeds ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || effort.thoroughSeeds)))
           attempt(inFlight, lateStart, false);
     if (context.parts && effort.descentTasks > 0) // elsewhere it takes too long: moves share units out
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
@@ -403,9 +403,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   std::map<std::array<size_t, 3>, size_t> taken;
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (thorough &&
-        again.size() < effort.seedsAgain &&
-        taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+    if (thorough && again.size() < effort.seedsAgain && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;

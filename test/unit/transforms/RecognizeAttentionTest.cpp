@@ -28,8 +28,7 @@ const Masking kMaskings[] = {
     {"replaced, of each sample's queries and keys", "tensor<?x4x5xi1>", "tensor<f32>",
      "%mb = zorse.broadcast %m dims [0, 2, 3] : tensor<?x4x5xi1> -> tensor<?x4x4x5xi1>\n"
      "%masked = arith.select %mb, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
-    {"replaced, of every head", "tensor<?x4x4x5xi1>", "tensor<f32>",
-     "%masked = arith.select %m, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
+    {"replaced, of every head", "tensor<?x4x4x5xi1>", "tensor<f32>", "%masked = arith.select %m, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
     {"replaced, the same for all samples", "tensor<4x5xi1>", "tensor<f32>",
      "%mb = zorse.broadcast %m dims [2, 3] : tensor<4x5xi1> -> tensor<?x4x4x5xi1>\n"
      "%masked = arith.select %mb, %s, %low : tensor<?x4x4x5xi1>, tensor<?x4x4x5xf32>"},
@@ -57,7 +56,8 @@ std::string functionOf(const Masking &masking) {
   %z = arith.constant dense<0.0> : tensor<f32>
   %zero = zorse.broadcast %z dims [] : tensor<f32> -> tensor<?x4x4x5xf32>
   %s = zorse.matmul %q, %k {transpose_b} : tensor<?x4x4x8xf32>, tensor<?x4x5x8xf32> -> tensor<?x4x4x5xf32>
-)" + masking.lines + R"(
+)" + masking.lines +
+         R"(
   %p = zorse.softmax %masked : tensor<?x4x4x5xf32>
   %o = zorse.matmul %p, %v : tensor<?x4x4x5xf32>, tensor<?x4x5x6xf32> -> tensor<?x4x4x6xf32>
   return %o : tensor<?x4x4x6xf32>
