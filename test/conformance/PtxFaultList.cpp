@@ -33,7 +33,7 @@ void addRoundings(Bugs &bugs, bool convertsBF16) {
   const PtxSubject narrow = suiteSubject("activations", "bf16", 17), activations = suiteSubject("activations", "f32", 17);
   const PtxSubject roots = suiteSubject("layer norm", "f32", 11), adam = suiteSubject("adam", "f32", 17);
   if (convertsBF16)
-    bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"(cvt\.rn\.bf16x2\.f32)", "cvt.rz.bf16x2.f32"});
+    bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"(cvt\.rn\.bf16(x2)?\.f32)", "cvt.rz.bf16$1.f32"});
   else
     bugs.push_back({"a bf16 is cut instead of rounded", narrow, R"((add\.s32 \t%r\d+, %r\d+, )32767;)", "$1 0;"});
   bugs.push_back({"a quotient is cut instead of rounded", suiteSubject("functions", "f32", 17), R"(div\.rn\.f32)", "div.rz.f32"});
