@@ -17,8 +17,6 @@ void cuda::takeGroups(KernelBuilder &k, Value count, int groups, function_ref<vo
   Value first = arith::MulIOp::create(b, k.loc, low(k.blockIndex()), word(perBlock));
   Value isWhole = atMost(arith::AddIOp::create(b, k.loc, first, word(perBlock)), low(count));
   isWhole = arith::AndIOp::create(b, k.loc, atMost(count, k.i64(int64_t(UINT32_MAX) - 2 * perBlock)), isWhole);
-  // Nearly all blocks are: their code comes first.
-  isWhole = k.intrinsic("llvm.expect", b.getI1Type(), {isWhole, arith::ConstantIntOp::create(b, k.loc, 1, 1)});
   k.ifTrue(isWhole, [&] {
     Value group = arith::AddIOp::create(b, k.loc, first, low(k.threadIndex()));
     whole(arith::ExtUIOp::create(b, k.loc, b.getI64Type(), group));

@@ -26,8 +26,8 @@ constexpr int64_t kWarpColumns = 1024;
 constexpr int kWarpsPerBlock = 4;
 /// Elements that a thread takes at once where they are expensive to compute.
 constexpr int kExpensiveWidth = 4;
-/// Loads that a thread with several groups of neighbouring elements may wait for together.
-constexpr int kGroupLoads = 8;
+/// Loads that a thread with several groups of neighbouring elements may wait for together; operations of an element up to which it has several.
+constexpr int kGroupLoads = 8, kGroupOperations = 8;
 /// Columns of a row that a thread keeps in registers, at most.
 constexpr int64_t kKeptColumns = 32;
 /// Rows that a thread takes one after the other, so that vectors that are the same for all rows are read once for them; and how many elements of all
@@ -251,10 +251,12 @@ private:
 
   /// How many groups a thread takes, a block's length apart.
   int groupsOfThread(int width) const {
-    int loads = 0;
-    for (size_t i = 0; i < nodes().size(); ++i)
+    int loads = 0, operations = 0;
+    for (size_t i = 0; i < nodes().size(); ++i) {
       loads += needed[i] && nodes()[i].kind == Node::Load && nodes()[i].operand >= 0;
-    if (!roundsAny() || width < 4 || loads > kGroupLoads / 2 || !isCheap())
+      operations += needed[i] && nodes()[i].kind == Node::Compute;
+    }
+    if (!roundsAny() || width < 4 || loads > kGroupLoads / 2 || operations > kGroupOperations || !isCheap())
       return 1;
     return std::min(cuda::kGroups, kGroupLoads / std::max(loads, 1));
   }
