@@ -154,6 +154,7 @@ private:
     auto place = [&](Value group, int i) { return k.add(k.mul(group, width), k.i64(int64_t(i) * cuda::kGroupThreads * width)); };
     auto whole = [&](Value group) {
       std::vector<SmallVector<Value>> values;
+      values.reserve(cuda::kGroups);
       for (int i = 0; i < cuda::kGroups; ++i)
         values.push_back(k.loadMany(x, place(group, i), b.getF32Type(), width));
       for (auto [i, value] : llvm::enumerate(values))

@@ -351,6 +351,8 @@ private:
     auto whole = [&](Value first) {
       std::vector<Group> all;
       std::vector<Stored> values;
+      all.reserve(size_t(x.groups));
+      values.reserve(size_t(x.groups));
       for (int i = 0; i < x.groups; ++i)
         all.emplace_back(placesFrom(x, k.add(k.mul(first, x.width), k.i64(int64_t(i) * cuda::kGroupThreads * x.width)), x.width));
       for (Group &one : all)
