@@ -1,6 +1,6 @@
 // F and B of every cell, the values that travel between cells, and graph inputs.
 
-#include "CellShapes.h"
+#include "CellTemplates.h"
 #include "Expansion.h"
 #include "Tables.h"
 
@@ -15,19 +15,15 @@ namespace {
 using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
 
-// Short compute and whatever unblocks others first, then B; W before F, so that what it holds is free for the next forward.
-
 class CellExpander {
 public:
-  explicit CellExpander(Expansion &x)
-      : x(x), bufferOf(x.summary.values_size(), kNone), rowBaseOf(x.summary.values_size(), 0), used(x.summary.values_size(), 0) {}
+  explicit CellExpander(Expansion &x) : x(x) {}
 
   bool run(std::string &error) {
     if (!checkLoss(error))
       return false;
     planInputs();
     sizeWorkspaces();
-    reserveCalls();
     for (size_t cut = 0; cut < x.cellsByBegin.size(); ++cut) {
       cursor = 0;
       for (uint32_t c : x.cellsByBegin[cut])
@@ -44,30 +40,6 @@ public:
   }
 
 private:
-  /// Slots are most of a step's memory: grown by doubling they would take twice as much while they are copied.
-  void reserveCalls() {
-    if (x.lean)
-      return;
-    const bool split = x.plan.schedule.splitBackward;
-    size_t calls = 0, slots = 0;
-    auto add = [&](int32_t unit, std::optional<UnitTask> task) {
-      calls += task.has_value();
-      slots += task ? x.tables.slots(unitFunction(x.summary.units(unit), *task).body) : 0;
-    };
-    for (const Cell &cell : x.plan.cells)
-      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-        for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
-          add(u, unitTask(x.summary, u, kind, split));
-        if (cell.activations == Activations::Recompute)
-          add(u, repeatedTask(x.summary, cell, u));
-      }
-    size_t held = 0; // whose norms, casts and updates are few calls of few slots each
-    for (const std::vector<Holding> &list : x.holdings)
-      held += list.size();
-    x.graph.calls.reserve(calls + 8 * held);
-    x.graph.slots.reserve(slots + 32 * held);
-  }
-
   bool checkLoss(std::string &error) {
     for (const auto &unit : x.summary.units())
       if (unit.loss_terms_size() != 0 && unit.loss_terms_size() != x.summary.loss_size()) {
@@ -82,7 +54,7 @@ private:
 
   struct InputRange {
     int64_t begin, end;
-    uint32_t buffer = kNone, op = kNone;
+    uint32_t loaded = kNone; ///< index in Expansion::inputs
   };
 
   std::vector<InputRange> &rangesOf(uint32_t device, uint32_t input) {
@@ -129,33 +101,34 @@ private:
     return list.front(); // unreachable: planInputs kept a range for every cell
   }
 
-  Region inputRegion(const Cell &cell, uint32_t input) {
-    InputRange &range = findInput(cell, input);
-    uint64_t row = x.summary.inputs(input).bytes_per_row();
-    return region(range.buffer, static_cast<uint64_t>(cell.sampleBegin - range.begin) * row, static_cast<uint64_t>(cell.rows()) * row);
-  }
-
   /// Makes the loads a cell needs that are not there yet.
   void loadInputs(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     for (auto [input, tasks] : x.shapeOf[c]->inputs) {
       InputRange &range = findInput(cell, input);
-      if (range.op == kNone) {
-        uint64_t bytes = static_cast<uint64_t>(range.end - range.begin) * x.summary.inputs(input).bytes_per_row();
-        range.buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
-        range.op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, range.begin, cell.unitBegin);
-        x.ops[range.op].cell = c;
-        x.ops[range.op].enters = true;
-        x.touch(range.op, range.buffer);
-        Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
-        load.input = input;
-        load.sampleBase = range.begin;
-        load.rows = range.end - range.begin;
-        load.region = region(range.buffer, 0, bytes);
-        load.value = {bundle::Value::INPUT_ROWS, input, 0, range.begin, range.end, 0};
+      if (range.loaded == kNone) {
+        range.loaded = static_cast<uint32_t>(x.inputs.size());
+        x.inputs.push_back(loadRange(c, input, range.begin, range.end));
       }
-      x.loads.push_back(range.op);
+      x.loads.push_back(range.loaded);
     }
+  }
+
+  InputRows loadRange(uint32_t c, uint32_t input, int64_t begin, int64_t end) {
+    const Cell &cell = x.plan.cells[c];
+    const uint64_t bytes = static_cast<uint64_t>(end - begin) * x.summary.inputs(static_cast<int>(input)).bytes_per_row();
+    const uint32_t buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
+    const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, begin, cell.unitBegin);
+    x.ops[op].cell = c;
+    x.ops[op].enters = true;
+    x.touch(op, buffer);
+    Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
+    load.input = input;
+    load.sampleBase = begin;
+    load.rows = end - begin;
+    load.region = region(buffer, 0, bytes);
+    load.value = {bundle::Value::INPUT_ROWS, input, 0, begin, end, 0};
+    return {input, begin, end, buffer, op};
   }
 
   void sizeWorkspaces() {
@@ -172,10 +145,6 @@ private:
         x.workspace[twin] = x.addBuffer(twin, bytes, Purpose::Workspace, /*persistent=*/true);
       }
   }
-
-  std::optional<UnitTask> taskOf(int32_t u, TaskKind kind) const { return unitTask(x.summary, u, kind, x.plan.schedule.splitBackward); }
-
-  static uint64_t extent(const bundle::Extent &e, int64_t rows) { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows); }
 
   // ---- Ports: how a value reaches a cell.
 
@@ -268,16 +237,6 @@ private:
     return {op, begin, end};
   }
 
-  void bind(const Port &port) {
-    bufferOf[port.value] = port.buffer;
-    rowBaseOf[port.value] = port.rowBase;
-  }
-
-  Region rowsOf(uint32_t valueId, const Cell &cell) const {
-    uint64_t row = rowBytes(valueId);
-    return region(bufferOf[valueId], static_cast<uint64_t>(cell.sampleBegin - rowBaseOf[valueId]) * row, static_cast<uint64_t>(cell.rows()) * row);
-  }
-
   void afterSources(const Port &port, uint32_t op) {
     for (uint32_t s = port.sources.begin; s < port.sources.end; ++s)
       x.addEdge(x.sources[s].op, op);
@@ -293,65 +252,6 @@ private:
     Span span{static_cast<uint32_t>(x.ports.size()), static_cast<uint32_t>(x.ports.size() + list.size())};
     x.ports.insert(x.ports.end(), list.begin(), list.end());
     return span;
-  }
-
-  // ---- Slots that F, B and W share.
-
-  /// \param backward  of which task's direction
-  void addParameters(const Cell &cell, const bundle::UnitInfo &unit, bool gradients, bool backward) {
-    for (int i = 0; i < unit.parameters_size(); ++i) {
-      const auto &parameter = x.summary.parameters(unit.parameters(i));
-      const Holding &holding = *x.findHolding(cell.device, parameter.group());
-      if (gradients && !parameter.trainable())
-        continue;
-      const uint32_t window = x.windowOf(parameter.group(), cell.unitBegin, backward);
-      if (!gradients && window == kNone)
-        continue; // no task of this direction has the slot
-      int64_t elements = 1;
-      for (int64_t dim : parameter.shape())
-        elements *= dim;
-      uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(parameter.group()));
-      Value value{gradients                        ? bundle::Value::GRADIENTS
-                  : x.hasMaster(parameter.group()) ? bundle::Value::PARAMETER_COPY
-                                                   : bundle::Value::PARAMETERS,
-                  parameter.group(),
-                  0,
-                  parameter.offset(),
-                  parameter.offset() + elements,
-                  0};
-      x.addSlot(gradients ? bundle::PARAMETER_GRADIENT : bundle::PARAMETER, i, gradients ? bundle::ACCUMULATE : bundle::READ,
-                elementRegion(gradients ? holding.gradients : x.imageOf(holding, window), 0, value.begin, value.end, size), value);
-    }
-  }
-
-  void addInputs(const Cell &cell, const bundle::UnitInfo &unit) {
-    for (int i = 0; i < unit.inputs_size(); ++i)
-      x.addSlot(bundle::INPUT, i, bundle::READ, inputRegion(cell, unit.inputs(i)),
-                {bundle::Value::INPUT_ROWS, unit.inputs(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
-  }
-
-  void addBoundaryIn(const Cell &cell, const bundle::UnitInfo &unit) {
-    for (int i = 0; i < unit.values_in_size(); ++i)
-      x.addSlot(bundle::BOUNDARY_IN, i, bundle::READ, rowsOf(unit.values_in(i), cell),
-                {bundle::Value::ACTIVATION, unit.values_in(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
-  }
-
-  /// \param scratch  as forwardCalls has it
-  void addBlocks(const Cell &cell, int32_t u, UnitTask task, uint32_t scratch = kNone) {
-    const auto &unit = x.summary.units(u);
-    const CellInfo &info = x.cells[&cell - x.plan.cells.data()];
-    uint32_t place = static_cast<uint32_t>(u - cell.unitBegin);
-    if (uint64_t saved = extent(unit.saved_bytes(), cell.rows()))
-      x.addSlot(bundle::SAVED, 0, task == UnitTask::Forward || task == UnitTask::Recompute ? bundle::WRITE : bundle::READ,
-                region(scratch != kNone ? scratch : info.firstSaved + place, 0, saved),
-                {bundle::Value::SAVED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
-    if (uint64_t scratch = extent(unitFunction(unit, task).workspace, cell.rows()))
-      x.addSlot(bundle::WORKSPACE, 0, bundle::WRITE, region(x.workspace[cell.device], 0, scratch), {});
-    x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[cell.device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
-    uint64_t deferred = task == UnitTask::InputGradients || task == UnitTask::WeightGradients ? extent(unit.deferred_bytes(), cell.rows()) : 0;
-    if (deferred)
-      x.addSlot(bundle::DEFERRED, 0, task == UnitTask::InputGradients ? bundle::WRITE : bundle::READ, region(info.firstDeferred + place, 0, deferred),
-                {bundle::Value::DEFERRED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
   }
 
   // ---- Tasks.
@@ -372,16 +272,15 @@ private:
   void forward(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
+    const CellTemplate &shape = *x.shapeOf[c];
 
     const CellIndices above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
-    std::vector<Port> &in = inPorts;
-    in.clear();
+    inPorts.clear();
     for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
       uint32_t v = x.liveAt[cell.unitBegin][i];
-      in.push_back(connect(c, v, above, i, /*gradient=*/false, {bundle::Value::ACTIVATION, v, 0, 0, 0, 0}));
-      bind(in.back());
+      inPorts.push_back(connect(c, v, above, i, /*gradient=*/false, {bundle::Value::ACTIVATION, v, 0, 0, 0, 0}));
     }
-    info.in = addPorts(in);
+    info.in = addPorts(inPorts);
     info.loads.begin = static_cast<uint32_t>(x.loads.size());
     loadInputs(c);
     info.loads.end = static_cast<uint32_t>(x.loads.size());
@@ -394,108 +293,113 @@ private:
     entry.cell = static_cast<int32_t>(c);
 
     for (uint32_t i = info.loads.begin; i < info.loads.end; ++i)
-      x.addEdge(x.loads[i], info.forward);
-    if (x.lean)
-      return leanForward(c);
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      for (uint32_t v : x.summary.units(u).values_in())
-        used[v] = c + 1;
-    for (const Port &port : in)
-      if (used[port.value] == c + 1)
-        afterSources(port, info.forward);
-
-    std::vector<Port> produced;
-    std::vector<uint32_t> losses;
-    const bool again = recomputes(x.summary, cell, x.plan.schedule.splitBackward);
-    forwardCalls(c, again ? addScratch(cell) : addSaved(c), produced, losses);
-    info.produced = addPorts(produced);
-
-    std::vector<Port> out;
-    for (uint32_t v : x.liveAt[cell.unitEnd]) {
-      auto has = [&](const std::vector<Port> &list) { return std::find_if(list.begin(), list.end(), [&](const Port &p) { return p.value == v; }); };
-      auto it = has(produced);
-      out.push_back(it != produced.end() ? *it : *has(in));
+      x.addEdge(x.inputs[x.loads[i]].op, info.forward);
+    for (size_t i = 0; i < inPorts.size(); ++i) {
+      if (shape.usesIn[i])
+        afterSources(inPorts[i], info.forward);
+      touchBy(info, shape.in[i] & kInF, inPorts[i].buffer);
     }
-    info.out = addPorts(out);
-    sendToHost(x, c, [&](const CellShape::Leaving &item) { return rowsOf(item.id, cell); });
-    sumLosses(c, losses);
+    info.numberOfF = x.takeNumbers(shape.numbersOfF);
+    addOut(info, cell, shape);
+    sendToHost(x, c, [&](const CellTemplate::Leaving &item) { return originalOf(cell, info, item); });
+    sumLosses(c);
   }
 
-  /// Saved blocks of the cell's units, one after the other.
-  uint32_t addSaved(uint32_t c) {
-    const Cell &cell = x.plan.cells[c];
-    x.cells[c].firstSaved = static_cast<uint32_t>(x.buffers.size());
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      x.addBuffer(cell.device, extent(x.summary.units(u).saved_bytes(), cell.rows()), Purpose::Activations);
-    return kNone;
-  }
-
-  /// Where F leaves what B makes again: the block of one unit over that of the one before.
-  uint32_t addScratch(const Cell &cell) {
-    uint64_t most = 0;
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      most = std::max(most, extent(x.summary.units(u).saved_bytes(), cell.rows()));
-    return x.addBuffer(cell.device, most, Purpose::Activations);
-  }
-
-  /// The calls of F, or of B where it begins with them; they belong to the entry added last.
-  /// \param scratch   buffer of every unit's saved block; kNone: each has its own
-  /// \param produced  takes ports of the values that the units make
-  /// \param losses    takes buffers of loss rows
-  void forwardCalls(uint32_t c, uint32_t scratch, std::vector<Port> &produced, std::vector<uint32_t> &losses) {
-    const Cell &cell = x.plan.cells[c];
-    const bool again = x.cells[c].backward != kNone;
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      const auto &unit = x.summary.units(u);
-      const std::optional<UnitTask> task = again ? repeatedTask(x.summary, cell, u) : UnitTask::Forward;
-      if (!task)
-        continue;
-      for (uint32_t v : unit.values_out()) {
-        if (task == UnitTask::Recompute)
-          break;
-        uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
-        produced.push_back(producedBy(v, buffer, cell, x.cells[c].forward));
-        bind(produced.back());
-      }
-      x.addCall(unitFunction(unit, *task).body, u, cell.rows(), cell.sampleBegin);
-      addParameters(cell, unit, /*gradients=*/false, again);
-      addInputs(cell, unit);
-      addBoundaryIn(cell, unit);
-      if (task == UnitTask::Recompute) {
-        addBlocks(cell, u, *task);
-        continue;
-      }
-      for (int i = 0; i < unit.values_out_size(); ++i)
-        x.addSlot(bundle::BOUNDARY_OUT, i, bundle::WRITE, rowsOf(unit.values_out(i), cell),
-                  {bundle::Value::ACTIVATION, unit.values_out(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
-      addBlocks(cell, u, UnitTask::Forward, scratch);
-      for (int k = 0; k < unit.loss_terms_size(); ++k) {
-        uint64_t bytes = static_cast<uint64_t>(cell.rows()) * lossBytes();
-        losses.push_back(x.addBuffer(cell.device, bytes, Purpose::Activations));
-        x.addSlot(bundle::LOSS, k, bundle::WRITE, region(losses.back(), 0, bytes), lossValue(cell, u, unit.loss_terms(k)));
-      }
+  /// What F makes and leaves at the last cut.
+  void addOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
+    info.produced.begin = static_cast<uint32_t>(x.ports.size());
+    for (const CellTemplate::Made &value : shape.produced) {
+      const uint32_t buffer = addValue(cell, value.id, info.numberOfF + value.place);
+      x.ports.push_back(producedBy(value.id, buffer, cell, info.forward));
+      touchBy(info, value.tasks & kInF, buffer);
     }
+    info.produced.end = info.out.begin = static_cast<uint32_t>(x.ports.size());
+    for (int32_t from : shape.out)
+      x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)] : inPorts[static_cast<size_t>(-1 - from)]);
+    info.out.end = static_cast<uint32_t>(x.ports.size());
   }
 
-  /// Images of what a cell's F has left on the host, if anything, in place of what it left here.
-  void bindImages(uint32_t c) {
+  uint32_t addValue(const Cell &cell, uint32_t value, uint32_t number) {
+    return x.addNumbered(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(value), number);
+  }
+
+  /// Where F has something that leaves for the host.
+  Region originalOf(const Cell &cell, const CellInfo &info, const CellTemplate::Leaving &item) {
+    if (item.port < 0) {
+      const uint32_t buffer = x.addNumbered(cell.device, item.bytes, info.numberOfF + item.place);
+      x.touch(info.forward, buffer);
+      return region(buffer, 0, item.bytes);
+    }
+    const auto place = static_cast<uint32_t>(item.port), received = info.in.size();
+    const Port &port = x.ports[place < received ? info.in.begin + place : info.produced.begin + place - received];
+    return region(port.buffer, static_cast<uint64_t>(cell.sampleBegin - port.rowBase) * rowBytes(item.id), item.bytes);
+  }
+
+  /// Adds the numerators of a cell to the device's sums.
+  void sumLosses(uint32_t c) {
+    const CellTemplate &shape = *x.shapeOf[c];
+    if (shape.losses.empty())
+      return;
     const Cell &cell = x.plan.cells[c];
     const CellInfo &info = x.cells[c];
-    if (info.offloads.size() == 0)
-      return;
-    if (x.offloads[info.offloads.begin].out != kNone)
-      addSaved(c);
-    bringBack(x, c);
-    for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
-      const Offloaded &item = x.offloads[i];
-      if (item.out == kNone || item.block)
-        continue;
-      bufferOf[item.id] = item.image;
-      rowBaseOf[item.id] = cell.sampleBegin;
+    const uint32_t op = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
+    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
+    entry.task = bundle::Compute::SUM_LOSS;
+    entry.cell = static_cast<int32_t>(c);
+    for (const CellTemplate::Made &rows : shape.losses) {
+      const uint32_t buffer = x.addNumbered(cell.device, lossRowsBytes(x.summary, cell), info.numberOfF + rows.place);
+      x.touch(info.forward, buffer);
+      x.touch(op, buffer);
     }
+    x.addEdge(info.forward, op);
+    x.sumLoss[cell.device].push_back(op);
   }
 
-  /// Tasks that read images wait for them.
+  void backward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    const CellTemplate &shape = *x.shapeOf[c];
+
+    const CellIndices below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
+    inPorts.clear(); // sums of the users further on
+    for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
+      uint32_t v = x.gradsAt[cell.unitEnd][i];
+      uint32_t cut = firstUser(v, static_cast<uint32_t>(cell.unitEnd));
+      inPorts.push_back(connect(c, v, below, i, /*gradient=*/true, {bundle::Value::ACTIVATION_GRADIENT, v, cut, 0, 0, 0}));
+    }
+    info.gradIn = addPorts(inPorts);
+
+    bringBack(x, c);
+    info.backward = addBackwardTask(c, TaskKind::Backward);
+    x.addEdge(info.forward, info.backward);
+    for (size_t i = 0; i < inPorts.size(); ++i)
+      if (shape.usesGradIn[i])
+        afterSources(inPorts[i], info.backward);
+    // W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.
+    if (x.plan.schedule.splitBackward) {
+      info.weights = addBackwardTask(c, TaskKind::Weights);
+      x.addEdge(info.backward, info.weights);
+    }
+    for (size_t i = 0; i < inPorts.size(); ++i)
+      touchBy(info, shape.gradIn[i], inPorts[i].buffer);
+    touchKept(info, shape);
+    afterImages(info);
+    info.numberOfB = x.takeNumbers(shape.numbersOfB);
+    addGradOut(info, cell, shape);
+  }
+
+  /// What B and W touch of what F has left.
+  void touchKept(const CellInfo &info, const CellTemplate &shape) {
+    constexpr TaskSet later = kInB | kInW;
+    for (size_t i = 0; i < shape.in.size(); ++i)
+      touchBy(info, shape.in[i] & later, x.ports[info.in.begin + i].buffer);
+    for (size_t i = 0; i < shape.produced.size(); ++i)
+      touchBy(info, shape.produced[i].tasks & later, x.ports[info.produced.begin + i].buffer);
+    for (size_t i = 0; i < shape.inputs.size(); ++i)
+      touchBy(info, shape.inputs[i].second, x.inputs[x.loads[info.loads.begin + i]].buffer);
+  }
+
+  /// Tasks that read images of what has been on the host wait for them.
   void afterImages(const CellInfo &info) {
     for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
       const Offloaded &item = x.offloads[i];
@@ -505,86 +409,11 @@ private:
     }
   }
 
-  /// Of a buffer that tasks of a cell touch.
-  void touchBy(const CellInfo &info, TaskSet tasks, uint32_t buffer) {
-    if (tasks & kInF)
-      x.touch(info.forward, buffer);
-    if (tasks & kInB)
-      x.touch(info.backward, buffer);
-    if (tasks & kInW)
-      x.touch(info.weights, buffer);
-  }
-
-  /// What forward() does besides ports and the op, where only times and peaks are asked for.
-  void leanForward(uint32_t c) {
-    const Cell &cell = x.plan.cells[c];
-    CellInfo &info = x.cells[c];
-    const CellShape &shape = *x.shapeOf[c];
-    for (size_t i = 0; i < inPorts.size(); ++i) {
-      if (shape.usesIn[i])
-        afterSources(inPorts[i], info.forward);
-      if (shape.in[i] & kInF)
-        x.touch(info.forward, inPorts[i].buffer);
-    }
-    info.produced.begin = static_cast<uint32_t>(x.ports.size());
-    for (auto [v, tasks] : shape.produced) {
-      uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
-      x.ports.push_back(producedBy(v, buffer, cell, info.forward));
-      if (tasks & kInF)
-        x.touch(info.forward, buffer);
-    }
-    info.produced.end = info.out.begin = static_cast<uint32_t>(x.ports.size());
-    for (int32_t from : shape.out)
-      x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)] : inPorts[static_cast<size_t>(-1 - from)]);
-    info.out.end = static_cast<uint32_t>(x.ports.size());
-    if (!shape.leaving.empty())
-      addSaved(c);
-    sendToHost(x, c, [&](const CellShape::Leaving &item) {
-      const auto port = static_cast<uint32_t>(item.port), received = info.in.size();
-      if (item.port >= 0)
-        return region(x.ports[port < received ? info.in.begin + port : info.produced.begin + port - received].buffer, 0, item.bytes);
-      const uint32_t buffer = x.addBuffer(cell.device, item.bytes, Purpose::Activations);
-      x.touch(info.forward, buffer);
-      return region(buffer, 0, item.bytes);
-    });
-    if (!shape.lossBytes)
-      return;
-    uint32_t losses = x.addBuffer(cell.device, shape.lossBytes, Purpose::Activations);
-    x.touch(info.forward, losses);
-    uint32_t sum = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
-    x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
-    x.touch(sum, losses);
-    x.addEdge(info.forward, sum);
-    x.sumLoss[cell.device].push_back(sum);
-  }
-
-  /// Likewise of backward() and weights().
-  void leanBackward(uint32_t c) {
-    const Cell &cell = x.plan.cells[c];
-    CellInfo &info = x.cells[c];
-    const CellShape &shape = *x.shapeOf[c];
-    for (size_t i = 0; i < inPorts.size(); ++i)
-      if (shape.usesGradIn[i])
-        afterSources(inPorts[i], info.backward);
-    if (x.plan.schedule.splitBackward) {
-      info.weights = addBackwardTask(c, TaskKind::Weights);
-      x.addEdge(info.backward, info.weights);
-    }
-    for (size_t i = 0; i < inPorts.size(); ++i)
-      touchBy(info, shape.gradIn[i], inPorts[i].buffer);
-    constexpr TaskSet later = kInB | kInW;
-    for (size_t i = 0; i < shape.in.size(); ++i)
-      touchBy(info, shape.in[i] & later, x.ports[info.in.begin + i].buffer);
-    for (size_t i = 0; i < shape.produced.size(); ++i)
-      touchBy(info, shape.produced[i].second & later, x.ports[info.produced.begin + i].buffer);
-    for (auto [input, tasks] : shape.inputs)
-      touchBy(info, tasks, findInput(cell, input).buffer);
-    afterImages(info);
-    uint32_t first = static_cast<uint32_t>(x.buffers.size()); // of gradients that begin here
-    for (auto [v, tasks] : shape.gradOut) {
-      uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
-      touchBy(info, tasks, buffer);
-    }
+  /// The gradients that B leaves at the first cut.
+  void addGradOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
+    const auto first = static_cast<uint32_t>(x.buffers.size()); // of those that begin here
+    for (const CellTemplate::Made &gradient : shape.gradOut)
+      touchBy(info, gradient.tasks, addValue(cell, gradient.id, info.numberOfB + gradient.place));
     info.gradOut.begin = static_cast<uint32_t>(x.ports.size());
     for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
       auto [from, touched] = shape.gradsOut[i];
@@ -600,38 +429,14 @@ private:
     info.gradOut.end = static_cast<uint32_t>(x.ports.size());
   }
 
-  uint64_t lossBytes() const { return elementBytes(wideType(x.summary.compute_type())); }
-
-  static Value lossValue(const Cell &cell, int32_t unit, uint32_t term) {
-    return {bundle::Value::LOSS_ROWS, static_cast<uint32_t>(unit), term, cell.sampleBegin, cell.sampleEnd, 0};
-  }
-
-  /// Adds the numerators of a cell to the device's sums.
-  void sumLosses(uint32_t c, const std::vector<uint32_t> &losses) {
-    if (losses.empty())
-      return;
-    const Cell &cell = x.plan.cells[c];
-    uint32_t op = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
-    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
-    entry.task = bundle::Compute::SUM_LOSS;
-    entry.cell = static_cast<int32_t>(c);
-    size_t next = 0;
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      const auto &unit = x.summary.units(u);
-      if (unit.loss_terms_size() == 0)
-        continue;
-      x.addCall(x.summary.sum_loss_body(), -1, cell.rows(), cell.sampleBegin);
-      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the body's slots are in that order, the unit's may not be
-      for (int k = 0; k < unit.loss_terms_size(); ++k)
-        terms.push_back({unit.loss_terms(k), losses[next++]});
-      std::sort(terms.begin(), terms.end());
-      for (auto [term, buffer] : terms)
-        x.addSlot(bundle::LOSS, term, bundle::READ, region(buffer, 0, static_cast<uint64_t>(cell.rows()) * lossBytes()), lossValue(cell, u, term));
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[cell.device], kScalarsBytes, kSumsBytes),
-                {bundle::Value::SUMS, 0, 0, 0, 0, 0});
-    }
-    x.addEdge(x.cells[c].forward, op);
-    x.sumLoss[cell.device].push_back(op);
+  /// Of a buffer that tasks of a cell touch.
+  void touchBy(const CellInfo &info, TaskSet tasks, uint32_t buffer) {
+    if (tasks & kInF)
+      x.touch(info.forward, buffer);
+    if (tasks & kInB)
+      x.touch(info.backward, buffer);
+    if (tasks & kInW)
+      x.touch(info.weights, buffer);
   }
 
   /// The first user of a value at or after `unit`: names which users a gradient holds.
@@ -641,145 +446,11 @@ private:
     return it == users.end() ? unit : *it;
   }
 
-  void backward(uint32_t c) {
-    const Cell &cell = x.plan.cells[c];
-    CellInfo &info = x.cells[c];
-    for (uint32_t i = info.in.begin; i < info.in.end && !x.lean; ++i)
-      bind(x.ports[i]);
-    for (uint32_t i = info.produced.begin; i < info.produced.end && !x.lean; ++i)
-      bind(x.ports[i]);
-
-    const CellIndices below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
-    std::vector<Port> &in = inPorts; // sums of the users further on
-    in.clear();
-    for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
-      uint32_t v = x.gradsAt[cell.unitEnd][i];
-      uint32_t cut = firstUser(v, static_cast<uint32_t>(cell.unitEnd));
-      in.push_back(connect(c, v, below, i, /*gradient=*/true, {bundle::Value::ACTIVATION_GRADIENT, v, cut, 0, 0, 0}));
-    }
-    info.gradIn = addPorts(in);
-
-    bindImages(c);
-    info.backward = addBackwardTask(c, TaskKind::Backward);
-    x.addEdge(info.forward, info.backward);
-    if (x.lean)
-      return leanBackward(c);
-
-    // Values touched here: by a user (accumulates) or by the producer (reads).
-    std::vector<Port> local(in);
-    std::vector<uint32_t> fresh;                                            // values whose first contribution comes from this cell
-    uint32_t mark = static_cast<uint32_t>(x.plan.cells.size()) + 2 * c + 1; // forward used marks up to the number of cells
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      for (const auto *list : {&x.summary.units(u).values_in(), &x.summary.units(u).values_out()})
-        for (uint32_t v : *list)
-          used[v] = mark;
-    for (const Port &port : in) {
-      if (used[port.value] != mark)
-        continue;
-      afterSources(port, info.backward);
-      used[port.value] = mark + 1; // has a buffer
-    }
-    auto gradientBuffer = [&](uint32_t v) {
-      if (used[v] != mark + 1) {
-        used[v] = mark + 1;
-        uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
-        local.push_back({v, buffer, cell.sampleBegin, {}});
-        fresh.push_back(v);
-      }
-    };
-    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
-      for (uint32_t v : x.summary.units(u).values_in())
-        if (x.summary.values(v).needs_gradient())
-          gradientBuffer(v);
-
-    if (x.plan.schedule.splitBackward) {
-      info.firstDeferred = static_cast<uint32_t>(x.buffers.size());
-      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-        x.addBuffer(cell.device, extent(x.summary.units(u).deferred_bytes(), cell.rows()), Purpose::Activations);
-    }
-    if (recomputes(x.summary, cell, x.plan.schedule.splitBackward)) {
-      std::vector<Port> produced; // in place of F's
-      std::vector<uint32_t> losses;
-      forwardCalls(c, addSaved(c), produced, losses);
-    }
-    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
-      if (std::optional<UnitTask> task = taskOf(u, TaskKind::Backward))
-        backwardCall(cell, u, *task, local, fresh);
-
-    std::vector<Port> out;
-    for (uint32_t v : x.gradsAt[cell.unitBegin]) {
-      const Port &port = *std::find_if(local.begin(), local.end(), [&](const Port &p) { return p.value == v; });
-      bool usedHere = firstUser(v, static_cast<uint32_t>(cell.unitBegin)) < static_cast<uint32_t>(cell.unitEnd);
-      if (!usedHere) {
-        out.push_back(port); // passed on
-        continue;
-      }
-      Port done = producedBy(v, port.buffer, cell, info.backward);
-      done.rowBase = port.rowBase;
-      out.push_back(done);
-    }
-    info.gradOut = addPorts(out);
-    if (x.plan.schedule.splitBackward)
-      weights(c, local);
-    afterImages(info);
-  }
-
-  /// W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.
-  void weights(uint32_t c, const std::vector<Port> &local) {
-    const Cell &cell = x.plan.cells[c];
-    CellInfo &info = x.cells[c];
-    info.weights = addBackwardTask(c, TaskKind::Weights);
-    x.addEdge(info.backward, info.weights);
-    std::vector<uint32_t> fresh;
-    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
-      if (std::optional<UnitTask> task = taskOf(u, TaskKind::Weights))
-        backwardCall(cell, u, *task, local, fresh);
-  }
-
-  /// A unit's backward or a part of it. `fresh`: values whose gradient nobody has written yet.
-  void backwardCall(const Cell &cell, int32_t u, UnitTask task, const std::vector<Port> &local, std::vector<uint32_t> &fresh) {
-    const auto &unit = x.summary.units(u);
-    uint32_t body = unitFunction(unit, task).body;
-    auto rows = [&](uint32_t v) {
-      const Port &port = *std::find_if(local.begin(), local.end(), [&](const Port &p) { return p.value == v; });
-      uint64_t row = rowBytes(v);
-      return region(port.buffer, static_cast<uint64_t>(cell.sampleBegin - port.rowBase) * row, static_cast<uint64_t>(cell.rows()) * row);
-    };
-    x.addCall(body, u, cell.rows(), cell.sampleBegin);
-    addParameters(cell, unit, /*gradients=*/false, /*backward=*/true);
-    if (task != UnitTask::InputGradients)
-      addParameters(cell, unit, /*gradients=*/true, /*backward=*/true);
-    addInputs(cell, unit);
-    addBoundaryIn(cell, unit);
-    for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
-      uint32_t v = unit.values_in(i);
-      if (!x.summary.values(v).needs_gradient())
-        continue;
-      auto it = std::find(fresh.begin(), fresh.end(), v);
-      bool first = it != fresh.end();
-      if (first && x.bodyHas(body, bundle::BOUNDARY_IN_GRADIENT, i))
-        fresh.erase(it);
-      const bool adds = !zorse::isHalf(x.summary.values(v).type()); // gradients in half precision are complete: one unit alone reads the value
-      x.addSlot(bundle::BOUNDARY_IN_GRADIENT, i, adds ? bundle::ACCUMULATE : bundle::WRITE, rows(v),
-                {bundle::Value::ACTIVATION_GRADIENT, v, static_cast<uint32_t>(u), cell.sampleBegin, cell.sampleEnd, 0}, adds && first);
-    }
-    for (int i = 0; i < unit.values_out_size(); ++i) {
-      uint32_t v = unit.values_out(i);
-      if (x.summary.values(v).needs_gradient())
-        x.addSlot(bundle::BOUNDARY_OUT_GRADIENT, i, bundle::READ, rows(v),
-                  {bundle::Value::ACTIVATION_GRADIENT, v, firstUser(v, u + 1), cell.sampleBegin, cell.sampleEnd, 0});
-    }
-    addBlocks(cell, u, task);
-  }
-
   Expansion &x;
   std::vector<std::vector<InputRange>> inputRanges; ///< per device and input
   size_t cursor = 0;                                ///< in the list of neighbours
   std::vector<Source> ready;
-  std::vector<Port> inPorts, outPorts;
-  std::vector<uint32_t> bufferOf; ///< per value: its buffer in the current cell
-  std::vector<int64_t> rowBaseOf;
-  std::vector<uint32_t> used; ///< per value: mark of the cell that touches it
+  std::vector<Port> inPorts;
 };
 
 } // namespace

@@ -18,19 +18,13 @@ static Value valueOf(const Offloaded &item, const Cell &cell) {
   return {item.block ? bundle::Value::SAVED_BLOCK : bundle::Value::ACTIVATION, item.id, 0, cell.sampleBegin, cell.sampleEnd, 0};
 }
 
-static uint32_t blockOf(const Expansion &x, uint32_t c, uint32_t unit) {
-  return x.cells[c].firstSaved + unit - static_cast<uint32_t>(x.plan.cells[c].unitBegin);
-}
-
-void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellShape::Leaving &)> &rowsOf) {
+void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellTemplate::Leaving &)> &originalOf) {
   const Cell &cell = x.plan.cells[c];
   CellInfo &info = x.cells[c];
   info.offloads.begin = static_cast<uint32_t>(x.offloads.size());
   const bool stays = x.hints && x.hints->offload.stays[c];
-  for (const CellShape::Leaving &item : x.shapeOf[c]->leaving) {
-    const Region original = item.block ? region(blockOf(x, c, item.id), 0, item.bytes) : rowsOf(item);
-    if (item.block)
-      x.touch(info.forward, original.arena);
+  for (const CellTemplate::Leaving &item : x.shapeOf[c]->leaving) {
+    const Region original = originalOf(item);
     Offloaded leaving{item.block, item.id, item.later, original.arena};
     if (!stays) {
       leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
@@ -45,15 +39,19 @@ void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Regio
 
 void zorse::step::bringBack(Expansion &x, uint32_t c) {
   const Cell &cell = x.plan.cells[c];
-  const CellInfo &info = x.cells[c];
+  CellInfo &info = x.cells[c];
+  if (info.offloads.size() == 0)
+    return;
+  if (x.offloads[info.offloads.begin].out != kNone) // of one cell all leave, or none
+    info.numberOfImages = x.takeNumbers(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin));
   for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
-    if (x.offloads[i].out == kNone)
-      continue;
-    const uint64_t bytes = x.buffers[x.offloads[i].host].bytes;
-    const uint32_t image = x.offloads[i].block ? blockOf(x, c, x.offloads[i].id) : x.addBuffer(cell.device, bytes, Purpose::Activations);
     Offloaded &item = x.offloads[i];
-    item.image = image;
-    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(image, 0, bytes), valueOf(item, cell),
+    if (item.out == kNone)
+      continue;
+    const uint64_t bytes = x.buffers[item.host].bytes;
+    item.image = item.block ? x.addNumbered(cell.device, bytes, info.numberOfImages + item.id - static_cast<uint32_t>(cell.unitBegin))
+                            : x.addBuffer(cell.device, bytes, Purpose::Activations);
+    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.image, 0, bytes), valueOf(item, cell),
                               priorityOf(kShortRank, cell.sampleBegin, -cell.unitEnd));
     x.addEdge(item.out, item.back);
   }

@@ -10,25 +10,6 @@
 
 using namespace zorse::step;
 
-/// The first call in list order that adds to a group's accumulator on a device overwrites. Every unit that uses a group uses all its parameters.
-void zorse::step::setOverwriteFlags(Expansion &x) {
-  std::vector<uint32_t> firstCall(x.buffers.size(), kNone);
-  for (uint32_t op : x.list)
-    for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h) {
-      Span calls = x.graph.entries[h].calls;
-      for (uint32_t c = calls.begin; c < calls.end; ++c)
-        for (uint32_t s = x.graph.calls[c].slots.begin; s < x.graph.calls[c].slots.end; ++s) {
-          Slot &slot = x.graph.slots[s];
-          if (slot.kind != bundle::PARAMETER_GRADIENT)
-            continue;
-          uint32_t &first = firstCall[slot.region.arena];
-          if (first == kNone)
-            first = c;
-          slot.overwrite = first == c;
-        }
-    }
-}
-
 /// Moves entry from[i] to place i, for all i. \param from  a permutation
 static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
   assert(from.size() == entries.size() && "every half is of an op in the list");
@@ -88,14 +69,13 @@ void keepBuffers(Expansion &x) {
   double end = 0;
   for (uint32_t op : x.list)
     end = std::max(end, x.endTime[op]);
-  for (const Buffer &buffer : x.buffers)
-    if (buffer.memory != zorse::bundle::DEVICE)
+  for (const Buffer &buffer : x.numbered)
+    if (buffer.bytes == 0 || buffer.memory != zorse::bundle::DEVICE)
       continue;
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back(
-          {buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[&buffer - x.buffers.data()].freeTime});
+      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[buffer.number].freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
@@ -190,6 +170,8 @@ StepGraph withoutPlaces(Expansion &x) {
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].halves.size() != 0)
         x.list.push_back(op);
+  x.places.clear();
+  addCellCalls(x);
   placeEntries(x);
   for (Entry &entry : x.graph.entries)
     entry.region = entry.to = entry.parts = {};
@@ -234,12 +216,9 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
   for (int tries = 0; tries < options.tries; ++tries) {
     if (!listStep(x, less, error))
       return std::nullopt;
-    if (x.lean) {
-      measureMemory(x);
-    } else {
-      setOverwriteFlags(x);
+    measureMemory(x);
+    if (!x.lean)
       packArenas(x);
-    }
     if (!findLack(x, less, lacked))
       break;
   }
@@ -252,6 +231,7 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
   if (options.keepBuffers)
     keepBuffers(x);
   placeRegions(x);
+  addCellCalls(x);
   placeEntries(x);
   return std::move(x.graph);
 }

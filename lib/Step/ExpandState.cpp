@@ -357,8 +357,11 @@ private:
     const Holding &h = *x.findHolding(d, g);
     uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, completionRank(g));
     addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
-    x.touch(op, h.reduced);
-    if (x.lean || x.summary.groups(g).statistic()) // no gradients: nothing to add to their norm
+    if (x.summary.groups(g).statistic()) // no gradients: nothing to add to their norm
+      return op;
+    if (x.hasRuns(g, h.begin, h.end))
+      x.touch(op, h.reduced);
+    if (x.lean)
       return op;
     for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);

@@ -133,10 +133,8 @@ private:
     Entry &entry = x.addHalf(device, on, EntryKind::Compute, bundle::UPDATE_STATE);
     entry.task = bundle::Compute::UPDATE_GROUP;
     entry.group = static_cast<int32_t>(g);
-    for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
-      x.touch(op, arrays[i].buffer);
-    x.touch(op, by.scalars);
-    x.touch(op, by.step);
+    if (x.hasRuns(g, begin, end))
+      touch(op, g, arrays, by);
     for (const Expansion::Run &run : x.lean ? std::vector<Expansion::Run>() : x.runsOf(g, begin, end)) {
       auto at = [&](const Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
       x.addCall(x.summary.groups(g).statistic() ? x.summary.update_body_statistics()
@@ -150,6 +148,17 @@ private:
         x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(arrays[2 + m]), {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
       x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(by.step, 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
     }
+  }
+
+  void touch(uint32_t op, uint32_t g, const Where *arrays, Decision by) {
+    const uint32_t body = x.summary.groups(static_cast<int>(g)).statistic() ? x.summary.update_body_statistics() : x.summary.update_body_plain();
+    for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
+      if (x.bodyHas(body, bundle::STATE, i))
+        x.touch(op, arrays[i].buffer);
+    if (x.bodyHas(body, bundle::SCALARS, 0))
+      x.touch(op, by.scalars);
+    if (x.bodyHas(body, bundle::OPTIMIZER_STEP_SLOT, 0))
+      x.touch(op, by.step);
   }
 
   struct Brought {

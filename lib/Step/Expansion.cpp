@@ -33,6 +33,10 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
   stamps.assign(summary.groups_size(), 0);
 }
 
+uint64_t zorse::step::lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell) {
+  return static_cast<uint64_t>(cell.rows()) * elementBytes(wideType(summary.compute_type()));
+}
+
 namespace {
 
 /// \param list  of a cell
@@ -63,7 +67,7 @@ void Expansion::listCells() {
   fill(cellsByBegin, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitBegin); }, bySample);
   fill(cellsByEnd, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitEnd); }, bySample);
   fill(cellsOf, plan.devices.size(), count, [&](uint32_t c) { return cells[c].device; }, bySample);
-  CellShapes &shapes = tables.shapes(plan.schedule.splitBackward);
+  CellTemplates &shapes = tables.shapes(plan.schedule.splitBackward);
   shapeOf.resize(count);
   secondsOf.resize(count);
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
@@ -84,6 +88,16 @@ uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, 
   buffer.device = device;
   buffer.purpose = purpose;
   buffer.persistent = persistent;
+  buffer.number = takeNumbers(1);
+  buffers.push_back(buffer);
+  return static_cast<uint32_t>(buffers.size() - 1);
+}
+
+uint32_t Expansion::addNumbered(uint32_t device, uint64_t bytes, uint32_t number) {
+  Buffer buffer;
+  buffer.bytes = bytes;
+  buffer.device = device;
+  buffer.number = number;
   buffers.push_back(buffer);
   return static_cast<uint32_t>(buffers.size() - 1);
 }
@@ -139,6 +153,14 @@ std::vector<Expansion::Run> Expansion::runsOf(uint32_t group, int64_t from, int6
       runs.push_back({begin, end, parameter.decays()});
   }
   return runs;
+}
+
+bool Expansion::hasRuns(uint32_t group, int64_t from, int64_t to) const {
+  const auto &parameters = summary.groups(static_cast<int>(group)).parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [&](uint32_t p) {
+    const auto &parameter = summary.parameters(static_cast<int>(p));
+    return std::max(from, parameter.offset()) < std::min(to, parameter.offset() + zorse::elementsOf(parameter));
+  });
 }
 
 Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase) {

@@ -1,5 +1,6 @@
 // What the phases of expandPlan share. Internal to lib/Step.
 //
+//   CellTemplates   what equal cells have in common: sums for planning, calls for programs
 //   layoutState     who reads, contributes to and owns every group; their buffers
 //   findWindows     which tasks read one image of a group's parameters
 //   expandCells     F and B of every cell, values between them, inputs, transfers
@@ -10,11 +11,13 @@
 //   stageTransfers  copies between a device and its host, where transports reach the host alone
 //   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
 //   simulate        one global list
+//   measureMemory   the peak of what is alive; a planner stops here
 //   packArenas      a place for every buffer
+//   addCellCalls    calls of cells' tasks
 //   computeWaits    what the places and the list still need
 #pragma once
 
-#include "CellShapes.h"
+#include "CellTemplates.h"
 
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/Orders.h"
@@ -47,6 +50,7 @@ struct TaskSeconds;
 struct Buffer {
   uint64_t bytes = 0;
   uint32_t device = 0;
+  uint32_t number = 0;              ///< in programs, which count the buffers inside cells, too: breaks ties where buffers are placed
   uint32_t first = kNone, last = 0; ///< known once the list is: places of the first and last entry that touch it
   bundle::MemoryKind memory = bundle::DEVICE;
   Purpose purpose = Purpose::Activations;
@@ -190,22 +194,29 @@ struct CellInfo {
   uint32_t weights = kNone;                   ///< op W, where the plan splits the backward
   /// The op after which the cell's gradients are complete and its activations free.
   uint32_t last() const { return weights != kNone ? weights : backward; }
-  Span in, out;                   ///< ports at the first and last cut, in the order of liveAt
-  Span gradIn, gradOut;           ///< ports of gradients at the last and first cut, in the order of gradsAt
-  Span produced;                  ///< ports of values produced here
-  Span loads;                     ///< of Expansion::loads: ops that bring its inputs
-  uint32_t firstSaved = kNone;    ///< buffer of the first unit's saved block; consecutive
-  uint32_t firstDeferred = kNone; ///< likewise of what B leaves for W
-  Span offloads;                  ///< of Expansion::offloads, in the order of CellShape::leaving
+  Span in, out;         ///< ports at the first and last cut, in the order of liveAt
+  Span gradIn, gradOut; ///< ports of gradients at the last and first cut, in the order of gradsAt
+  Span produced;        ///< ports of values produced here
+  Span loads;           ///< of Expansion::loads, in the order of CellTemplate::inputs
+  Span offloads;        ///< of Expansion::offloads, in the order of CellTemplate::leaving
+  // Numbers of buffers: the first of those that F needs, of those that B and W need besides, and of saved blocks that come back from the host.
+  uint32_t numberOfF = kNone, numberOfB = kNone, numberOfImages = kNone;
 };
 
-/// One of a cell's CellShape::leaving.
+/// One of a cell's CellTemplate::leaving.
 struct Offloaded {
   bool block;
   uint32_t id;
   TaskSet later;
   uint32_t image = kNone, host = kNone; ///< buffers; the image is the original where it stays
   uint32_t out = kNone, back = kNone;   ///< ops; none where it stays
+};
+
+/// Rows of a graph input that one op brings for all cells of a device within them.
+struct InputRows {
+  uint32_t input = 0;
+  int64_t begin = 0, end = 0;
+  uint32_t buffer = kNone, op = kNone;
 };
 
 /// Costs from FLOPs over the plan's speeds and its links. Refers to both.
@@ -229,8 +240,10 @@ struct Expansion {
   const Costs *costs;
   StepGraph graph; ///< until packArenas, Region.arena is a buffer and offset is relative to it
 
-  std::vector<Buffer> buffers;
-  std::vector<Place> places; ///< of buffers, once packArenas has run
+  std::vector<Buffer> buffers;  ///< but for those inside cells
+  uint32_t numbers = 0;         ///< of all buffers
+  std::vector<Buffer> numbered; ///< all of them by number, once packArenas has run; bytes are 0 where nothing is touched
+  std::vector<Place> places;    ///< likewise
   std::vector<Op> ops;
   std::vector<uint32_t> halfQueues;                 ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
@@ -250,7 +263,7 @@ struct Expansion {
   const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
   IndexLists cellsByBegin, cellsByEnd;                        ///< per cut, by first sample
   IndexLists cellsOf;                                         ///< per device, by (first sample, first unit)
-  std::vector<const CellShape *> shapeOf;                     ///< per cell
+  std::vector<const CellTemplate *> shapeOf;                  ///< per cell
   std::vector<const TaskSeconds *> secondsOf;                 ///< per cell
   std::vector<Chunk> chunks;                                  ///< by device
   std::vector<Band> bands;                                    ///< by device
@@ -261,7 +274,8 @@ struct Expansion {
   std::vector<CellInfo> cells;
   std::vector<Port> ports;
   std::vector<Source> sources;
-  std::vector<uint32_t> loads;                ///< lists of ops by cell
+  std::vector<InputRows> inputs;              ///< by op
+  std::vector<uint32_t> loads;                ///< lists of indices in `inputs` by cell
   std::vector<Offloaded> offloads;            ///< lists by cell
   std::vector<uint32_t> scalars;              ///< per device: buffer of the scalars block, kNone for idle devices
   std::vector<uint32_t> loadScalars;          ///< per device: op
@@ -274,20 +288,20 @@ struct Expansion {
   std::vector<uint32_t> images;               ///< buffers, kNone for windows that the device has nothing to do with
   const WindowHints *hints;                   ///< null: no list is known
 
-  // ExpandOptions::timeOnly: no entries, calls or slots; what touches which buffer instead, but for what CellShape says of a cell.
-  bool lean;
+  bool lean;                                         ///< ExpandOptions::timeOnly: no entries, calls or slots
   enum class Side : uint8_t { Both, Before, After }; ///< of a transfer: what it takes from a buffer, or leaves there
   struct Touch {
     uint32_t op, buffer;
     Side side;
   };
-  std::vector<Touch> touches;
-  void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) {
-    if (lean)
-      touches.push_back({op, buffer, side});
-  }
+  std::vector<Touch> touches; ///< what ops touch, but for what CellTemplate says of a cell
+  void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
+  /// An activation of a cell whose number has been taken.
+  uint32_t addNumbered(uint32_t device, uint64_t bytes, uint32_t number);
+  /// \returns the first of `count` numbers of buffers
+  uint32_t takeNumbers(uint32_t count) { return std::exchange(numbers, numbers + count); }
   uint32_t addOp(double duration, uint8_t rank, int64_t sample, int32_t unit);
   /// A send and its receive; the halves are added by the caller.
   uint32_t addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit);
@@ -325,6 +339,8 @@ struct Expansion {
   };
   /// Elements [begin, end) of a group without padding, cut where weight decay changes.
   std::vector<Run> runsOf(uint32_t group, int64_t begin, int64_t end) const;
+  /// Whether there are any.
+  bool hasRuns(uint32_t group, int64_t begin, int64_t end) const;
 
   /// Some unit of the cell computes the loss: its backward begins with seeds.
   bool hasLoss(const Cell &cell) const {
@@ -361,6 +377,9 @@ inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return 
 /// Elements [begin, end) of a group inside a buffer whose first element is `base`.
 Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize);
 
+/// Bytes of a cell's loss rows of one term.
+uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
+
 bool checkSummary(const bundle::ModelSummary &summary, std::string &error);
 /// Whether the plan's cells keep sizes within what the arithmetic of sizes bears. Precondition: both have been checked.
 bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::string &error);
@@ -372,9 +391,9 @@ WindowHints hintWindows(Expansion &x);
 /// Likewise of cells that offload.
 OffloadHints hintOffloads(const Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
-/// Of a cell that offloads, after its F: what leaves for the host. \param rowsOf  where F has a value
-void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellShape::Leaving &)> &rowsOf);
-/// Before its B: it comes back; blocks into the cell's saved blocks.
+/// Of a cell that offloads, after its F: what leaves for the host. \param originalOf  where F has it
+void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellTemplate::Leaving &)> &originalOf);
+/// Before its B: it comes back.
 void bringBack(Expansion &x, uint32_t cell);
 /// After all cells are expanded: as hints say.
 void limitOffloads(Expansion &x);
@@ -405,10 +424,11 @@ struct Admission {
 /// Fills list, positions, times and busy. On a cycle returns false and describes it.
 bool simulate(Expansion &x, const Admission &admission, std::string &error);
 
-void setOverwriteFlags(Expansion &x);
+/// Adds calls with their slots to the entries of cells' tasks, in the order of the list. Regions are final, or absent as long as there are no places.
+void addCellCalls(Expansion &x);
 /// Places every buffer in its device's arena and says how memory is used.
 void packArenas(Expansion &x);
-/// Of a lean expansion: MemoryUse::least and cellsAlive.
+/// MemoryUse::least, activations, host and cellsAlive, and the places of buffers in the list.
 void measureMemory(Expansion &x);
 /// Itemises the devices that lack memory.
 bool checkMemory(const Expansion &x, std::string &error);

@@ -1,6 +1,6 @@
-// Peaks of memory of a lean expansion, by list order: what packArenas finds as MemoryUse::least, without its buffers inside cells.
+// Peaks of memory by list order: no placement needs less. Of the buffers inside cells the sums suffice, which templates have.
 
-#include "CellShapes.h"
+#include "CellTemplates.h"
 #include "Expansion.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ private:
 
   /// Places in the list of the first and the last F, B and W of cells of one shape.
   struct Places {
-    const CellShape *shape;
+    const CellTemplate *shape;
     uint32_t first[3] = {kNone, kNone, kNone}, last[3] = {0, 0, 0};
   };
 
@@ -109,7 +109,7 @@ private:
   }
 
   /// \param likely  most cells of a chunk are alike
-  size_t placesOf(const CellShape *shape, size_t likely) {
+  size_t placesOf(const CellTemplate *shape, size_t likely) {
     if (likely < places.size() && places[likely].shape == shape)
       return likely;
     for (size_t i = 0; i < places.size(); ++i)
@@ -141,7 +141,7 @@ private:
   }
 
   void touchState(const Chunk &chunk, const Places &by) {
-    for (const CellShape::GroupUse &use : by.shape->groups) {
+    for (const CellTemplate::GroupUse &use : by.shape->groups) {
       const Holding &holding = *x.findHolding(chunk.device, use.group);
       for (int k = 0; k < 3; ++k) {
         if (by.first[k] == kNone)

@@ -4,7 +4,9 @@
 // clock, after the last entry of the previous tenant has ended: the wait this needs is then free in the planned run. A device that would not fit so
 // is packed again by list order alone, where a reuse may make an entry wait.
 
+#include "CellTemplates.h"
 #include "Expansion.h"
+#include "Tables.h"
 
 #include "zorse/Step/Schedules.h"
 
@@ -86,19 +88,6 @@ private:
   std::vector<Segment> free; ///< by offset
 };
 
-template <typename Visit> void forEachRegion(const StepGraph &graph, const Entry &entry, Visit visit) {
-  if (entry.region.bytes)
-    visit(entry.region);
-  if (entry.to.bytes)
-    visit(entry.to);
-  if (entry.parts.bytes)
-    visit(entry.parts);
-  for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
-    for (uint32_t s = graph.calls[c].slots.begin; s < graph.calls[c].slots.end; ++s)
-      if (graph.slots[s].region.bytes)
-        visit(graph.slots[s].region);
-}
-
 std::string gib(uint64_t bytes) {
   char text[40];
   double b = static_cast<double>(bytes);
@@ -116,10 +105,10 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
                           std::vector<uint64_t> &offsets) {
   uint64_t base = 0;
   for (uint32_t b : fixed)
-    base += alignRegion(x.buffers[b].bytes);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.buffers[a].bytes > x.buffers[b].bytes; });
+    base += alignRegion(x.numbered[b].bytes);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.numbered[a].bytes > x.numbered[b].bytes; });
   auto before = [&](uint32_t a, uint32_t b) {
-    return x.buffers[a].last < x.buffers[b].first && (!patient || x.places[a].freeTime <= x.startOf(x.buffers[b].first));
+    return x.numbered[a].last < x.numbered[b].first && (!patient || x.places[a].freeTime <= x.startOf(x.numbered[b].first));
   };
   struct Placed {
     uint64_t offset, end;
@@ -130,7 +119,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   offsets.assign(order.size(), 0);
   std::vector<std::pair<uint32_t, uint64_t>> result;
   for (uint32_t b : order) {
-    const Buffer &buffer = x.buffers[b];
+    const Buffer &buffer = x.numbered[b];
     uint64_t bytes = alignRegion(buffer.bytes), offset = base;
     for (const Placed &other : placed) {
       if (other.offset >= offset + bytes)
@@ -154,52 +143,19 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
   Packer packer(patient);
   for (uint32_t b : fixed) {
     x.places[b].offset = packer.end;
-    packer.end += alignRegion(x.buffers[b].bytes);
+    packer.end += alignRegion(x.numbered[b].bytes);
   }
   size_t next = 0;
   for (uint32_t b : byFirst) {
-    const Buffer &buffer = x.buffers[b];
+    const Buffer &buffer = x.numbered[b];
     double now = x.startOf(buffer.first);
-    for (; next < byLast.size() && x.buffers[byLast[next]].last < buffer.first; ++next) {
+    for (; next < byLast.size() && x.numbered[byLast[next]].last < buffer.first; ++next) {
       const Place &old = x.places[byLast[next]];
-      packer.give(old.offset, alignRegion(x.buffers[byLast[next]].bytes), old.freeTime, now);
+      packer.give(old.offset, alignRegion(x.numbered[byLast[next]].bytes), old.freeTime, now);
     }
     x.places[b].offset = packer.take(alignRegion(buffer.bytes), now);
   }
   return packer.end;
-}
-
-/// Peak of the bytes alive at once, `fixed` being alive always.
-uint64_t leastBytes(const Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst,
-                    const std::vector<uint32_t> &byLast) {
-  uint64_t alive = 0, most = 0;
-  for (uint32_t b : fixed)
-    alive += alignRegion(x.buffers[b].bytes);
-  most = alive;
-  size_t next = 0;
-  for (uint32_t b : byFirst) {
-    for (; next < byLast.size() && x.buffers[byLast[next]].last < x.buffers[b].first; ++next)
-      alive -= alignRegion(x.buffers[byLast[next]].bytes);
-    alive += alignRegion(x.buffers[b].bytes);
-    most = std::max(most, alive);
-  }
-  return most;
-}
-
-uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
-  std::vector<std::pair<uint32_t, int>> changes;
-  for (uint32_t c : x.cellsOf[device]) {
-    changes.push_back({x.positions[x.cells[c].forward], 1});
-    uint32_t last = x.cells[c].last();
-    for (uint32_t op : {x.cells[c].backward, x.cells[c].forward}) // a task without work is not listed
-      last = x.positions[last] == kNone ? op : last;
-    changes.push_back({x.positions[last], -1});
-  }
-  std::sort(changes.begin(), changes.end());
-  int alive = 0, most = 0;
-  for (auto &change : changes)
-    most = std::max(most, alive += change.second);
-  return static_cast<uint32_t>(most);
 }
 
 std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse &use) {
@@ -222,24 +178,23 @@ struct Residents {
   std::vector<uint32_t> byFirst; ///< in the order of their first entry, once packed
 };
 
-/// Packs one arena. \returns its bytes, and in `least` the peak of bytes alive in it.
-uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &least) {
+/// Packs one arena. \param least  the peak of bytes alive in it. \returns its bytes
+uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t least) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
   // Larger buffers first where several begin at one entry: they leave tighter gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
-    const Buffer &p = x.buffers[a], &q = x.buffers[b];
+    const Buffer &p = x.numbered[a], &q = x.numbered[b];
     return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
   };
   auto ends = [&](uint32_t a, uint32_t b) {
-    const Buffer &p = x.buffers[a], &q = x.buffers[b];
+    const Buffer &p = x.numbered[a], &q = x.numbered[b];
     return p.last != q.last ? p.last < q.last : a < b;
   };
   std::sort(byFirst.begin(), byFirst.end(), begins);
   std::sort(byLast.begin(), byLast.end(), ends);
-  least = leastBytes(x, buffers.fixed, byFirst, byLast);
   // What updates use while the next step has begun lies behind the rest: in its bytes, the next step would wait for them.
   std::vector<uint32_t> lateFirst, lateLast;
-  auto isLate = [&](uint32_t b) { return x.buffers[b].late; };
+  auto isLate = [&](uint32_t b) { return x.numbered[b].late; };
   for (auto [from, to] : {std::pair(&byFirst, &lateFirst), {&byLast, &lateLast}}) {
     std::copy_if(from->begin(), from->end(), std::back_inserter(*to), isLate);
     from->erase(std::remove_if(from->begin(), from->end(), isLate), from->end());
@@ -287,10 +242,10 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &l
 template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &buffers, Counts counts) {
   uint64_t fixed = 0;
   for (uint32_t b : buffers.fixed)
-    fixed += counts(x.buffers[b]) ? alignRegion(x.buffers[b].bytes) : 0;
+    fixed += counts(x.numbered[b]) ? alignRegion(x.numbered[b].bytes) : 0;
   std::vector<std::pair<uint64_t, int64_t>> changes; // at 2 x place in the list, and after it
   for (uint32_t b : buffers.byFirst)
-    if (const Buffer &buffer = x.buffers[b]; counts(buffer)) {
+    if (const Buffer &buffer = x.numbered[b]; counts(buffer)) {
       const auto bytes = static_cast<int64_t>(alignRegion(buffer.bytes));
       changes.push_back({2 * static_cast<uint64_t>(buffer.first), bytes});
       changes.push_back({2 * static_cast<uint64_t>(buffer.last) + 1, -bytes});
@@ -302,9 +257,8 @@ template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &
   return fixed + static_cast<uint64_t>(most);
 }
 
-/// By purpose, of a device's own memory.
-MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total, uint64_t least) {
-  MemoryUse use;
+/// Fills in what is held by purpose, of a device's own memory.
+void itemise(const Expansion &x, const Residents &buffers, uint64_t total, MemoryUse &use) {
   auto peak = [&](Purpose a, Purpose b) {
     return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.purpose == a || buffer.purpose == b; });
   };
@@ -314,34 +268,74 @@ MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total
   use.workspace = peak(Purpose::Workspace, Purpose::Workspace);
   const uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
   use.total = total;
-  use.least = least;
   use.activations = total > others ? total - others : 0;
-  return use;
 }
+
+/// When what touches each buffer ends, at the latest; of those inside cells also where that is in the list.
+class Lives {
+public:
+  explicit Lives(Expansion &x) : x(x) {}
+
+  void find() {
+    x.numbered.assign(x.numbers, Buffer());
+    x.places.assign(x.numbers, Place());
+    for (const Buffer &buffer : x.buffers)
+      x.numbered[buffer.number] = buffer;
+    for (const Expansion::Touch &touch : x.touches)
+      extend(x.buffers[touch.buffer].number, touch.op);
+    CellTemplates &templates = x.tables.shapes(x.plan.schedule.splitBackward);
+    for (uint32_t c = 0; c < x.cells.size(); ++c) {
+      touchState(c);
+      for (const CellInside::Local &local : templates.inside(*x.shapeOf[c]).locals)
+        addLocal(c, local);
+    }
+  }
+
+private:
+  void extend(uint32_t number, uint32_t op) { x.places[number].freeTime = std::max(x.places[number].freeTime, x.endTime[op]); }
+
+  static uint32_t opOf(const CellInfo &cell, int kind) { return kind == 0 ? cell.forward : kind == 1 ? cell.backward : cell.weights; }
+
+  void touchState(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    for (const CellTemplate::GroupUse &use : x.shapeOf[c]->groups) {
+      const Holding &holding = *x.findHolding(cell.device, use.group);
+      for (int kind = 0; kind < 3; ++kind) {
+        if (use.parameters >> kind & 1)
+          extend(x.buffers[x.imageOf(holding, x.windowOf(use.group, cell.unitBegin, kind > 0))].number, opOf(x.cells[c], kind));
+        if (use.gradients >> kind & 1)
+          extend(x.buffers[holding.gradients].number, opOf(x.cells[c], kind));
+      }
+    }
+  }
+
+  void addLocal(uint32_t c, const CellInside::Local &local) {
+    const CellInfo &info = x.cells[c];
+    const uint32_t number = (local.late ? info.numberOfB : info.numberOfF) + local.place;
+    Buffer &buffer = x.numbered[number];
+    buffer.bytes = local.bytes;
+    buffer.device = x.plan.cells[c].device;
+    buffer.number = number;
+    for (int kind = 0; kind < 3; ++kind) {
+      if (!(local.tasks >> kind & 1))
+        continue;
+      const uint32_t op = opOf(info, kind);
+      buffer.first = std::min(buffer.first, x.positions[op]);
+      buffer.last = std::max(buffer.last, x.positions[op]);
+      extend(number, op);
+    }
+  }
+
+  Expansion &x;
+};
 
 } // namespace
 
 void zorse::step::packArenas(Expansion &x) {
-  for (Buffer &buffer : x.buffers) {
-    buffer.first = kNone;
-    buffer.last = 0;
-  }
-  x.places.assign(x.buffers.size(), Place());
-  for (uint32_t position = 0; position < x.list.size(); ++position) {
-    const Op &op = x.ops[x.list[position]];
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      forEachRegion(x.graph, x.graph.entries[h], [&](const Region &r) {
-        Buffer &buffer = x.buffers[r.arena];
-        if (buffer.first == kNone)
-          buffer.first = position;
-        buffer.last = position;
-        x.places[r.arena].freeTime = std::max(x.places[r.arena].freeTime, x.endTime[x.list[position]]);
-      });
-  }
-
+  Lives(x).find();
   std::vector<std::map<bundle::MemoryKind, Residents>> residents(x.plan.devices.size());
-  for (uint32_t b = 0; b < x.buffers.size(); ++b) {
-    const Buffer &buffer = x.buffers[b];
+  for (uint32_t b = 0; b < x.numbers; ++b) {
+    const Buffer &buffer = x.numbered[b];
     if (buffer.bytes == 0)
       continue;
     if (buffer.persistent || !x.options.shareBytes)
@@ -352,26 +346,27 @@ void zorse::step::packArenas(Expansion &x) {
 
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     DeviceProgram &program = x.graph.devices[d];
+    const MemoryUse measured = program.memory;
     program.memory = {};
+    program.memory.least = measured.least;
+    program.memory.cellsAlive = measured.cellsAlive;
     program.plannedBytes = 0;
     program.arenas.clear();
     for (auto &[kind, buffers] : residents[d]) {
       const bool onDevice = kind == bundle::DEVICE;
-      uint64_t least = 0;
-      uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, least);
+      const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, onDevice ? measured.least : measured.host);
       for (const auto *list : {&buffers.fixed, &buffers.byFirst})
         for (uint32_t b : *list)
           x.places[b].arena = static_cast<uint32_t>(program.arenas.size());
       program.arenas.push_back({kind, total});
       if (onDevice) {
-        program.memory = memoryUse(x, buffers, total, least);
+        itemise(x, buffers, total, program.memory);
         program.plannedBytes = total;
       }
     }
     for (const Arena &arena : program.arenas)
       if (arena.kind != bundle::DEVICE)
         program.memory.host += arena.bytes;
-    program.memory.cellsAlive = mostCellsAlive(x, d);
   }
 }
 
@@ -398,7 +393,7 @@ void zorse::step::placeRegions(Expansion &x) {
   auto place = [&](Region &r) {
     if (r.bytes == 0)
       return void(r = {});
-    const Place &at = x.places[r.arena];
+    const Place &at = x.places[x.buffers[r.arena].number];
     r = {at.arena, at.offset + r.offset, r.bytes};
   };
   for (Entry &entry : x.graph.entries) {

@@ -36,8 +36,7 @@ public:
         orderCopies(op, it->second);
       orderNeighbours(op);
     }
-    if (x.lean)
-      moveTouches();
+    moveTouches();
   }
 
 private:
@@ -49,6 +48,10 @@ private:
   const uint32_t transfers;                             ///< ops below may be transfers
   IndexLists before, after;                             ///< by op
   std::map<std::pair<uint32_t, uint32_t>, Copies> made; ///< by op and device
+  struct Image {
+    uint32_t op, device, buffer;
+  };
+  std::vector<Image> images;
 
   uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
 
@@ -68,9 +71,9 @@ private:
 
   // ---- Images and copies.
 
-  uint32_t image(uint32_t device, uint64_t bytes) {
-    const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging);
-    x.buffers[buffer].memory = bundle::PINNED_HOST;
+  uint32_t image(uint32_t op, uint32_t device, uint64_t bytes) {
+    const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
+    images.push_back({op, device, buffer});
     return buffer;
   }
 
@@ -112,7 +115,7 @@ private:
   void stageTransfer(uint32_t op, uint32_t half, uint32_t device) {
     const bool sends = x.halfQueues[half] % kQueues == kSend;
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
-    const uint32_t buffer = image(device, bytes);
+    const uint32_t buffer = image(op, device, bytes);
     const Region host = inside(buffer, 0, bytes);
     Region there;
     Value value;
@@ -147,9 +150,9 @@ private:
   }
 
   /// An image of the whole group, or of the shard alone; `half` works on it. \returns where elements [begin, end) of the image lie
-  auto imageOf(const Part &part, uint32_t half, uint32_t device, Region &whole, Region &shard) {
+  auto imageOf(uint32_t op, const Part &part, uint32_t half, uint32_t device, Region &whole, Region &shard) {
     const int64_t first = part.whole ? 0 : part.begin, count = part.whole ? part.elements : part.end - part.begin;
-    const uint32_t buffer = image(device, part.bytes(count));
+    const uint32_t buffer = image(op, device, part.bytes(count));
     auto at = [=](int64_t begin, int64_t end) { return inside(buffer, part.bytes(begin - first), part.bytes(end - begin)); };
     if (!x.lean) {
       Entry &entry = x.graph.entries[half];
@@ -164,7 +167,7 @@ private:
   void stageGather(uint32_t op, uint32_t half, uint32_t device) {
     const Part part = partOf(op, device);
     Region whole, shard;
-    const auto at = imageOf(part, half, device, whole, shard);
+    const auto at = imageOf(op, part, half, device, whole, shard);
     Value value = x.lean ? Value{} : x.graph.entries[half].value;
     const bundle::Phase phase = phaseOf(half);
     auto extent = [&](int64_t begin, int64_t end) {
@@ -190,7 +193,7 @@ private:
   void stageReduction(uint32_t op, uint32_t half, uint32_t device) {
     const Part part = partOf(op, device);
     Region whole, shard;
-    const auto at = imageOf(part, half, device, whole, shard);
+    const auto at = imageOf(op, part, half, device, whole, shard);
     const bundle::Phase phase = phaseOf(half);
     if (part.whole)
       copy(op, device, true, phase, whole, at(0, part.elements), {bundle::Value::GRADIENTS, part.group, 0, 0, part.elements, 0},
@@ -201,7 +204,7 @@ private:
 
   void stageSum(uint32_t op, uint32_t half, uint32_t device) {
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
-    const Region host = inside(image(device, bytes), 0, bytes);
+    const Region host = inside(image(op, device, bytes), 0, bytes);
     Region there;
     if (!x.lean) {
       there = x.graph.entries[half].region;
@@ -267,7 +270,7 @@ private:
       });
   }
 
-  /// Memory of the device is touched by the copies instead of by the transfer.
+  /// Memory of the device is touched by the copies instead of by the transfer; the image by all of them.
   void moveTouches() {
     const size_t count = x.touches.size();
     for (size_t i = 0; i < count; ++i) {
@@ -283,6 +286,13 @@ private:
       x.touches[i].op = all.front();
       for (size_t k = 1; k < all.size(); ++k)
         x.touches.push_back({all[k], buffer, side});
+    }
+    for (const Image &image : images) {
+      x.touch(image.op, image.buffer);
+      const Copies &copies = made[{image.op, image.device}];
+      for (const auto *list : {&copies.out, &copies.in})
+        for (uint32_t copy : *list)
+          x.touch(copy, image.buffer);
     }
   }
 };

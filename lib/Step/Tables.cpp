@@ -12,7 +12,7 @@ std::shared_ptr<ExpansionTables> zorse::step::makeExpansionTables(const bundle::
 }
 
 CellMemory zorse::step::cellMemory(ExpansionTables &tables, const Cell &cell, bool splitBackward) {
-  const CellShape &shape = tables.shapes(splitBackward).of(cell);
+  const CellTemplate &shape = tables.shapes(splitBackward).of(cell);
   return {shape.hold, shape.deferred, shape.passing, alignRegion(shape.workspace)};
 }
 
@@ -21,15 +21,14 @@ ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bund
       traffic(costs->network()), costs(costs), hasBodies(bodies != nullptr), shapesOf{{*this, false}, {*this, true}} {
   for (const bundle::UnitInfo &unit : summary.units())
     groupsOf.push_back(groupsOfUnit(summary, unit));
-  if (!bodies)
-    return;
-  for (const bundle::Body &body : bodies->bodies()) {
+  for (int b = 0; bodies && b < bodies->bodies_size(); ++b) {
     std::vector<uint64_t> keys;
-    for (const bundle::Slot &slot : body.slots())
+    for (const bundle::Slot &slot : bodies->bodies(b).slots())
       keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
     std::sort(keys.begin(), keys.end());
     bodySlots.push_back(std::move(keys));
   }
+  calls = UnitCalls(*this);
 }
 
 bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
@@ -41,7 +40,7 @@ bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t ind
   return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
 }
 
-const TaskSeconds &ExpansionTables::seconds(const Cell &cell, const CellShape &shape, bool splitBackward) {
+const TaskSeconds &ExpansionTables::seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward) {
   auto &classes = times[splitBackward];
   const uint32_t deviceClass = costs->deviceClass(cell.device);
   if (classes.size() <= deviceClass)

@@ -1,7 +1,7 @@
 // What expansions of one model have in common. Internal to lib/Step.
 #pragma once
 
-#include "CellShapes.h"
+#include "CellTemplates.h"
 
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/StepGraph.h"
@@ -26,10 +26,10 @@ struct ExpansionTables {
   std::vector<std::vector<uint32_t>> groupsOf;        ///< per unit, ascending
 
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
-  size_t slots(uint32_t body) const { return body < bodySlots.size() ? bodySlots[body].size() : 0; } ///< 0: not known
-  CellShapes &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
+  const UnitCalls &unitCalls() const { return calls; }
+  CellTemplates &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
   /// Valid as long as this object.
-  const TaskSeconds &seconds(const Cell &cell, const CellShape &shape, bool splitBackward);
+  const TaskSeconds &seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward);
 
   sim::Traffic traffic; ///< for simulations, one after the other: it keeps the collectives that it has weighed
 
@@ -37,7 +37,8 @@ private:
   const Costs *costs;
   bool hasBodies;
   std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
-  CellShapes shapesOf[2];
+  UnitCalls calls;
+  CellTemplates shapesOf[2];
   std::vector<std::vector<std::unique_ptr<TaskSeconds>>> times[2]; ///< by class of devices and shape
 };
 

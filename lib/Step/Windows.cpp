@@ -21,8 +21,8 @@ int32_t firstUser(const Expansion &x, uint32_t group, int32_t unitBegin) {
   return static_cast<int32_t>(*std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
 }
 
-bool reads(const CellShape &shape, uint32_t group, bool backward) {
-  for (const CellShape::GroupUse &use : shape.groups)
+bool reads(const CellTemplate &shape, uint32_t group, bool backward) {
+  for (const CellTemplate::GroupUse &use : shape.groups)
     if (use.group == group)
       return use.parameters & (backward ? kInB | kInW : kInF);
   return false;
@@ -31,9 +31,9 @@ bool reads(const CellShape &shape, uint32_t group, bool backward) {
 /// Whether tasks of one direction of some cell of a chunk read a group's parameters. Its cells may differ: a backward that recomputes reads what the
 /// forward reads.
 bool reads(const Expansion &x, const Chunk &chunk, uint32_t group, bool backward) {
-  const CellShape *before = nullptr;
+  const CellTemplate *before = nullptr;
   return std::any_of(chunk.cells.begin(), chunk.cells.end(), [&](uint32_t c) {
-    const CellShape *shape = std::exchange(before, x.shapeOf[c]);
+    const CellTemplate *shape = std::exchange(before, x.shapeOf[c]);
     return shape != x.shapeOf[c] && reads(*x.shapeOf[c], group, backward);
   });
 }

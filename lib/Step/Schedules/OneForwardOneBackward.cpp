@@ -4,7 +4,7 @@
 //   device 1   . 0 1 . a 2 b 3 c . d      a b c d: their backwards
 //   device 2   . . 0 a 1 b 2 c 3 d
 
-#include "../CellShapes.h"
+#include "../CellTemplates.h"
 #include "Ordering.h"
 #include "Rules.h"
 

@@ -12,7 +12,7 @@ void zorse::step::chainTasks(Expansion &x, const std::vector<TaskName> &tasks) {
       const Span loads = x.cells[task.cell].loads;
       for (uint32_t i = loads.begin; i < loads.end; ++i)
         if (loaded.insert(x.loads[i]).second && secondLast != kNone)
-          x.addEdge(secondLast, x.loads[i]);
+          x.addEdge(secondLast, x.inputs[x.loads[i]].op);
       secondLast = last;
       last = x.cells[task.cell].forward;
     }

@@ -9,7 +9,7 @@
 // List scheduling runs whatever is ready in the order of these times. Each device takes in as many samples as are in flight in the steady state, or a
 // multiple of it, and no more than its memory holds. W fills the gaps.
 
-#include "../CellShapes.h"
+#include "../CellTemplates.h"
 #include "Ordering.h"
 #include "Rules.h"
 
@@ -147,7 +147,7 @@ private:
     for (uint32_t d = 0; d < devices; ++d) {
       uint64_t passing = 0;
       for (uint32_t c : x.cellsOf[d]) {
-        const CellShape &shape = *x.shapeOf[c];
+        const CellTemplate &shape = *x.shapeOf[c];
         admission.holds[c] = shape.hold - shape.deferred;
         admission.deferred[c] = shape.deferred;
         admission.aside[d] = std::max(admission.aside[d], shape.deferred);

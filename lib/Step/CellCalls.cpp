@@ -1,0 +1,281 @@
+// Calls of cells' tasks: the calls of their templates, each slot bound to where the cell has what it names.
+
+#include "CellTemplates.h"
+#include "Expansion.h"
+#include "Tables.h"
+
+#include "zorse/Step/UnitTasks.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+class CellCaller {
+public:
+  explicit CellCaller(Expansion &x)
+      : x(x), templates(x.tables.shapes(x.plan.schedule.splitBackward)), values(static_cast<size_t>(x.summary.values_size())), gradients(values),
+        fresh(values.size(), 0), firstCall(x.buffers.size(), kNone) {}
+
+  void run() {
+    reserve();
+    for (uint32_t op : x.list)
+      for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
+        if (Entry &entry = x.graph.entries[h]; entry.kind == EntryKind::Compute && entry.cell >= 0)
+          addCalls(entry);
+  }
+
+private:
+  /// Where something is: the number of its buffer, and the sample at the buffer's first row.
+  struct Where {
+    uint32_t number = kNone;
+    int64_t rowBase = 0;
+  };
+
+  /// Slots are most of a step's memory: grown by doubling they would take twice as much while they are copied.
+  void reserve() {
+    size_t calls = 0, slots = 0;
+    for (const CellTemplate *shape : x.shapeOf)
+      for (const auto &list : templates.inside(*shape).calls) {
+        calls += list.size();
+        for (const CellInside::Call &call : list)
+          slots += x.tables.unitCalls().of(call.unit, call.task).slots.size();
+      }
+    constexpr size_t kSlotsOfSums = 4; // a loss and its sum; seldom more
+    calls += x.shapeOf.size();
+    x.graph.calls.reserve(x.graph.calls.size() + calls);
+    x.graph.slots.reserve(x.graph.slots.size() + slots + kSlotsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
+  }
+
+  void addCalls(Entry &entry) {
+    cell = &x.plan.cells[static_cast<size_t>(entry.cell)];
+    info = &x.cells[static_cast<size_t>(entry.cell)];
+    shape = x.shapeOf[static_cast<size_t>(entry.cell)];
+    inside = &templates.inside(*shape);
+    entry.calls.begin = static_cast<uint32_t>(x.graph.calls.size());
+    switch (entry.task) {
+    case bundle::Compute::F:
+      bindValues(/*later=*/false);
+      addUnits(0);
+      break;
+    case bundle::Compute::B:
+      bindValues(/*later=*/true);
+      bindGradients();
+      for (const CellTemplate::Made &gradient : inside->gradients)
+        fresh[gradient.id] = 1;
+      addUnits(1);
+      break;
+    case bundle::Compute::W:
+      bindValues(/*later=*/true);
+      bindGradients();
+      for (const CellTemplate::Made &gradient : inside->gradients)
+        fresh[gradient.id] = 0;
+      addUnits(2);
+      break;
+    default:
+      addSums();
+    }
+    entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());
+  }
+
+  // ---- Where the cell's tasks find what they name.
+
+  void bindPorts(Span ports, std::vector<Where> &to) const {
+    for (uint32_t i = ports.begin; i < ports.end; ++i)
+      to[x.ports[i].value] = {x.buffers[x.ports[i].buffer].number, x.ports[i].rowBase};
+  }
+  void bindMade(const std::vector<CellTemplate::Made> &list, uint32_t number, std::vector<Where> &to) const {
+    for (const CellTemplate::Made &made : list)
+      to[made.id] = {number + made.place, cell->sampleBegin};
+  }
+
+  void bindValues(bool later) {
+    bindPorts(info->in, values);
+    bindMade(inside->values, info->numberOfF, values);
+    if (!later)
+      return;
+    bindMade(inside->remade, info->numberOfB, values);
+    for (uint32_t i = info->offloads.begin; i < info->offloads.end; ++i)
+      if (const Offloaded &item = x.offloads[i]; item.out != kNone && !item.block)
+        values[item.id] = {x.buffers[item.image].number, cell->sampleBegin};
+  }
+
+  void bindGradients() {
+    bindMade(inside->gradients, info->numberOfB, gradients);
+    bindPorts(info->gradIn, gradients);
+  }
+
+  uint32_t savedOf(int32_t u, bool later) const {
+    const auto place = static_cast<uint32_t>(u - cell->unitBegin);
+    if (shape->again)
+      return later ? info->numberOfB + inside->savedAgain + place : info->numberOfF;
+    return (later && info->numberOfImages != kNone ? info->numberOfImages : info->numberOfF) + place;
+  }
+
+  /// Of a unit's loss rows, the term at a place of its own list.
+  uint32_t lossOf(int32_t u, uint32_t term, bool later) const {
+    const std::vector<CellTemplate::Made> &list = later ? inside->lossesAgain : shape->losses;
+    auto first = std::find_if(list.begin(), list.end(), [&](const CellTemplate::Made &rows) { return rows.id == static_cast<uint32_t>(u); });
+    return (later ? info->numberOfB : info->numberOfF) + first[term].place;
+  }
+
+  Region place(uint32_t number, uint64_t offset, uint64_t bytes) const {
+    if (bytes == 0 || x.places.empty())
+      return {};
+    return {x.places[number].arena, x.places[number].offset + offset, bytes};
+  }
+  Region placeBuffer(uint32_t buffer, uint64_t offset, uint64_t bytes) const { return place(x.buffers[buffer].number, offset, bytes); }
+  Region placeRows(const Where &at, uint64_t row) const {
+    return place(at.number, static_cast<uint64_t>(cell->sampleBegin - at.rowBase) * row, static_cast<uint64_t>(cell->rows()) * row);
+  }
+
+  // ---- Calls.
+
+  Call &addCall(uint32_t body, int32_t unit) {
+    Call call;
+    call.body = body;
+    call.unit = unit;
+    call.rows = cell->rows();
+    call.sampleBase = cell->sampleBegin;
+    call.instanceBase = unit < 0 ? 0 : x.summary.units(unit).instance_base();
+    call.slots.begin = call.slots.end = static_cast<uint32_t>(x.graph.slots.size());
+    x.graph.calls.push_back(call);
+    return x.graph.calls.back();
+  }
+
+  Slot &addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
+    Slot slot;
+    slot.kind = kind;
+    slot.index = index;
+    slot.mode = mode;
+    slot.region = where;
+    slot.value = value;
+    x.graph.slots.push_back(slot);
+    x.graph.calls.back().slots.end = static_cast<uint32_t>(x.graph.slots.size());
+    return x.graph.slots.back();
+  }
+
+  /// \param kind  0 for F, 1 for B, 2 for W
+  void addUnits(int kind) {
+    for (const CellInside::Call &of : inside->calls[kind]) {
+      const UnitCall &call = x.tables.unitCalls().of(of.unit, of.task);
+      addCall(call.body, of.unit);
+      for (const Binding &binding : call.slots)
+        bind(of, binding, /*later=*/kind > 0);
+    }
+  }
+
+  Value rowsOf(bundle::Value::Kind kind, uint32_t id, uint32_t cut = 0) const { return {kind, id, cut, cell->sampleBegin, cell->sampleEnd, 0}; }
+  uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
+  uint64_t extent(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
+
+  /// Blocks without bytes have no slot.
+  void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
+    if (bytes)
+      addSlot(binding.slot, binding.index, binding.mode, place(number, 0, bytes), value);
+  }
+
+  void bind(const CellInside::Call &of, const Binding &binding, bool later) {
+    const bundle::UnitInfo &unit = x.summary.units(of.unit);
+    const auto u = static_cast<uint32_t>(of.unit);
+    auto add = [&](Region where, const Value &value) { return &addSlot(binding.slot, binding.index, binding.mode, where, value); };
+    switch (binding.of) {
+    case Operand::Parameter:
+    case Operand::ParameterGradient:
+      return bindParameter(binding, later);
+    case Operand::Input:
+      return void(add(inputRows(binding.id), rowsOf(bundle::Value::INPUT_ROWS, binding.id)));
+    case Operand::Value:
+      return void(add(placeRows(values[binding.id], rowBytes(binding.id)), rowsOf(bundle::Value::ACTIVATION, binding.id)));
+    case Operand::Gradient: {
+      Slot &slot = *add(placeRows(gradients[binding.id], rowBytes(binding.id)), rowsOf(bundle::Value::ACTIVATION_GRADIENT, binding.id, binding.cut));
+      if (binding.slot == bundle::BOUNDARY_IN_GRADIENT) // the first to add overwrites
+        slot.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
+      return;
+    }
+    case Operand::Saved:
+      return addBlock(binding, savedOf(of.unit, later), extent(unit.saved_bytes()), rowsOf(bundle::Value::SAVED_BLOCK, u));
+    case Operand::Deferred:
+      return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin), extent(unit.deferred_bytes()),
+                      rowsOf(bundle::Value::DEFERRED_BLOCK, u));
+    case Operand::Workspace:
+      if (const uint64_t bytes = extent(unitFunction(unit, of.task).workspace))
+        add(placeBuffer(x.workspace[cell->device], 0, bytes), {});
+      return;
+    case Operand::Scalars:
+      return void(add(placeBuffer(x.scalars[cell->device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0}));
+    case Operand::Loss:
+      return addBlock(binding, lossOf(of.unit, binding.index, later), lossRowsBytes(x.summary, *cell),
+                      rowsOf(bundle::Value::LOSS_ROWS, u, binding.id));
+    }
+  }
+
+  /// The first call in list order that adds to a group's accumulator on a device overwrites. Every unit that uses a group uses all its parameters.
+  void bindParameter(const Binding &binding, bool later) {
+    const auto &parameter = x.summary.parameters(static_cast<int>(binding.id));
+    const uint32_t group = parameter.group();
+    const bool gradients = binding.of == Operand::ParameterGradient;
+    const Holding &holding = *x.findHolding(cell->device, group);
+    const uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(group));
+    const uint32_t buffer = gradients ? holding.gradients : x.imageOf(holding, x.windowOf(group, cell->unitBegin, later));
+    const auto kind = gradients ? bundle::Value::GRADIENTS : x.hasMaster(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS;
+    const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
+    Slot &slot = addSlot(binding.slot, binding.index, binding.mode,
+                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
+                         {kind, group, 0, begin, begin + elements, 0});
+    if (!gradients || x.endTime.empty())
+      return;
+    const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
+    if (firstCall[buffer] == kNone)
+      firstCall[buffer] = call;
+    slot.overwrite = firstCall[buffer] == call;
+  }
+
+  Region inputRows(uint32_t input) const {
+    const auto &inputs = shape->inputs;
+    auto at = std::find_if(inputs.begin(), inputs.end(), [&](const auto &item) { return item.first == input; });
+    const InputRows &range = x.inputs[x.loads[info->loads.begin + static_cast<uint32_t>(at - inputs.begin())]];
+    const auto row = static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row());
+    return placeRows({x.buffers[range.buffer].number, range.begin}, row);
+  }
+
+  /// The numerators of a cell's losses, added to the device's sums.
+  void addSums() {
+    const uint32_t body = x.summary.sum_loss_body();
+    for (int32_t u = cell->unitBegin; u < cell->unitEnd; ++u) {
+      const auto &unit = x.summary.units(u);
+      if (unit.loss_terms_size() == 0)
+        continue;
+      addCall(body, -1);
+      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the body's slots are in that order, the unit's may not be
+      for (int k = 0; k < unit.loss_terms_size(); ++k)
+        terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
+      std::sort(terms.begin(), terms.end());
+      for (auto [term, number] : terms)
+        if (x.bodyHas(body, bundle::LOSS, term))
+          addSlot(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
+                  rowsOf(bundle::Value::LOSS_ROWS, static_cast<uint32_t>(u), term));
+      if (x.bodyHas(body, bundle::SUMS_SLOT, 0))
+        addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes),
+                {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+    }
+  }
+
+  Expansion &x;
+  CellTemplates &templates;
+  // The cell whose task is added.
+  const Cell *cell = nullptr;
+  const CellInfo *info = nullptr;
+  const CellTemplate *shape = nullptr;
+  const CellInside *inside = nullptr;
+  std::vector<Where> values, gradients; ///< by value
+  std::vector<uint8_t> fresh;           ///< by value: nobody has written its gradient yet
+  std::vector<uint32_t> firstCall;      ///< by buffer: that adds to it
+};
+
+} // namespace
+
+void zorse::step::addCellCalls(Expansion &x) { CellCaller(x).run(); }
