@@ -12,8 +12,8 @@ Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, 
 
 Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
                      const WindowHints *hints)
-    : summary(summary), plan(plan), options(options), tables(tables), costs(options.costs), liveAt(tables.liveAt), gradsAt(tables.gradsAt),
-      groupsOf(tables.groupsOf), hints(hints), lean(options.timeOnly) {
+    : ExpansionArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
+      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), lean(options.timeOnly) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();
@@ -35,6 +35,18 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
 
 uint64_t zorse::step::lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell) {
   return static_cast<uint64_t>(cell.rows()) * elementBytes(wideType(summary.compute_type()));
+}
+
+Expansion::~Expansion() {
+  clear();
+  tables.spare() = std::move(static_cast<ExpansionArrays &>(*this));
+}
+
+void ExpansionArrays::clear() {
+  auto each = [](auto &...arrays) { (arrays.clear(), ...); };
+  each(buffers, numbered, places, ops, halfQueues, edges, firstNext, nextOps, touches);
+  each(list, listHalves, positions, startTime, endTime);
+  each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, loads, offloads);
 }
 
 namespace {

@@ -229,9 +229,56 @@ struct IndexLists {
   size_t size() const { return begins.size() - 1; }
 };
 
-struct Expansion {
+/// The arrays of an expansion that grow with its cells. The next expansion under the same tables uses their memory: fresh pages would take a
+/// planner's candidate longer than what is written to them.
+struct ExpansionArrays {
+  std::vector<Buffer> buffers;  ///< but for those inside cells
+  std::vector<Buffer> numbered; ///< all of them by number, once packArenas has run; bytes are 0 where nothing is touched
+  std::vector<Place> places;    ///< likewise
+  std::vector<Op> ops;
+  std::vector<uint32_t> halfQueues;                  ///< per half: device * kQueues + queue
+  std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< (before, after)
+  std::vector<uint32_t> firstNext, nextOps;          ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
+  enum class Side : uint8_t { Both, Before, After }; ///< of a transfer: what it takes from a buffer, or leaves there
+  struct Touch {
+    uint32_t op, buffer;
+    Side side;
+  };
+  std::vector<Touch> touches; ///< what ops touch, but for what CellTemplate says of a cell
+
+  // What simulate finds.
+  std::vector<uint32_t> list;             ///< ops in global order
+  std::vector<Span> listHalves;           ///< by place in the list: Op::halves
+  std::vector<uint32_t> positions;        ///< by op: place in the list, kNone for what is not listed
+  std::vector<double> startTime, endTime; ///< by op: seconds; the end is when what it makes is there
+
+  IndexLists cellsByBegin, cellsByEnd;        ///< per cut, by first sample
+  IndexLists cellsOf;                         ///< per device, by (first sample, first unit)
+  std::vector<const CellTemplate *> shapeOf;  ///< per cell
+  std::vector<const TaskSeconds *> secondsOf; ///< per cell
+  std::vector<uint32_t> chunkOf;              ///< per cell
+  std::vector<CellInfo> cells;
+  std::vector<Port> ports;
+  std::vector<Source> sources;
+  std::vector<InputRows> inputs;   ///< by op
+  std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
+  std::vector<Offloaded> offloads; ///< lists by cell
+
+  // Scratch: of simulate, of measureMemory, of orders by time.
+  std::vector<uint32_t> missing;
+  std::vector<uint8_t> finished;
+  std::vector<uint64_t> taken, given;
+  std::vector<int32_t> cellsBegun;
+  std::vector<double> time, entry;
+
+  void clear();
+};
+
+struct Expansion : ExpansionArrays {
   Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
             const WindowHints *hints = nullptr);
+  ~Expansion();
+  Expansion(const Expansion &) = delete;
 
   const bundle::ModelSummary &summary;
   const Plan &plan;
@@ -240,61 +287,32 @@ struct Expansion {
   const Costs *costs;
   StepGraph graph; ///< until packArenas, Region.arena is a buffer and offset is relative to it
 
-  std::vector<Buffer> buffers;  ///< but for those inside cells
-  uint32_t numbers = 0;         ///< of all buffers
-  std::vector<Buffer> numbered; ///< all of them by number, once packArenas has run; bytes are 0 where nothing is touched
-  std::vector<Place> places;    ///< likewise
-  std::vector<Op> ops;
-  std::vector<uint32_t> halfQueues;                 ///< per half: device * kQueues + queue
-  std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
-  std::vector<uint32_t> firstNext, nextOps;         ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
-  std::vector<double> linkLoads;                    ///< by resource of the network: seconds that transfers between cells keep it busy
-  uint32_t cellOps = 0;                             ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
-  // What simulate finds.
-  std::vector<uint32_t> list;             ///< ops in global order
-  std::vector<Span> listHalves;           ///< by place in the list: Op::halves
-  std::vector<uint32_t> positions;        ///< by op: place in the list, kNone for what is not listed
-  std::vector<double> startTime, endTime; ///< by op: seconds; the end is when what it makes is there
-  std::vector<double> busy;               ///< by device: seconds of compute
+  uint32_t numbers = 0;          ///< of all buffers
+  std::vector<double> linkLoads; ///< by resource of the network: seconds that transfers between cells keep it busy
+  uint32_t cellOps = 0;          ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
+  std::vector<double> busy;      ///< by device: seconds of compute
   double startOf(uint32_t position) const { return startTime[list[position]]; }
 
   // Facts about plan and model.
   const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
   const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
-  IndexLists cellsByBegin, cellsByEnd;                        ///< per cut, by first sample
-  IndexLists cellsOf;                                         ///< per device, by (first sample, first unit)
-  std::vector<const CellTemplate *> shapeOf;                  ///< per cell
-  std::vector<const TaskSeconds *> secondsOf;                 ///< per cell
   std::vector<Chunk> chunks;                                  ///< by device
   std::vector<Band> bands;                                    ///< by device
-  std::vector<uint32_t> chunkOf;                              ///< per cell
   std::vector<uint32_t> bandsOf;                              ///< per device: how many
   std::vector<std::vector<Holding>> holdings;                 ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf, ownersOf;     ///< per group: devices; owners in the order of their extents
-  std::vector<CellInfo> cells;
-  std::vector<Port> ports;
-  std::vector<Source> sources;
-  std::vector<InputRows> inputs;              ///< by op
-  std::vector<uint32_t> loads;                ///< lists of indices in `inputs` by cell
-  std::vector<Offloaded> offloads;            ///< lists by cell
-  std::vector<uint32_t> scalars;              ///< per device: buffer of the scalars block, kNone for idle devices
-  std::vector<uint32_t> loadScalars;          ///< per device: op
-  std::vector<uint32_t> workspace;            ///< per device: buffer
-  std::vector<uint32_t> optimizerStep;        ///< per device: buffer, kNone where nothing is decided
-  std::vector<std::vector<uint32_t>> sumLoss; ///< per device: ops
-  std::vector<Window> windows;                ///< by group
-  std::vector<uint32_t> firstWindow;          ///< per group, and the end
-  std::vector<std::vector<WindowUse>> usesOf; ///< per group; none: it has one window
-  std::vector<uint32_t> images;               ///< buffers, kNone for windows that the device has nothing to do with
-  const WindowHints *hints;                   ///< null: no list is known
+  std::vector<uint32_t> scalars;                              ///< per device: buffer of the scalars block, kNone for idle devices
+  std::vector<uint32_t> loadScalars;                          ///< per device: op
+  std::vector<uint32_t> workspace;                            ///< per device: buffer
+  std::vector<uint32_t> optimizerStep;                        ///< per device: buffer, kNone where nothing is decided
+  std::vector<std::vector<uint32_t>> sumLoss;                 ///< per device: ops
+  std::vector<Window> windows;                                ///< by group
+  std::vector<uint32_t> firstWindow;                          ///< per group, and the end
+  std::vector<std::vector<WindowUse>> usesOf;                 ///< per group; none: it has one window
+  std::vector<uint32_t> images;                               ///< buffers, kNone for windows that the device has nothing to do with
+  const WindowHints *hints;                                   ///< null: no list is known
 
-  bool lean;                                         ///< ExpandOptions::timeOnly: no entries, calls or slots
-  enum class Side : uint8_t { Both, Before, After }; ///< of a transfer: what it takes from a buffer, or leaves there
-  struct Touch {
-    uint32_t op, buffer;
-    Side side;
-  };
-  std::vector<Touch> touches; ///< what ops touch, but for what CellTemplate says of a cell
+  bool lean; ///< ExpandOptions::timeOnly: no entries, calls or slots
   void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);

@@ -13,7 +13,11 @@ namespace bundle = zorse::bundle;
 
 class Meter {
 public:
-  explicit Meter(Expansion &x) : x(x), taken(x.halfQueues.size(), 0), given(x.halfQueues.size(), 0), cells(x.halfQueues.size(), 0) {}
+  explicit Meter(Expansion &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
+    taken.assign(x.halfQueues.size(), 0);
+    given.assign(x.halfQueues.size(), 0);
+    cells.assign(x.halfQueues.size(), 0);
+  }
 
   void run() {
     for (Buffer &buffer : x.buffers) {
@@ -155,9 +159,9 @@ private:
   }
 
   Expansion &x;
-  std::vector<uint64_t> taken, given; ///< per half: bytes that live from it, until after it
-  std::vector<int32_t> cells;         ///< per half: cells that begin or end with it
-  std::vector<Places> places;         ///< of a chunk's shapes
+  std::vector<uint64_t> &taken, &given; ///< per half: bytes that live from it, until after it
+  std::vector<int32_t> &cells;          ///< per half: cells that begin or end with it
+  std::vector<Places> places;           ///< of a chunk's shapes
 };
 
 } // namespace

@@ -36,7 +36,8 @@ struct Waiting {
 
 class Simulator {
 public:
-  Simulator(Expansion &x, const Admission &admission) : x(x), traffic(x.tables.traffic), admission(admission) {
+  Simulator(Expansion &x, const Admission &admission)
+      : x(x), traffic(x.tables.traffic), admission(admission), missing(x.missing), finished(x.finished) {
     traffic.reset();
     size_t n = x.ops.size();
     x.link();
@@ -434,8 +435,9 @@ private:
   const Admission &admission;
   double now = 0;
   size_t count = 0;
-  std::vector<uint32_t> missing;
-  std::vector<uint8_t> busy, finished;
+  std::vector<uint32_t> &missing; ///< by op: those before it that have not finished
+  std::vector<uint8_t> &finished;
+  std::vector<uint8_t> busy;
   std::vector<size_t> heldBy;            ///< per device: the queue of what blocks it, where communication does
   std::vector<uint32_t> holds;           ///< per device: what blocks it now
   std::vector<MinHeap<Waiting>> waiting; ///< per queue

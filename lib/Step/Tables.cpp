@@ -1,5 +1,7 @@
 #include "Tables.h"
 
+#include "Expansion.h"
+
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
@@ -18,7 +20,8 @@ CellMemory zorse::step::cellMemory(ExpansionTables &tables, const Cell &cell, bo
 
 ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
     : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)),
-      traffic(costs->network()), costs(costs), hasBodies(bodies != nullptr), shapesOf{{*this, false}, {*this, true}} {
+      traffic(costs->network()), spareArrays(std::make_unique<ExpansionArrays>()), costs(costs), hasBodies(bodies != nullptr),
+      shapesOf{{*this, false}, {*this, true}} {
   for (const bundle::UnitInfo &unit : summary.units())
     groupsOf.push_back(groupsOfUnit(summary, unit));
   for (int b = 0; bodies && b < bodies->bodies_size(); ++b) {
@@ -30,6 +33,8 @@ ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bund
   }
   calls = UnitCalls(*this);
 }
+
+ExpansionTables::~ExpansionTables() = default;
 
 bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
   if (!hasBodies)

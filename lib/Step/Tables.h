@@ -12,6 +12,8 @@
 
 namespace zorse::step {
 
+struct ExpansionArrays;
+
 /// Seconds of F, B and W of cells of one shape on devices of one class.
 struct TaskSeconds {
   double seconds[3] = {0, 0, 0};
@@ -20,6 +22,7 @@ struct TaskSeconds {
 
 struct ExpansionTables {
   ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+  ~ExpansionTables();
 
   const bundle::ModelSummary &summary;
   std::vector<std::vector<uint32_t>> liveAt, gradsAt; ///< per cut: values live across it; those with gradients
@@ -31,9 +34,13 @@ struct ExpansionTables {
   /// Valid as long as this object.
   const TaskSeconds &seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward);
 
+  /// Arrays that no expansion uses: empty, with the memory of the last one.
+  ExpansionArrays &spare() { return *spareArrays; }
+
   sim::Traffic traffic; ///< for simulations, one after the other: it keeps the collectives that it has weighed
 
 private:
+  std::unique_ptr<ExpansionArrays> spareArrays;
   const Costs *costs;
   bool hasBodies;
   std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)

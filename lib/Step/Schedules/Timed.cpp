@@ -23,7 +23,7 @@ namespace {
 class TimedOrder {
 public:
   TimedOrder(Expansion &x, const Schedule &schedule, Admission &admission, const std::vector<uint64_t> &less)
-      : x(x), schedule(schedule), admission(admission), less(less) {}
+      : x(x), schedule(schedule), admission(admission), less(less), time(x.time), entry(x.entry) {}
 
   void run() {
     waits.assign(x.bands.size(), {-1, -1});
@@ -167,8 +167,8 @@ private:
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
   double period = 0;
-  std::vector<double> time;  ///< per op of a cell
-  std::vector<double> entry; ///< per cell: when its first receive starts
+  std::vector<double> &time;  ///< per op of a cell
+  std::vector<double> &entry; ///< per cell: when its first receive starts
 };
 
 class Timed final : public ScheduleRule {
