@@ -122,12 +122,8 @@ private:
     x.ops[op].cell = c;
     x.ops[op].enters = true;
     x.touch(op, buffer);
-    Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
-    load.input = input;
-    load.sampleBase = begin;
-    load.rows = end - begin;
-    load.region = region(buffer, 0, bytes);
-    load.value = {bundle::Value::INPUT_ROWS, input, 0, begin, end, 0};
+    x.addHalf(cell.device, kLoad);
+    x.describe(OpKind::LoadInput, static_cast<uint32_t>(x.inputs.size()));
     return {input, begin, end, buffer, op};
   }
 
@@ -162,8 +158,10 @@ private:
 
   /// Brings `value` to cell `c` from its neighbours' ports: a view if one local buffer holds all rows (and they start aligned), else a buffer of
   /// its own, filled by copies and transfers.
-  Port connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, bool gradient, const Value &declared) {
+  /// \param cut  of a gradient: the first of the users whose sums come; kNone: it is the value
+  Port connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, uint32_t cut) {
     const Cell &cell = x.plan.cells[c];
+    const bool gradient = cut != kNone;
     uint64_t row = rowBytes(valueId);
     auto portOf = [&](uint32_t n) -> const Port & { return x.ports[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index]; };
     Port port;
@@ -188,7 +186,7 @@ private:
       port.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, Purpose::Activations);
       port.rowBase = cell.sampleBegin;
       for (uint32_t n : neighbours)
-        ready.push_back(move(c, n, portOf(n), port, gradient, declared));
+        ready.push_back(move(c, n, portOf(n), port, cut));
     }
     port.sources.begin = static_cast<uint32_t>(x.sources.size());
     x.sources.insert(x.sources.end(), ready.begin(), ready.end());
@@ -197,38 +195,23 @@ private:
   }
 
   /// A copy or a transfer of the samples that neighbour `n` and cell `c` share.
-  Source move(uint32_t c, uint32_t n, const Port &from, const Port &to, bool gradient, Value declared) {
+  Source move(uint32_t c, uint32_t n, const Port &from, const Port &to, uint32_t cut) {
     const Cell &cell = x.plan.cells[c], &other = x.plan.cells[n];
-    uint64_t row = rowBytes(from.value);
-    int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
-    uint64_t bytes = static_cast<uint64_t>(end - begin) * row;
-    Region source = region(from.buffer, static_cast<uint64_t>(begin - from.rowBase) * row, bytes);
-    Region target = region(to.buffer, static_cast<uint64_t>(begin - to.rowBase) * row, bytes);
-    declared.begin = begin;
-    declared.end = end;
-    bundle::Phase phase = gradient ? bundle::BACKWARD : bundle::FORWARD;
-    bool local = other.device == cell.device;
-    uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortRank, begin, cell.unitBegin)
-                        : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardRank : kForwardRank, begin, cell.unitBegin);
+    const bool gradient = cut != kNone;
+    const int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
+    const uint64_t bytes = static_cast<uint64_t>(end - begin) * rowBytes(from.value);
+    const bool local = other.device == cell.device;
+    const uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortRank, begin, cell.unitBegin)
+                              : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardRank : kForwardRank, begin, cell.unitBegin);
     if (!gradient) {
       x.ops[op].cell = c;
       x.ops[op].enters = true;
     }
-    if (local) {
-      Entry &copy = x.addHalf(cell.device, kCompute, EntryKind::Copy, phase);
-      copy.region = source;
-      copy.to = target;
-      copy.value = declared;
-    } else {
-      Entry &send = x.addHalf(other.device, kSend, EntryKind::Send, phase);
-      send.peer = cell.device;
-      send.region = source;
-      send.value = declared;
-      Entry &receive = x.addHalf(cell.device, kReceive, EntryKind::Receive, phase);
-      receive.peer = other.device;
-      receive.region = target;
-      receive.value = declared;
-    }
+    x.addHalf(other.device, local ? kCompute : kSend);
+    if (!local)
+      x.addHalf(cell.device, kReceive);
+    x.describe(OpKind::Move, static_cast<uint32_t>(x.moves.size()));
+    x.moves.push_back({from.buffer, to.buffer, from.rowBase, to.rowBase, begin, end, from.value, cut});
     x.touch(op, from.buffer);
     x.touch(op, to.buffer);
     for (uint32_t s = from.sources.begin; s < from.sources.end; ++s)
@@ -263,9 +246,8 @@ private:
     x.ops.back().cell = c;
     if (!x.hasWork(c, kind))
       return op;
-    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
-    entry.task = kind == TaskKind::Backward ? bundle::Compute::B : bundle::Compute::W;
-    entry.cell = static_cast<int32_t>(c);
+    x.addHalf(cell.device, kCompute);
+    x.describe(kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
     return op;
   }
 
@@ -278,7 +260,7 @@ private:
     inPorts.clear();
     for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
       uint32_t v = x.liveAt[cell.unitBegin][i];
-      inPorts.push_back(connect(c, v, above, i, /*gradient=*/false, {bundle::Value::ACTIVATION, v, 0, 0, 0, 0}));
+      inPorts.push_back(connect(c, v, above, i, kNone));
     }
     info.in = addPorts(inPorts);
     info.loads.begin = static_cast<uint32_t>(x.loads.size());
@@ -288,9 +270,8 @@ private:
     info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForwardRank, cell.sampleBegin, cell.unitBegin);
     x.ops.back().cell = c;
     x.ops.back().enters = true;
-    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
-    entry.task = bundle::Compute::F;
-    entry.cell = static_cast<int32_t>(c);
+    x.addHalf(cell.device, kCompute);
+    x.describe(OpKind::Forward, c);
 
     for (uint32_t i = info.loads.begin; i < info.loads.end; ++i)
       x.addEdge(x.inputs[x.loads[i]].op, info.forward);
@@ -343,9 +324,8 @@ private:
     const Cell &cell = x.plan.cells[c];
     const CellInfo &info = x.cells[c];
     const uint32_t op = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
-    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
-    entry.task = bundle::Compute::SUM_LOSS;
-    entry.cell = static_cast<int32_t>(c);
+    x.addHalf(cell.device, kCompute);
+    x.describe(OpKind::SumLoss, c);
     for (const CellTemplate::Made &rows : shape.losses) {
       const uint32_t buffer = x.addNumbered(cell.device, lossRowsBytes(x.summary, cell), info.numberOfF + rows.place);
       x.touch(info.forward, buffer);
@@ -364,8 +344,7 @@ private:
     inPorts.clear(); // sums of the users further on
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
       uint32_t v = x.gradsAt[cell.unitEnd][i];
-      uint32_t cut = firstUser(v, static_cast<uint32_t>(cell.unitEnd));
-      inPorts.push_back(connect(c, v, below, i, /*gradient=*/true, {bundle::Value::ACTIVATION_GRADIENT, v, cut, 0, 0, 0}));
+      inPorts.push_back(connect(c, v, below, i, firstUser(v, static_cast<uint32_t>(cell.unitEnd))));
     }
     info.gradIn = addPorts(inPorts);
 

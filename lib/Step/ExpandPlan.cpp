@@ -170,6 +170,7 @@ StepGraph withoutPlaces(Expansion &x) {
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].halves.size() != 0)
         x.list.push_back(op);
+  writeEntries(x);
   x.places.clear();
   addCellCalls(x);
   placeEntries(x);
@@ -217,12 +218,12 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
     if (!listStep(x, less, error))
       return std::nullopt;
     measureMemory(x);
-    if (!x.lean)
+    if (!options.timeOnly)
       packArenas(x);
     if (!findLack(x, less, lacked))
       break;
   }
-  if (x.lean)
+  if (options.timeOnly)
     return summarize(x);
   if (options.until == ExpandUntil::Order)
     return withoutPlaces(x);
@@ -230,6 +231,7 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
     return std::nullopt;
   if (options.keepBuffers)
     keepBuffers(x);
+  writeEntries(x);
   placeRegions(x);
   addCellCalls(x);
   placeEntries(x);

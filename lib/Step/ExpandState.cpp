@@ -27,9 +27,8 @@ public:
       if (x.scalars[d] == kNone)
         continue;
       x.loadScalars[d] = x.addOp(0, kShortRank, -1, 0);
-      Entry &load = x.addHalf(d, kLoad, EntryKind::LoadScalars, bundle::LOAD);
-      load.region = region(x.scalars[d], 0, kScalarsBlock);
-      load.value.kind = bundle::Value::STEP_SCALARS;
+      x.addHalf(d, kLoad);
+      x.describe(OpKind::LoadScalars, d);
     }
     for (uint32_t w = 0; w < x.windows.size(); ++w)
       for (uint32_t d : keepersOf(w))
@@ -175,7 +174,7 @@ private:
   }
 
   /// Of the op added last.
-  uint32_t addCollective(uint32_t g, const std::vector<uint32_t> &members, Work work) {
+  void addCollective(uint32_t g, const std::vector<uint32_t> &members, Work work) {
     x.ops.back().work = work;
     x.ops.back().from = static_cast<uint32_t>(x.graph.collectives.size());
     Collective collective;
@@ -187,7 +186,6 @@ private:
       collective.shards.push_back({d, h.begin, h.end});
     }
     x.graph.collectives.push_back(std::move(collective));
-    return static_cast<uint32_t>(x.graph.collectives.size() - 1);
   }
 
   std::vector<uint32_t> participants(uint32_t g, const std::vector<uint32_t> &members) const {
@@ -198,7 +196,6 @@ private:
     return all;
   }
 
-  uint64_t groupBytes(uint32_t g) const { return static_cast<uint64_t>(x.summary.groups(g).elements()) * size(g); }
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
@@ -211,26 +208,15 @@ private:
   void addGather(uint32_t w) {
     Window &window = x.windows[w];
     const uint32_t g = window.group;
-    const uint64_t bytes = static_cast<uint64_t>(x.summary.groups(g).elements()) * gatheredSize(g);
     window.gather = x.addOp(0, kShortRank, 0, rankOf(w));
-    uint32_t collective = addCollective(g, window.readers, Work::Gather);
+    x.describe(OpKind::Gather, w);
+    addCollective(g, window.readers, Work::Gather);
     x.graph.collectives.back().type = x.computeType(g);
     for (uint32_t d : participants(g, window.readers)) {
-      const Holding &h = *x.findHolding(d, g);
-      const uint32_t image = x.imageOf(h, w);
-      x.touch(window.gather, image);
-      Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, phaseOf(w));
-      half.group = static_cast<int32_t>(g);
-      half.collective = collective;
-      half.value = {readKind(g), g, 0, 0, x.summary.groups(g).elements(), 0};
-      if (std::binary_search(window.readers.begin(), window.readers.end(), d))
-        half.region = region(image, 0, bytes);
-      if (h.owns())
-        half.to = elementRegion(image, h.base(), h.begin, h.end, gatheredSize(g));
+      x.touch(window.gather, x.imageOf(*x.findHolding(d, g), w));
+      x.addHalf(d, kCollective);
     }
   }
-
-  bundle::Value::Kind readKind(uint32_t g) const { return x.hasMaster(g) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS; }
 
   /// What a device keeps of a group apart from what units read: comes from the host, and is cast or copied, into its place in the image.
   void makeImage(uint32_t w, const Holding &h, uint32_t d) {
@@ -260,10 +246,8 @@ private:
     if (host)
       return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value, priorityOf(kShortRank, 0, rankOf(w)));
     const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortRank, 0, rankOf(w));
-    Entry &copy = x.addHalf(d, kCompute, EntryKind::Copy, phaseOf(w));
-    copy.region = home;
-    copy.to = here;
-    copy.value = value;
+    x.addHalf(d, kCompute);
+    x.describeCopy(home, here, value, phaseOf(w));
     x.touch(op, home.arena);
     x.touch(op, here.arena);
     return op;
@@ -273,15 +257,11 @@ private:
   uint32_t addCast(uint32_t w, const Holding &h, uint32_t d, Region from, Region image) {
     const uint32_t g = h.group;
     uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, rankOf(w)); // as a norm it reads every element once
-    addTask(d, bundle::Compute::CAST_PARAMETERS, phaseOf(w), static_cast<int32_t>(g));
+    x.addHalf(d, kCompute);
+    x.describeCopy(from, image, {bundle::Value::PARAMETERS, g, 0, h.begin, h.end, 0}, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
     x.touch(op, from.arena);
     x.touch(op, image.arena);
-    if (x.lean)
-      return op;
-    x.addCall(x.summary.cast_body(), -1, h.end - h.begin, 0);
-    x.addSlot(bundle::STATE, 0, bundle::READ, from, {bundle::Value::PARAMETERS, g, 0, h.begin, h.end, 0});
-    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, image, {bundle::Value::PARAMETER_COPY, g, 0, h.begin, h.end, 0});
     return op;
   }
 
@@ -307,67 +287,39 @@ private:
       if (users.empty())
         continue;
       uint32_t op = x.addOp(0, kShortRank, 0, x.plan.cells[users.front()].unitBegin);
-      addTask(d, bundle::Compute::SCALE_SEEDS, bundle::BACKWARD, -1);
+      x.addHalf(d, kCompute);
+      x.describe(OpKind::ScaleSeeds, d);
       x.addEdge(x.loadScalars[d], op);
       for (uint32_t c : users)
         x.addEdge(op, x.cells[c].backward);
-      if (x.lean)
-        continue;
-      x.addCall(x.summary.scale_seeds_body(), -1, 1, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
-                {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
     }
   }
 
   void addReduction(uint32_t g) {
     std::vector<uint32_t> all = participants(g, x.readersOf[g]);
     reduction[g] = x.addOp(0, kShortRank, 0, completionRank(g));
-    uint32_t collective = addCollective(g, x.readersOf[g], Work::Scatter);
+    x.describe(OpKind::Reduce, g);
+    addCollective(g, x.readersOf[g], Work::Scatter);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
       if (h.reads)
         x.touch(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::Side::Both : Expansion::Side::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
         x.touch(reduction[g], h.reduced, Expansion::Side::After);
-      Entry &half = x.addHalf(d, kCollective, EntryKind::ReduceScatter, bundle::REDUCE);
-      half.group = static_cast<int32_t>(g);
-      half.collective = collective;
-      half.value = {bundle::Value::GRADIENTS, g, 0, 0, x.summary.groups(g).elements(), 0};
-      if (h.reads)
-        half.region = region(h.gradients, 0, groupBytes(g));
-      if (h.owns())
-        half.to = reduced(h, h.begin, h.end);
+      x.addHalf(d, kCollective);
     }
   }
 
   /// Gradients of late units are complete first; of a group of several units, when the backward has come to the first.
   int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
 
-  Entry &addTask(uint32_t d, bundle::Compute::Task task, bundle::Phase phase, int32_t g, QueueIndex queue = kCompute) {
-    Entry &entry = x.addHalf(d, queue, EntryKind::Compute, phase);
-    entry.task = task;
-    entry.group = g;
-    return entry;
-  }
-
-  Region sums(uint32_t d) const { return region(x.scalars[d], kScalarsBytes, kSumsBytes); }
-
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const Holding &h = *x.findHolding(d, g);
     uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, completionRank(g));
-    addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
-    if (x.summary.groups(g).statistic()) // no gradients: nothing to add to their norm
-      return op;
-    if (x.hasRuns(g, h.begin, h.end))
+    x.addHalf(d, kCompute);
+    x.describe(OpKind::Norm, g);
+    if (!x.summary.groups(g).statistic() && x.hasRuns(g, h.begin, h.end))
       x.touch(op, h.reduced);
-    if (x.lean)
-      return op;
-    for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
-      x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::STATE, 1, bundle::READ, reduced(h, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, sums(d), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
-    }
     return op;
   }
 
@@ -396,9 +348,8 @@ private:
     if (!decided)
       reporter = members.front();
     uint32_t report = x.addOp(0, kShortRank, 0, 0);
-    Entry &entry = x.addHalf(reporter, kReport, EntryKind::Report, bundle::REPORT);
-    entry.region = region(x.scalars[reporter], 0, kScalarsBlock);
-    entry.value = {bundle::Value::STEP_SCALARS, decided ? 1u : 0u, 0, 0, 0, 0};
+    x.addHalf(reporter, kReport);
+    x.describe(OpKind::Report, decided);
     if (decided)
       x.addEdge(decision, report);
     if (!decided || byGroup())
@@ -417,13 +368,9 @@ private:
     collective.type = bundle::F64;
     collective.members = members;
     x.graph.collectives.push_back(std::move(collective));
-    for (uint32_t d : members) {
-      Entry &half = x.addHalf(d, kCollective, EntryKind::AllReduce, bundle::REPORT);
-      half.collective = static_cast<uint32_t>(x.graph.collectives.size() - 1);
-      half.region = sums(d);
-      half.value.kind = bundle::Value::SUMS;
-      half.toValue.kind = bundle::Value::GLOBAL_SUM;
-    }
+    x.describe(OpKind::Sum, 0);
+    for (uint32_t d : members)
+      x.addHalf(d, kCollective);
     for (uint32_t d : members) {
       x.addEdge(x.loadScalars[d], total);
       afterSums(d, kNone, total);
@@ -441,19 +388,15 @@ private:
       x.addEdge(sum, op);
   }
 
-  uint32_t addDecision(uint32_t d, QueueIndex queue, Region sums) {
+  uint32_t addDecision(uint32_t d, QueueIndex queue, bool first) {
     const uint32_t op = x.addOp(0, kShortRank, 0, 0);
-    addTask(d, bundle::Compute::DECIDE, bundle::COMMIT, -1, queue);
-    x.addCall(x.summary.decide_body(), -1, 1, 0);
-    x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
-    x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, sums, {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
-    x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
-              {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+    x.addHalf(d, queue);
+    x.describe(OpKind::Decide, first);
     return op;
   }
 
   uint32_t decideLast(uint32_t d, uint32_t total) {
-    const uint32_t op = addDecision(d, kCompute, sums(d));
+    const uint32_t op = addDecision(d, kCompute, /*first=*/false);
     afterSums(d, total, op);
     for (const Done &before : done[d])
       x.addEdge(before.op, op);
@@ -467,7 +410,7 @@ private:
   /// Before there are sums: it reads bytes that the load of the scalars clears and nothing adds to. On the updates' queue, so that what a snapshot
   /// holds back holds nothing else.
   uint32_t decideFirst(uint32_t d) {
-    const uint32_t op = addDecision(d, kUpdate, region(x.scalars[d], kScalarsBytes + kSumsBytes, kSumsBytes));
+    const uint32_t op = addDecision(d, kUpdate, /*first=*/true);
     x.addEdge(x.loadScalars[d], op);
     return op;
   }

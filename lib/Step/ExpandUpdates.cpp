@@ -53,11 +53,7 @@ public:
   }
 
 private:
-  /// Where an array of a group begins: its element `base` is the buffer's first.
-  struct Where {
-    uint32_t buffer = kNone;
-    int64_t base = 0;
-  };
+  using Where = UpdateOp::Where;
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
@@ -103,10 +99,9 @@ private:
     known.scalars = x.addBuffer(device, kScalarsBytes, Purpose::Images);
     x.buffers[known.scalars].late = true;
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortRank, 0, 0);
-    Entry &copy = x.addHalf(device, queue, EntryKind::Copy, bundle::UPDATE_STATE);
-    copy.region = region(x.scalars[device], 0, kScalarsBytes);
-    copy.to = region(known.scalars, 0, kScalarsBytes);
-    copy.value = {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0};
+    x.addHalf(device, queue);
+    x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0},
+                   bundle::UPDATE_STATE);
     x.touch(kept, x.scalars[device]);
     x.touch(kept, known.scalars);
     x.addEdge(decision, kept);
@@ -125,29 +120,16 @@ private:
     decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
   }
 
-  /// The entry of the op added last.
+  /// Of the op added last.
   void compute(uint32_t op, const GroupUpdate &one, const Where *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
     const uint32_t g = one.holding->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
-    Entry &entry = x.addHalf(device, on, EntryKind::Compute, bundle::UPDATE_STATE);
-    entry.task = bundle::Compute::UPDATE_GROUP;
-    entry.group = static_cast<int32_t>(g);
+    x.addHalf(device, on);
+    x.describe(OpKind::Update, static_cast<uint32_t>(x.updates.size()));
+    x.updates.push_back({g, begin, end, {arrays[0], arrays[1], arrays[2], arrays[3]}, by.scalars, by.step});
     if (x.hasRuns(g, begin, end))
       touch(op, g, arrays, by);
-    for (const Expansion::Run &run : x.lean ? std::vector<Expansion::Run>() : x.runsOf(g, begin, end)) {
-      auto at = [&](const Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
-      x.addCall(x.summary.groups(g).statistic() ? x.summary.update_body_statistics()
-                : run.decays                    ? x.summary.update_body_decay()
-                                                : x.summary.update_body_plain(),
-                -1, run.end - run.begin, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(by.scalars, 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
-      x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(arrays[0]), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
-      x.addSlot(bundle::STATE, 1, bundle::READ, at(arrays[1]), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
-      for (uint32_t m = 0; m < x.summary.moments(); ++m)
-        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(arrays[2 + m]), {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(by.step, 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
-    }
   }
 
   void touch(uint32_t op, uint32_t g, const Where *arrays, Decision by) {

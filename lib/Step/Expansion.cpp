@@ -13,7 +13,7 @@ Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, 
 Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
                      const WindowHints *hints)
     : ExpansionArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
-      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), lean(options.timeOnly) {
+      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();
@@ -46,7 +46,7 @@ void ExpansionArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
   each(buffers, numbered, places, ops, halfQueues, edges, firstNext, nextOps, touches);
   each(list, listHalves, positions, startTime, endTime);
-  each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, loads, offloads);
+  each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, loads, offloads);
 }
 
 namespace {
@@ -143,10 +143,8 @@ uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint
 uint32_t Expansion::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority) {
   const uint32_t op = addOp(costs->load(device, from.bytes), 0, 0, 0);
   ops[op].priority = priority;
-  Entry &entry = addHalf(device, queue, EntryKind::Copy, phase);
-  entry.region = from;
-  entry.to = to;
-  entry.value = value;
+  addHalf(device, queue);
+  describeCopy(from, to, value, phase);
   touch(op, from.arena);
   touch(op, to.arena);
   return op;
@@ -175,19 +173,9 @@ bool Expansion::hasRuns(uint32_t group, int64_t from, int64_t to) const {
   });
 }
 
-Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase) {
+void Expansion::addHalf(uint32_t device, QueueIndex queue) {
   halfQueues.push_back(device * kQueues + queue);
   ops.back().halves.end = static_cast<uint32_t>(halfQueues.size());
-  if (lean)
-    return scratchEntry;
-  Entry entry;
-  entry.id = device; // until placeEntries
-  entry.queue = queue;
-  entry.kind = kind;
-  entry.phase = phase;
-  entry.calls.begin = entry.calls.end = static_cast<uint32_t>(graph.calls.size());
-  graph.entries.push_back(entry);
-  return graph.entries.back();
 }
 
 Holding *Expansion::findHolding(uint32_t device, uint32_t group) {
@@ -256,8 +244,6 @@ void Expansion::findChunks() {
 }
 
 Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
-  if (lean)
-    return scratchCall;
   Call call;
   call.body = body;
   call.unit = unit;
@@ -271,8 +257,6 @@ Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t samp
 }
 
 void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
-  if (lean)
-    return;
   Call &call = graph.calls.back();
   if (!bodyHas(call.body, kind, index))
     return;

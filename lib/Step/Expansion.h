@@ -13,6 +13,7 @@
 //   simulate        one global list
 //   measureMemory   the peak of what is alive; a planner stops here
 //   packArenas      a place for every buffer
+//   writeEntries    what each device does for each op
 //   addCellCalls    calls of cells' tasks
 //   computeWaits    what the places and the list still need
 #pragma once
@@ -27,6 +28,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -81,7 +83,29 @@ inline constexpr QueueIndex besides(size_t queue) {
 /// What an op asks of the simulation.
 enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
 
-/// One entry of the global list. `halves` are entries of StepGraph::entries; none: a barrier that is ordered but not listed.
+/// What an op does. Op::subject says with what.
+enum class OpKind : uint8_t {
+  Join, ///< nothing: it is ordered and not listed
+  Forward,
+  Backward,
+  Weights,
+  SumLoss,   ///< of a cell
+  LoadInput, ///< in Expansion::inputs
+  LoadScalars,
+  ScaleSeeds, ///< of a device
+  Move,       ///< in Expansion::moves
+  Copy,       ///< in Expansion::copies
+  Cast,       ///< likewise, into another type
+  Gather,     ///< in Expansion::windows
+  Reduce,
+  Norm,   ///< of a group
+  Sum,    ///< of all devices' sums
+  Decide, ///< 1: before there are sums
+  Update, ///< in Expansion::updates
+  Report, ///< 1: scalars that have been decided about
+};
+
+/// One entry of the global list. `halves` are those of its devices; none: a barrier that is ordered but not listed.
 struct Op {
   Span halves;
   double duration = 0;       ///< seconds; of a transfer alone on an idle network, latency included; of a collective 0
@@ -89,6 +113,8 @@ struct Op {
   double bytes = 0;          ///< Transfer, Sum
   uint32_t from = 0, to = 0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
   uint32_t cell = kNone;     ///< that it is a task of, or brings something to
+  uint32_t subject = 0;      ///< see OpKind
+  OpKind kind = OpKind::Join;
   Work work = Work::Fixed;
   bool enters = false; ///< it takes memory for the cell's forward: waits until the cell is admitted
   bool direct = false; ///< goes from memory of GPUs to memory of GPUs
@@ -212,6 +238,35 @@ struct Offloaded {
   uint32_t out = kNone, back = kNone;   ///< ops; none where it stays
 };
 
+/// Samples of a value, or of its gradient, from one cell's buffer to another's.
+struct Move {
+  uint32_t from = kNone, to = kNone; ///< buffers
+  int64_t fromBase = 0, toBase = 0;  ///< samples at their first rows
+  int64_t begin = 0, end = 0;
+  uint32_t value = 0;
+  uint32_t cut = kNone; ///< of a gradient: see bundle::Value; kNone: it is the value
+};
+
+/// A copy on one device, or between it and its host. Regions are of buffers.
+struct CopyOp {
+  Region from, to;
+  Value value;
+  bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
+};
+
+/// The update of elements [begin, end) of a group.
+struct UpdateOp {
+  /// An array of the group: its element `base` is the buffer's first.
+  struct Where {
+    uint32_t buffer = kNone;
+    int64_t base = 0;
+  };
+  uint32_t group = 0;
+  int64_t begin = 0, end = 0;
+  Where arrays[4];                        ///< parameters, reduced gradients, moments
+  uint32_t scalars = kNone, step = kNone; ///< buffers of what has been decided
+};
+
 /// Rows of a graph input that one op brings for all cells of a device within them.
 struct InputRows {
   uint32_t input = 0;
@@ -260,7 +315,9 @@ struct ExpansionArrays {
   std::vector<CellInfo> cells;
   std::vector<Port> ports;
   std::vector<Source> sources;
-  std::vector<InputRows> inputs;   ///< by op
+  std::vector<InputRows> inputs; ///< by op, likewise the next two
+  std::vector<Move> moves;
+  std::vector<CopyOp> copies;
   std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
   std::vector<Offloaded> offloads; ///< lists by cell
 
@@ -285,7 +342,7 @@ struct Expansion : ExpansionArrays {
   const ExpandOptions &options;
   ExpansionTables &tables;
   const Costs *costs;
-  StepGraph graph; ///< until packArenas, Region.arena is a buffer and offset is relative to it
+  StepGraph graph; ///< until placeRegions, Region.arena is a buffer and offset is relative to it
 
   uint32_t numbers = 0;          ///< of all buffers
   std::vector<double> linkLoads; ///< by resource of the network: seconds that transfers between cells keep it busy
@@ -311,8 +368,11 @@ struct Expansion : ExpansionArrays {
   std::vector<std::vector<WindowUse>> usesOf;                 ///< per group; none: it has one window
   std::vector<uint32_t> images;                               ///< buffers, kNone for windows that the device has nothing to do with
   const WindowHints *hints;                                   ///< null: no list is known
-
-  bool lean; ///< ExpandOptions::timeOnly: no entries, calls or slots
+  std::vector<UpdateOp> updates;                              ///< by op
+  /// By half of transfers and collectives. Where devices are staged: what it works on in the host's memory, in place of its regions. Where sums are
+  /// direct: where their terms arrive.
+  std::map<uint32_t, std::pair<Region, Region>> staged;
+  std::map<uint32_t, Region> parts;
   void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
@@ -326,7 +386,17 @@ struct Expansion : ExpansionArrays {
   /// A copy between a device and its host, on a queue from or to the host. Regions are of buffers.
   uint32_t addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority);
   /// Adds a half to the op added last.
-  Entry &addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase);
+  void addHalf(uint32_t device, QueueIndex queue);
+  /// Of the op added last.
+  void describe(OpKind kind, uint32_t subject) {
+    ops.back().kind = kind;
+    ops.back().subject = subject;
+  }
+  /// Likewise.
+  void describeCopy(Region from, Region to, const Value &value, bundle::Phase phase, OpKind kind = OpKind::Copy) {
+    describe(kind, static_cast<uint32_t>(copies.size()));
+    copies.push_back({from, to, value, phase});
+  }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   /// Fills firstNext and nextOps from the edges.
   void link();
@@ -383,8 +453,6 @@ private:
   void listCells();
   void findChunks();
 
-  Entry scratchEntry; ///< what addHalf and addCall return in a lean expansion
-  Call scratchCall;
   size_t linkedEdges = 0, linkedOps = 0;
   std::vector<uint32_t> stamps;
   uint32_t stamp = 0;
@@ -442,6 +510,10 @@ struct Admission {
 /// Fills list, positions, times and busy. On a cycle returns false and describes it.
 bool simulate(Expansion &x, const Admission &admission, std::string &error);
 
+/// A half's entry, but for calls. Regions are of buffers.
+Entry entryOf(const Expansion &x, const Op &op, uint32_t half);
+/// Adds the entries of all ops, with the calls of those that are of no cell. Regions are of buffers.
+void writeEntries(Expansion &x);
 /// Adds calls with their slots to the entries of cells' tasks, in the order of the list. Regions are final, or absent as long as there are no places.
 void addCellCalls(Expansion &x);
 /// Places every buffer in its device's arena and says how memory is used.

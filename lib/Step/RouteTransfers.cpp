@@ -49,11 +49,8 @@ private:
   void route(uint32_t index) {
     Op &op = x.ops[index];
     op.direct = true;
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       x.halfQueues[h] = deviceOf(h) * kQueues + kDirect;
-      if (!x.lean)
-        x.graph.entries[h].queue = kDirect;
-    }
     if (op.work == Work::Sum)
       for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
         addParts(index, h, zorse::sumPartsBytes(x.summary, x.graph.collectives[op.from].members.size()));
@@ -86,8 +83,7 @@ private:
       return;
     const uint32_t buffer = x.addBuffer(deviceOf(half), bytes, Purpose::Workspace);
     x.touch(op, buffer);
-    if (!x.lean)
-      x.graph.entries[half].parts = region(buffer, 0, bytes);
+    x.parts[half] = region(buffer, 0, bytes);
   }
 };
 

@@ -368,7 +368,7 @@ private:
   std::string describe(uint32_t op) const {
     if (x.ops[op].halves.size() == 0)
       return "the end of all forwards";
-    const Entry &entry = x.graph.entries[x.ops[op].halves.begin];
+    const Entry entry = entryOf(x, x.ops[op], x.ops[op].halves.begin);
     switch (entry.kind) {
     case EntryKind::Compute:
       switch (entry.task) {
@@ -383,10 +383,9 @@ private:
       }
       break;
     case EntryKind::Send: {
-      const Entry &other = x.graph.entries[x.ops[op].halves.begin + 1];
       return std::string("transfer of ") + (entry.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
              x.summary.values(entry.value.id).name() + "', samples " + std::to_string(entry.value.begin) + "-" + std::to_string(entry.value.end) +
-             ", from " + x.plan.devices[entry.id].name + " to " + x.plan.devices[other.id].name;
+             ", from " + x.plan.devices[entry.id].name + " to " + x.plan.devices[entry.peer].name;
     }
     case EntryKind::Copy:
       return "copy of " +

@@ -83,10 +83,8 @@ private:
     const uint64_t priority = x.ops[op].priority;
     const uint32_t made = x.addOp(x.costs->load(device, bytes), 0, 0, 0);
     x.ops[made].priority = priority;
-    Entry &entry = x.addHalf(device, out ? kReport : kLoad, EntryKind::Copy, phase);
-    entry.region = from;
-    entry.to = to;
-    entry.value = value;
+    x.addHalf(device, out ? kReport : kLoad);
+    x.describeCopy(from, to, value, phase);
     Copies &copies = this->made[{op, device}];
     (out ? copies.out : copies.in).push_back(made);
   }
@@ -108,23 +106,14 @@ private:
     }
   }
 
-  // Of a lean expansion there are no entries; regions are then left out, and sizes follow from the op.
-
-  bundle::Phase phaseOf(uint32_t half) const { return x.lean ? bundle::FORWARD : x.graph.entries[half].phase; }
-
   void stageTransfer(uint32_t op, uint32_t half, uint32_t device) {
     const bool sends = x.halfQueues[half] % kQueues == kSend;
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
     const uint32_t buffer = image(op, device, bytes);
     const Region host = inside(buffer, 0, bytes);
-    Region there;
-    Value value;
-    if (!x.lean) {
-      there = x.graph.entries[half].region;
-      value = x.graph.entries[half].value;
-      x.graph.entries[half].region = host;
-    }
-    copy(op, device, sends, phaseOf(half), sends ? there : host, sends ? host : there, value, bytes);
+    const Entry entry = entryOf(x, x.ops[op], half);
+    x.staged[half] = {host, {}};
+    copy(op, device, sends, entry.phase, sends ? entry.region : host, sends ? host : entry.region, entry.value, bytes);
   }
 
   /// What a device has to do with a group's collective.
@@ -150,26 +139,21 @@ private:
   }
 
   /// An image of the whole group, or of the shard alone; `half` works on it. \returns where elements [begin, end) of the image lie
-  auto imageOf(uint32_t op, const Part &part, uint32_t half, uint32_t device, Region &whole, Region &shard) {
+  auto imageOf(uint32_t op, const Part &part, uint32_t half, uint32_t device) {
     const int64_t first = part.whole ? 0 : part.begin, count = part.whole ? part.elements : part.end - part.begin;
     const uint32_t buffer = image(op, device, part.bytes(count));
     auto at = [=](int64_t begin, int64_t end) { return inside(buffer, part.bytes(begin - first), part.bytes(end - begin)); };
-    if (!x.lean) {
-      Entry &entry = x.graph.entries[half];
-      whole = entry.region;
-      shard = entry.to;
-      entry.region = part.whole ? at(0, part.elements) : Region{};
-      entry.to = at(part.begin, part.end);
-    }
+    x.staged[half] = {part.whole ? at(0, part.elements) : Region{}, at(part.begin, part.end)};
     return at;
   }
 
   void stageGather(uint32_t op, uint32_t half, uint32_t device) {
     const Part part = partOf(op, device);
-    Region whole, shard;
-    const auto at = imageOf(op, part, half, device, whole, shard);
-    Value value = x.lean ? Value{} : x.graph.entries[half].value;
-    const bundle::Phase phase = phaseOf(half);
+    const Entry entry = entryOf(x, x.ops[op], half);
+    const Region whole = entry.region, shard = entry.to;
+    const auto at = imageOf(op, part, half, device);
+    Value value = entry.value;
+    const bundle::Phase phase = entry.phase;
     auto extent = [&](int64_t begin, int64_t end) {
       value.begin = begin;
       value.end = end;
@@ -192,9 +176,10 @@ private:
 
   void stageReduction(uint32_t op, uint32_t half, uint32_t device) {
     const Part part = partOf(op, device);
-    Region whole, shard;
-    const auto at = imageOf(op, part, half, device, whole, shard);
-    const bundle::Phase phase = phaseOf(half);
+    const Entry entry = entryOf(x, x.ops[op], half);
+    const Region whole = entry.region, shard = entry.to;
+    const auto at = imageOf(op, part, half, device);
+    const bundle::Phase phase = entry.phase;
     if (part.whole)
       copy(op, device, true, phase, whole, at(0, part.elements), {bundle::Value::GRADIENTS, part.group, 0, 0, part.elements, 0},
            part.bytes(part.elements));
@@ -205,13 +190,11 @@ private:
   void stageSum(uint32_t op, uint32_t half, uint32_t device) {
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
     const Region host = inside(image(op, device, bytes), 0, bytes);
-    Region there;
-    if (!x.lean) {
-      there = x.graph.entries[half].region;
-      x.graph.entries[half].region = host;
-    }
-    copy(op, device, true, phaseOf(half), there, host, {bundle::Value::SUMS, 0, 0, 0, 0, 0}, bytes);
-    copy(op, device, false, phaseOf(half), host, there, {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0}, bytes);
+    const Entry entry = entryOf(x, x.ops[op], half);
+    const Region there = entry.region;
+    x.staged[half] = {host, {}};
+    copy(op, device, true, entry.phase, there, host, {bundle::Value::SUMS, 0, 0, 0, 0, 0}, bytes);
+    copy(op, device, false, entry.phase, host, there, {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0}, bytes);
   }
 
   // ---- Order.

@@ -1,0 +1,277 @@
+// Entries of ops: what each device does for them, and with which bytes. Calls of cells follow once there are places: see CellCalls.cpp.
+
+#include "Expansion.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+/// One half of an op.
+class Describer {
+public:
+  Describer(const Expansion &x, const Op &op, uint32_t half) : x(x), op(op), device(x.halfQueues[half] / kQueues) {
+    entry.id = device; // until placeEntries
+    entry.queue = x.halfQueues[half] % kQueues;
+    describe();
+    if (x.staged.empty() && x.parts.empty())
+      return;
+    if (auto host = x.staged.find(half); host != x.staged.end()) {
+      entry.region = host->second.first;
+      entry.to = host->second.second;
+    }
+    if (auto parts = x.parts.find(half); parts != x.parts.end())
+      entry.parts = parts->second;
+  }
+
+  Entry entry;
+
+private:
+  void describe() {
+    switch (op.kind) {
+    case OpKind::Join:
+      return;
+    case OpKind::Forward:
+      return compute(bundle::Compute::F, bundle::FORWARD, op.subject);
+    case OpKind::Backward:
+      return compute(bundle::Compute::B, bundle::BACKWARD, op.subject);
+    case OpKind::Weights:
+      return compute(bundle::Compute::W, bundle::BACKWARD, op.subject);
+    case OpKind::SumLoss:
+      return compute(bundle::Compute::SUM_LOSS, bundle::FORWARD, op.subject);
+    case OpKind::LoadInput:
+      return loadInput(x.inputs[op.subject]);
+    case OpKind::LoadScalars:
+      set(EntryKind::LoadScalars, bundle::LOAD);
+      entry.region = region(x.scalars[device], 0, kScalarsBlock);
+      entry.value.kind = bundle::Value::STEP_SCALARS;
+      return;
+    case OpKind::ScaleSeeds:
+      return computeState(bundle::Compute::SCALE_SEEDS, bundle::BACKWARD, -1);
+    case OpKind::Move:
+      return move(x.moves[op.subject]);
+    case OpKind::Copy:
+      return copy(x.copies[op.subject]);
+    case OpKind::Cast:
+      return computeState(bundle::Compute::CAST_PARAMETERS, x.copies[op.subject].phase, static_cast<int32_t>(x.copies[op.subject].value.id));
+    case OpKind::Gather:
+      return gather(op.subject);
+    case OpKind::Reduce:
+      return reduce(op.subject);
+    case OpKind::Norm:
+      return computeState(bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(op.subject));
+    case OpKind::Sum:
+      set(EntryKind::AllReduce, bundle::REPORT);
+      entry.collective = op.from;
+      entry.region = region(x.scalars[device], kScalarsBytes, kSumsBytes);
+      entry.value.kind = bundle::Value::SUMS;
+      entry.toValue.kind = bundle::Value::GLOBAL_SUM;
+      return;
+    case OpKind::Decide:
+      return computeState(bundle::Compute::DECIDE, bundle::COMMIT, -1);
+    case OpKind::Update:
+      return computeState(bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(x.updates[op.subject].group));
+    case OpKind::Report:
+      set(EntryKind::Report, bundle::REPORT);
+      entry.region = region(x.scalars[device], 0, kScalarsBlock);
+      entry.value = {bundle::Value::STEP_SCALARS, op.subject, 0, 0, 0, 0};
+      return;
+    }
+  }
+
+  void set(EntryKind kind, bundle::Phase phase) {
+    entry.kind = kind;
+    entry.phase = phase;
+  }
+
+  void compute(bundle::Compute::Task task, bundle::Phase phase, uint32_t cell) {
+    set(EntryKind::Compute, phase);
+    entry.task = task;
+    entry.cell = static_cast<int32_t>(cell);
+  }
+
+  void computeState(bundle::Compute::Task task, bundle::Phase phase, int32_t group) {
+    set(EntryKind::Compute, phase);
+    entry.task = task;
+    entry.group = group;
+  }
+
+  void loadInput(const InputRows &rows) {
+    set(EntryKind::LoadInput, bundle::LOAD);
+    entry.input = rows.input;
+    entry.sampleBase = rows.begin;
+    entry.rows = rows.end - rows.begin;
+    entry.region = region(rows.buffer, 0,
+                          static_cast<uint64_t>(entry.rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(rows.input)).bytes_per_row()));
+    entry.value = {bundle::Value::INPUT_ROWS, rows.input, 0, rows.begin, rows.end, 0};
+  }
+
+  void move(const Move &m) {
+    const bool gradient = m.cut != kNone;
+    const auto row = static_cast<uint64_t>(x.summary.values(static_cast<int>(m.value)).bytes_per_row()),
+               count = static_cast<uint64_t>(m.end - m.begin);
+    const Region from = region(m.from, static_cast<uint64_t>(m.begin - m.fromBase) * row, count * row);
+    const Region to = region(m.to, static_cast<uint64_t>(m.begin - m.toBase) * row, count * row);
+    const bool local = op.work == Work::Fixed, sends = !local && device == op.from;
+    set(local ? EntryKind::Copy : sends ? EntryKind::Send : EntryKind::Receive, gradient ? bundle::BACKWARD : bundle::FORWARD);
+    entry.value = {gradient ? bundle::Value::ACTIVATION_GRADIENT : bundle::Value::ACTIVATION, m.value, gradient ? m.cut : 0, m.begin, m.end, 0};
+    entry.region = local || sends ? from : to;
+    if (local)
+      entry.to = to;
+    else
+      entry.peer = sends ? op.to : op.from;
+  }
+
+  void copy(const CopyOp &made) {
+    set(EntryKind::Copy, made.phase);
+    entry.region = made.from;
+    entry.to = made.to;
+    entry.value = made.value;
+  }
+
+  const Holding &holdingOf(uint32_t group) const {
+    const std::vector<Holding> &list = x.holdings[device];
+    return *std::lower_bound(list.begin(), list.end(), group, [](const Holding &h, uint32_t g) { return h.group < g; });
+  }
+
+  void gather(uint32_t w) {
+    const Window &window = x.windows[w];
+    const uint32_t g = window.group;
+    const Holding &h = holdingOf(g);
+    const uint32_t image = x.imageOf(h, w);
+    const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
+    const uint64_t size = elementBytes(x.computeType(g));
+    set(EntryKind::AllGather, window.backward ? bundle::BACKWARD : bundle::GATHER);
+    entry.group = static_cast<int32_t>(g);
+    entry.collective = op.from;
+    entry.value = {x.hasMaster(g) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS, g, 0, 0, elements, 0};
+    if (std::binary_search(window.readers.begin(), window.readers.end(), device))
+      entry.region = region(image, 0, static_cast<uint64_t>(elements) * size);
+    if (h.owns())
+      entry.to = elementRegion(image, h.base(), h.begin, h.end, size);
+  }
+
+  void reduce(uint32_t g) {
+    const auto &info = x.summary.groups(static_cast<int>(g));
+    const Holding &h = holdingOf(g);
+    const uint64_t size = elementBytes(info.type());
+    set(EntryKind::ReduceScatter, bundle::REDUCE);
+    entry.group = static_cast<int32_t>(g);
+    entry.collective = op.from;
+    entry.value = {bundle::Value::GRADIENTS, g, 0, 0, info.elements(), 0};
+    if (h.reads)
+      entry.region = region(h.gradients, 0, static_cast<uint64_t>(info.elements()) * size);
+    if (h.owns())
+      entry.to = elementRegion(h.reduced, h.reducedBase(), h.begin, h.end, size);
+  }
+
+  const Expansion &x;
+  const Op &op;
+  const uint32_t device;
+};
+
+/// Calls of what concerns state alone; they belong to the entry added last.
+class StateCalls {
+public:
+  explicit StateCalls(Expansion &x) : x(x) {}
+
+  void add(const Op &op, uint32_t device) {
+    switch (op.kind) {
+    case OpKind::Cast:
+      return cast(x.copies[op.subject]);
+    case OpKind::ScaleSeeds:
+      return scaleSeeds(device);
+    case OpKind::Norm:
+      return norm(op.subject, device);
+    case OpKind::Decide:
+      return decide(device, op.subject != 0);
+    case OpKind::Update:
+      return update(x.updates[op.subject]);
+    default:
+      return;
+    }
+  }
+
+private:
+  uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(static_cast<int>(g)).type()); }
+  void addScalars(uint32_t device, bundle::AccessMode mode) {
+    x.addSlot(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+  }
+  void addStep(uint32_t device, bundle::AccessMode mode) {
+    x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)),
+              {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+  }
+
+  void cast(const CopyOp &made) {
+    const Value &of = made.value;
+    x.addCall(x.summary.cast_body(), -1, of.end - of.begin, 0);
+    x.addSlot(bundle::STATE, 0, bundle::READ, made.from, of);
+    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, made.to, {bundle::Value::PARAMETER_COPY, of.id, 0, of.begin, of.end, 0});
+  }
+
+  void scaleSeeds(uint32_t device) {
+    x.addCall(x.summary.scale_seeds_body(), -1, 1, 0);
+    addScalars(device, bundle::UPDATE);
+    addStep(device, bundle::READ);
+  }
+
+  void norm(uint32_t g, uint32_t device) {
+    if (x.summary.groups(static_cast<int>(g)).statistic()) // no gradients: nothing to add to their norm
+      return;
+    const Holding &h = *x.findHolding(device, g);
+    for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
+      x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
+      x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, h.reducedBase(), run.begin, run.end, size(g)),
+                {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+    }
+  }
+
+  /// \param first  before there are sums: it reads bytes that the load of the scalars clears and nothing adds to
+  void decide(uint32_t device, bool first) {
+    x.addCall(x.summary.decide_body(), -1, 1, 0);
+    addScalars(device, bundle::UPDATE);
+    x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
+              {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
+    addStep(device, bundle::UPDATE);
+  }
+
+  void update(const UpdateOp &made) {
+    const uint32_t g = made.group;
+    const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
+    for (const Expansion::Run &run : x.runsOf(g, made.begin, made.end)) {
+      auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
+      x.addCall(statistic    ? x.summary.update_body_statistics()
+                : run.decays ? x.summary.update_body_decay()
+                             : x.summary.update_body_plain(),
+                -1, run.end - run.begin, 0);
+      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
+      x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      for (uint32_t m = 0; m < x.summary.moments(); ++m)
+        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(made.step, 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
+    }
+  }
+
+  Expansion &x;
+};
+
+} // namespace
+
+Entry zorse::step::entryOf(const Expansion &x, const Op &op, uint32_t half) { return Describer(x, op, half).entry; }
+
+void zorse::step::writeEntries(Expansion &x) {
+  x.graph.entries.reserve(x.halfQueues.size());
+  StateCalls calls(x);
+  for (const Op &op : x.ops)
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+      x.graph.entries.push_back(entryOf(x, op, h));
+      Entry &entry = x.graph.entries.back();
+      entry.calls.begin = entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());
+      calls.add(op, entry.id);
+    }
+}
