@@ -251,6 +251,7 @@ private:
         continue;
       addCall(body, -1);
       std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the body's slots are in that order, the unit's may not be
+      terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
       std::sort(terms.begin(), terms.end());
