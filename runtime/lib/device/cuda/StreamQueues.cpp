@@ -79,8 +79,11 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   Queue &queue = *queues_[item.queue];
   Worker &worker = *queue.worker;
   auto waitFor = [&](QueueCounters &counters, uint32_t other, uint64_t count) {
-    if (counters.reached(other, count))
-      return true;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      if (counters.reached(other, count))
+        return true;
+      std::this_thread::yield();
+    }
     handOver(worker);
     return counters.waitFor(other, count);
   };
