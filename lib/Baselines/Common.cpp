@@ -62,7 +62,7 @@ bool mayFit(const Problem &problem, const Layout &layout) {
     for (const Stage &stage : pipeline.stages) {
       double parameters = 0, saved = 0;
       for (int32_t u = stage.unitBegin; u < stage.unitEnd; ++u) {
-        saved += static_cast<double>(summary.units(u).saved_bytes().per_row());
+        saved += static_cast<double>(classOf(summary, summary.units(u)).saved_bytes().per_row());
         for (uint32_t p : summary.units(u).parameters()) {
           const bundle::ParameterInfo &parameter = summary.parameters(static_cast<int>(p));
           parameters +=

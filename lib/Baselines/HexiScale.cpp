@@ -79,7 +79,7 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
   const size_t type = speedIndex(zorse::productType(problem.summary));
   double flops = 0;
   for (const auto &unit : problem.summary.units())
-    flops += unit.forward_flops_per_row() + unit.backward_flops_per_row();
+    flops += trainingFlops(classOf(problem.summary, unit));
   const double layerFlops = flops / static_cast<double>(total); // embedding and head spread over the layers, as in its formula
   const double layerBytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
   const double boundary = boundaryBytes(problem.summary, layers.cuts[1]);

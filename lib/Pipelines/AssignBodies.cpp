@@ -125,16 +125,18 @@ void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std:
 void dropUnusedParts(units::UnitModel &model, const step::Plan &plan, bool split, codegen::CompiledBodies &bodies,
                      std::vector<codegen::CompiledBodies> &others) {
   llvm::StringSet<> parts;
-  std::vector<bool> repeated(model.classes.size(), false);
+  std::vector<bool> repeated(size_t(model.summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)
     if (step::recomputes(model.summary, cell, plan.schedule.splitBackward) &&
         step::repeatedTask(model.summary, cell, cell.unitEnd - 1) == step::UnitTask::Recompute)
       repeated[model.summary.units(cell.unitEnd - 1).class_id()] = true;
-  for (auto [unitClass, isRepeated] : llvm::zip(model.classes, repeated)) {
+  for (auto [unitClass, isRepeated] : llvm::zip(model.summary.classes(), repeated)) {
+    using Function = bundle::UnitFunction;
     if (!split && !plan.schedule.splitBackward)
-      parts.insert_range(std::initializer_list<llvm::StringRef>{unitClass.backwardInputs, unitClass.backwardWeights});
+      for (Function::Task task : {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS})
+        parts.insert(functionName(unitClass, task));
     if (!isRepeated)
-      parts.insert(unitClass.recompute);
+      parts.insert(functionName(unitClass, Function::RECOMPUTE));
   }
   dropParts(bodies, parts);
   for (codegen::CompiledBodies &other : others)

@@ -1,6 +1,7 @@
 #include "GpuWork.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Summary/Summary.h"
 
 #include "llvm/ADT/StringRef.h"
 
@@ -71,8 +72,7 @@ bundle::TaskWork workOf(const bundle::Body &body) {
 }
 
 void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) {
-  bundle::TargetWork &target = *model.summary.add_gpu_work();
-  target.set_arch(bodies.library.arch());
+  model.summary.add_gpu_targets(bodies.library.arch());
   auto fill = [&](bundle::TaskWork &work, const std::string &function) {
     auto body = std::find_if(bodies.library.bodies().begin(), bodies.library.bodies().end(),
                              [&](const bundle::Body &candidate) { return candidate.name() == function; });
@@ -84,17 +84,9 @@ void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
     if (tensors)
       work.set_attention_flops_per_row(attentionFlops(*model.functions, function));
   };
-  for (const units::UnitClass &unitClass : model.classes) {
-    bundle::TargetWork::OfClass &ofClass = *target.add_classes();
-    fill(*ofClass.mutable_forward(), unitClass.forward);
-    fill(*ofClass.mutable_backward(), unitClass.backward);
-    if (!unitClass.recompute.empty())
-      fill(*ofClass.mutable_recompute(), unitClass.recompute);
-    if (unitClass.backwardInputs.empty())
-      continue;
-    fill(*ofClass.mutable_input_gradients(), unitClass.backwardInputs);
-    fill(*ofClass.mutable_weight_gradients(), unitClass.backwardWeights);
-  }
+  for (bundle::UnitClass &unitClass : *model.summary.mutable_classes())
+    for (bundle::UnitFunction &function : *unitClass.mutable_functions())
+      fill(*function.add_work(), functionName(unitClass, function.task()));
 }
 
 } // namespace zorse::pipelines

@@ -162,7 +162,7 @@ bool Compiler::buildUnits(std::string &remark) {
       printError("--decay: no parameter's name contains '" + pattern + "'");
       return false;
     }
-  remark = counted(s.units_size(), "unit") + " of " + std::to_string(model.classes.size()) + (model.classes.size() == 1 ? " class" : " classes");
+  remark = counted(s.units_size(), "unit") + " of " + std::to_string(s.classes_size()) + (s.classes_size() == 1 ? " class" : " classes");
   if (s.blocks_count())
     remark += ", " + counted(s.blocks_count(), "block") + " of " + std::to_string(s.blocks_period());
   remark += ", " + counted(s.groups_size(), "state group");

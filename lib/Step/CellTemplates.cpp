@@ -102,7 +102,7 @@ private:
   void add(int32_t u, std::optional<UnitTask> task, int kind) {
     if (!task)
       return;
-    made.workspace = std::max(made.workspace, extentOf(unitFunction(unit(u), *task).workspace));
+    made.workspace = std::max(made.workspace, extentOf(unitFunction(summary, u, *task).workspace()));
     if (inside)
       inside->calls[kind].push_back({u, *task});
     const auto bit = static_cast<TaskSet>(1 << kind);
@@ -167,7 +167,7 @@ private:
     TaskSet scratchTasks = 0;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
       const uint32_t place = placeOf(u);
-      const uint64_t bytes = extentOf(unit(u).saved_bytes());
+      const uint64_t bytes = extentOf(zorse::classOf(summary, unit(u)).saved_bytes());
       scratch = std::max(scratch, bytes);
       scratchTasks |= saved[place] & kInF;
       if (again)
@@ -175,7 +175,7 @@ private:
       else if (!(saved[place] & kInF) || !leaves(/*block=*/true, static_cast<uint32_t>(u), place, bytes, saved[place]))
         addLocal(bytes, place, saved[place], /*late=*/false);
       if (split)
-        addLocal(extentOf(unit(u).deferred_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
+        addLocal(extentOf(zorse::classOf(summary, unit(u)).deferred_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
     }
     if (again)
       addLocal(scratch, 0, scratchTasks, /*late=*/false);

@@ -35,12 +35,56 @@ bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && s
 /// Times are made of these: one that is not a number would stop the simulated clock.
 bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
 
-/// Everything of a unit that a cell may hold.
-std::vector<const bundle::Extent *> sizesOf(const bundle::UnitInfo &unit) {
-  std::vector<const bundle::Extent *> sizes = {&unit.saved_bytes(), &unit.deferred_bytes()};
-  for (UnitTask task : kUnitTasks)
-    sizes.push_back(&unitFunction(unit, task).workspace);
+/// Everything of a unit of the class that a cell may hold.
+std::vector<const bundle::Extent *> sizesOf(const bundle::UnitClass &unitClass) {
+  std::vector<const bundle::Extent *> sizes = {&unitClass.saved_bytes(), &unitClass.deferred_bytes()};
+  for (const bundle::UnitFunction &function : unitClass.functions())
+    sizes.push_back(&function.workspace());
   return sizes;
+}
+
+std::string checkWork(const bundle::TaskWork &work) {
+  if (!soundCost(work.attention_flops_per_row()) || !sound(work.bytes()))
+    return "has a cost that is not a number from 0 to 1e30, or a size that is not one from 0 to 2^48";
+  for (const auto &product : work.products())
+    if (!sound(product.m()) || !sound(product.n()) || !sound(product.k()) || !sound(product.batch()))
+      return "has a product of a size that is not a number from 0 to 2^48";
+  return "";
+}
+
+std::string checkFunction(const bundle::ModelSummary &summary, const bundle::UnitFunction &function) {
+  for (double cost : {function.flops_per_row(), function.bytes_per_row()})
+    if (!soundCost(cost))
+      return "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
+  if (function.work_size() != 0 && function.work_size() != summary.gpu_targets_size())
+    return "has work of " + std::to_string(function.work_size()) + " targets, expected " + std::to_string(summary.gpu_targets_size());
+  for (int t = 0; t < function.work_size(); ++t)
+    if (std::string message = checkWork(function.work(t)); !message.empty())
+      return "on '" + summary.gpu_targets(t) + "' " + message;
+  return "";
+}
+
+std::string checkClasses(const bundle::ModelSummary &summary) {
+  using Function = bundle::UnitFunction;
+  for (const auto &unitClass : summary.classes()) {
+    const std::string name = "class '" + unitClass.name() + "' ";
+    std::vector<int> times(Function::Task_ARRAYSIZE, 0);
+    for (const Function &function : unitClass.functions()) {
+      if (!Function::Task_IsValid(function.task()) || function.task() == Function::TASK_UNSPECIFIED || ++times[function.task()] > 1)
+        return name + "has a function of a task that this version does not know, or two of one task";
+      if (std::string message = checkFunction(summary, function); !message.empty())
+        return "function '" + zorse::functionName(unitClass, function.task()) + "' " + message;
+    }
+    if (!times[Function::FORWARD] || !times[Function::BACKWARD] || times[Function::INPUT_GRADIENTS] != times[Function::WEIGHT_GRADIENTS])
+      return name + "expects a forward and a backward, and both parts of the backward or none";
+    for (const bundle::Extent *size : sizesOf(unitClass))
+      if (!sound(*size))
+        return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
+               " per row, expected 0 to 2^48";
+    if ((unitClass.saved_bytes().fixed() > 0 || unitClass.saved_bytes().per_row() > 0) && !times[Function::RECOMPUTE])
+      return name + "has a saved block, and no function that makes it again";
+  }
+  return "";
 }
 
 std::string checkUnits(const bundle::ModelSummary &summary) {
@@ -50,20 +94,14 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
         !inRange(unit.values_out(), summary.values_size()) || !inRange(unit.inputs(), summary.inputs_size()) ||
         !inRange(unit.loss_terms(), summary.loss_size()))
       return name + "names a parameter, value, input or loss term that does not exist";
-    for (const bundle::Extent *size : sizesOf(unit))
-      if (!sound(*size))
-        return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
-               " per row, expected 0 to 2^48";
-    for (UnitTask task : kUnitTasks) {
-      const UnitFunction function = unitFunction(unit, task);
-      for (double cost : {function.flopsPerRow, function.bytesPerRow})
-        if (!soundCost(cost))
-          return name + "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
-    }
+    if (unit.class_id() >= static_cast<uint32_t>(summary.classes_size()))
+      return name + "is of class " + std::to_string(unit.class_id()) + " of " + std::to_string(summary.classes_size());
     bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(v).needs_gradient(); });
     bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(), [&](uint32_t p) { return summary.parameters(p).trainable(); });
     if (unit.splits() && !(inputs && weights))
       return name + "splits its backward, and has no gradient of " + (inputs ? "parameters" : "inputs");
+    if (unit.splits() && !zorse::findFunction(zorse::classOf(summary, unit), bundle::UnitFunction::INPUT_GRADIENTS))
+      return name + "splits its backward, and its class has no functions for the parts";
     std::vector<uint32_t> parameters(unit.parameters().begin(), unit.parameters().end());
     std::sort(parameters.begin(), parameters.end());
     auto twice = std::adjacent_find(parameters.begin(), parameters.end());
@@ -135,29 +173,10 @@ std::string checkValues(const bundle::ModelSummary &summary) {
   return "";
 }
 
-std::string checkWork(const bundle::ModelSummary &summary) {
-  for (const auto &target : summary.gpu_work()) {
-    for (const auto &unit : summary.units())
-      if (unit.class_id() >= static_cast<uint32_t>(target.classes_size()))
-        return "work on '" + target.arch() + "' is of " + std::to_string(target.classes_size()) + " classes, and unit '" + unit.name() +
-               "' is of class " + std::to_string(unit.class_id());
-    for (const auto &work : target.classes())
-      for (const bundle::TaskWork *task : {&work.forward(), &work.backward(), &work.input_gradients(), &work.weight_gradients(), &work.recompute()}) {
-        const std::string name = "work on '" + target.arch() + "' ";
-        if (!soundCost(task->attention_flops_per_row()) || !sound(task->bytes()))
-          return name + "has a cost that is not a number from 0 to 1e30, or a size that is not one from 0 to 2^48";
-        for (const auto &product : task->products())
-          if (!sound(product.m()) || !sound(product.n()) || !sound(product.k()) || !sound(product.batch()))
-            return name + "has a product of a size that is not a number from 0 to 2^48";
-      }
-  }
-  return "";
-}
-
 } // namespace
 
 bool zorse::step::checkSummary(const bundle::ModelSummary &summary, std::string &error) {
-  for (auto check : {checkUnits, checkParameters, checkValues, checkWork}) {
+  for (auto check : {checkClasses, checkUnits, checkParameters, checkValues}) {
     std::string message = check(summary);
     if (!message.empty()) {
       error = "the model summary contradicts itself: " + message;
@@ -185,7 +204,7 @@ bool zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &pl
     return false;
   };
   for (const auto &unit : summary.units())
-    for (const bundle::Extent *size : sizesOf(unit))
+    for (const bundle::Extent *size : sizesOf(zorse::classOf(summary, unit)))
       if (!check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row())))
         return false;
   for (const auto &value : summary.values())

@@ -45,7 +45,7 @@ public:
     // Every launch costs something whatever its rows: without it, cells of one row would look free.
     constexpr double kCallSeconds = 5e-6;
     return (plan.devices[device].speed > 0 ? kCallSeconds : 0) +
-           compute(device, unitFunction(summary.units(unit), task).flopsPerRow * static_cast<double>(rows));
+           compute(device, unitFunction(summary, unit, task).flops_per_row() * static_cast<double>(rows));
   }
   double update(uint32_t device, int64_t elements) const override { return compute(device, 10.0 * static_cast<double>(elements)); }
   double norm(uint32_t device, int64_t elements) const override { return compute(device, 2.0 * static_cast<double>(elements)); }

@@ -26,7 +26,7 @@ public:
   Maker(const ExpansionTables &tables, int32_t u, UnitTask task)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.body = unitFunction(unit, task).body;
+    call.body = unitFunction(summary, u, task).body();
   }
 
   UnitCall run() {

@@ -1,6 +1,6 @@
 #include "zorse/Step/UnitTasks.h"
 
-#include "bundle.pb.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 
@@ -37,23 +37,11 @@ bool zorse::step::recomputes(const bundle::ModelSummary &summary, const Cell &ce
 std::optional<UnitTask> zorse::step::repeatedTask(const bundle::ModelSummary &summary, const Cell &cell, int32_t unit) {
   if (unit + 1 < cell.unitEnd)
     return UnitTask::Forward;
-  const bundle::Extent &saved = summary.units(unit).saved_bytes();
+  const bundle::Extent &saved = classOf(summary, summary.units(unit)).saved_bytes();
   return saved.fixed() > 0 || saved.per_row() > 0 ? std::optional(UnitTask::Recompute) : std::nullopt;
 }
 
-UnitFunction zorse::step::unitFunction(const bundle::UnitInfo &unit, UnitTask task) {
-  switch (task) {
-  case UnitTask::Backward:
-    return {unit.backward_body(), unit.backward_workspace(), unit.backward_flops_per_row(), unit.backward_bytes_per_row()};
-  case UnitTask::InputGradients:
-    return {unit.input_gradient_body(), unit.input_gradient_workspace(), unit.input_gradient_flops_per_row(), unit.input_gradient_bytes_per_row()};
-  case UnitTask::WeightGradients:
-    return {unit.weight_gradient_body(), unit.weight_gradient_workspace(), unit.weight_gradient_flops_per_row(),
-            unit.weight_gradient_bytes_per_row()};
-  case UnitTask::Recompute:
-    return {unit.recompute_body(), unit.recompute_workspace(), unit.recompute_flops_per_row(), unit.recompute_bytes_per_row()};
-  case UnitTask::Forward:
-    break;
-  }
-  return {unit.forward_body(), unit.forward_workspace(), unit.forward_flops_per_row(), unit.forward_bytes_per_row()};
+const bundle::UnitFunction &zorse::step::unitFunction(const bundle::ModelSummary &summary, int32_t unit, UnitTask task) {
+  static_assert(int(UnitTask::Forward) + 1 == bundle::UnitFunction::FORWARD && int(UnitTask::Recompute) + 1 == bundle::UnitFunction::RECOMPUTE);
+  return functionOf(summary, summary.units(unit), static_cast<bundle::UnitFunction::Task>(int(task) + 1));
 }

@@ -93,6 +93,11 @@ int64_t zorse::elementsOf(const bundle::ParameterInfo &parameter) {
   return elements;
 }
 
+std::string zorse::functionName(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+  static constexpr const char *kNames[] = {"", ".forward", ".backward", ".backward_inputs", ".backward_weights", ".recompute"};
+  return unitClass.name() + kNames[task];
+}
+
 std::vector<std::vector<uint32_t>> zorse::valuesAtCuts(const bundle::ModelSummary &summary, bool gradients) {
   std::vector<std::vector<uint32_t>> cuts(static_cast<size_t>(summary.units_size()) + 1);
   for (int v = 0; v < summary.values_size(); ++v) {

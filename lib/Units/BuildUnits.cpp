@@ -185,9 +185,8 @@ private:
       if (!isNew)
         continue;
       int times = ++names[kinds.back()];
-      UnitClass unitClass;
-      unitClass.name = times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times);
-      func::FuncOp forward = buildForward(builder, graph, outline, unitClass.name);
+      const std::string name = times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times);
+      func::FuncOp forward = buildForward(builder, graph, outline, name);
       if (options.until == Until::Forward)
         continue;
       FailureOr<func::FuncOp> joint = autodiff::joinBackward(forward);
@@ -200,22 +199,35 @@ private:
       autodiff::chooseSaved(*joint, options.saved);
       autodiff::Differentiated pair = autodiff::sliceJoint(*joint);
       builder.setInsertionPointToEnd(result.functions->getBody());
-      unitClass.forward = forward.getName().str();
       if (!pair.backward)
-        pair.backward = buildEmptyBackward(forward, unitClass.name);
-      unitClass.backward = pair.backward.getName().str();
+        pair.backward = buildEmptyBackward(forward, name);
       functions.push_back(pair);
       splits.push_back(autodiff::splitBackward(pair.backward));
-      if (splits.back().inputs) {
-        unitClass.backwardInputs = splits.back().inputs.getName().str();
-        unitClass.backwardWeights = splits.back().weights.getName().str();
-      }
       recomputes.push_back(autodiff::sliceSaved(pair.forward));
-      if (recomputes.back())
-        unitClass.recompute = recomputes.back().getName().str();
-      result.classes.push_back(unitClass);
+      describeClass(name, pair, splits.back(), recomputes.back());
     }
     return success();
+  }
+
+  void describeClass(const std::string &name, const autodiff::Differentiated &pair, const autodiff::SplitBackward &split, func::FuncOp recompute) {
+    using Function = bundle::UnitFunction;
+    bundle::UnitClass &unitClass = *summary().add_classes();
+    unitClass.set_name(name);
+    unitClass.mutable_saved_bytes()->set_per_row(packedBytesPerRow(pair.forward, "saved"));
+    if (split.inputs)
+      unitClass.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(split.inputs, "deferred"));
+    for (auto [task, function] : {std::pair(Function::FORWARD, pair.forward), std::pair(Function::BACKWARD, pair.backward),
+                                  std::pair(Function::INPUT_GRADIENTS, split.inputs), std::pair(Function::WEIGHT_GRADIENTS, split.weights),
+                                  std::pair(Function::RECOMPUTE, recompute)}) {
+      if (!function)
+        continue;
+      assert(function.getName() == functionName(unitClass, task));
+      Function &described = *unitClass.add_functions();
+      const Cost cost = costOf(function);
+      described.set_task(task);
+      described.set_flops_per_row(cost.flops);
+      described.set_bytes_per_row(cost.bytes);
+    }
   }
 
   /// Every unit has a backward body, also a frozen one. It reads one argument because a body without slots would not be called.
@@ -254,28 +266,7 @@ private:
         for (auto [k, other] : llvm::enumerate(graph.numerators))
           if (other.result == numerator.result)
             unit.add_loss_terms(k);
-
-      const autodiff::Differentiated &pair = functions[classOf[u]];
-      Cost forward = costOf(pair.forward), backward = costOf(pair.backward);
-      unit.set_forward_flops_per_row(forward.flops);
-      unit.set_forward_bytes_per_row(forward.bytes);
-      unit.set_backward_flops_per_row(backward.flops);
-      unit.set_backward_bytes_per_row(backward.bytes);
-      unit.mutable_saved_bytes()->set_per_row(packedBytesPerRow(pair.forward, "saved"));
-      if (func::FuncOp slice = recomputes[classOf[u]]) {
-        Cost recompute = costOf(slice);
-        unit.set_recompute_flops_per_row(recompute.flops);
-        unit.set_recompute_bytes_per_row(recompute.bytes);
-      }
-      if (const autodiff::SplitBackward &split = splits[classOf[u]]; split.inputs) {
-        Cost inputs = costOf(split.inputs), weights = costOf(split.weights);
-        unit.set_splits(true);
-        unit.set_input_gradient_flops_per_row(inputs.flops);
-        unit.set_input_gradient_bytes_per_row(inputs.bytes);
-        unit.set_weight_gradient_flops_per_row(weights.flops);
-        unit.set_weight_gradient_bytes_per_row(weights.bytes);
-        unit.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(split.inputs, "deferred"));
-      }
+      unit.set_splits(bool(splits[classOf[u]].inputs));
     }
     return success();
   }
@@ -286,7 +277,7 @@ private:
     auto unit = uint32_t(head - outlines.begin());
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(result.functions->getBody());
-    result.logits = result.classes[classOf[unit]].name + ".logits";
+    result.logits = summary().classes(classOf[unit]).name() + ".logits";
     FailureOr<func::FuncOp> function = buildLogits(builder, functions[classOf[unit]].forward, result.logits, int64_t(head->inputs.size()));
     if (failed(function))
       return failure();
@@ -366,37 +357,13 @@ FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &option
 
 void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringRef)> &facts) {
   bundle::ModelSummary &summary = model.summary;
-  struct OfClass {
-    BodyFacts forward, backward, inputs, weights, recompute;
-  };
-  std::vector<OfClass> ofClass;
-  for (const UnitClass &unitClass : model.classes) {
-    ofClass.push_back({facts(unitClass.forward), facts(unitClass.backward), {}, {}, {UINT32_MAX, {}}});
-    if (!unitClass.recompute.empty())
-      ofClass.back().recompute = facts(unitClass.recompute);
-    if (!unitClass.backwardInputs.empty()) {
-      ofClass.back().inputs = facts(unitClass.backwardInputs);
-      ofClass.back().weights = facts(unitClass.backwardWeights);
+  for (bundle::UnitClass &unitClass : *summary.mutable_classes())
+    for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
+      const BodyFacts known = facts(functionName(unitClass, function.task()));
+      function.set_body(known.body);
+      if (known.body != UINT32_MAX) // what is known of one that was left out stays known
+        *function.mutable_workspace() = known.workspace;
     }
-  }
-  for (bundle::UnitInfo &unit : *summary.mutable_units()) {
-    const OfClass &of = ofClass[unit.class_id()];
-    unit.set_forward_body(of.forward.body);
-    *unit.mutable_forward_workspace() = of.forward.workspace;
-    unit.set_backward_body(of.backward.body);
-    *unit.mutable_backward_workspace() = of.backward.workspace;
-    unit.set_recompute_body(of.recompute.body);
-    if (of.recompute.body != UINT32_MAX)
-      *unit.mutable_recompute_workspace() = of.recompute.workspace;
-    if (!unit.splits())
-      continue;
-    unit.set_input_gradient_body(of.inputs.body);
-    unit.set_weight_gradient_body(of.weights.body);
-    if (of.inputs.body == UINT32_MAX)
-      continue; // what is known of the parts stays known
-    *unit.mutable_input_gradient_workspace() = of.inputs.workspace;
-    *unit.mutable_weight_gradient_workspace() = of.weights.workspace;
-  }
   if (model.functions->lookupSymbol("counts"))
     summary.set_count_body(facts("counts").body);
   if (!model.logits.empty())

@@ -31,6 +31,9 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
   os << '\n';
   for (int u = 0; u < summary.units_size(); ++u) {
     const bundle::UnitInfo &unit = summary.units(u);
+    const bundle::UnitClass &unitClass = classOf(summary, unit);
+    using Function = bundle::UnitFunction;
+    auto flops = [&](Function::Task task) { return llvm::format("%.4g", functionOf(unitClass, task).flops_per_row()); };
     os << "unit " << u << " '" << unit.name() << "' class " << unit.class_id() << " parameters ";
     printShape(os, unit.parameters(), " ");
     os << " inputs ";
@@ -43,13 +46,13 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
       os << " loss ";
       printShape(os, unit.loss_terms(), " ");
     }
-    os << " instances from " << unit.instance_base() << " saved " << unit.saved_bytes().per_row() << " bytes flops "
-       << llvm::format("%.4g", unit.forward_flops_per_row()) << " + " << llvm::format("%.4g", unit.backward_flops_per_row());
+    os << " instances from " << unit.instance_base() << " saved " << unitClass.saved_bytes().per_row() << " bytes flops " << flops(Function::FORWARD)
+       << " + " << flops(Function::BACKWARD);
     if (unit.splits())
-      os << " = " << llvm::format("%.4g", unit.input_gradient_flops_per_row()) << " B + "
-         << llvm::format("%.4g", unit.weight_gradient_flops_per_row()) << " W, deferred " << unit.deferred_bytes().per_row() << " bytes";
-    if (unit.recompute_flops_per_row() > 0)
-      os << ", again " << llvm::format("%.4g", unit.recompute_flops_per_row());
+      os << " = " << flops(Function::INPUT_GRADIENTS) << " B + " << flops(Function::WEIGHT_GRADIENTS) << " W, deferred "
+         << unitClass.deferred_bytes().per_row() << " bytes";
+    if (functionOf(unitClass, Function::RECOMPUTE).flops_per_row() > 0)
+      os << ", again " << flops(Function::RECOMPUTE);
     os << " a row\n";
   }
   for (int v = 0; v < summary.values_size(); ++v) {

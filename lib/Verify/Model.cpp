@@ -7,6 +7,15 @@
 
 using namespace zorse;
 using namespace zorse::verify;
+using Function = zorse::bundle::UnitFunction;
+
+namespace {
+
+template <typename List> bool indices(const List &list, int64_t size) {
+  return std::all_of(list.begin(), list.end(), [&](uint32_t i) { return i < uint64_t(size); });
+}
+
+} // namespace
 
 int64_t verify::elementSize(bundle::ElementType type) {
   switch (type) {
@@ -32,12 +41,23 @@ Model::Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bod
     index();
 }
 
+bool Model::isSound(const bundle::UnitInfo &unit) const {
+  if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
+      !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
+      !indices(unit.loss_terms(), summary.loss_size()) || unit.class_id() >= uint32_t(summary.classes_size()) ||
+      extentBytes(classOf(unit).saved_bytes(), 1) < 0 || extentBytes(classOf(unit).deferred_bytes(), 1) < 0)
+    return false;
+  std::vector<Function::Task> tasks{Function::FORWARD, Function::BACKWARD};
+  if (plan.splitBackward && unit.splits())
+    tasks.insert(tasks.end(), {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS});
+  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) { return bodyOf(unit, task) < uint32_t(bodies.bodies_size()); });
+}
+
 bool Model::checkSummary(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) {
     findings.push_back({Code::Malformed, -1, -1, "summary: " + message});
     return false;
   };
-  auto indices = [](const auto &list, int64_t size) { return std::all_of(list.begin(), list.end(), [&](uint32_t i) { return i < uint64_t(size); }); };
 
   if (summary.moments() > 8)
     return fail("expects at most 8 moments, found " + std::to_string(summary.moments()));
@@ -90,19 +110,14 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   if (summary.loss_size() > 14)
     return fail("expects at most 14 loss terms, found " + std::to_string(summary.loss_size()));
   for (const auto &unit : summary.units())
-    if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
-        !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
-        !indices(unit.loss_terms(), summary.loss_size()) || unit.forward_body() >= uint32_t(bodies.bodies_size()) ||
-        unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0 ||
-        extentBytes(unit.deferred_bytes(), 1) < 0 ||
-        (plan.splitBackward && unit.splits() && std::max(unit.input_gradient_body(), unit.weight_gradient_body()) >= uint32_t(bodies.bodies_size())))
+    if (!isSound(unit))
       return fail("unit '" + unit.name() + "' names something that does not exist");
   repeated.assign(size_t(summary.units_size()), false);
   for (const auto &cell : plan.cells) {
     if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > summary.units_size() || !recomputes(cell))
       continue;
     const auto last = uint32_t(cell.endUnit - 1);
-    if (extentBytes(summary.units(int(last)).saved_bytes(), 1) <= 0)
+    if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
     if (repeatedBody(cell, last) >= uint32_t(bodies.bodies_size()))
       return fail("no body makes the saved block of unit '" + summary.units(int(last)).name() + "' again, as the plan asks for");
@@ -215,18 +230,19 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
       return false;
     };
     if (repeated[u])
-      for (const auto &slot : bodies.bodies(int(unit.recompute_body())).slots())
+      for (const auto &slot : bodies.bodies(int(bodyOf(unit, Function::RECOMPUTE))).slots())
         if (slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE && (slot.kind() != bundle::SAVED || slot.mode() != bundle::WRITE))
           return fail("what makes its saved block again changes slot '" + slot.name() + "', too");
-    if (has(unit.forward_body(), bundle::DEFERRED, -1) || has(unit.backward_body(), bundle::DEFERRED, -1))
+    if (has(bodyOf(unit, Function::FORWARD), bundle::DEFERRED, -1) || has(bodyOf(unit, Function::BACKWARD), bundle::DEFERRED, -1))
       return fail("only the parts of a split backward have a deferred block");
     if (!plan.splitBackward || !unit.splits())
       continue;
-    if (has(unit.input_gradient_body(), bundle::PARAMETER_GRADIENT, -1) || has(unit.weight_gradient_body(), bundle::BOUNDARY_IN_GRADIENT, -1))
+    const uint32_t inputs = bodyOf(unit, Function::INPUT_GRADIENTS), weights = bodyOf(unit, Function::WEIGHT_GRADIENTS);
+    if (has(inputs, bundle::PARAMETER_GRADIENT, -1) || has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
       return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
-    for (const auto &slot : bodies.bodies(int(unit.backward_body())).slots())
-      if ((slot.kind() == bundle::PARAMETER_GRADIENT && !has(unit.weight_gradient_body(), slot.kind(), slot.index())) ||
-          (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(unit.input_gradient_body(), slot.kind(), slot.index())))
+    for (const auto &slot : bodies.bodies(int(bodyOf(unit, Function::BACKWARD))).slots())
+      if ((slot.kind() == bundle::PARAMETER_GRADIENT && !has(weights, slot.kind(), slot.index())) ||
+          (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, slot.kind(), slot.index())))
         return fail("slot '" + slot.name() + "' of its backward is in neither part");
   }
   // The bodies that are not unit functions must have the slots through which the replay follows the commit.
@@ -317,36 +333,36 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
 
 std::vector<uint32_t> Model::bodiesOf(uint32_t index) const {
   const auto &unit = summary.units(int(index));
-  std::vector<uint32_t> list{unit.forward_body(), unit.backward_body()};
+  std::vector<uint32_t> list{bodyOf(unit, Function::FORWARD), bodyOf(unit, Function::BACKWARD)};
   if (plan.splitBackward && unit.splits())
-    list.insert(list.end(), {unit.input_gradient_body(), unit.weight_gradient_body()});
+    list.insert(list.end(), {bodyOf(unit, Function::INPUT_GRADIENTS), bodyOf(unit, Function::WEIGHT_GRADIENTS)});
   if (repeated[index])
-    list.push_back(unit.recompute_body());
+    list.push_back(bodyOf(unit, Function::RECOMPUTE));
   return list;
 }
 
 uint32_t Model::repeatedBody(const PlanView::Cell &cell, uint32_t index) const {
   const auto &unit = summary.units(int(index));
   if (int64_t(index) + 1 < cell.endUnit)
-    return unit.forward_body();
-  return extentBytes(unit.saved_bytes(), 1) > 0 ? unit.recompute_body() : kNoBody;
+    return bodyOf(unit, Function::FORWARD);
+  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? bodyOf(unit, Function::RECOMPUTE) : kNoBody;
 }
 
 uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {
   const auto &unit = summary.units(int(index));
   if (task == bundle::Compute::F)
-    return unit.forward_body();
+    return bodyOf(unit, Function::FORWARD);
   const bool isB = task == bundle::Compute::B;
   if (!plan.splitBackward)
-    return isB ? unit.backward_body() : kNoBody;
+    return isB ? bodyOf(unit, Function::BACKWARD) : kNoBody;
   if (unit.splits())
-    return isB ? unit.input_gradient_body() : unit.weight_gradient_body();
+    return bodyOf(unit, isB ? Function::INPUT_GRADIENTS : Function::WEIGHT_GRADIENTS);
   bool inputs = false, weights = false;
   for (uint32_t v : unit.values_in())
     inputs = inputs || summary.values(int(v)).needs_gradient();
   for (uint32_t p : unit.parameters())
     weights = weights || summary.parameters(int(p)).trainable();
-  return isB == (inputs || !weights) ? unit.backward_body() : kNoBody;
+  return isB == (inputs || !weights) ? bodyOf(unit, Function::BACKWARD) : kNoBody;
 }
 
 bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {

@@ -74,6 +74,14 @@ public:
   }
 
   static constexpr uint32_t kNoBody = UINT32_MAX;
+  const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const { return summary.classes(int(unit.class_id())); }
+  /// The body of one of a unit's functions; kNoBody: the summary does not name one.
+  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
+    for (const auto &function : classOf(unit).functions())
+      if (function.task() == task)
+        return function.body();
+    return kNoBody;
+  }
   /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
   /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
   uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
@@ -125,6 +133,8 @@ private:
   /// Those of its bodies that the plan's tasks may call.
   std::vector<uint32_t> bodiesOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
+  /// Whether all that a unit names exists.
+  bool isSound(const bundle::UnitInfo &unit) const;
   bool checkBodies(std::vector<Finding> &findings);
   bool checkSums(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);

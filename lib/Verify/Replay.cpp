@@ -87,8 +87,8 @@ Replay::Seeds Replay::seedsFor(const Call &call) const {
   if (!model.scales() || model.isScaling(call.unit, call.body))
     return Seeds::Loaded;
   const bundle::UnitInfo *unit = call.unit >= 0 ? &model.summary.units(call.unit) : nullptr;
-  const bool begins = unit && unit->loss_terms_size() && call.body != unit->forward_body() &&
-                      !(extentBytes(unit->saved_bytes(), 1) > 0 && call.body == unit->recompute_body());
+  const bool begins = unit && unit->loss_terms_size() && call.body != model.bodyOf(*unit, bundle::UnitFunction::FORWARD) &&
+                      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.body == model.bodyOf(*unit, bundle::UnitFunction::RECOMPUTE));
   return begins ? Seeds::Scaled : Seeds::Either;
 }
 

@@ -47,8 +47,9 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     exists = known(summary.units_size()) && ordered && value.end() <= limit;
     perUnit = false;
     if (exists) {
-      const auto &unit = summary.units(int(value.id()));
-      out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unit.saved_bytes() : unit.deferred_bytes(), value.end() - value.begin());
+      const auto &unitClass = model.classOf(summary.units(int(value.id())));
+      out.bytes =
+          extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unitClass.saved_bytes() : unitClass.deferred_bytes(), value.end() - value.begin());
     }
     break;
   case bundle::Value::STEP_SCALARS:
@@ -81,7 +82,8 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   return true;
 }
 
-static UnitSlot unitSlot(const bundle::ModelSummary &summary, uint32_t index, const bundle::Slot &slot) {
+static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot &slot) {
+  const bundle::ModelSummary &summary = model.summary;
   const auto &unit = summary.units(int(index));
   const uint32_t i = slot.index();
   auto at = [&](const auto &list) { return i < uint32_t(list.size()); };
@@ -141,10 +143,10 @@ static UnitSlot unitSlot(const bundle::ModelSummary &summary, uint32_t index, co
       rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(int(i)), index + 1, summary.values(int(unit.values_out(int(i)))).bytes_per_row());
     break;
   case bundle::SAVED:
-    blockOf(bundle::Value::SAVED_BLOCK, unit.saved_bytes());
+    blockOf(bundle::Value::SAVED_BLOCK, model.classOf(unit).saved_bytes());
     break;
   case bundle::DEFERRED:
-    blockOf(bundle::Value::DEFERRED_BLOCK, unit.deferred_bytes());
+    blockOf(bundle::Value::DEFERRED_BLOCK, model.classOf(unit).deferred_bytes());
     break;
   case bundle::LOSS:
     if (at(unit.loss_terms()))
@@ -166,7 +168,7 @@ const std::vector<UnitSlot> &UnitSlots::of(const Call &call) {
   if (function == known.end()) {
     function = known.insert(known.end(), {call.body, -1, {}});
     for (const auto &slot : model.bodies.bodies(int(call.body)).slots())
-      function->slots.push_back(unitSlot(model.summary, uint32_t(call.unit), slot));
+      function->slots.push_back(unitSlot(model, uint32_t(call.unit), slot));
   }
   if (function->rows != call.rows) {
     function->rows = call.rows;

@@ -1,5 +1,7 @@
 #include "Bodies.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -25,10 +27,11 @@ Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t body) {
 }
 
 bool interpret::readsSeeds(const bundle::ModelSummary &summary, uint32_t body) {
+  using Function = bundle::UnitFunction;
   for (const auto &unit : summary.units())
-    if (unit.loss_terms_size() &&
-        (body == unit.backward_body() || (unit.splits() && (body == unit.input_gradient_body() || body == unit.weight_gradient_body()))))
-      return true;
+    for (auto task : {Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS})
+      if (const Function *function = findFunction(classOf(summary, unit), task); unit.loss_terms_size() && function && function->body() == body)
+        return true;
   return false;
 }
 
@@ -51,10 +54,12 @@ struct Repeated {
 
 /// Of the unit whose forward, or whose repeated part of it, a body is.
 static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index) {
-  for (const auto &unit : summary.units())
-    if ((index == unit.forward_body() || index == unit.recompute_body()) && unit.saved_bytes().fixed() + unit.saved_bytes().per_row() > 0 &&
-        unit.recompute_body() < uint32_t(bodies.bodies_size()))
-      return Repeated{&bodies.bodies(int(unit.recompute_body())), unit.forward_body()};
+  for (const auto &unit : summary.units()) {
+    const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
+    const uint32_t forward = functionOf(summary, unit, bundle::UnitFunction::FORWARD).body();
+    if (repeats && (index == forward || index == repeats->body()) && repeats->body() < uint32_t(bodies.bodies_size()))
+      return Repeated{&bodies.bodies(int(repeats->body())), forward};
+  }
   return std::nullopt;
 }
 

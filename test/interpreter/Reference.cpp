@@ -2,6 +2,8 @@
 #include "Bodies.h"
 #include "Interpreter.h"
 
+#include "zorse/Summary/Summary.h"
+
 using namespace zorse;
 using namespace zorse::interpret;
 
@@ -45,17 +47,18 @@ public:
     deferred.assign(summary.units_size(), {});
     loss.clear();
     for (int u = 0; u < summary.units_size(); ++u)
-      unit(u, summary.units(u).forward_body());
+      unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).body());
     call(summary.sum_loss_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
     if (training) {
       if (summary.training().loss_scale() != 0)
         call(summary.scale_seeds_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
       for (int u = summary.units_size() - 1; u >= 0; --u) {
         const auto &info = summary.units(u);
+        using Function = bundle::UnitFunction;
         const bool splits = splitBackward && info.splits();
-        unit(u, splits ? info.input_gradient_body() : info.backward_body());
+        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD).body());
         if (splits)
-          unit(u, info.weight_gradient_body());
+          unit(u, functionOf(summary, info, Function::WEIGHT_GRADIENTS).body());
       }
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())

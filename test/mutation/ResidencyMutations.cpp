@@ -3,6 +3,8 @@
 #include "Edit.h"
 #include "Mutations.h"
 
+#include "zorse/Summary/Summary.h"
+
 using namespace zorse;
 using namespace zorse::test;
 
@@ -43,7 +45,8 @@ bool isRepeated(const Entry &e, const bundle::Call &call, const RealCase &o) {
   if (!e.has_compute() || e.compute().task() != bundle::Compute::B || call.unit() < 0)
     return false;
   const auto &unit = o.model.summary.units(call.unit());
-  return call.body() == unit.forward_body() || (unit.saved_bytes().per_row() > 0 && call.body() == unit.recompute_body());
+  const auto *repeats = findFunction(classOf(o.model.summary, unit), bundle::UnitFunction::RECOMPUTE);
+  return call.body() == functionOf(o.model.summary, unit, bundle::UnitFunction::FORWARD).body() || (repeats && call.body() == repeats->body());
 }
 
 /// A random call with which a B begins, of what its F did. \returns its index in `call`

@@ -2,6 +2,8 @@
 #include "Edit.h"
 #include "Mutations.h"
 
+#include "zorse/Summary/Summary.h"
+
 using namespace zorse;
 using namespace zorse::test;
 
@@ -118,9 +120,10 @@ void test::addSplitMutations(MutationList &list) {
       return false;
     const auto &unit = o.model.summary.units(parts.inWeights->unit());
     bundle::Call whole = *parts.inBackward;
-    whole.set_body(unit.backward_body());
+    const uint32_t backward = functionOf(o.model.summary, unit, bundle::UnitFunction::BACKWARD).body();
+    whole.set_body(backward);
     whole.clear_slots();
-    for (const auto &slot : o.model.bodies.bodies(int(unit.backward_body())).slots()) {
+    for (const auto &slot : o.model.bodies.bodies(int(backward)).slots()) {
       const auto *found = findSlot(o, *parts.inBackward, slot);
       found = found ? found : findSlot(o, *parts.inWeights, slot);
       if (!found && slot.kind() != bundle::WORKSPACE)

@@ -1,5 +1,7 @@
 #include "Exhaustive.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -50,7 +52,7 @@ public:
         if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // tied groups count at their first unit: bounds stay bounds
           bytes += 4.0 * static_cast<double>(group.elements());
       parameterBytes.push_back(parameterBytes.back() + bytes);
-      savedBytes.push_back(savedBytes.back() + static_cast<double>(problem.summary.units(u).saved_bytes().per_row()));
+      savedBytes.push_back(savedBytes.back() + static_cast<double>(classOf(problem.summary, problem.summary.units(u)).saved_bytes().per_row()));
     }
     for (int cut = 0; cut <= units; ++cut) {
       boundary.push_back(0);

@@ -1,5 +1,7 @@
 #include "Instances.h"
 
+#include "SummaryFunctions.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -43,15 +45,17 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
     const int t = (u - 1 + 2 * types) % types;
     bundle::UnitInfo &unit = *model.add_units();
     unit.set_name(first ? "embedding" : last ? "head" : "block " + std::to_string(u - 1) + " part");
-    unit.set_class_id(static_cast<uint32_t>(first ? 0 : last ? 3 : 1 + t));
-    unit.set_forward_body(static_cast<uint32_t>(2 * u));
-    unit.set_backward_body(static_cast<uint32_t>(2 * u + 1));
+    unit.set_class_id(static_cast<uint32_t>(first ? 0 : last ? std::min(1 + types, units - 1) : 1 + t));
     double work = first ? 0.05 * flops[0] : last ? headTimes * flops[0] : flops[t];
-    unit.set_forward_flops_per_row(work);
-    unit.set_backward_flops_per_row(2 * work);
-    unit.mutable_saved_bytes()->set_per_row(static_cast<int64_t>((first ? 0.1 : last ? std::min(headTimes, 3.0) : 1) * saved[t]) / 64 * 64);
-    unit.mutable_forward_workspace()->set_per_row(boundary);
-    unit.mutable_backward_workspace()->set_per_row(boundary);
+    using Function = bundle::UnitFunction;
+    test::addFunction(model, u, Function::FORWARD, work).mutable_workspace()->set_per_row(boundary);
+    test::addFunction(model, u, Function::BACKWARD, 2 * work).mutable_workspace()->set_per_row(boundary);
+    test::addFunction(model, u, Function::RECOMPUTE, 0);
+    test::mutableClass(model, u).mutable_saved_bytes()->set_per_row(static_cast<int64_t>((first  ? 0.1
+                                                                                          : last ? std::min(headTimes, 3.0)
+                                                                                                 : 1) *
+                                                                                         saved[t]) /
+                                                                    64 * 64);
     int64_t count = first ? 2 * elements[0] : last ? static_cast<int64_t>(headTimes * static_cast<double>(elements[0])) / 128 * 128 : elements[t];
     unit.add_parameters(static_cast<uint32_t>(u));
     bundle::ParameterInfo &parameter = *model.add_parameters();
@@ -109,8 +113,9 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
 void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batch, const bundle::ModelSummary &model, Cluster &cluster) {
   double work = 0, whole = 0;
   for (int u = 0; u < model.units_size(); ++u) {
-    work += model.units(u).forward_flops_per_row() / model.units_size();
-    whole += 16.0 * static_cast<double>(model.groups(u).elements()) + static_cast<double>(batch * model.units(u).saved_bytes().per_row());
+    work += functionOf(model, model.units(u), bundle::UnitFunction::FORWARD).flops_per_row() / model.units_size();
+    whole +=
+        16.0 * static_cast<double>(model.groups(u).elements()) + static_cast<double>(batch * classOf(model, model.units(u)).saved_bytes().per_row());
   }
   struct Type {
     double speed, halfRows, memory;

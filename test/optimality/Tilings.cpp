@@ -139,7 +139,7 @@ private:
           continue;
         double own = 0;
         for (int u = cell.unitBegin; u < cell.unitEnd; ++u) {
-          own += static_cast<double>(cell.rows() * problem.summary.units(u).saved_bytes().per_row());
+          own += static_cast<double>(cell.rows() * classOf(problem.summary, problem.summary.units(u)).saved_bytes().per_row());
           held |= uint64_t(1) << u;
         }
         saved = std::max(saved, own);

@@ -176,7 +176,7 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
     return problem();
   };
   expectSays(with([&] { manifest["format_version"] = 999; }),
-             {"manifest.json", "expects format version 4, got 999", "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
+             {"manifest.json", "expects format version 5, got 999", "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
   expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
   expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
   // Real numbers and those that do not fit are not converted.
@@ -201,7 +201,7 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["files"]["../../etc/passwd"] = "0"; }), {"outside the bundle"});
   expectSays(with([&] { manifest["files"] = 3; }), {"manifest.json"});
   for (const std::string &text : {std::string(), std::string(100000, '['),
-                                  "{\"format_version\": 4, \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
+                                  "{\"format_version\": 5, \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
     folder.write("two.zorse/manifest.json", text);
     expectSays(problem(), {"manifest.json", "its SHA-256 is"});
     folder.write("two.zorse/manifest.sha256", bundle::sha256(text) + "  manifest.json\n");

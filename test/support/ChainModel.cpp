@@ -1,5 +1,7 @@
 #include "ChainModel.h"
 
+#include "SummaryFunctions.h"
+
 #include "zorse/Step/Deal.h"
 
 using namespace zorse;
@@ -15,12 +17,14 @@ bundle::ModelSummary zorse::test::chainSummary(const std::vector<ChainUnit> &uni
     auto *unit = model.add_units();
     unit->set_name("unit " + std::to_string(u));
     unit->set_class_id(u);
-    unit->mutable_saved_bytes()->set_per_row(units[u].saved);
     unit->set_splits(u > 0);
-    unit->set_forward_flops_per_row(units[u].forward);
-    unit->set_backward_flops_per_row(units[u].inputs + units[u].weights);
-    unit->set_input_gradient_flops_per_row(units[u].inputs);
-    unit->set_weight_gradient_flops_per_row(units[u].weights);
+    const int index = static_cast<int>(u);
+    mutableClass(model, index).mutable_saved_bytes()->set_per_row(units[u].saved);
+    addFunction(model, index, bundle::UnitFunction::FORWARD, units[u].forward);
+    addFunction(model, index, bundle::UnitFunction::BACKWARD, units[u].inputs + units[u].weights);
+    addFunction(model, index, bundle::UnitFunction::INPUT_GRADIENTS, units[u].inputs);
+    addFunction(model, index, bundle::UnitFunction::WEIGHT_GRADIENTS, units[u].weights);
+    addFunction(model, index, bundle::UnitFunction::RECOMPUTE, 0);
     auto *group = model.add_groups();
     group->set_name("g" + std::to_string(u));
     group->set_trainable(true);

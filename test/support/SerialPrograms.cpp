@@ -308,7 +308,7 @@ private:
         break;
       }
     }
-    if (call->body() == unit.backward_body() || compute->task() == bundle::Compute::W)
+    if (call->body() == bodyOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
       for (uint32_t p : unit.parameters())
         startedGroups.insert({d, summary.parameters(int(p)).group()});
   }
@@ -400,21 +400,23 @@ private:
     }
   }
 
+  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).body(); }
+
   /// The body a task calls for a unit, or -1.
   int bodyOf(int u, bundle::Compute::Task task) const {
     const auto &unit = summary.units(u);
     if (task == bundle::Compute::F)
-      return int(unit.forward_body());
+      return int(bodyOf(unit, bundle::UnitFunction::FORWARD));
     const bool first = task == bundle::Compute::B;
     if (!plan.splitBackward)
-      return first ? int(unit.backward_body()) : -1;
+      return first ? int(bodyOf(unit, bundle::UnitFunction::BACKWARD)) : -1;
     if (unit.splits())
-      return int(first ? unit.input_gradient_body() : unit.weight_gradient_body());
+      return int(bodyOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS : bundle::UnitFunction::WEIGHT_GRADIENTS));
     auto needed = [&](uint32_t v) { return summary.values(int(v)).needs_gradient(); };
     auto trained = [&](uint32_t p) { return summary.parameters(int(p)).trainable(); };
     const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) &&
                              std::any_of(unit.parameters().begin(), unit.parameters().end(), trained);
-    return first == onlyWeights ? -1 : int(unit.backward_body());
+    return first == onlyWeights ? -1 : int(bodyOf(unit, bundle::UnitFunction::BACKWARD));
   }
 
   /// Runs of elements without padding and without a change of decay.

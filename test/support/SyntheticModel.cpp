@@ -1,5 +1,7 @@
 #include "SyntheticModel.h"
 
+#include "SummaryFunctions.h"
+
 #include "zorse/Summary/Summary.h"
 
 #include <map>
@@ -109,38 +111,36 @@ struct Maker {
     for (uint32_t p : unit->parameters())
       weights = weights || summary.parameters(int(p)).trainable();
     unit->set_splits(options.splits && inputs && weights && draw % 5 != 0);
+    using Function = bundle::UnitFunction;
+    auto &unitClass = mutableClass(summary, u);
+    const int64_t saved = unitClass.saved_bytes().per_row();
+    const double forwardFlops = mutableFunction(summary, u, Function::FORWARD).flops_per_row();
+    const double backwardFlops = mutableFunction(summary, u, Function::BACKWARD).flops_per_row();
     if (unit->splits()) {
-      unit->mutable_deferred_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2) : 0);
-      unit->mutable_input_gradient_workspace()->set_per_row(draw % 3 ? 64 : 0);
-      unit->mutable_weight_gradient_workspace()->set_per_row(draw % 7 ? 128 : 0);
-      unit->set_input_gradient_flops_per_row(unit->backward_flops_per_row() * 0.6);
-      unit->set_weight_gradient_flops_per_row(unit->backward_flops_per_row() * 0.4);
+      unitClass.mutable_deferred_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2) : 0);
+      addFunction(summary, u, Function::INPUT_GRADIENTS, backwardFlops * 0.6).mutable_workspace()->set_per_row(draw % 3 ? 64 : 0);
+      addFunction(summary, u, Function::WEIGHT_GRADIENTS, backwardFlops * 0.4).mutable_workspace()->set_per_row(draw % 7 ? 128 : 0);
     }
-    unit->mutable_recompute_workspace()->set_per_row(draw % 5 ? 64 : 0);
-    unit->set_recompute_flops_per_row(unit->forward_flops_per_row() * 0.7);
-    enum Function { Forward, Backward, Recompute, InputGradients, WeightGradients };
-    for (Function function : {Forward, Backward, Recompute, InputGradients, WeightGradients}) {
-      if (function > Recompute && !unit->splits())
-        break;
-      if (function == Recompute && unit->saved_bytes().per_row() == 0)
+    if (saved)
+      addFunction(summary, u, Function::RECOMPUTE, forwardFlops * 0.7).mutable_workspace()->set_per_row(draw % 5 ? 64 : 0);
+    unitClass.set_name(unit->name());
+    for (Function::Task task : {Function::FORWARD, Function::BACKWARD, Function::RECOMPUTE, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS}) {
+      if (!findFunction(unitClass, task))
         continue;
-      const bool forward = function == Forward || function == Recompute;
+      const bool forward = task == Function::FORWARD || task == Function::RECOMPUTE;
+      const bool part = task == Function::INPUT_GRADIENTS || task == Function::WEIGHT_GRADIENTS;
       auto *body = model.bodies.add_bodies();
       uint32_t index = uint32_t(model.bodies.bodies_size() - 1);
-      static const char *const names[] = {".forward", ".backward", ".recompute", ".backward_inputs", ".backward_weights"};
-      body->set_name(unit->name() + names[function]);
-      function == Forward          ? unit->set_forward_body(index)
-      : function == Backward       ? unit->set_backward_body(index)
-      : function == Recompute      ? unit->set_recompute_body(index)
-      : function == InputGradients ? unit->set_input_gradient_body(index)
-                                   : unit->set_weight_gradient_body(index);
+      body->set_name(functionName(unitClass, task));
+      auto &function = mutableFunction(summary, u, task);
+      function.set_body(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
         const bool copy = summary.groups(int(p.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
-        if (function == Recompute && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
+        if (task == Function::RECOMPUTE && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
           continue; // a product that only results need
         slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
-        if (!forward && function != InputGradients && p.trainable())
+        if (!forward && task != Function::INPUT_GRADIENTS && p.trainable())
           slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
       }
       if (forward || backwardReadsInputs)
@@ -151,28 +151,23 @@ struct Maker {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
           slot(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
-        if (!forward && function != WeightGradients && v.needs_gradient())
+        if (!forward && task != Function::WEIGHT_GRADIENTS && v.needs_gradient())
           slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
       }
-      for (int i = 0; i < unit->values_out_size() && function != Recompute; ++i) {
+      for (int i = 0; i < unit->values_out_size() && task != Function::RECOMPUTE; ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
         if (forward || v.needs_gradient())
           slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
                v.bytes_per_row(), v.name());
       }
-      if (unit->saved_bytes().per_row())
-        slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
-      if (function > Recompute && unit->deferred_bytes().per_row())
-        slot(body, bundle::DEFERRED, 0, function == InputGradients ? bundle::WRITE : bundle::READ, 0, unit->deferred_bytes().per_row(), "deferred");
-      const auto &workspace = function == Forward          ? unit->forward_workspace()
-                              : function == Backward       ? unit->backward_workspace()
-                              : function == Recompute      ? unit->recompute_workspace()
-                              : function == InputGradients ? unit->input_gradient_workspace()
-                                                           : unit->weight_gradient_workspace();
-      if (workspace.per_row())
-        slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
+      if (saved)
+        slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, saved, "saved");
+      if (const int64_t deferred = unitClass.deferred_bytes().per_row(); part && deferred)
+        slot(body, bundle::DEFERRED, 0, task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred, "deferred");
+      if (function.workspace().per_row())
+        slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(), "workspace");
       slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
-      if (function == Forward)
+      if (task == Function::FORWARD)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
           slot(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
     }
@@ -248,11 +243,10 @@ struct Maker {
     for (int u = 0; u < options.units; ++u) {
       auto *unit = summary.mutable_units(u);
       if (random() % 4 == 0)
-        unit->mutable_saved_bytes()->set_per_row(0);
-      if (random() % 4 == 0)
-        unit->mutable_forward_workspace()->set_per_row(0);
-      if (random() % 4 == 0)
-        unit->mutable_backward_workspace()->set_per_row(0);
+        mutableClass(summary, u).mutable_saved_bytes()->set_per_row(0);
+      for (auto task : {bundle::UnitFunction::FORWARD, bundle::UnitFunction::BACKWARD})
+        if (random() % 4 == 0)
+          mutableFunction(summary, u, task).mutable_workspace()->set_per_row(0);
       if (u > 0 && u + 1 < options.units && random() % 4 == 0)
         unit->clear_parameters();
       if (u > 0 && u + 1 < options.units && random() % 4 == 0)
@@ -303,11 +297,13 @@ struct Maker {
       unit->set_name("unit" + std::to_string(u));
       unit->set_class_id(uint32_t(u));
       unit->set_instance_base(uint64_t(u) * 3);
-      unit->mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
-      unit->mutable_forward_workspace()->set_per_row(64);
-      unit->mutable_backward_workspace()->set_per_row(64 * (1 + random() % 2));
-      unit->set_forward_flops_per_row(1000 + random() % 1000);
-      unit->set_backward_flops_per_row(2000 + random() % 2000);
+      mutableClass(summary, u).mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
+      auto &forward = mutableFunction(summary, u, bundle::UnitFunction::FORWARD); // repeated messages stay where they are
+      auto &backward = mutableFunction(summary, u, bundle::UnitFunction::BACKWARD);
+      forward.mutable_workspace()->set_per_row(64);
+      backward.mutable_workspace()->set_per_row(64 * (1 + random() % 2));
+      forward.set_flops_per_row(1000 + random() % 1000);
+      backward.set_flops_per_row(2000 + random() % 2000);
       if (u == 0) {
         unit->add_parameters(table);
         unit->add_inputs(ids);

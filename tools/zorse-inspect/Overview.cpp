@@ -67,9 +67,11 @@ void printUnits(const bundle::ModelSummary &s) {
         table.push_back({"⋮", std::to_string(s.blocks_count() - 2) + " more blocks like it"});
       continue;
     }
-    table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters), amount(unit.forward_flops_per_row()),
-                     amount(unit.backward_flops_per_row()), bytes(unit.saved_bytes().per_row()), bytes(unit.deferred_bytes().per_row()),
-                     bytes(passed)});
+    const bundle::UnitClass &unitClass = classOf(s, unit);
+    table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters),
+                     amount(functionOf(unitClass, bundle::UnitFunction::FORWARD).flops_per_row()),
+                     amount(functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row()), bytes(unitClass.saved_bytes().per_row()),
+                     bytes(unitClass.deferred_bytes().per_row()), bytes(passed)});
   }
   printTable(table);
 }

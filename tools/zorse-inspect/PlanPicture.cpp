@@ -3,6 +3,8 @@
 #include "Inspect.h"
 #include "Terminal.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -149,7 +151,7 @@ void printPlan(const Inspected &what) {
   double most = 0;
   for (const step::Cell &c : what.plan.cells) {
     for (int u = c.unitBegin; u < c.unitEnd; ++u)
-      work[c.device] += c.rows() * (summary.units(u).forward_flops_per_row() + summary.units(u).backward_flops_per_row());
+      work[c.device] += c.rows() * trainingFlops(zorse::classOf(summary, summary.units(u)));
     ++cells[c.device];
     most = std::max(most, work[c.device]);
   }

@@ -95,11 +95,11 @@ private:
         c.name = unit.class_id() < names.size() ? names[unit.class_id()] : "class";
         c.unit = u;
         // In the order in which each finds what it reads: the forward's saved block, the deferred block of the input gradients.
-        c.tasks = {{Forward, unit.forward_body()}, {Backward, unit.backward_body()}};
-        if (unit.splits() && unit.input_gradient_body() < uint32_t(bundle.bodies.bodies_size())) { // only bundles whose plan splits hold the parts
-          c.tasks.push_back({InputGradients, unit.input_gradient_body()});
-          c.tasks.push_back({WeightGradients, unit.weight_gradient_body()});
-        }
+        auto bodyOf = [&](bundle::UnitFunction::Task task) { return functionOf(bundle.summary, unit, task).body(); };
+        c.tasks = {{Forward, bodyOf(bundle::UnitFunction::FORWARD)}, {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
+        const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS), weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
+        if (unit.splits() && inputs < uint32_t(bundle.bodies.bodies_size())) // only bundles whose plan splits hold the parts
+          c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
       ++classes[it->second].units;

@@ -14,7 +14,7 @@
 namespace zorse::planning {
 
 /// A unit's time on a GPU of a known type without a profile is the sum over what its body launches (lib/Planning/Costs/GpuTimes.h), where the summary
-/// knows that (gpu_work). On other devices, over r rows:
+/// knows that (UnitFunction.work). On other devices, over r rows:
 ///
 ///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p + halfRows)
 ///

@@ -7,8 +7,7 @@
 #include <optional>
 
 namespace zorse::bundle {
-class Extent;
-class UnitInfo;
+class UnitFunction;
 } // namespace zorse::bundle
 
 namespace zorse::step {
@@ -32,13 +31,7 @@ std::optional<UnitTask> repeatedTask(const bundle::ModelSummary &summary, const 
 inline constexpr UnitTask kUnitTasks[] = {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients,
                                           UnitTask::Recompute};
 
-/// What the summary says of one of a unit's functions.
-struct UnitFunction {
-  uint32_t body; ///< index in BodyLibrary.bodies
-  const bundle::Extent &workspace;
-  double flopsPerRow, bytesPerRow;
-};
-/// Of a unit that does not split, InputGradients and WeightGradients mean nothing; of one that saves nothing, Recompute.
-UnitFunction unitFunction(const bundle::UnitInfo &unit, UnitTask task);
+/// What the summary says of one of a unit's functions; nothing of one that its class does not have.
+const bundle::UnitFunction &unitFunction(const bundle::ModelSummary &summary, int32_t unit, UnitTask task);
 
 } // namespace zorse::step

@@ -117,6 +117,35 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter);
 /// Per cut between units, 0 to the number of units: values that live across it, ascending; if `gradients`, those of them that need one.
 std::vector<std::vector<uint32_t>> valuesAtCuts(const bundle::ModelSummary &summary, bool gradients);
 
+// What a unit's functions are. All of these are defined for any summary, also one that contradicts itself.
+
+/// Whose functions a unit calls.
+inline const bundle::UnitClass &classOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
+  const bool exists = unit.class_id() < static_cast<uint32_t>(summary.classes_size());
+  return exists ? summary.classes(static_cast<int>(unit.class_id())) : bundle::UnitClass::default_instance();
+}
+/// nullptr: the class has no such function.
+inline const bundle::UnitFunction *findFunction(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+  for (const bundle::UnitFunction &function : unitClass.functions())
+    if (function.task() == task)
+      return &function;
+  return nullptr;
+}
+/// One without sizes and costs where the class has none.
+inline const bundle::UnitFunction &functionOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+  const bundle::UnitFunction *function = findFunction(unitClass, task);
+  return function ? *function : bundle::UnitFunction::default_instance();
+}
+inline const bundle::UnitFunction &functionOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
+  return functionOf(classOf(summary, unit), task);
+}
+/// The name of a class's function: "mlp.backward_inputs".
+std::string functionName(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
+/// FLOPs of the forward and the backward of one row.
+inline double trainingFlops(const bundle::UnitClass &unitClass) {
+  return functionOf(unitClass, bundle::UnitFunction::FORWARD).flops_per_row() + functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row();
+}
+
 /// State groups whose parameters a unit uses, ascending.
 std::vector<uint32_t> groupsOfUnit(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit);
 

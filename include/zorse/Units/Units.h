@@ -47,28 +47,18 @@ struct UnitOptions {
       Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
 };
 
-/// One class: units of equal structure share its functions. Where nothing is trained and no gradient passes the backward does nothing.
-struct UnitClass {
-  std::string name;                            ///< "attention", "mlp_2"
-  std::string forward;                         ///< "attention.forward"
-  std::string backward;                        ///< "attention.backward"
-  std::string backwardInputs, backwardWeights; ///< the two parts of it, "attention.backward_inputs"; empty where there is one only
-  std::string recompute;                       ///< the forward's saved block alone, "attention.recompute"; empty where nothing is saved
-};
-
 struct UnitModel {
-  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@counts`, `@update.*`, what only some plans call
+  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< those of the summary's classes (functionName), `@counts`, `@update.*`
   bundle::ModelSummary summary;
-  std::vector<UnitClass> classes; ///< by UnitInfo.class_id
-  std::string logits;             ///< "head.logits"; empty: not asked for
+  std::string logits; ///< "head.logits"; empty: not asked for
 };
 
 /// Of a recognised model, for ModelSummary.content_hash; locations do not count, and lifted constants count by their names, which hold a hash of
 /// their values.
 std::string contentHash(mlir::ModuleOp model);
 
-/// Finds units and classes in `@model`, differentiates each class once and fills the summary. Body indices and workspace sizes are left for
-/// codegen (`assignBodies`); names of functions are those above.
+/// Finds units and classes in `@model`, differentiates each class once and fills the summary. Where nothing is trained and no gradient passes, the
+/// backward of a class does nothing. Body indices and workspace sizes are left for codegen (`assignBodies`).
 mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp model, const UnitOptions &options);
 
 /// What codegen knows of one function.

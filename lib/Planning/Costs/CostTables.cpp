@@ -176,27 +176,37 @@ void complete(const Measured &measured, Curve *curves) {
 
 namespace {
 
-/// Work on a GPU of this architecture; nullptr: the model was never compiled for one.
-const bundle::TargetWork *workOn(const bundle::ModelSummary &summary, const std::string &arch) {
-  const bundle::TargetWork *found = nullptr;
-  for (const bundle::TargetWork &work : summary.gpu_work())
-    if (!found || work.arch() == arch)
-      found = &work;
+/// The target whose work a GPU of this architecture does; -1: the model was never compiled for one.
+int targetOf(const bundle::ModelSummary &summary, const std::string &arch) {
+  int found = summary.gpu_targets_size() > 0 ? 0 : -1;
+  for (int t = 0; t < summary.gpu_targets_size(); ++t)
+    if (summary.gpu_targets(t) == arch)
+      found = t;
   return found;
 }
 
+/// nullptr: not known.
+const bundle::TaskWork *workOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, int target) {
+  const bundle::UnitFunction &function = functionOf(unitClass, task);
+  return target < function.work_size() ? &function.work(target) : nullptr;
+}
+
 /// Curves of one class of units, modelled launch by launch.
-void model(const UnitWork &unit, const bundle::TargetWork::OfClass &work, const GpuRates &rates, Curve *curves) {
-  auto task = [&](const bundle::TaskWork &of, bool backward) {
-    return of.launches() == 0 ? Curve() : Curve::modelled([of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
+void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target, const GpuRates &rates, Curve *curves) {
+  using Function = bundle::UnitFunction;
+  auto task = [&](Function::Task what, bool backward) {
+    const bundle::TaskWork *of = workOf(unitClass, what, target);
+    return !of || of->launches() == 0 ? Curve()
+                                      : Curve::modelled([of = *of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
   };
-  curves[F] = task(work.forward(), false);
-  curves[B] = task(work.backward(), true);
+  curves[F] = task(Function::FORWARD, false);
+  curves[B] = task(Function::BACKWARD, true);
   const double whole = unit.tasks[F].flops, again = unit.tasks[R].flops; // summaries of dimensions alone do not say what launches it would take
-  curves[R] = work.has_recompute() ? task(work.recompute(), false) : curves[F].scaled(whole > 0 ? std::min(again / whole, 1.0) : 1);
+  curves[R] = workOf(unitClass, Function::RECOMPUTE, target) ? task(Function::RECOMPUTE, false)
+                                                             : curves[F].scaled(whole > 0 ? std::min(again / whole, 1.0) : 1);
   if (unit.splits) {
-    curves[I] = task(work.input_gradients(), true);
-    curves[W] = task(work.weight_gradients(), true);
+    curves[I] = task(Function::INPUT_GRADIENTS, true);
+    curves[W] = task(Function::WEIGHT_GRADIENTS, true);
     return;
   }
   curves[I] = curves[B].scaled(unit.inputPart);
@@ -219,22 +229,23 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
     device.launch = profile->launch;
   DeviceTimes times;
   times.curves.resize(units.size() * kUnitTasks);
-  const bundle::TargetWork *work = device.multiprocessors > 0 ? workOn(summary, device.arch) : nullptr;
+  const int target = device.multiprocessors > 0 ? targetOf(summary, device.arch) : -1;
   const GpuRates rates = gpuRates(device, productType(summary), speed);
   bool attention = false;
   for (size_t u = 0; u < units.size(); ++u) {
     Curve *curves = &times.curves[u * kUnitTasks];
     for (size_t task = 0; task < kUnitTasks; ++task)
       curves[task] = Curve::roofline(device, speed, units[u].tasks[task]);
-    if (work && units[u].classId < static_cast<uint32_t>(work->classes_size())) {
-      const bundle::TargetWork::OfClass &ofClass = work->classes(static_cast<int>(units[u].classId));
-      model(units[u], ofClass, rates, curves);
-      attention = attention || ofClass.forward().attention_flops_per_row() > 0;
+    if (target >= 0 && units[u].classId < static_cast<uint32_t>(summary.classes_size())) {
+      const bundle::UnitClass &unitClass = summary.classes(static_cast<int>(units[u].classId));
+      model(units[u], unitClass, target, rates, curves);
+      const bundle::TaskWork *forward = workOf(unitClass, bundle::UnitFunction::FORWARD, target);
+      attention = attention || (forward && forward->attention_flops_per_row() > 0);
     }
     for (size_t task = 0; task < kUnitTasks && device.eager; ++task)
       curves[task] = curves[task].scaled(kEagerTimes);
   }
-  times.source = work ? "modelled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
+  times.source = target >= 0 ? "modelled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
   if (device.eager)
     times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
 

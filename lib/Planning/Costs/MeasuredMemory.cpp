@@ -57,12 +57,12 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
   for (const ClusterDevice &device : cluster.devices)
     if (const DeviceProfile *measured = findProfile(profile, device))
       used.insert(measured);
-  std::set<std::pair<uint32_t, std::string>> said;
+  std::set<std::pair<int, std::string>> said;
   for (const DeviceProfile &device : profile.devices) {
     if (!used.count(&device))
       continue;
-    for (bundle::UnitInfo &unit : *summary.mutable_units()) {
-      auto entry = unit.class_id() < names.size() ? device.classes.find(names[unit.class_id()]) : device.classes.end();
+    for (int c = 0; c < summary.classes_size(); ++c) {
+      auto entry = static_cast<size_t>(c) < names.size() ? device.classes.find(names[static_cast<size_t>(c)]) : device.classes.end();
       if (entry == device.classes.end())
         continue;
       std::vector<const ProfilePoint *> points;
@@ -75,11 +75,8 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
       const Line line = above(points);
       const int64_t rows = points.back()->rows;
       int64_t most = -1;
-      std::vector<bundle::Extent *> spaces = {unit.mutable_forward_workspace(), unit.mutable_backward_workspace(),
-                                              unit.mutable_recompute_workspace()};
-      if (unit.splits())
-        spaces.insert(spaces.end(), {unit.mutable_input_gradient_workspace(), unit.mutable_weight_gradient_workspace()});
-      for (bundle::Extent *space : spaces) {
+      for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
+        bundle::Extent *space = function.mutable_workspace();
         const bool more = std::any_of(points.begin(), points.end(),
                                       [&](const ProfilePoint *point) { return point->memory > space->fixed() + space->per_row() * point->rows; });
         if (!more)
@@ -88,7 +85,7 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
         space->set_fixed(std::max(space->fixed(), line.fixed));
         space->set_per_row(std::max(space->per_row(), line.perRow));
       }
-      if (most >= 0 && said.insert({unit.class_id(), device.device}).second)
+      if (most >= 0 && said.insert({c, device.device}).second)
         lines.push_back("workspace of class '" + entry->first + "' is the " + showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
                         (rows == 1 ? " row" : " rows") + " that the profile gives for '" + device.device + "', on every device; computed were " +
                         showBytes(double(most)));

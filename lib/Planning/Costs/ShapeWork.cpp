@@ -3,6 +3,7 @@
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
+#include <array>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -14,19 +15,22 @@ public:
   Work(const ModelShape &shape, bool tensorAttention)
       : shape(shape), tensorAttention(tensorAttention), tokens(shape.sequence), size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
-  bundle::TargetWork build(const std::string &arch) {
-    bundle::TargetWork work;
-    work.set_arch(arch);
-    embedding(*work.add_classes());
-    attention(*work.add_classes());
-    mlp(*work.add_classes());
-    head(*work.add_classes());
+  /// Of one class, by task.
+  struct OfClass {
+    bundle::TaskWork forward, backward, inputGradients, weightGradients;
+  };
+
+  /// By class_id.
+  std::array<OfClass, 4> build() {
+    std::array<OfClass, 4> work;
+    embedding(work[0]);
+    attention(work[1]);
+    mlp(work[2]);
+    head(work[3]);
     return work;
   }
 
 private:
-  using OfClass = bundle::TargetWork::OfClass;
-
   void product(bundle::TaskWork &task, const bundle::Extent &m, const bundle::Extent &n, const bundle::Extent &k, int64_t batchPerRow = 0) {
     auto *product = task.add_products();
     *product->mutable_m() = m;
@@ -58,43 +62,43 @@ private:
 
   /// tokens x in times in x out, and what its backward multiplies.
   void weights(OfClass &work, int64_t in, int64_t out) {
-    product(*work.mutable_forward(), perRow(tokens), fixed(out), fixed(in));
-    product(*work.mutable_input_gradients(), perRow(tokens), fixed(in), fixed(out));
-    product(*work.mutable_weight_gradients(), fixed(in), fixed(out), perRow(tokens));
+    product(work.forward, perRow(tokens), fixed(out), fixed(in));
+    product(work.inputGradients, perRow(tokens), fixed(in), fixed(out));
+    product(work.weightGradients, fixed(in), fixed(out), perRow(tokens));
   }
 
   /// The whole backward: both parts, but for `again`, which W makes once more from what is saved.
   void join(OfClass &work, uint32_t againLaunches = 0, int64_t againBytes = 0) {
-    bundle::TaskWork &whole = *work.mutable_backward();
-    whole = work.input_gradients();
-    const bundle::TaskWork &weights = work.weight_gradients();
+    bundle::TaskWork &whole = work.backward;
+    whole = work.inputGradients;
+    const bundle::TaskWork &weights = work.weightGradients;
     whole.mutable_products()->MergeFrom(weights.products());
     kernels(whole, weights.launches(), weights.bytes().per_row());
-    kernels(*work.mutable_weight_gradients(), againLaunches, againBytes);
+    kernels(work.weightGradients, againLaunches, againBytes);
   }
 
   void embedding(OfClass &work) {
-    kernels(*work.mutable_forward(), 1, 2 * state());
-    kernels(*work.mutable_backward(), 1, 4 * state());
+    kernels(work.forward, 1, 2 * state());
+    kernels(work.backward, 1, 4 * state());
   }
 
   void attention(OfClass &work) {
     const int64_t kvWidth = shape.hidden / shape.heads * shape.kvHeads;
     for (int64_t width : {shape.hidden, kvWidth, kvWidth, shape.hidden}) // q, k, v, and the result's
       weights(work, shape.hidden, width);
-    kernels(*work.mutable_forward(), 4, 8 * state());          // norm, two rotations, the residual
-    kernels(*work.mutable_input_gradients(), 5, 16 * state()); // the same, and the norm's parameters
+    kernels(work.forward, 4, 8 * state());         // norm, two rotations, the residual
+    kernels(work.inputGradients, 5, 16 * state()); // the same, and the norm's parameters
     const double pairs = double(tokens) * double(tokens) * double(shape.hidden);
     // Beyond all devices' memory, but still a number: makeSummary's limits allow 2^72 scores.
     const double all = std::min(double(tokens) * double(tokens) * double(shape.heads), 1e12);
     const int64_t scores = static_cast<int64_t>(all), width = shape.hidden / shape.heads;
     if (tensorAttention) {
-      work.mutable_forward()->set_attention_flops_per_row(2 * pairs);
-      work.mutable_input_gradients()->set_attention_flops_per_row(5 * pairs);
-      kernels(*work.mutable_forward(), 1, 0);
-      kernels(*work.mutable_input_gradients(), 3, 2 * state()); // row sums, queries, keys and values
+      work.forward.set_attention_flops_per_row(2 * pairs);
+      work.inputGradients.set_attention_flops_per_row(5 * pairs);
+      kernels(work.forward, 1, 0);
+      kernels(work.inputGradients, 3, 2 * state()); // row sums, queries, keys and values
     } else {
-      bundle::TaskWork &forward = *work.mutable_forward(), &backward = *work.mutable_input_gradients();
+      bundle::TaskWork &forward = work.forward, &backward = work.inputGradients;
       auto scored = [&](bundle::TaskWork &task) { product(task, fixed(tokens), fixed(tokens), fixed(width), shape.heads); };
       auto weighted = [&](bundle::TaskWork &task) { product(task, fixed(tokens), fixed(width), fixed(tokens), shape.heads); };
       scored(forward);
@@ -113,17 +117,17 @@ private:
     for (auto [in, out] : {std::pair(shape.hidden, shape.ffn), std::pair(shape.hidden, shape.ffn), std::pair(shape.ffn, shape.hidden)})
       weights(work, in, out);
     const int64_t bytes = 6 * state() + 6 * tokens * shape.ffn * size;
-    kernels(*work.mutable_forward(), 3, bytes);             // norm, the gate, the residual
-    kernels(*work.mutable_input_gradients(), 4, 2 * bytes); // the same, and the norm's parameters
+    kernels(work.forward, 3, bytes);            // norm, the gate, the residual
+    kernels(work.inputGradients, 4, 2 * bytes); // the same, and the norm's parameters
     join(work);
   }
 
   void head(OfClass &work) {
     weights(work, shape.hidden, shape.vocabulary);
     const int64_t logits = tokens * shape.vocabulary * size;
-    kernels(*work.mutable_forward(), 2, 6 * logits);          // norm, the loss
-    kernels(*work.mutable_input_gradients(), 3, 12 * logits); // the same, and the norm's parameters
-    join(work, 1, 2 * logits);                                // the gradient of the logits
+    kernels(work.forward, 2, 6 * logits);         // norm, the loss
+    kernels(work.inputGradients, 3, 12 * logits); // the same, and the norm's parameters
+    join(work, 1, 2 * logits);                    // the gradient of the logits
   }
 
   int64_t state() const { return tokens * shape.hidden * size; }
@@ -136,8 +140,21 @@ private:
 } // namespace
 
 void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary &summary) {
-  *summary.add_gpu_work() = Work(shape, isHalf(shape.computeType)).build("");
+  auto add = [&](const std::string &arch, bool tensorAttention) {
+    summary.add_gpu_targets(arch);
+    const auto work = Work(shape, tensorAttention).build();
+    for (int c = 0; c < summary.classes_size(); ++c)
+      for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
+        const Work::OfClass &of = work[static_cast<size_t>(c)];
+        if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions alone do not say what it launches
+          *function.add_work() = function.task() == bundle::UnitFunction::FORWARD           ? of.forward
+                                 : function.task() == bundle::UnitFunction::BACKWARD        ? of.backward
+                                 : function.task() == bundle::UnitFunction::INPUT_GRADIENTS ? of.inputGradients
+                                                                                            : of.weightGradients;
+      }
+  };
+  add("", isHalf(shape.computeType));
   if (isHalf(shape.computeType))
     for (const char *older : {"sm_60", "sm_70", "sm_75"})
-      *summary.add_gpu_work() = Work(shape, false).build(older);
+      add(older, false);
 }

@@ -27,35 +27,40 @@ bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std:
   return *input;
 }
 
+void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::Extent &workspace, double flops,
+                                 double bytes) {
+  bundle::UnitFunction &function = *unitClass.add_functions();
+  function.set_task(task);
+  function.set_body(bodies++);
+  *function.mutable_workspace() = workspace;
+  function.set_flops_per_row(flops);
+  function.set_bytes_per_row(bytes);
+}
+
+bundle::UnitClass &SummaryBuilder::addClass(const std::string &name, const Work &work) {
+  bundle::UnitClass &unitClass = *out.add_classes();
+  unitClass.set_name(name);
+  unitClass.mutable_saved_bytes()->set_per_row(work.saved);
+  unitClass.mutable_deferred_bytes();
+  addFunction(unitClass, bundle::UnitFunction::FORWARD, work.workspace, work.forward, work.elementwise);
+  addFunction(unitClass, bundle::UnitFunction::BACKWARD, work.workspace, 2 * work.forward, 2 * work.elementwise);
+  addFunction(unitClass, bundle::UnitFunction::RECOMPUTE, work.workspace, work.forward - work.last, work.elementwise);
+  return unitClass;
+}
+
 void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits) {
   const uint32_t index = uint32_t(out.units_size());
   auto *unit = out.add_units();
   unit->set_name(name);
   unit->set_class_id(classId);
-  unit->set_forward_body(5 * index);
-  unit->set_backward_body(5 * index + 1);
   unit->set_splits(splits);
-  unit->set_input_gradient_body(5 * index + 2);
-  unit->set_weight_gradient_body(5 * index + 3);
-  unit->set_recompute_body(5 * index + 4);
-  auto perRow = [](bundle::Extent *extent, int64_t bytes) { extent->set_per_row(bytes); };
-  perRow(unit->mutable_saved_bytes(), work.saved);
-  perRow(unit->mutable_deferred_bytes(), work.deferred);
-  *unit->mutable_forward_workspace() = work.workspace;
-  *unit->mutable_backward_workspace() = work.workspace;
-  *unit->mutable_recompute_workspace() = work.workspace;
-  *unit->mutable_input_gradient_workspace() = work.workspace;
-  perRow(unit->mutable_weight_gradient_workspace(), 0);
-  unit->set_forward_flops_per_row(work.forward);
-  unit->set_backward_flops_per_row(2 * work.forward);
-  unit->set_recompute_flops_per_row(work.forward - work.last);
-  unit->set_input_gradient_flops_per_row(splits ? 2 * work.forward - work.weights : 0);
-  unit->set_weight_gradient_flops_per_row(work.weights);
-  unit->set_forward_bytes_per_row(work.elementwise);
-  unit->set_backward_bytes_per_row(2 * work.elementwise);
-  unit->set_recompute_bytes_per_row(work.elementwise);
-  unit->set_input_gradient_bytes_per_row(splits ? 2 * work.elementwise : 0);
-  unit->set_weight_gradient_bytes_per_row(splits ? 0 : 2 * work.elementwise);
+  auto *unitClass = classId < static_cast<uint32_t>(out.classes_size()) ? out.mutable_classes(static_cast<int>(classId)) : &addClass(name, work);
+  // Of the layers of one class the first may have no gradient to hand on.
+  if (splits && !findFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS)) {
+    unitClass->mutable_deferred_bytes()->set_per_row(work.deferred);
+    addFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace, 2 * work.forward - work.weights, 2 * work.elementwise);
+    addFunction(*unitClass, bundle::UnitFunction::WEIGHT_GRADIENTS, {}, work.weights, 0);
+  }
   if (parameters.empty())
     return;
 
@@ -116,7 +121,6 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
                                      {Expression::number(1),
                                       Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow), Expression::samples()})})
                        .print());
-  const uint32_t bodies = uint32_t(5 * out.units_size());
   out.set_update_body_decay(bodies);
   out.set_update_body_plain(bodies + 1);
   out.set_norm_body(bodies + 2);

@@ -29,7 +29,7 @@ protected:
   };
 
   bundle::GraphInput &addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes, uint32_t unit);
-  /// `splits`: its backward has two parts.
+  /// Units of one class do the same work. `splits`: its backward has two parts.
   void addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits);
   /// From unit u to unit u + 1.
   void addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient);
@@ -37,6 +37,11 @@ protected:
   void finish(double lossTermsPerRow);
 
   bundle::ModelSummary out;
+
+private:
+  uint32_t bodies = 0; ///< so far
+  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::Extent &workspace, double flops, double bytes);
+  bundle::UnitClass &addClass(const std::string &name, const Work &work);
 };
 
 } // namespace zorse::planning

@@ -1,6 +1,8 @@
 // What a unit has to compute, from the summary.
 #include "CostTables.h"
 
+#include "zorse/Step/UnitTasks.h"
+
 #include "bundle.pb.h"
 
 #include <algorithm>
@@ -52,17 +54,13 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
   UnitWork work;
   work.classId = unit.class_id();
   double p = positions(summary, unit);
-  auto set = [&](step::UnitTask task, double flops, double bytes) { work.tasks[size_t(task)] = {flops, bytes, p}; };
-  double flops = unit.backward_flops_per_row(), bytes = unit.backward_bytes_per_row();
-  set(step::UnitTask::Forward, unit.forward_flops_per_row(), unit.forward_bytes_per_row());
-  set(step::UnitTask::Backward, flops, bytes);
-  set(step::UnitTask::Recompute, unit.recompute_flops_per_row(), unit.recompute_bytes_per_row());
-  work.splits = unit.splits();
-  if (unit.splits()) {
-    set(step::UnitTask::InputGradients, unit.input_gradient_flops_per_row(), unit.input_gradient_bytes_per_row());
-    set(step::UnitTask::WeightGradients, unit.weight_gradient_flops_per_row(), unit.weight_gradient_bytes_per_row());
-    return work;
+  for (step::UnitTask task : step::kUnitTasks) {
+    const bundle::UnitFunction &function = step::unitFunction(summary, index, task);
+    work.tasks[size_t(task)] = {function.flops_per_row(), function.bytes_per_row(), p};
   }
+  work.splits = unit.splits();
+  if (work.splits)
+    return work;
   // A unit that does not split does all of its backward in one of the two (step::unitTask). A summary in which none does was made before backwards
   // could be split: a forward and the two parts of its backward then take a third of the whole each, where a unit has both.
   bool known = std::any_of(summary.units().begin(), summary.units().end(), [](const bundle::UnitInfo &other) { return other.splits(); });
@@ -72,7 +70,8 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
                              [&](uint32_t q) { return summary.parameters(static_cast<int>(q)).trainable(); });
   double first = inputs && weights && !known ? 0.5 : weights && !inputs ? 0 : 1;
   work.inputPart = first;
-  set(step::UnitTask::InputGradients, first * flops, first * bytes);
-  set(step::UnitTask::WeightGradients, (1 - first) * flops, (1 - first) * bytes);
+  const Work &whole = work.tasks[size_t(step::UnitTask::Backward)];
+  work.tasks[size_t(step::UnitTask::InputGradients)] = {first * whole.flops, first * whole.bytes, p};
+  work.tasks[size_t(step::UnitTask::WeightGradients)] = {(1 - first) * whole.flops, (1 - first) * whole.bytes, p};
   return work;
 }

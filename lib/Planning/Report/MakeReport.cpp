@@ -182,7 +182,7 @@ public:
     for (const step::Cell &cell : plan.cells)
       for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
         const auto &unit = problem.summary.units(u);
-        const double flops = (unit.forward_flops_per_row() + unit.backward_flops_per_row()) * double(cell.rows());
+        const double flops = trainingFlops(classOf(problem.summary, unit)) * double(cell.rows());
         work[report.devices[cell.device].type] += flops;
         all += flops;
       }

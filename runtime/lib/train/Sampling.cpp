@@ -18,6 +18,7 @@ constexpr uint64_t kMostBytes = uint64_t(1) << 34; ///< of a slot of a bundle th
 const bundle::Body &logitsBody(const Bundle &bundle) { return bundle.bodies.bodies(int(bundle.summary.logits().body())); }
 
 const bundle::UnitInfo &headOf(const Bundle &bundle) { return bundle.summary.units(int(bundle.summary.logits().unit())); }
+uint32_t forwardBody(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).body(); }
 
 bool isPosition(const Bundle &bundle, const bundle::Slot &slot) {
   return slot.kind() == bundle::INPUT && slot.index() == uint32_t(headOf(bundle).inputs_size());
@@ -50,7 +51,7 @@ Status Sampler::check() const {
   };
   if (logits.body() >= uint32_t(bundle_.bodies.bodies_size()) || logits.unit() >= uint32_t(s.units_size()))
     return bad("does not exist");
-  const bundle::Body &forward = bundle_.bodies.bodies(int(headOf(bundle_).forward_body())), &body = logitsBody(bundle_);
+  const bundle::Body &forward = bundle_.bodies.bodies(int(forwardBody(bundle_))), &body = logitsBody(bundle_);
   bool position = false, result = false;
   for (const bundle::Slot &slot : body.slots()) {
     if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMostBytes ||
@@ -106,13 +107,13 @@ bool Sampler::observes(const bundle::Entry &entry, bool evaluation) const {
     return false;
   const auto &calls = entry.compute().calls();
   return std::any_of(calls.begin(), calls.end(), [&](const bundle::Call &call) {
-    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.body() == headOf(bundle_).forward_body();
+    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.body() == forwardBody(bundle_);
   });
 }
 
 void Sampler::observe(const ObservedCall &call) {
   if (!call.evaluation || call.call.unit() != int32_t(bundle_.summary.logits().unit()) || call.call.sample_base() != 0 ||
-      call.call.body() != headOf(bundle_).forward_body())
+      call.call.body() != forwardBody(bundle_))
     return;
   std::lock_guard<std::mutex> lock(mutex_);
   if (!position_)

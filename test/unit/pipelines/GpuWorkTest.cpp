@@ -61,7 +61,11 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
     })",
                                                             &context);
   ASSERT_TRUE(model.functions);
-  model.classes.push_back({"attention", "attention.forward", "attention.backward", "", ""});
+  bundle::UnitClass &attention = *model.summary.add_classes();
+  attention.set_name("attention");
+  bundle::UnitFunction &forward = *attention.add_functions(), &backward = *attention.add_functions();
+  forward.set_task(bundle::UnitFunction::FORWARD);
+  backward.set_task(bundle::UnitFunction::BACKWARD);
   codegen::CompiledBodies bodies;
   bodies.library.set_arch("sm_80");
   bundle::Body &body = *bodies.library.add_bodies();
@@ -74,17 +78,17 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   bodies.library.set_arch("sm_70");
   addGpuWork(model, bodies);
 
-  ASSERT_EQ(model.summary.gpu_work_size(), 2);
-  const bundle::TargetWork &tensors = model.summary.gpu_work(0), &expanded = model.summary.gpu_work(1);
-  EXPECT_EQ(tensors.arch(), "sm_80");
-  ASSERT_EQ(tensors.classes_size(), 1);
+  ASSERT_EQ(model.summary.gpu_targets_size(), 2);
+  EXPECT_EQ(model.summary.gpu_targets(0), "sm_80");
+  ASSERT_EQ(forward.work_size(), 2);
+  const bundle::TaskWork &tensors = forward.work(0), &expanded = forward.work(1);
   const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two, each 2 FLOPs for a pair and channel
-  EXPECT_GE(tensors.classes(0).forward().attention_flops_per_row(), products);
-  EXPECT_LE(tensors.classes(0).forward().attention_flops_per_row(), 1.1 * products); // and exponentials
-  EXPECT_EQ(tensors.classes(0).forward().bytes().per_row(), 0);
-  EXPECT_EQ(tensors.classes(0).backward().launches(), 0u); // has no body
-  EXPECT_EQ(expanded.classes(0).forward().attention_flops_per_row(), 0);
-  EXPECT_EQ(expanded.classes(0).forward().bytes().per_row(), 1 << 20);
+  EXPECT_GE(tensors.attention_flops_per_row(), products);
+  EXPECT_LE(tensors.attention_flops_per_row(), 1.1 * products); // and exponentials
+  EXPECT_EQ(tensors.bytes().per_row(), 0);
+  EXPECT_EQ(backward.work(0).launches(), 0u); // has no body
+  EXPECT_EQ(expanded.attention_flops_per_row(), 0);
+  EXPECT_EQ(expanded.bytes().per_row(), 1 << 20);
 }
 
 } // namespace

@@ -35,8 +35,8 @@ TEST(Bound, ByHand) {
 /// Two parts of a backward count when they take less than the whole.
 TEST(Bound, SplitBackwardsCount) {
   bundle::ModelSummary summary = test::chain();
-  summary.mutable_units(1)->set_weight_gradient_flops_per_row(0);
-  summary.mutable_units(2)->set_weight_gradient_flops_per_row(0);
+  test::mutableFunction(summary, 1, bundle::UnitFunction::WEIGHT_GRADIENTS).set_flops_per_row(0);
+  test::mutableFunction(summary, 2, bundle::UnitFunction::WEIGHT_GRADIENTS).set_flops_per_row(0);
   Cluster cluster = test::twoNodes();
   std::string error;
   std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);

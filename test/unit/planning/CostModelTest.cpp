@@ -39,7 +39,7 @@ TEST(CostModel, Roofline) {
 // Shares of samples divide by the time of a forward: a device whose memory has no limit does elementwise work in no time, but not infinitely often.
 TEST(CostModel, NoForwardTakesNoTime) {
   bundle::ModelSummary summary = test::chain();
-  summary.mutable_units(0)->set_forward_flops_per_row(0);
+  test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 0, 1e6);
   Cluster cluster = test::twoNodes();
   for (ClusterDevice &device : cluster.devices)
     device.memoryBandwidth = device.launch = 0;
@@ -55,7 +55,7 @@ TEST(CostModel, PositionsOfIdsAndImages) {
     device.memoryBandwidth = device.launch = 0;
   // A unit of ids alone: 128 positions, so half speed at one row.
   summary.mutable_units(0)->clear_values_out();
-  summary.mutable_units(0)->set_forward_flops_per_row(1e9);
+  test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 1e9, 1e6);
   EXPECT_DOUBLE_EQ(model(summary, cluster).unit(0, 0, UnitTask::Forward, 1), 2e-3);
   // A value without positions: one matrix row a sample, 1/129 of the speed.
   for (int v : {0, 1, 2}) {
@@ -68,7 +68,7 @@ TEST(CostModel, PositionsOfIdsAndImages) {
 TEST(CostModel, PartsOfBackwardsThatDoNotSplit) {
   // No unit of the summary splits: halves where there are both parts, and the embedding has no inputs' gradients.
   bundle::ModelSummary summary = test::chain(/*splits=*/false);
-  summary.mutable_units(0)->set_backward_flops_per_row(2e6);
+  test::addFunction(summary, 0, bundle::UnitFunction::BACKWARD, 2e6, 3e6);
   CostModel old = model(summary, test::twoNodes());
   for (UnitTask part : {UnitTask::InputGradients, UnitTask::WeightGradients})
     EXPECT_DOUBLE_EQ(old.unit(2, 1, part, 2), old.unit(2, 1, UnitTask::Backward, 2) / 2);

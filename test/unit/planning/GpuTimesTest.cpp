@@ -190,7 +190,7 @@ TEST(GpuTimes, ProfilesGoBefore) {
 
 TEST(GpuTimes, WithoutWorkInTheSummaryARoofline) {
   bundle::ModelSummary summary = llama();
-  summary.clear_gpu_work();
+  summary.clear_gpu_targets();
   EXPECT_EQ(costs(summary, one("type: A100-80")).source(0).find("a roofline"), 0u);
 }
 

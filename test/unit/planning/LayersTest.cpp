@@ -47,10 +47,11 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   ASSERT_EQ(summary.units_size(), 5);
   EXPECT_EQ(classNames(summary), (std::vector<std::string>{"embedding", "block", "head"}));
   EXPECT_EQ(summary.units(3).name(), "block 2");
-  EXPECT_EQ(summary.units(3).saved_bytes().per_row(), 320);
-  EXPECT_EQ(summary.units(3).forward_workspace().fixed(), 7);
-  EXPECT_EQ(summary.units(3).backward_workspace().per_row(), 5);
-  EXPECT_EQ(summary.units(3).deferred_bytes().per_row(), 128);
+  const bundle::UnitClass &block = classOf(summary, summary.units(3));
+  EXPECT_EQ(block.saved_bytes().per_row(), 320);
+  EXPECT_EQ(functionOf(block, bundle::UnitFunction::FORWARD).workspace().fixed(), 7);
+  EXPECT_EQ(functionOf(block, bundle::UnitFunction::BACKWARD).workspace().per_row(), 5);
+  EXPECT_EQ(block.deferred_bytes().per_row(), 128);
   EXPECT_TRUE(summary.units(1).splits());
   EXPECT_FALSE(summary.units(0).splits());
   EXPECT_FALSE(summary.units(4).splits());
@@ -59,8 +60,8 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   EXPECT_EQ(summary.values_size(), 4);
   EXPECT_EQ(summary.values(0).bytes_per_row(), 64);
   EXPECT_EQ(summary.moments(), 2u);
-  EXPECT_EQ(summary.units(1).forward_flops_per_row(), 2 * 256 * 4);
-  EXPECT_EQ(summary.units(4).forward_flops_per_row(), 1e6);
+  EXPECT_EQ(functionOf(block, bundle::UnitFunction::FORWARD).flops_per_row(), 2 * 256 * 4);
+  EXPECT_EQ(functionOf(summary, summary.units(4), bundle::UnitFunction::FORWARD).flops_per_row(), 1e6);
   EXPECT_EQ(read->withoutFlops, (std::set<std::string>{"block", "embedding"}));
   std::string all;
   for (const std::string &line : read->assumptions)

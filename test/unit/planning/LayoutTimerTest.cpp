@@ -4,6 +4,7 @@
 #include "Search/Candidates.h"
 
 #include "zorse/Planning/ModelShape.h"
+#include "zorse/Summary/Summary.h"
 
 #include <gtest/gtest.h>
 
@@ -59,7 +60,7 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
   if (tight) {
     double bytes = 0;
     for (const auto &unit : made->summary.units())
-      bytes += static_cast<double>(unit.saved_bytes().per_row());
+      bytes += static_cast<double>(classOf(made->summary, unit).saved_bytes().per_row());
     for (ClusterDevice &device : made->cluster.devices)
       device.memory = static_cast<uint64_t>(bytes * pick(2, 6)) + (200u << 20);
   }

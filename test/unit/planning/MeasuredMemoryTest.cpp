@@ -39,10 +39,12 @@ TEST(MeasuredMemory, LimitsDevicesOfWhichTheClusterSaysNoneOrMore) {
 TEST(MeasuredMemory, RaisesWorkspaceThatIsLess) {
   const Cluster cluster = test::twoNodes();
   bundle::ModelSummary summary = test::chain();
-  for (bundle::UnitInfo &unit : *summary.mutable_units()) {
-    unit.mutable_forward_workspace()->set_per_row(100);
-    unit.mutable_backward_workspace()->set_per_row(1000000);
+  using Function = bundle::UnitFunction;
+  for (int u = 0; u < summary.units_size(); ++u) {
+    test::mutableFunction(summary, u, Function::FORWARD).mutable_workspace()->set_per_row(100);
+    test::mutableFunction(summary, u, Function::BACKWARD).mutable_workspace()->set_per_row(1000000);
   }
+  auto workspace = [&](int u, Function::Task task) { return functionOf(summary, summary.units(u), task).workspace(); };
   const std::string name = cluster.devices[0].name;
   // Steepest between 2 and 4 rows: 200 a row, of which the first point needs 300 more.
   Profile profile = profileOf("[{\"device\": \"" + name + R"(", "classes": {
@@ -50,14 +52,14 @@ TEST(MeasuredMemory, RaisesWorkspaceThatIsLess) {
       "head": [{"rows": 1, "forward": 1, "memory": 99}]}}, {"device": "absent", "classes": {"head": [{"rows": 1, "forward": 1, "memory": 999}]}}])");
   EXPECT_EQ(raiseWorkspace(profile, cluster, summary).size(), 2u); // the head's parts of a backward have none
   for (int u : {1, 2}) {
-    EXPECT_EQ(summary.units(u).forward_workspace().fixed(), 300);
-    EXPECT_EQ(summary.units(u).forward_workspace().per_row(), 200);
-    EXPECT_EQ(summary.units(u).backward_workspace().fixed(), 0);
-    EXPECT_EQ(summary.units(u).backward_workspace().per_row(), 1000000);
-    EXPECT_EQ(summary.units(u).input_gradient_workspace().per_row(), 200);
+    EXPECT_EQ(workspace(u, Function::FORWARD).fixed(), 300);
+    EXPECT_EQ(workspace(u, Function::FORWARD).per_row(), 200);
+    EXPECT_EQ(workspace(u, Function::BACKWARD).fixed(), 0);
+    EXPECT_EQ(workspace(u, Function::BACKWARD).per_row(), 1000000);
+    EXPECT_EQ(workspace(u, Function::INPUT_GRADIENTS).per_row(), 200);
   }
-  EXPECT_EQ(summary.units(3).forward_workspace().per_row(), 100);
-  EXPECT_EQ(summary.units(3).weight_gradient_workspace().per_row(), 99);
+  EXPECT_EQ(workspace(3, Function::FORWARD).per_row(), 100);
+  EXPECT_EQ(workspace(3, Function::WEIGHT_GRADIENTS).per_row(), 99);
   EXPECT_TRUE(raiseWorkspace(profile, cluster, summary).empty());
 }
 

@@ -1,5 +1,6 @@
 // Models by their dimensions: the work and the bytes of published ones, and that the expansion takes them.
 #include "zorse/Planning/ModelShape.h"
+#include "zorse/Summary/Summary.h"
 
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
@@ -47,8 +48,9 @@ TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
     ModelShape shape = *findModelShape(name);
     double flops = 0, split = 0;
     for (const auto &unit : summary.units()) {
-      flops += unit.forward_flops_per_row() + unit.backward_flops_per_row();
-      split += unit.forward_flops_per_row() + unit.input_gradient_flops_per_row() + unit.weight_gradient_flops_per_row();
+      flops += trainingFlops(classOf(summary, unit));
+      for (auto task : {bundle::UnitFunction::FORWARD, bundle::UnitFunction::INPUT_GRADIENTS, bundle::UnitFunction::WEIGHT_GRADIENTS})
+        split += functionOf(summary, unit, task).flops_per_row();
     }
     const double multiplied = parameters(summary) - double(shape.vocabulary * shape.hidden) - double((2 * shape.layers + 1) * shape.hidden);
     const double expected = 2048 * (6 * multiplied + 12.0 * double(shape.layers * shape.hidden) * 2048);

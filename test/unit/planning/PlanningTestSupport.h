@@ -1,6 +1,8 @@
 // A model small enough to compute its times by hand.
 #pragma once
 
+#include "SummaryFunctions.h"
+
 #include "zorse/Planning/CostModel.h"
 
 namespace zorse::test {
@@ -21,18 +23,14 @@ inline bundle::ModelSummary chain(bool splits = true) {
     unit.add_parameters(u);
     summary.add_parameters()->set_trainable(true);
     double flops[] = {0, 128e6, 128e6, 512e6};
-    unit.set_forward_flops_per_row(flops[u]);
-    unit.set_backward_flops_per_row(2 * flops[u]);
-    unit.set_recompute_flops_per_row(0.75 * flops[u]);
-    unit.set_recompute_bytes_per_row(0.5e6);
-    unit.set_forward_bytes_per_row(1e6);
-    unit.set_backward_bytes_per_row(3e6);
-    if (splits && u > 0) {
-      unit.set_splits(true);
-      unit.set_input_gradient_flops_per_row(1.25 * flops[u]);
-      unit.set_weight_gradient_flops_per_row(0.75 * flops[u]);
-      unit.set_input_gradient_bytes_per_row(1e6);
-      unit.set_weight_gradient_bytes_per_row(2e6);
+    auto add = [&](bundle::UnitFunction::Task task, double flops, double bytes) { addFunction(summary, static_cast<int>(u), task, flops, bytes); };
+    add(bundle::UnitFunction::FORWARD, flops[u], 1e6);
+    add(bundle::UnitFunction::BACKWARD, 2 * flops[u], 3e6);
+    add(bundle::UnitFunction::RECOMPUTE, 0.75 * flops[u], 0.5e6);
+    unit.set_splits(splits && u > 0);
+    if (unit.splits()) {
+      add(bundle::UnitFunction::INPUT_GRADIENTS, 1.25 * flops[u], 1e6);
+      add(bundle::UnitFunction::WEIGHT_GRADIENTS, 0.75 * flops[u], 2e6);
     }
     if (u > 0) {
       unit.add_values_in(u - 1);

@@ -1,5 +1,6 @@
 // Reading, checking and writing plans: one small plan per mistake.
 
+#include "SummaryFunctions.h"
 #include "SyntheticModel.h"
 
 #include "zorse/Step/Deal.h"
@@ -309,26 +310,47 @@ TEST(Summary, ContradictionsAreRefused) {
   EXPECT_TRUE(refused([](auto &s) { s.mutable_parameters(0)->set_offset(1000); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->set_producer(5); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->add_users(3); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->mutable_saved_bytes()->set_fixed(-5); })) << error;
-  // The simulated clock stood still.
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_forward_flops_per_row(NAN); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_backward_flops_per_row(1e300); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_recompute_flops_per_row(-1); })) << error;
-  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_recompute_bytes_per_row(NAN); })) << error;
-  auto work = [](auto &s) -> auto & {
-    auto &target = *s.add_gpu_work();
-    for (int u = 0; u < s.units_size(); ++u)
-      target.add_classes();
-    return target;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_class_id(uint32_t(s.classes_size())); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_classes(0)->mutable_saved_bytes()->set_fixed(-5); })) << error;
+}
+
+/// Of functions of whatever task: with a cost that is no number the simulated clock stood still, and a recomputation of less than nothing made steps
+/// shorter than they are.
+TEST(Summary, FunctionsAreChecked) {
+  using Function = bundle::UnitFunction;
+  std::string error;
+  auto refused = [&](auto damage) {
+    auto summary = syntheticModel();
+    Plan plan = randomPlan(summary, 4, 2, 1);
+    damage(summary);
+    return !expandPlan(summary, plan, error) && error.find("the model summary contradicts itself") == 0;
   };
-  EXPECT_FALSE(refused([&](auto &s) { work(s); })) << error;
-  EXPECT_TRUE(refused([&](auto &s) {
-    work(s).mutable_classes()->RemoveLast();
-    s.mutable_units(0)->set_class_id(uint32_t(s.units_size()) - 1);
-  })) << error;
-  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_forward()->set_attention_flops_per_row(NAN); })) << error;
-  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_backward()->add_products()->mutable_m()->set_per_row(-1); })) << error;
-  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_recompute()->set_attention_flops_per_row(-1); })) << error;
+  for (auto task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
+    auto damaged = [&](auto damage) { return refused([&](auto &s) { damage(s, test::mutableFunction(s, 1, task)); }); };
+    ASSERT_TRUE(findFunction(syntheticModel().classes(1), task));
+    for (double cost : {-1.0, double(NAN), double(INFINITY), 1e300}) {
+      EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_flops_per_row(cost); })) << cost;
+      EXPECT_NE(error.find("function 'class1."), std::string::npos) << error;
+      EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_bytes_per_row(cost); })) << cost;
+    }
+    EXPECT_TRUE(damaged([&](auto &, auto &f) { f.mutable_workspace()->set_per_row(-1); })) << error;
+    EXPECT_TRUE(damaged([&](auto &s, auto &f) { *test::mutableClass(s, 1).add_functions() = Function(f); })) << error; // twice
+    EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_task(Function::Task(77)); })) << error;
+    EXPECT_TRUE(damaged([&](auto &, auto &f) { f.set_task(Function::TASK_UNSPECIFIED); })) << error;
+
+    auto worked = [&](auto damage) {
+      return damaged([&](auto &s, auto &f) {
+        s.add_gpu_targets("sm_80");
+        damage(f, *f.add_work());
+      });
+    };
+    EXPECT_FALSE(worked([](auto &, auto &) {})) << error;
+    EXPECT_TRUE(worked([](auto &f, auto &) { f.add_work(); })) << error;
+    for (double cost : {-1.0, double(NAN), double(INFINITY)})
+      EXPECT_TRUE(worked([&](auto &, auto &work) { work.set_attention_flops_per_row(cost); })) << error;
+    EXPECT_TRUE(worked([](auto &, auto &work) { work.mutable_bytes()->set_fixed(-1); })) << error;
+    EXPECT_TRUE(worked([](auto &, auto &work) { work.add_products()->mutable_m()->set_per_row(-1); })) << error;
+  }
 }
 
 TEST(Deal, SplitInProportion) {

@@ -1,5 +1,6 @@
 // Schedules: 1F1B by samples always runs on stages, keeps few cells alive, and takes the time it should.
 
+#include "SummaryFunctions.h"
 #include "SyntheticModel.h"
 
 #include "zorse/Step/Deal.h"
@@ -28,6 +29,13 @@ using namespace zorse::test;
 
 namespace {
 
+void makeEqual(bundle::ModelSummary &summary) {
+  for (int u = 0; u < summary.units_size(); ++u) {
+    test::mutableFunction(summary, u, bundle::UnitFunction::FORWARD).set_flops_per_row(1e6);
+    test::mutableFunction(summary, u, bundle::UnitFunction::BACKWARD).set_flops_per_row(2e6);
+  }
+}
+
 Plan stages(int devices, int64_t batch) {
   Plan plan;
   plan.batch = batch;
@@ -38,10 +46,7 @@ Plan stages(int devices, int64_t batch) {
 
 TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   auto summary = syntheticModel();
-  for (auto &unit : *summary.mutable_units()) {
-    unit.set_forward_flops_per_row(1e6);
-    unit.set_backward_flops_per_row(2e6);
-  }
+  makeEqual(summary);
   Plan plan = stages(3, 16);
   for (uint32_t s = 0; s < 3; ++s)
     dealStage(2 * s, 2 * s + 2, 0, {{s, 16, 2}}, plan.cells);
@@ -106,10 +111,7 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
 /// Chunks in a ring (interleaving) have no stages; list scheduling fills the devices and bounds what is alive.
 TEST(Schedule, InterleavedChunks) {
   auto summary = syntheticModel();
-  for (auto &unit : *summary.mutable_units()) {
-    unit.set_forward_flops_per_row(1e6);
-    unit.set_backward_flops_per_row(2e6);
-  }
+  makeEqual(summary);
   Plan plan = stages(2, 32);
   for (int32_t chunk = 0; chunk < 6; ++chunk)
     dealStage(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
@@ -139,10 +141,7 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
     for (int devices : {2, 3, 4, 8})
       for (int laps : {2, 4}) {
         auto summary = syntheticModel(devices * laps);
-        for (auto &unit : *summary.mutable_units()) {
-          unit.set_forward_flops_per_row(1e6);
-          unit.set_backward_flops_per_row(2e6);
-        }
+        makeEqual(summary);
         const int64_t batch = 6 * devices;
         Plan plan = lapsPlan(devices, laps, batch, folded);
         std::string error;

@@ -1,5 +1,7 @@
 #include "SyntheticModel.h"
 
+#include "SummaryFunctions.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -18,17 +20,11 @@ public:
       UnitInfo *unit = model.add_units();
       unit->set_name("unit " + std::to_string(u));
       unit->set_class_id(u);
-      unit->set_forward_body(2 * u);
-      unit->set_backward_body(2 * u + 1);
       unit->set_instance_base(1000 * u);
-      unit->mutable_saved_bytes()->set_per_row(64 + 4 * u);
-      unit->set_recompute_body(4 * units + 6 + u);
-      unit->mutable_recompute_workspace()->set_fixed(192);
-      unit->set_recompute_flops_per_row(0.7e6 * (1 + u % 3));
-      unit->mutable_forward_workspace()->set_fixed(128);
-      unit->mutable_backward_workspace()->set_per_row(32);
-      unit->set_forward_flops_per_row(1e6 * (1 + u % 3));
-      unit->set_backward_flops_per_row(2e6 * (1 + u % 3));
+      zorse::test::mutableClass(model, u).mutable_saved_bytes()->set_per_row(64 + 4 * u);
+      function(u, UnitFunction::FORWARD, 2 * u, 1e6 * (1 + u % 3))->set_fixed(128);
+      function(u, UnitFunction::BACKWARD, 2 * u + 1, 2e6 * (1 + u % 3))->set_per_row(32);
+      function(u, UnitFunction::RECOMPUTE, 4 * units + 6 + u, 0.7e6 * (1 + u % 3))->set_fixed(192);
     }
     model.set_update_body_decay(2 * units);
     model.set_update_body_plain(2 * units + 1);
@@ -37,6 +33,13 @@ public:
     model.set_decide_body(2 * units + 4);
     model.set_count_body(-1);
     model.set_moments(2);
+  }
+
+  /// Its workspace is left to be set.
+  Extent *function(int unit, UnitFunction::Task task, uint32_t body, double flops) {
+    UnitFunction &added = zorse::test::addFunction(model, unit, task, flops);
+    added.set_body(body);
+    return added.mutable_workspace();
   }
 
   /// One parameter of a group of its own or of the group with the same users.
@@ -119,13 +122,10 @@ public:
           !any(unit->parameters(), [&](uint32_t p) { return model.parameters(p).trainable(); }))
         continue;
       unit->set_splits(true);
-      unit->set_input_gradient_body(2 * model.units_size() + 5 + 2 * u);
-      unit->set_weight_gradient_body(2 * model.units_size() + 6 + 2 * u);
-      unit->mutable_deferred_bytes()->set_per_row(u % 2 ? 64 + 8 * u : 0);
-      unit->mutable_input_gradient_workspace()->set_per_row(24);
-      unit->mutable_weight_gradient_workspace()->set_fixed(64 * u);
-      unit->set_input_gradient_flops_per_row(0.6 * unit->backward_flops_per_row());
-      unit->set_weight_gradient_flops_per_row(0.4 * unit->backward_flops_per_row());
+      const double backward = zorse::test::mutableFunction(model, u, UnitFunction::BACKWARD).flops_per_row();
+      zorse::test::mutableClass(model, u).mutable_deferred_bytes()->set_per_row(u % 2 ? 64 + 8 * u : 0);
+      function(u, UnitFunction::INPUT_GRADIENTS, 2 * model.units_size() + 5 + 2 * u, 0.6 * backward)->set_per_row(24);
+      function(u, UnitFunction::WEIGHT_GRADIENTS, 2 * model.units_size() + 6 + 2 * u, 0.4 * backward)->set_fixed(64 * u);
     }
   }
 

@@ -84,8 +84,8 @@ TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   constexpr int64_t kDeferred = 3 * kSaved / 2;
   for (uint32_t most : {2, 3, 5}) {
     Pipeline p(2);
-    for (auto &unit : *p.summary.mutable_units())
-      unit.mutable_deferred_bytes()->set_per_row(kDeferred);
+    for (auto &unitClass : *p.summary.mutable_classes())
+      unitClass.mutable_deferred_bytes()->set_per_row(kDeferred);
     for (PlanDevice &device : p.plan.devices)
       device.memory = static_cast<uint64_t>(most) * kSaved + kDeferred + kSaved / 4;
     StepGraph graph = p.expand(ScheduleKind::Timed, 2, true);

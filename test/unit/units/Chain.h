@@ -83,7 +83,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
       slots[{"boundary_in", i}] = values[unit.values_in(i)];
     for (int j = 0; j < summary.known_size(); ++j)
       slots[{"known", j}] = Tensor{{}, {batch.known[j]}};
-    Slots out = run(functionOf(model, model.classes[unit.class_id()].forward), slots, options);
+    Slots out = run(functionOf(model, functionName(classOf(summary, unit), bundle::UnitFunction::FORWARD)), slots, options);
     if (out.empty())
       return step.ok = false, step;
     for (auto &[key, value] : out) {
@@ -116,11 +116,11 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
       slots[{"boundary_out_gradient", i}] = valueGradients[unit.values_out(i)];
     for (int i = 0; i < unit.loss_terms_size(); ++i)
       slots[{"scalars", i}] = Tensor{{}, {batch.factors[unit.loss_terms(i)]}};
-    const units::UnitClass &unitClass = model.classes[unit.class_id()];
-    std::vector<std::string> functions{unitClass.backward};
+    std::vector<bundle::UnitFunction::Task> tasks{bundle::UnitFunction::BACKWARD};
     if (split && unit.splits())
-      functions = {unitClass.backwardInputs, unitClass.backwardWeights};
-    for (const std::string &function : functions) {
+      tasks = {bundle::UnitFunction::INPUT_GRADIENTS, bundle::UnitFunction::WEIGHT_GRADIENTS};
+    for (bundle::UnitFunction::Task task : tasks) {
+      const std::string function = functionName(classOf(summary, unit), task);
       Slots out = run(functionOf(model, function), slots, options);
       if (out.empty() && functionOf(model, function).getNumResults())
         return step.ok = false, step;

@@ -1,4 +1,5 @@
 // One test per finding code: the smallest change to correct programs that deserves it.
+#include "SummaryFunctions.h"
 #include "VerifyTestSupport.h"
 
 #include "zorse/Summary/Summary.h"
@@ -284,14 +285,15 @@ TEST(Findings, SplitBackward) {
   Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // that of the other cell
   auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
-    if (block.model.summary.units(mine.compute().calls(c).unit()).deferred_bytes().per_row())
+    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).deferred_bytes().per_row())
       *slot(block, mine, bundle::DEFERRED, c).mutable_region() = slot(block, other, bundle::DEFERRED, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
   Case both({}, split(oneDevice())); // bodies that add the gradients of parameters in B and in W
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
-      *both.model.bodies.mutable_bodies(int(unit.input_gradient_body())) = both.model.bodies.bodies(int(unit.backward_body()));
+      *both.model.bodies.mutable_bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
+          both.model.bodies.bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
@@ -303,8 +305,8 @@ TEST(Findings, Recompute) {
   Case more({}, oneDevice()); // what makes the last unit's saved block again makes its loss, too
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
-  ASSERT_GT(last.saved_bytes().per_row(), 0);
-  auto &slot = *more.model.bodies.mutable_bodies(int(last.recompute_body()))->add_slots();
+  ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
+  auto &slot = *more.model.bodies.mutable_bodies(int(bodyOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_slots();
   slot.set_kind(bundle::LOSS);
   slot.set_mode(bundle::WRITE);
   slot.set_name("loss");
@@ -612,7 +614,7 @@ TEST(Plans, HostileTextIsRefused) {
 
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
-  auto &body = *test.model.bodies.mutable_bodies(int(test.model.summary.units(1).forward_body()));
+  auto &body = *test.model.bodies.mutable_bodies(int(bodyOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
   for (auto &s : *body.mutable_slots())
     if (s.kind() == bundle::PARAMETER)
       s.set_mode(bundle::WRITE);

@@ -1,0 +1,40 @@
+// Classes and functions of made-up summaries, by unit.
+#pragma once
+
+#include "zorse/Summary/Summary.h"
+
+namespace zorse::test {
+
+/// The class of a unit, added where there is none.
+inline bundle::UnitClass &mutableClass(bundle::ModelSummary &summary, int unit) {
+  while (summary.classes_size() <= static_cast<int>(summary.units(unit).class_id()))
+    summary.add_classes();
+  bundle::UnitClass &unitClass = *summary.mutable_classes(static_cast<int>(summary.units(unit).class_id()));
+  unitClass.set_name("class" + std::to_string(summary.units(unit).class_id()));
+  return unitClass;
+}
+
+/// A function of the class of a unit, added where there is none.
+inline bundle::UnitFunction &mutableFunction(bundle::ModelSummary &summary, int unit, bundle::UnitFunction::Task task) {
+  bundle::UnitClass &unitClass = mutableClass(summary, unit);
+  for (bundle::UnitFunction &function : *unitClass.mutable_functions())
+    if (function.task() == task)
+      return function;
+  bundle::UnitFunction &added = *unitClass.add_functions();
+  added.set_task(task);
+  return added;
+}
+
+inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit, bundle::UnitFunction::Task task, double flops, double bytes = 0) {
+  bundle::UnitFunction &function = mutableFunction(summary, unit, task);
+  function.set_flops_per_row(flops);
+  function.set_bytes_per_row(bytes);
+  return function;
+}
+
+/// The body of a unit's function.
+inline uint32_t bodyOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
+  return functionOf(summary, unit, task).body();
+}
+
+} // namespace zorse::test
