@@ -1,6 +1,6 @@
 // Differentiation as passes: `zorse-differentiate`, and its steps one by one.
 #include "zorse/Autodiff/SaveOption.h"
-#include "zorse/Dialect/Zorse/ZorseDialect.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -13,7 +13,7 @@ using namespace zorse::autodiff;
 
 namespace {
 
-/// A pass over every function of the module whose name ends in a suffix.
+/// A pass over the functions of one task of all classes.
 template <typename Self> struct FunctionsPass : PassWrapper<Self, OperationPass<ModuleOp>> {
   FunctionsPass() = default;
   FunctionsPass(const FunctionsPass &other) : PassWrapper<Self, OperationPass<ModuleOp>>(other) {}
@@ -27,12 +27,12 @@ template <typename Self> struct FunctionsPass : PassWrapper<Self, OperationPass<
 
   void runOnOperation() final {
     SmallVector<func::FuncOp> functions;
-    for (auto function : this->getOperation().template getOps<func::FuncOp>())
-      if (function.getName().ends_with(Self::kSuffix) && !function.isDeclaration())
+    for (auto unitClass : this->getOperation().template getOps<ClassOp>())
+      if (func::FuncOp function = unitClass.function(Self::kTask))
         functions.push_back(function);
     if (functions.empty()) {
-      this->getOperation().emitError(Self::kName) << ": expected functions '@<class>" << Self::kSuffix << "', found none: run --" << Self::kAfter
-                                                  << " first";
+      this->getOperation().emitError(Self::kName) << ": expected classes with a function '@" << stringifyTask(Self::kTask) << "', found none: run --"
+                                                  << Self::kAfter << " first";
       return this->signalPassFailure();
     }
     for (func::FuncOp function : functions)
@@ -45,7 +45,8 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DifferentiatePass)
   DifferentiatePass() = default;
   DifferentiatePass(const DifferentiatePass &other) : FunctionsPass(other) {}
-  static constexpr StringLiteral kName = "zorse-differentiate", kSuffix = kForwardSuffix, kAfter = "zorse-find-units=until=forward";
+  static constexpr StringLiteral kName = "zorse-differentiate", kAfter = "zorse-find-units=until=forward";
+  static constexpr Task kTask = Task::Forward;
   StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: the three steps below in one"; }
 
   LogicalResult run(func::FuncOp forward) {
@@ -66,9 +67,10 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
 
 struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinBackwardPass)
-  static constexpr StringLiteral kName = "zorse-join-backward", kSuffix = kForwardSuffix, kAfter = "zorse-find-units=until=forward";
+  static constexpr StringLiteral kName = "zorse-join-backward", kAfter = "zorse-find-units=until=forward";
+  static constexpr Task kTask = Task::Forward;
   StringRef getDescription() const final {
-    return "Step 1 of differentiation: make every @<class>.forward the joint function of its forward and its gradients";
+    return "Step 1 of differentiation: make every forward the joint function of its forward and its gradients";
   }
 
   LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
@@ -76,7 +78,8 @@ struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
 
 struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NarrowStoragePass)
-  static constexpr StringLiteral kName = "zorse-narrow-storage", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
+  static constexpr StringLiteral kName = "zorse-narrow-storage", kAfter = "zorse-join-backward";
+  static constexpr Task kTask = Task::Joint;
   StringRef getDescription() const final { return "Store what has been rounded in two bytes: after step 1 and before step 2, in f32 models"; }
 
   LogicalResult run(func::FuncOp joint) {
@@ -89,9 +92,10 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChooseSavedPass)
   ChooseSavedPass() = default;
   ChooseSavedPass(const ChooseSavedPass &other) : FunctionsPass(other) {}
-  static constexpr StringLiteral kName = "zorse-choose-saved", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
+  static constexpr StringLiteral kName = "zorse-choose-saved", kAfter = "zorse-join-backward";
+  static constexpr Task kTask = Task::Joint;
   StringRef getDescription() const final {
-    return "Step 2 of differentiation: choose what the forward of every @<class>.joint keeps for its backward";
+    return "Step 2 of differentiation: choose what the forward of every joint function keeps for its backward";
   }
 
   LogicalResult run(func::FuncOp joint) {
@@ -107,8 +111,9 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SliceJointPass)
   SliceJointPass() = default;
   SliceJointPass(const SliceJointPass &other) : FunctionsPass(other) {}
-  static constexpr StringLiteral kName = "zorse-slice-joint", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
-  StringRef getDescription() const final { return "Step 3 of differentiation: slice every @<class>.joint into its forward and its backward"; }
+  static constexpr StringLiteral kName = "zorse-slice-joint", kAfter = "zorse-join-backward";
+  static constexpr Task kTask = Task::Joint;
+  StringRef getDescription() const final { return "Step 3 of differentiation: slice every joint function into its forward and its backward"; }
 
   LogicalResult run(func::FuncOp joint) {
     Differentiated pair = sliceJoint(joint);

@@ -5,31 +5,10 @@
 using namespace mlir;
 using namespace zorse;
 
-StringRef autodiff::slotOfArgument(func::FuncOp function, unsigned argument) {
-  auto slot = function.getArgAttrOfType<StringAttr>(argument, kSlotAttr);
-  return slot ? slot.getValue() : StringRef();
-}
-
-StringRef autodiff::slotOfResult(func::FuncOp function, unsigned result) {
-  auto slot = function.getResultAttrOfType<StringAttr>(result, kSlotAttr);
-  return slot ? slot.getValue() : StringRef();
-}
-
-void autodiff::setSlot(func::FuncOp function, bool isArgument, unsigned position, StringRef slot, int64_t index) {
-  Builder builder(function.getContext());
-  if (isArgument) {
-    function.setArgAttr(position, kSlotAttr, builder.getStringAttr(slot));
-    function.setArgAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
-  } else {
-    function.setResultAttr(position, kSlotAttr, builder.getStringAttr(slot));
-    function.setResultAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
-  }
-}
-
-Value autodiff::addArgument(func::FuncOp function, Type type, StringRef slot, int64_t index, Location loc) {
+Value autodiff::addArgument(func::FuncOp function, Type type, SlotKind kind, uint32_t index, Location loc) {
   unsigned position = function.getNumArguments();
   (void)function.insertArgument(position, type, {}, loc);
-  setSlot(function, true, position, slot, index);
+  function.setArgAttr(position, attributes::kSlot, SlotAttr::get(function.getContext(), kind, index));
   return function.getArgument(position);
 }
 
@@ -49,26 +28,26 @@ void autodiff::appendResults(func::FuncOp function, ArrayRef<SlotValue> results)
   function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
   function.setAllResultAttrs(attributes);
   for (auto [i, result] : llvm::enumerate(results))
-    setSlot(function, false, first + i, result.slot, result.index);
+    function.setResultAttr(first + i, attributes::kSlot, SlotAttr::get(function.getContext(), result.kind, result.index));
 }
 
-func::FuncOp autodiff::cloneAs(func::FuncOp function, StringRef name, IRMapping &mapping) {
+func::FuncOp autodiff::cloneAs(func::FuncOp function, Task task, IRMapping &mapping) {
   OpBuilder builder(function);
   builder.setInsertionPointAfter(function);
   auto clone = cast<func::FuncOp>(builder.clone(*function, mapping));
-  clone.setName(name);
+  clone.setName(stringifyTask(task));
   return clone;
 }
 
-SmallVector<Value> autodiff::resultsOf(func::FuncOp function, function_ref<bool(StringRef)> wanted) {
+SmallVector<Value> autodiff::resultsOf(func::FuncOp function, function_ref<bool(SlotKind)> wanted) {
   SmallVector<Value> values;
   for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-    if (wanted(slotOfResult(function, i)))
+    if (SlotAttr slot = slotOfResult(function, i); slot && wanted(slot.getKind()))
       values.push_back(returned);
   return values;
 }
 
-DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool(StringRef)> wanted) {
+DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool(SlotKind)> wanted) {
   DenseSet<Operation *> slice;
   auto add = [&](Value value) {
     if (Operation *producer = value.getDefiningOp())
@@ -83,18 +62,19 @@ DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool
   return slice;
 }
 
-void autodiff::dropResults(func::FuncOp function, function_ref<bool(StringRef)> dropped) {
+void autodiff::dropResults(func::FuncOp function, function_ref<bool(SlotKind)> dropped) {
   llvm::BitVector unwanted(function.getNumResults());
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    unwanted[i] = dropped(slotOfResult(function, i));
+    if (SlotAttr slot = slotOfResult(function, i))
+      unwanted[i] = dropped(slot.getKind());
   function.getBody().front().getTerminator()->eraseOperands(unwanted);
   (void)function.eraseResults(unwanted);
 }
 
-void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(StringRef)> droppable) {
+void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(SlotKind)> droppable) {
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
-    if (argument.use_empty() && droppable(slotOfArgument(function, argument.getArgNumber())))
+    if (SlotAttr slot = slotOfArgument(function, argument.getArgNumber()); slot && argument.use_empty() && droppable(slot.getKind()))
       unused.set(argument.getArgNumber());
   (void)function.eraseArguments(unused);
 }

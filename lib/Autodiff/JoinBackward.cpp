@@ -18,7 +18,7 @@ DenseSet<Value> activeValuesOf(func::FuncOp function) {
     if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
       sources.push_back(argument);
   for (auto [i, returned] : llvm::enumerate(body.getTerminator()->getOperands()))
-    if (function.getResultAttr(i, kGradientAttr) || slotOfResult(function, i) == "loss")
+    if (function.getResultAttr(i, kGradientAttr) || isSlot(slotOfResult(function, i), SlotKind::Loss))
       targets.push_back(returned);
   return activeValues(body, sources, targets);
 }
@@ -35,8 +35,6 @@ void requestStatistics(func::FuncOp function) {
     withStatistics(builder, op);
   }
 }
-
-int64_t indexOf(Attribute index) { return cast<IntegerAttr>(index).getInt(); }
 
 class JointBuilder {
 public:
@@ -60,14 +58,13 @@ private:
   /// What reaches the results of the forward.
   void seedResults(const DenseSet<Value> &active) {
     for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
-      StringRef slot = slotOfResult(function, i);
-      int64_t index = indexOf(function.getResultAttr(i, kIndexAttr));
+      SlotAttr slot = slotOfResult(function, i);
       Location loc = returned.getLoc();
       Value seed;
-      if (slot == "boundary_out" && function.getResultAttr(i, kGradientAttr))
-        seed = addArgument(function, returned.getType(), "boundary_out_gradient", index, loc);
-      else if (slot == "loss" && active.contains(returned))
-        seed = lossSeed(cast<RankedTensorType>(returned.getType()), index, loc);
+      if (isSlot(slot, SlotKind::BoundaryOut) && function.getResultAttr(i, kGradientAttr))
+        seed = addArgument(function, returned.getType(), SlotKind::BoundaryOutGradient, slot.getIndex(), loc);
+      else if (isSlot(slot, SlotKind::Loss) && active.contains(returned))
+        seed = lossSeed(cast<RankedTensorType>(returned.getType()), slot.getIndex(), loc);
       if (!seed)
         continue;
       Value &sum = gradients[returned];
@@ -76,9 +73,9 @@ private:
   }
 
   /// lossSeed[k], read at run time, for every row.
-  Value lossSeed(RankedTensorType type, int64_t index, Location loc) {
+  Value lossSeed(RankedTensorType type, uint32_t index, Location loc) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type());
-    Value seed = addArgument(function, f64, "scalars", index, loc);
+    Value seed = addArgument(function, f64, SlotKind::Scalars, index, loc);
     if (!type.getElementType().isF64())
       seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), seed);
     return BroadcastOp::create(builder, loc, type, seed, ArrayRef<int64_t>{});
@@ -86,17 +83,18 @@ private:
 
   void returnGradients() {
     SmallVector<SlotValue> results;
-    for (auto [slot, gradientSlot] :
-         {std::pair<StringRef, StringRef>("boundary_in", kInputGradient), std::pair<StringRef, StringRef>("parameter", kWeightGradient)})
+    for (auto [kind, gradientKind] :
+         {std::pair(SlotKind::BoundaryIn, SlotKind::BoundaryInGradient), std::pair(SlotKind::Parameter, SlotKind::ParameterGradient)})
       for (BlockArgument argument : function.getArguments()) {
         unsigned i = argument.getArgNumber();
-        if (slotOfArgument(function, i) != slot || !function.getArgAttr(i, kGradientAttr))
+        SlotAttr slot = slotOfArgument(function, i);
+        if (!isSlot(slot, kind) || !function.getArgAttr(i, kGradientAttr))
           continue;
         Value gradient = gradients.lookup(argument);
         // Others count on this contribution, so a gradient that vanishes is returned as zeros.
         if (!gradient)
           gradient = createSplat(builder, argument.getLoc(), cast<RankedTensorType>(argument.getType()), 0.0);
-        results.push_back({gradient, gradientSlot, indexOf(function.getArgAttr(i, kIndexAttr))});
+        results.push_back({gradient, gradientKind, slot.getIndex()});
       }
     appendResults(function, results);
   }
@@ -122,8 +120,6 @@ FailureOr<func::FuncOp> autodiff::joinBackward(func::FuncOp function) {
   if (wanted && failed(JointBuilder(function).build()))
     return failure();
   dropDetaches(function);
-  StringRef name = function.getName();
-  name.consume_back(kForwardSuffix);
-  function.setName((name + kJointSuffix).str());
+  function.setName(stringifyTask(Task::Joint));
   return function;
 }

@@ -70,14 +70,14 @@ private:
 
   void narrowArguments() {
     builder.setInsertionPointToStart(&function.getBody().front());
-    DenseSet<int64_t> outs;
+    DenseSet<uint32_t> outs;
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       if (function.getResultAttr(i, kNarrowAttr))
-        outs.insert(cast<IntegerAttr>(function.getResultAttr(i, kIndexAttr)).getInt());
+        outs.insert(slotOfResult(function, i).getIndex());
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
-      bool gradient =
-          slotOfArgument(function, i) == "boundary_out_gradient" && outs.contains(cast<IntegerAttr>(function.getArgAttr(i, kIndexAttr)).getInt());
+      SlotAttr slot = slotOfArgument(function, i);
+      bool gradient = isSlot(slot, SlotKind::BoundaryOutGradient) && outs.contains(slot.getIndex());
       if (!gradient && !function.getArgAttr(i, kNarrowAttr))
         continue;
       Type wide = argument.getType();
@@ -144,13 +144,14 @@ private:
   void narrowResults() {
     Operation *terminator = function.getBody().front().getTerminator();
     builder.setInsertionPoint(terminator);
-    DenseSet<int64_t> ins;
-    for (BlockArgument argument : function.getArguments())
-      if (function.getArgAttr(argument.getArgNumber(), kNarrowAttr) && slotOfArgument(function, argument.getArgNumber()) == "boundary_in")
-        ins.insert(cast<IntegerAttr>(function.getArgAttr(argument.getArgNumber(), kIndexAttr)).getInt());
+    DenseSet<uint32_t> ins;
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (SlotAttr slot = slotOfArgument(function, i); isSlot(slot, SlotKind::BoundaryIn) && function.getArgAttr(i, kNarrowAttr))
+        ins.insert(slot.getIndex());
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned i = operand.getOperandNumber();
-      bool gradient = slotOfResult(function, i) == kInputGradient && ins.contains(cast<IntegerAttr>(function.getResultAttr(i, kIndexAttr)).getInt());
+      SlotAttr slot = slotOfResult(function, i);
+      bool gradient = isSlot(slot, SlotKind::BoundaryInGradient) && ins.contains(slot.getIndex());
       if (!gradient && !function.getResultAttr(i, kNarrowAttr))
         continue;
       Value value = operand.get(), narrow = narrowOf.lookup(value);

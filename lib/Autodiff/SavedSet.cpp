@@ -99,6 +99,6 @@ void autodiff::chooseSaved(func::FuncOp joint, SavePolicy policy) {
   SmallVector<SlotValue> saved;
   auto once = [&](OpResult value) { return isExpensive(value) || (policy == SavePolicy::Keep && !isView(value.getOwner())); };
   for (auto [index, value] : llvm::enumerate(chooseCut(ops, needed, [](OpResult) { return true; }, once)))
-    saved.push_back({value, "saved", int64_t(index)});
+    saved.push_back({value, SlotKind::Saved, uint32_t(index)});
   appendResults(joint, saved);
 }

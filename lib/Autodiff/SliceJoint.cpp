@@ -25,14 +25,14 @@ static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {
   }
 }
 
-static func::FuncOp sliceBackward(func::FuncOp joint, StringRef name) {
+static func::FuncOp sliceBackward(func::FuncOp joint) {
   DenseSet<Operation *> forward = sliceOf(joint, isForwardSlot);
-  SmallVector<Value> saved = resultsOf(joint, [](StringRef slot) { return slot == "saved"; });
+  SmallVector<Value> saved = resultsOf(joint, [](SlotKind kind) { return kind == SlotKind::Saved; });
   IRMapping copies;
-  func::FuncOp backward = cloneAs(joint, name, copies);
-  dropResults(backward, [](StringRef slot) { return !isGradientSlot(slot); });
+  func::FuncOp backward = cloneAs(joint, Task::Backward, copies);
+  dropResults(backward, [](SlotKind kind) { return !isGradientSlot(kind); });
   for (auto [index, value] : llvm::enumerate(saved))
-    copies.lookup(value).replaceAllUsesWith(addArgument(backward, value.getType(), "saved", index, value.getLoc()));
+    copies.lookup(value).replaceAllUsesWith(addArgument(backward, value.getType(), SlotKind::Saved, uint32_t(index), value.getLoc()));
   SmallVector<Operation *> recomputed;
   for (Operation &op : joint.getBody().front())
     if (forward.contains(&op))
@@ -48,29 +48,25 @@ static func::FuncOp sliceBackward(func::FuncOp joint, StringRef name) {
 
 Differentiated autodiff::sliceJoint(func::FuncOp joint) {
   dropPairs(joint);
-  StringRef name = joint.getName();
-  name.consume_back(kJointSuffix);
   Differentiated result{joint, nullptr};
   if (!resultsOf(joint, isGradientSlot).empty()) {
-    result.backward = sliceBackward(joint, (name + ".backward").str());
+    result.backward = sliceBackward(joint);
     dropResults(joint, isGradientSlot);
     eraseDeadOps(joint.getBody().front());
-    dropUnusedArguments(joint, [](StringRef slot) { return slot == "boundary_out_gradient" || slot == "scalars"; });
+    dropUnusedArguments(joint, [](SlotKind kind) { return kind == SlotKind::BoundaryOutGradient || kind == SlotKind::Scalars; });
     dropUnusedStatistics(joint.getBody().front());
   }
-  joint.setName((name + kForwardSuffix).str());
+  joint.setName(stringifyTask(Task::Forward));
   return result;
 }
 
 func::FuncOp autodiff::sliceSaved(func::FuncOp forward) {
-  auto isSaved = [](StringRef slot) { return slot == "saved"; };
+  auto isSaved = [](SlotKind kind) { return kind == SlotKind::Saved; };
   if (resultsOf(forward, isSaved).empty())
     return nullptr;
-  StringRef name = forward.getName();
-  name.consume_back(kForwardSuffix);
   IRMapping copies;
-  func::FuncOp slice = cloneAs(forward, (name + ".recompute").str(), copies);
-  dropResults(slice, [&](StringRef slot) { return !isSaved(slot); });
+  func::FuncOp slice = cloneAs(forward, Task::Recompute, copies);
+  dropResults(slice, [&](SlotKind kind) { return !isSaved(kind); });
   eraseDeadOps(slice.getBody().front());
   dropUnusedArguments(slice);
   dropUnusedStatistics(slice.getBody().front());

@@ -27,7 +27,7 @@ std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> o
   auto offered = [&](OpResult value) { return first.contains(value.getOwner()); };
   std::vector<Value> besides = chooseCut(ops, needed, offered, isExpensive), saved;
   for (BlockArgument argument : backward.getArguments())
-    if (slotOfArgument(backward, argument.getArgNumber()) == "saved" && carriesSamples(argument.getType()))
+    if (isSlot(slotOfArgument(backward, argument.getArgNumber()), SlotKind::Saved) && carriesSamples(argument.getType()))
       saved.push_back(argument);
   std::vector<Value> instead = chooseCut(ops, needed, offered, isExpensive, saved);
   constexpr double kWorth = 0.9; // of the bytes held: copies cost time in the part that others wait for
@@ -44,8 +44,8 @@ void prune(func::FuncOp function) {
 } // namespace
 
 SplitBackward autodiff::splitBackward(func::FuncOp backward) {
-  auto ofInputs = [](StringRef slot) { return slot == kInputGradient; };
-  auto ofWeights = [](StringRef slot) { return slot == kWeightGradient; };
+  auto ofInputs = [](SlotKind kind) { return kind == SlotKind::BoundaryInGradient; };
+  auto ofWeights = [](SlotKind kind) { return kind == SlotKind::ParameterGradient; };
   SmallVector<Value> weightGradients = resultsOf(backward, ofWeights);
   if (resultsOf(backward, ofInputs).empty() || weightGradients.empty())
     return {};
@@ -58,17 +58,15 @@ SplitBackward autodiff::splitBackward(func::FuncOp backward) {
       ops.push_back(&op);
   std::vector<Value> deferred = chooseDeferred(backward, ops, needed, first);
 
-  StringRef name = backward.getName();
-  name.consume_back(".backward");
   IRMapping toWeights, toInputs;
-  func::FuncOp weights = cloneAs(backward, (name + ".backward_weights").str(), toWeights);
-  func::FuncOp inputs = cloneAs(backward, (name + ".backward_inputs").str(), toInputs);
+  func::FuncOp weights = cloneAs(backward, Task::WeightGradients, toWeights);
+  func::FuncOp inputs = cloneAs(backward, Task::InputGradients, toInputs);
   dropResults(inputs, ofWeights);
   dropResults(weights, ofInputs);
   SmallVector<SlotValue> results;
   for (auto [index, value] : llvm::enumerate(deferred)) {
-    results.push_back({toInputs.lookup(value), "deferred", int64_t(index)});
-    Value argument = addArgument(weights, value.getType(), "deferred", index, value.getLoc());
+    results.push_back({toInputs.lookup(value), SlotKind::Deferred, uint32_t(index)});
+    Value argument = addArgument(weights, value.getType(), SlotKind::Deferred, uint32_t(index), value.getLoc());
     toWeights.lookup(value).replaceAllUsesWith(argument);
   }
   appendResults(inputs, results);

@@ -46,7 +46,7 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   CompiledBodies result;
   result.sources = makeKernels(options);
   bool ok = true;
-  for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
+  for (func::FuncOp function : functionsInOrder(functions)) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     // All functions are tried, so that every unsupported op is reported at once.

@@ -61,7 +61,7 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
   options.arch = arch;
   std::shared_ptr<KernelSet> kernels = makeKernels(options);
   llvm::StringMap<unsigned> numbers;
-  for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
+  for (func::FuncOp function : functionsInOrder(functions)) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     bundle::Body body;
@@ -100,13 +100,12 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   LogicalResult verifyOrder() {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.getName() == "model")
-        return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-find-units first";
-      if (function.getName().ends_with(".joint"))
+    if (getOperation().lookupSymbol<func::FuncOp>("model"))
+      return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-find-units first";
+    for (auto unitClass : getOperation().getOps<ClassOp>())
+      if (func::FuncOp joint = unitClass.function(Task::Joint))
         return getOperation().emitError(getArgument())
-               << ": expected functions of units, found joint function '" << function.getName() << "': run --zorse-slice-joint first";
-    }
+               << ": expected functions of units, found joint function '" << bodyName(joint) << "': run --zorse-slice-joint first";
     return success();
   }
 

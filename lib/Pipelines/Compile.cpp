@@ -54,9 +54,10 @@ std::string textOf(Operation *op, bool names = true) {
 /// The functions without their backwards and what else differentiation makes: what there is before differentiation, for --compile-to=units.
 std::string forwardsOf(ModuleOp functions) {
   OwningOpRef<ModuleOp> copy = functions.clone();
-  for (Operation &op : llvm::make_early_inc_range(*copy->getBody()))
-    if (auto name = SymbolTable::getSymbolName(&op); name && (name.getValue().contains(".backward") || name.getValue().ends_with(".recompute")))
-      op.erase();
+  for (auto unitClass : copy->getOps<ClassOp>())
+    for (auto function : llvm::make_early_inc_range(unitClass.getOps<func::FuncOp>()))
+      if (Task task = *taskOf(function); task != Task::Forward && task != Task::Logits)
+        function.erase();
   return textOf(*copy);
 }
 

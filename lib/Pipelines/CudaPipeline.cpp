@@ -42,14 +42,14 @@ struct CheckInputPass : PassWrapper<CheckInputPass, OperationPass<ModuleOp>> {
     const bool model = getOperation().lookupSymbol<func::FuncOp>("model") != nullptr;
     if (model == (from == From::Model))
       return;
-    auto functions = getOperation().getOps<func::FuncOp>();
+    auto symbols = getOperation().getOps<SymbolOpInterface>();
     InFlightDiagnostic error = getOperation().emitError("zorse-to-cuda: ");
     if (model)
       error << "expected functions of units, found '@model': leave out from=units, or run --zorse-find-units first";
-    else if (functions.empty())
+    else if (symbols.empty())
       error << "expected '@model', found no function: begin with what zorse-import writes, and run --zorse-recognize first";
     else
-      error << "expected '@model', found '@" << (*functions.begin()).getName() << "': say from=units if these are functions of units";
+      error << "expected '@model', found '@" << (*symbols.begin()).getName() << "': say from=units if these are functions of units";
     signalPassFailure();
   }
 

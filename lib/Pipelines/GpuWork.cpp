@@ -46,13 +46,12 @@ void add(bundle::TaskWork &work, const bundle::MatrixProduct &launched) {
 }
 
 /// FLOPs of one row in all attentions of a function.
-double attentionFlops(ModuleOp functions, llvm::StringRef name) {
+double attentionFlops(func::FuncOp function) {
   double flops = 0;
-  if (auto function = functions.lookupSymbol<func::FuncOp>(name))
-    function.walk([&](Operation *op) {
-      if (isa<AttentionOp, AttentionGradOp>(op))
-        flops += cast<CostOpInterface>(op).getCost().flopsPerRow;
-    });
+  function.walk([&](Operation *op) {
+    if (isa<AttentionOp, AttentionGradOp>(op))
+      flops += cast<CostOpInterface>(op).getCost().flopsPerRow;
+  });
   return flops;
 }
 
@@ -73,20 +72,20 @@ bundle::TaskWork workOf(const bundle::Body &body) {
 
 void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) {
   model.summary.add_gpu_targets(bodies.library.arch());
-  auto fill = [&](bundle::TaskWork &work, const std::string &function) {
+  auto fill = [&](bundle::TaskWork &work, func::FuncOp function) {
     auto body = std::find_if(bodies.library.bodies().begin(), bodies.library.bodies().end(),
-                             [&](const bundle::Body &candidate) { return candidate.name() == function; });
+                             [&](const bundle::Body &candidate) { return candidate.name() == bodyName(function); });
     if (body == bodies.library.bodies().end())
       return;
     work = workOf(*body);
     bool tensors = std::any_of(body->launches().begin(), body->launches().end(),
                                [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel()); });
     if (tensors)
-      work.set_attention_flops_per_row(attentionFlops(*model.functions, function));
+      work.set_attention_flops_per_row(attentionFlops(function));
   };
   for (bundle::UnitClass &unitClass : *model.summary.mutable_classes())
     for (bundle::UnitFunction &function : *unitClass.mutable_functions())
-      fill(*function.add_work(), functionName(unitClass, function.task()));
+      fill(*function.add_work(), units::functionOf(model, unitClass, function.task()));
 }
 
 } // namespace zorse::pipelines

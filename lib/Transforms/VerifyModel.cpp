@@ -163,8 +163,8 @@ struct VerifyModel : zorse::impl::VerifyModelBase<VerifyModel> {
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model || model.isExternal() || !llvm::hasSingleElement(model.getBody())) {
       InFlightDiagnostic error = getOperation().emitError("(M1) expects a function @model of one block");
-      if (auto functions = getOperation().getOps<func::FuncOp>(); !model && !functions.empty())
-        error << "; found '@" << (*functions.begin()).getName() << "': passes over a model come before --zorse-find-units";
+      if (auto classes = getOperation().getOps<ClassOp>(); !model && !classes.empty())
+        error << "; found class '@" << (*classes.begin()).getSymName() << "': passes over a model come before --zorse-find-units";
       return signalPassFailure();
     }
     if (failed(verifyArguments(model)) || failed(verifyTerms(model)) || failed(verifyCounts(model)) || failed(verifyOps(model)))

@@ -107,11 +107,6 @@ public:
       return failure();
     if (options.logits && failed(describeLogits()))
       return failure();
-    // Last, so that bodies that a plan does not call can be left out without moving others.
-    for (size_t c = 0; c < splits.size(); ++c)
-      for (func::FuncOp part : {splits[c].inputs, splits[c].weights, recomputes[c]})
-        if (part)
-          part->moveBefore(result.functions->getBody(), result.functions->getBody()->end());
     return std::move(result);
   }
 
@@ -120,9 +115,8 @@ private:
 
   LogicalResult wrongModule() {
     InFlightDiagnostic error = module.emitError("expected a function @model of one block");
-    for (auto function : module.getOps<func::FuncOp>())
-      if (function.getName().ends_with(autodiff::kForwardSuffix) || function.getName().ends_with(autodiff::kJointSuffix))
-        return error << "; found '@" << function.getName() << "': units have been found already";
+    if (auto classes = module.getOps<ClassOp>(); !classes.empty())
+      error << "; found class '@" << (*classes.begin()).getSymName() << "': units have been found already";
     return error;
   }
 
@@ -186,7 +180,10 @@ private:
         continue;
       int times = ++names[kinds.back()];
       const std::string name = times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times);
-      func::FuncOp forward = buildForward(builder, graph, outline, name);
+      OpBuilder::InsertionGuard guard(builder);
+      auto unitClass = ClassOp::create(builder, builder.getUnknownLoc(), name);
+      builder.setInsertionPointToEnd(&unitClass.getBody().emplaceBlock());
+      func::FuncOp forward = buildForward(builder, graph, outline);
       if (options.until == Until::Forward)
         continue;
       FailureOr<func::FuncOp> joint = autodiff::joinBackward(forward);
@@ -198,9 +195,9 @@ private:
         autodiff::narrowStorage(*joint);
       autodiff::chooseSaved(*joint, options.saved);
       autodiff::Differentiated pair = autodiff::sliceJoint(*joint);
-      builder.setInsertionPointToEnd(result.functions->getBody());
+      builder.setInsertionPointToEnd(&unitClass.getBody().front());
       if (!pair.backward)
-        pair.backward = buildEmptyBackward(forward, name);
+        pair.backward = buildEmptyBackward(forward);
       functions.push_back(pair);
       splits.push_back(autodiff::splitBackward(pair.backward));
       recomputes.push_back(autodiff::sliceSaved(pair.forward));
@@ -213,15 +210,15 @@ private:
     using Function = bundle::UnitFunction;
     bundle::UnitClass &unitClass = *summary().add_classes();
     unitClass.set_name(name);
-    unitClass.mutable_saved_bytes()->set_per_row(packedBytesPerRow(pair.forward, "saved"));
+    unitClass.mutable_saved_bytes()->set_per_row(packedBytesPerRow(pair.forward, SlotKind::Saved));
     if (split.inputs)
-      unitClass.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(split.inputs, "deferred"));
+      unitClass.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(split.inputs, SlotKind::Deferred));
     for (auto [task, function] : {std::pair(Function::FORWARD, pair.forward), std::pair(Function::BACKWARD, pair.backward),
                                   std::pair(Function::INPUT_GRADIENTS, split.inputs), std::pair(Function::WEIGHT_GRADIENTS, split.weights),
                                   std::pair(Function::RECOMPUTE, recompute)}) {
       if (!function)
         continue;
-      assert(function.getName() == functionName(unitClass, task));
+      assert(bodyName(function) == functionName(unitClass, task));
       Function &described = *unitClass.add_functions();
       const Cost cost = costOf(function);
       described.set_task(task);
@@ -231,11 +228,10 @@ private:
   }
 
   /// Every unit has a backward body, also a frozen one. It reads one argument because a body without slots would not be called.
-  func::FuncOp buildEmptyBackward(func::FuncOp forward, const std::string &name) {
+  func::FuncOp buildEmptyBackward(func::FuncOp forward) {
     auto function =
-        func::FuncOp::create(builder, forward.getLoc(), name + ".backward", builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
-    for (StringRef attribute : {StringRef(attributes::kSlot), StringRef(attributes::kIndex)})
-      function.setArgAttr(0, attribute, forward.getArgAttr(0, attribute));
+        func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward), builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
+    function.setArgAttr(0, attributes::kSlot, slotOfArgument(forward, 0));
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(function.addEntryBlock());
     func::ReturnOp::create(builder, forward.getLoc());
@@ -276,11 +272,12 @@ private:
     assert(head != outlines.end() && "a model has a loss");
     auto unit = uint32_t(head - outlines.begin());
     OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToEnd(result.functions->getBody());
-    result.logits = summary().classes(classOf[unit]).name() + ".logits";
-    FailureOr<func::FuncOp> function = buildLogits(builder, functions[classOf[unit]].forward, result.logits, int64_t(head->inputs.size()));
+    func::FuncOp forward = functions[classOf[unit]].forward;
+    builder.setInsertionPointToEnd(forward->getBlock());
+    FailureOr<func::FuncOp> function = buildLogits(builder, forward, int64_t(head->inputs.size()));
     if (failed(function))
       return failure();
+    result.logits = bodyName(*function);
     auto type = cast<RankedTensorType>(function->getResultTypes()[0]);
     FailureOr<bundle::ElementType> element = elementTypeOf(function->getLoc(), type);
     if (failed(element))
@@ -292,10 +289,10 @@ private:
     return success();
   }
 
-  static int64_t packedBytesPerRow(func::FuncOp function, StringRef slot) {
+  static int64_t packedBytesPerRow(func::FuncOp function, SlotKind kind) {
     int64_t bytes = 0;
     for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (function.getResultAttrOfType<StringAttr>(i, attributes::kSlot).getValue() == slot)
+      if (isSlot(slotOfResult(function, i), kind))
         bytes += autodiff::savedBytesPerRow(function.getResultTypes()[i]);
     return bytes;
   }
@@ -354,6 +351,11 @@ std::string units::contentHash(ModuleOp module) {
 }
 
 FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &options) { return UnitsBuilder(model, options).run(); }
+
+func::FuncOp units::functionOf(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+  auto found = model.functions.get().lookupSymbol<ClassOp>(unitClass.name());
+  return found ? found.function(static_cast<Task>(task)) : func::FuncOp();
+}
 
 void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringRef)> &facts) {
   bundle::ModelSummary &summary = model.summary;

@@ -194,28 +194,28 @@ private:
 
 Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return Outliner(graph, begin, end).run(); }
 
-func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline, StringRef name) {
+func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline) {
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  auto slot = [&](StringRef kind, int64_t index, bool gradient, Type narrow = {}) {
+  auto slot = [&](SlotAttr slot, bool gradient = false, Type narrow = {}) {
     NamedAttrList list;
-    list.set(autodiff::kSlotAttr, builder.getStringAttr(kind));
-    list.set(autodiff::kIndexAttr, builder.getI64IntegerAttr(index));
+    list.set(attributes::kSlot, slot);
     if (gradient)
       list.set(autodiff::kGradientAttr, builder.getUnitAttr());
     if (narrow)
       list.set(autodiff::kNarrowAttr, TypeAttr::get(narrow));
     return list.getDictionary(builder.getContext());
   };
-  auto add = [&](const auto &values, StringRef kind, auto gradient) {
+  auto at = [&](SlotKind kind, size_t index) { return SlotAttr::get(builder.getContext(), kind, uint32_t(index)); };
+  auto add = [&](const auto &values, SlotKind kind, auto gradient) {
     for (auto [i, value] : llvm::enumerate(values)) {
       arguments.push_back(value);
-      argumentAttributes.push_back(slot(kind, i, gradient(value), graph.narrow.lookup(value)));
+      argumentAttributes.push_back(slot(at(kind, i), gradient(value), graph.narrow.lookup(value)));
     }
   };
-  add(outline.parameters, "parameter", [&](BlockArgument a) { return graph.isTrained(a); });
-  add(outline.inputs, "input", [](BlockArgument) { return false; });
-  add(outline.valuesIn, "boundary_in", [&](Value v) { return graph.active.contains(v); });
+  add(outline.parameters, SlotKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
+  add(outline.inputs, SlotKind::Input, [](BlockArgument) { return false; });
+  add(outline.valuesIn, SlotKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
 
   DenseMap<int64_t, SmallVector<Value>> known; // by place in the summary: what becomes one argument
   for (Operation *op : outline.ops)
@@ -223,7 +223,7 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
       int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();
       if (known[index].empty()) {
         arguments.push_back(number);
-        argumentAttributes.push_back(slot("known", index, false));
+        argumentAttributes.push_back(slot(SlotAttr::get(builder.getContext(), SlotKind::Scalars, uint32_t(index), ScalarField::Known)));
       }
       known[index].push_back(number);
     }
@@ -231,16 +231,16 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
-    resultAttributes.push_back(slot("boundary_out", i, graph.active.contains(value), graph.narrow.lookup(value)));
+    resultAttributes.push_back(slot(at(SlotKind::BoundaryOut, i), graph.active.contains(value), graph.narrow.lookup(value)));
   }
   for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
     results.push_back(numerator.value);
-    resultAttributes.push_back(slot("loss", i, false));
+    resultAttributes.push_back(slot(at(SlotKind::Loss, i)));
   }
 
   Location loc = builder.getUnknownLoc();
   FunctionType type = builder.getFunctionType(TypeRange(ValueRange(arguments)), TypeRange(ValueRange(results)));
-  auto function = func::FuncOp::create(builder, loc, (name + ".forward").str(), type);
+  auto function = func::FuncOp::create(builder, loc, stringifyTask(Task::Forward), type);
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);
 

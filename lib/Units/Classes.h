@@ -26,7 +26,7 @@ struct Outline {
 Outline outlineUnit(const ModelGraph &graph, int begin, int end);
 
 /// `@<name>.forward` for this outline, with slots and `zorse.gradient`.
-mlir::func::FuncOp buildForward(mlir::OpBuilder &builder, const ModelGraph &graph, const Outline &outline, llvm::StringRef name);
+mlir::func::FuncOp buildForward(mlir::OpBuilder &builder, const ModelGraph &graph, const Outline &outline);
 
 /// "embedding", "attention", "mlp", "block", "head" or "layer": for names only.
 llvm::StringRef kindOf(const Outline &outline, bool first);

@@ -101,7 +101,7 @@ private:
 
 } // namespace
 
-FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forward, const std::string &name, int64_t inputs) {
+FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forward, int64_t inputs) {
   CrossEntropyOp loss;
   for (Operation &op : forward.getBody().front())
     if (auto found = dyn_cast<CrossEntropyOp>(op); found && !loss)
@@ -122,13 +122,11 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   arguments.push_back(RankedTensorType::get({ShapedType::kDynamic}, builder.getI64Type()));
   auto result = RankedTensorType::get({ShapedType::kDynamic, logits.getDimSize(2)}, logits.getElementType());
   OpBuilder::InsertionGuard guard(builder);
-  auto function = func::FuncOp::create(builder, forward.getLoc(), name, builder.getFunctionType(arguments, {result}));
+  auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Logits), builder.getFunctionType(arguments, {result}));
   for (unsigned i = 0; i < forward.getNumArguments(); ++i)
     function.setArgAttrs(i, forward.getArgAttrDict(i));
-  function.setArgAttr(forward.getNumArguments(), attributes::kSlot, builder.getStringAttr("input"));
-  function.setArgAttr(forward.getNumArguments(), attributes::kIndex, builder.getI64IntegerAttr(inputs));
-  function.setResultAttr(0, attributes::kSlot, builder.getStringAttr("boundary_out"));
-  function.setResultAttr(0, attributes::kIndex, builder.getI64IntegerAttr(0));
+  function.setArgAttr(forward.getNumArguments(), attributes::kSlot, SlotAttr::get(builder.getContext(), SlotKind::Input, uint32_t(inputs)));
+  function.setResultAttr(0, attributes::kSlot, SlotAttr::get(builder.getContext(), SlotKind::BoundaryOut, 0));
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToEnd(block);
   IRMapping mapping;

@@ -11,6 +11,6 @@ namespace zorse::units {
 /// `@<name>`: what `forward` hands to its cross-entropy, at one position a row: those arguments of `forward` that it needs, and last the positions,
 /// tensor<?xi64>, as the slot `input` of index `inputs` (the number of the unit's inputs); the result tensor<?xVxT> is the slot `boundary_out` 0.
 /// Fails, with a diagnostic, where `forward` computes no cross-entropy over positions.
-mlir::FailureOr<mlir::func::FuncOp> buildLogits(mlir::OpBuilder &builder, mlir::func::FuncOp forward, const std::string &name, int64_t inputs);
+mlir::FailureOr<mlir::func::FuncOp> buildLogits(mlir::OpBuilder &builder, mlir::func::FuncOp forward, int64_t inputs);
 
 } // namespace zorse::units

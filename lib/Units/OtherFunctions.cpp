@@ -17,14 +17,10 @@ using namespace zorse::units;
 
 namespace {
 
-DictionaryAttr slot(OpBuilder &b, StringRef kind, int64_t index, StringRef scalar = {}) {
-  NamedAttrList list;
-  list.set(attributes::kSlot, b.getStringAttr(kind));
-  list.set(attributes::kIndex, b.getI64IntegerAttr(index));
-  if (!scalar.empty())
-    list.set("zorse.scalar", b.getStringAttr(scalar));
-  return list.getDictionary(b.getContext());
+DictionaryAttr slot(OpBuilder &b, SlotKind kind, size_t index = 0, ScalarField field = ScalarField::LossSeed) {
+  return b.getDictionaryAttr(b.getNamedAttr(attributes::kSlot, SlotAttr::get(b.getContext(), kind, uint32_t(index), field)));
 }
+DictionaryAttr scalar(OpBuilder &b, ScalarField field, size_t index = 0) { return slot(b, SlotKind::Scalars, index, field); }
 
 /// The value of a lifted constant (zorse-lift-constants keeps it on the module); null for other parameters.
 TypedAttr constantOf(const ModelGraph &graph, BlockArgument argument) {
@@ -197,7 +193,7 @@ LogicalResult units::buildCounts(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
   for (BlockArgument argument : arguments) {
     if (auto it = inputIndex.find(argument); it != inputIndex.end()) {
-      argumentAttributes.push_back(slot(builder, "input", inputs.size()));
+      argumentAttributes.push_back(slot(builder, SlotKind::Input, inputs.size()));
       summary.add_count_inputs(it->second);
       inputs.push_back(argument);
     } else if (!constantOf(graph, argument)) {
@@ -208,11 +204,11 @@ LogicalResult units::buildCounts(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> read(inputs.begin(), inputs.end());
   for (Operation *op : ops) // numbers that follow from counts which the host knows before
     if (auto known = dyn_cast<KnownOp>(op)) {
-      argumentAttributes.push_back(slot(builder, "known", llvm::find(graph.known, known.getExpression()) - graph.known.begin()));
+      argumentAttributes.push_back(scalar(builder, ScalarField::Known, llvm::find(graph.known, known.getExpression()) - graph.known.begin()));
       read.push_back(known);
     }
   for (unsigned i = 0; i < roots.size(); ++i)
-    resultAttributes.push_back(slot(builder, "loss", i));
+    resultAttributes.push_back(slot(builder, SlotKind::Loss, i));
 
   auto function =
       func::FuncOp::create(builder, model.getLoc(), "counts", builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
@@ -243,12 +239,12 @@ static void buildStatisticsUpdate(OpBuilder &builder, Location loc, RankedTensor
   SmallVector<Type> argumentTypes(2 + moments, shard), resultTypes(1 + moments, shard);
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
   for (int i = 0; i < 2 + moments; ++i) {
-    argumentAttributes.push_back(slot(builder, "state", i));
+    argumentAttributes.push_back(slot(builder, SlotKind::State, i));
     if (i != 1)
-      resultAttributes.push_back(slot(builder, "state", i));
+      resultAttributes.push_back(slot(builder, SlotKind::State, i));
   }
   argumentTypes.append({f64, i64, f64});
-  argumentAttributes.append({slot(builder, "scalars", 0, "per_row"), slot(builder, "scalars", 0, "skip"), slot(builder, "optimizer_step_slot", 0)});
+  argumentAttributes.append({scalar(builder, ScalarField::PerRow), scalar(builder, ScalarField::Skip), slot(builder, SlotKind::OptimizerStep)});
   auto function = func::FuncOp::create(builder, loc, "update.statistics", builder.getFunctionType(argumentTypes, resultTypes));
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);
@@ -290,13 +286,13 @@ LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType ty
     SmallVector<Type> argumentTypes(2 + moments, shard), resultTypes(1 + moments, shard);
     SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
     for (int i = 0; i < 2 + moments; ++i) {
-      argumentAttributes.push_back(slot(builder, "state", i));
+      argumentAttributes.push_back(slot(builder, SlotKind::State, i));
       if (i != 1)
-        resultAttributes.push_back(slot(builder, "state", i));
+        resultAttributes.push_back(slot(builder, SlotKind::State, i));
     }
     argumentTypes.append({f64, f64, i64, f64});
-    argumentAttributes.append({slot(builder, "scalars", 0, "learning_rate"), slot(builder, "scalars", 0, "clip_factor"),
-                               slot(builder, "scalars", 0, "skip"), slot(builder, "optimizer_step_slot", 0)});
+    argumentAttributes.append({scalar(builder, ScalarField::LearningRate), scalar(builder, ScalarField::ClipFactor),
+                               scalar(builder, ScalarField::Skip), slot(builder, SlotKind::OptimizerStep)});
     auto function = func::FuncOp::create(builder, loc, decay ? "update.decay" : "update.plain", builder.getFunctionType(argumentTypes, resultTypes));
     function.setAllArgAttrs(argumentAttributes);
     function.setAllResultAttrs(resultAttributes);

@@ -84,31 +84,16 @@ struct Runner {
     return tensor;
   }
 
-  char *address(std::vector<Buffer> &buffers, DictionaryAttr attributes) {
-    StringRef kind = attributes.getAs<StringAttr>("zorse.slot").getValue();
-    const int64_t index = attributes.getAs<IntegerAttr>("zorse.index").getInt();
-    const bool scalars = kind == "scalars" || kind == "known";
-    bundle::SlotKind number;
-    if (!bundle::SlotKind_Parse(scalars ? "SCALARS" : kind.upper(), &number))
-      return nullptr;
-    for (int i = 0; i < body.slots_size(); ++i) {
-      if (body.slots(i).kind() != number || (!scalars && body.slots(i).index() != index))
-        continue;
-      auto field = attributes.getAs<StringAttr>("zorse.scalar");
-      StringRef name = field ? field.getValue() : "";
-      using abi::StepScalars;
-      const size_t offset = !scalars                  ? 0
-                            : kind == "known"         ? offsetof(StepScalars, known) + 8 * size_t(index)
-                            : name == "learning_rate" ? offsetof(StepScalars, learningRate)
-                            : name == "clip_factor"   ? offsetof(StepScalars, decided) + offsetof(StepScalars::Decided, clipFactor)
-                                                      : offsetof(StepScalars, decided) + offsetof(StepScalars::Decided, skip);
-      return buffers[size_t(i)].data.get() + offset;
-    }
+  char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
+    const bool scalars = isSlot(slot, SlotKind::Scalars);
+    for (int i = 0; i < body.slots_size(); ++i)
+      if (int(body.slots(i).kind()) == int(slot.getKind()) && (scalars || body.slots(i).index() == slot.getIndex()))
+        return buffers[size_t(i)].data.get() + (scalars ? test::offsetOfScalar(slot) : 0);
     return nullptr;
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
-  bool accumulates(unsigned result) { return function.getResultAttrOfType<StringAttr>(result, "zorse.slot").getValue() == "parameter_gradient"; }
+  bool accumulates(unsigned result) { return isSlot(slotOfResult(function, result), SlotKind::ParameterGradient); }
 
   std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
@@ -125,7 +110,7 @@ struct Runner {
     }
     call.overwrite.assign(buffers.size(), !add);
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      char *to = address(buffers, function.getArgAttrDict(i));
+      char *to = address(buffers, slotOfArgument(function, i));
       if (!to)
         return "no slot for argument " + std::to_string(i);
       write(to, getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
@@ -133,10 +118,10 @@ struct Runner {
     if (add)
       for (unsigned i = 0; i < function.getNumResults(); ++i)
         if (accumulates(i))
-          write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
+          write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
     std::string problem = machine.run(0, call);
     for (unsigned i = 0; problem.empty() && i < function.getNumResults(); ++i) {
-      const char *from = address(buffers, function.getResultAttrDict(i));
+      const char *from = address(buffers, slotOfResult(function, i));
       const double before = add && accumulates(i) ? kBefore : 0;
       if (machine.records())
         machine.expect(expectation(i, from, buffers, expected[i].values, bands[i], before));

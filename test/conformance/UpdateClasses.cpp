@@ -20,9 +20,9 @@ Case update(Sizes &sizes, const std::string &type, const std::string &op, const 
     t.argument("%m: $P {@@state2}");
   if (moments > 1)
     t.argument("%v: $P {@@state3, test.positive}");
-  t.argument("%lr: tensor<f64> {@@scalars0, zorse.scalar = \"learning_rate\", test.value = 0.01 : f64}");
-  t.argument("%c: tensor<f64> {@@scalars0, zorse.scalar = \"clip_factor\", test.value = 0.3 : f64}");
-  t.argument("%s: tensor<i64> {@@scalars0, zorse.scalar = \"skip\", test.value = " + std::string(skips ? "1.0" : "0.0") + " : f64}");
+  t.argument("%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}");
+  t.argument("%c: tensor<f64> {@@clip_factor0, test.value = 0.3 : f64}");
+  t.argument("%s: tensor<i64> {@@skip0, test.value = " + std::string(skips ? "1.0" : "0.0") + " : f64}");
   t.argument("%t: tensor<f64> {@@optimizer_step_slot0, test.value = " + std::to_string(1 + sizes.index % 3 * 40) + ".0 : f64}");
   const std::string scalars = "%lr, %c, %s, %t", scalarTypes = "tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
   std::string results, types;

@@ -36,7 +36,7 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
 def slot(kind, index):
-    return f'{{zorse.slot = "{kind}", zorse.index = {index} : i64}}'
+    return f"{{zorse.slot = #zorse.slot<{kind}, {index}>}}"
 
 
 def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_heads=2):

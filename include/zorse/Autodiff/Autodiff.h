@@ -3,7 +3,7 @@
 // Errors are diagnostics at the operation that cannot be differentiated; functions return failure after emitting them.
 #pragma once
 
-#include "zorse/Dialect/Zorse/ZorseDialect.h"
+#include "zorse/Dialect/Zorse/ZorseAttributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Value.h"
@@ -29,12 +29,6 @@ inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
 /// Argument and result attribute (a type): this boundary value is the result of a rounding to that type, and one unit alone reads
 /// it; or this parameter is read as a copy in that type, whose gradient is the parameter's.
 inline constexpr llvm::StringLiteral kNarrowAttr = "zorse.narrow";
-/// `zorse.slot` and `zorse.index`: what an argument or a result of a unit function is (docs/architecture.md).
-inline constexpr llvm::StringLiteral kSlotAttr = attributes::kSlot;
-inline constexpr llvm::StringLiteral kIndexAttr = attributes::kIndex;
-
-/// How the names of a class's functions end.
-inline constexpr llvm::StringLiteral kForwardSuffix = ".forward", kJointSuffix = ".joint";
 
 /// Attaches the differentiation of every zorse, arith and math operation that a model may contain.
 void registerDifferentiableModels(mlir::DialectRegistry &registry);
@@ -60,12 +54,12 @@ mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir
 
 /// Differentiation takes three steps, and between the first and the second other passes may change the joint function.
 ///
-/// Step 1 turns `@<class>.forward` into `@<class>.joint`: its operations and then those of the gradients, in one block, with the results of both. The
+/// Step 1 turns `@forward` of a class into `@joint`: its operations and then those of the gradients, in one block, with the results of both. The
 /// gradient of argument or result i is the result or argument of the same index; a `zorse.gradient_of` stands beside every other value that has a
 /// gradient.
 ///
-///     @mlp.forward(parameter.., input.., boundary_in..)                                     -> (boundary_out.., loss..)
-///     @mlp.joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..) -> (boundary_out.., loss.., boundary_in_gradient..,
+///     @forward(parameter.., input.., boundary_in..)                                     -> (boundary_out.., loss..)
+///     @joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..) -> (boundary_out.., loss.., boundary_in_gradient..,
 ///     parameter_gradient..)
 ///
 /// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k is
@@ -86,43 +80,41 @@ struct Differentiated {
   mlir::func::FuncOp backward; ///< null when no gradient is asked for and no gradient arrives.
 };
 
-/// Step 3 slices the joint function, which becomes the forward, into `@<class>.forward` and `@<class>.backward`, inserted after it.
+/// Step 3 slices the joint function, which becomes the forward, into `@forward` and `@backward`, inserted after it.
 ///
-///     @mlp.forward (parameter.., input.., boundary_in..)                                              -> (boundary_out.., loss.., saved..)
-///     @mlp.backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..) -> (boundary_in_gradient..,
+///     @forward (parameter.., input.., boundary_in..)                                              -> (boundary_out.., loss.., saved..)
+///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..) -> (boundary_in_gradient..,
 ///     parameter_gradient..)
 ///
-/// Arguments the backward does not read are absent: `zorse.index` says which are left. What it reads of the forward and is not saved it computes
-/// again.
+/// Arguments the backward does not read are absent: the indices of slots say which are left. What it reads of the forward and is not saved it
+/// computes again.
 Differentiated sliceJoint(mlir::func::FuncOp joint);
 
 /// The three steps.
 mlir::FailureOr<Differentiated> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
 
-/// Results of a backward: gradients that others wait for, and gradients that only the reduction waits for.
-inline constexpr llvm::StringLiteral kInputGradient = "boundary_in_gradient", kWeightGradient = "parameter_gradient";
-/// Whether a result of a joint function is the forward's, or one of these gradients.
-inline bool isForwardSlot(llvm::StringRef slot) { return slot == "boundary_out" || slot == "loss"; }
-inline bool isGradientSlot(llvm::StringRef slot) { return slot == kInputGradient || slot == kWeightGradient; }
+/// Whether a result of a joint function is the forward's, or a gradient: one that other units wait for, or one that only the reduction waits for.
+inline bool isForwardSlot(SlotKind kind) { return kind == SlotKind::BoundaryOut || kind == SlotKind::Loss; }
+inline bool isGradientSlot(SlotKind kind) { return kind == SlotKind::BoundaryInGradient || kind == SlotKind::ParameterGradient; }
 
 /// A backward in two parts, for plans that split it; null functions where it has results of one sort only.
 struct SplitBackward {
   mlir::func::FuncOp inputs, weights;
 };
 
-/// Copies `@<class>.backward` into two parts, inserted after it; the backward itself stays as it is.
+/// Copies `@backward` into two parts, inserted after it; the backward itself stays as it is.
 ///
-///     @mlp.backward_inputs (as .backward)              -> (boundary_in_gradient.., deferred..)
-///     @mlp.backward_weights(as .backward, deferred..)  -> (parameter_gradient..)
+///     @backward_inputs (as @backward)             -> (boundary_in_gradient.., deferred..)
+///     @backward_weights(as @backward, deferred..)  -> (parameter_gradient..)
 ///
 /// `deferred` are the values that the first part makes and the second needs, chosen like `saved`: fewest bytes per row such that no matmul,
 /// attention, loss or statistic is computed twice. Together the parts compute what the whole does, some elementwise operations twice.
 SplitBackward splitBackward(mlir::func::FuncOp backward);
 
-/// Copies `@<class>.forward` less what only its other results need, inserted after it; null where nothing is saved. Plans that recompute call it for
+/// Copies `@forward` less what only its other results need, inserted after it; null where nothing is saved. Plans that recompute call it for
 /// a cell's last unit.
 ///
-///     @mlp.recompute(parameter.., input.., boundary_in..) -> (saved..)
+///     @recompute(parameter.., input.., boundary_in..) -> (saved..)
 mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 
 /// Bytes of one row of a sampled tensor, of the whole tensor for an unsampled one. Booleans are one byte.

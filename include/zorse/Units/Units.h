@@ -48,10 +48,13 @@ struct UnitOptions {
 };
 
 struct UnitModel {
-  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< those of the summary's classes (functionName), `@counts`, `@update.*`
+  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< the summary's classes, `@counts`, `@update.*`
   bundle::ModelSummary summary;
   std::string logits; ///< "head.logits"; empty: not asked for
 };
+
+/// A function of one of the summary's classes.
+mlir::func::FuncOp functionOf(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
 
 /// Of a recognised model, for ModelSummary.content_hash; locations do not count, and lifted constants count by their names, which hold a hash of
 /// their values.

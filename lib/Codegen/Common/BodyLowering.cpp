@@ -312,7 +312,7 @@ struct Lowering {
 } // namespace
 
 LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts) {
-  body.set_name(function.getSymName().str());
+  body.set_name(bodyName(function));
   if (!function.getBody().hasOneBlock())
     return function.emitError("expects a straight-line function with a body");
   OpBuilder builder(function.getContext());

@@ -464,8 +464,7 @@ FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const 
   Former former{function, claims, Clustering(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (auto slot = function.getResultAttrOfType<StringAttr>(i, "zorse.slot"))
-      former.isUpdate |= slot.getValue() == "state";
+    former.isUpdate |= isSlot(slotOfResult(function, i), SlotKind::State);
   if (failed(former.run()))
     return failure();
   return std::move(former.result);

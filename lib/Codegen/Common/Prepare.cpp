@@ -135,25 +135,21 @@ struct Placer {
   }
 
   /// Gradients in half precision are complete when they are written: they have been rounded (docs/precision.md).
-  static bool accumulates(StringRef slot, Type type) {
-    return slot == "parameter_gradient" || (slot == "boundary_in_gradient" && !isHalf(bundleType(type)));
+  bool accumulates(unsigned result) {
+    SlotAttr slot = slotOfResult(function, result);
+    return isSlot(slot, SlotKind::ParameterGradient) ||
+           (isSlot(slot, SlotKind::BoundaryInGradient) && !isHalf(bundleType(function.getResultTypes()[result])));
   }
 
   void placeResults() {
     Operation *terminator = function.getBody().front().getTerminator();
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned index = operand.getOperandNumber();
-      auto slot = function.getResultAttrOfType<StringAttr>(index, attributes::kSlot);
-      place(operand, Claim{Value(), index, denseLayout(typeOf(operand.get()))}, slot && accumulates(slot.getValue(), operand.get().getType()));
+      place(operand, Claim{Value(), index, denseLayout(typeOf(operand.get()))}, accumulates(index));
     }
   }
 
-  bool resultAccumulates(const Claim &claim) {
-    if (claim.container)
-      return false;
-    auto slot = function.getResultAttrOfType<StringAttr>(claim.result, attributes::kSlot);
-    return slot && accumulates(slot.getValue(), function.getResultTypes()[claim.result]);
-  }
+  bool resultAccumulates(const Claim &claim) { return !claim.container && accumulates(claim.result); }
 
   void placeConcats() {
     SmallVector<ConcatOp> concats;
@@ -219,10 +215,7 @@ void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   llvm::SetVector<Operation *> late;    // from the last one
   llvm::DenseMap<int64_t, bool> isLate; // by group, whose ops stay together
-  auto isParameterGradient = [&](OpOperand &use) {
-    auto slot = function.getResultAttrOfType<StringAttr>(use.getOperandNumber(), attributes::kSlot);
-    return slot && slot.getValue() == "parameter_gradient";
-  };
+  auto isParameterGradient = [&](OpOperand &use) { return isSlot(slotOfResult(function, use.getOperandNumber()), SlotKind::ParameterGradient); };
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     const bool found = !op.use_empty() && llvm::all_of(op.getUses(), [&](OpOperand &use) {
       return use.getOwner() == terminator ? isParameterGradient(use) : late.contains(use.getOwner());

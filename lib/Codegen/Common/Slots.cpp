@@ -18,27 +18,13 @@ bundle::Extent zorse::codegen::tensorBytes(Type type) {
   return bytes;
 }
 
-static bundle::SlotKind slotKind(StringRef name) {
-  static const std::pair<StringRef, bundle::SlotKind> kinds[] = {{"parameter", bundle::PARAMETER},
-                                                                 {"parameter_gradient", bundle::PARAMETER_GRADIENT},
-                                                                 {"input", bundle::INPUT},
-                                                                 {"boundary_in", bundle::BOUNDARY_IN},
-                                                                 {"boundary_out", bundle::BOUNDARY_OUT},
-                                                                 {"boundary_in_gradient", bundle::BOUNDARY_IN_GRADIENT},
-                                                                 {"boundary_out_gradient", bundle::BOUNDARY_OUT_GRADIENT},
-                                                                 {"saved", bundle::SAVED},
-                                                                 {"deferred", bundle::DEFERRED},
-                                                                 {"scalars", bundle::SCALARS},
-                                                                 {"known", bundle::SCALARS},
-                                                                 {"loss", bundle::LOSS},
-                                                                 {"state", bundle::STATE},
-                                                                 {"sums_slot", bundle::SUMS_SLOT},
-                                                                 {"optimizer_step_slot", bundle::OPTIMIZER_STEP_SLOT}};
-  for (auto [text, kind] : kinds)
-    if (name == text)
-      return kind;
-  return bundle::SLOT_UNSPECIFIED;
-}
+static_assert(int(SlotKind::Parameter) == bundle::PARAMETER && int(SlotKind::ParameterGradient) == bundle::PARAMETER_GRADIENT &&
+              int(SlotKind::Input) == bundle::INPUT && int(SlotKind::BoundaryIn) == bundle::BOUNDARY_IN &&
+              int(SlotKind::BoundaryOut) == bundle::BOUNDARY_OUT && int(SlotKind::BoundaryInGradient) == bundle::BOUNDARY_IN_GRADIENT &&
+              int(SlotKind::BoundaryOutGradient) == bundle::BOUNDARY_OUT_GRADIENT && int(SlotKind::Saved) == bundle::SAVED &&
+              int(SlotKind::Scalars) == bundle::SCALARS && int(SlotKind::Loss) == bundle::LOSS && int(SlotKind::State) == bundle::STATE &&
+              int(SlotKind::OptimizerStep) == bundle::OPTIMIZER_STEP_SLOT && int(SlotKind::Deferred) == bundle::DEFERRED);
+static bundle::SlotKind kindOf(SlotAttr slot) { return static_cast<bundle::SlotKind>(slot.getKind()); }
 
 uint32_t Slots::slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type,
                      StringRef name) {
@@ -73,38 +59,29 @@ Place Slots::workspace(const bundle::Extent &bytes) {
 
 bool Slots::resultAccumulates(unsigned result) const { return body.slots(results[result].slot).mode() == bundle::ACCUMULATE; }
 
-static int64_t slotIndex(DictionaryAttr attributes) {
-  auto index = attributes ? attributes.getAs<IntegerAttr>(attributes::kIndex) : IntegerAttr();
-  return index ? index.getInt() : 0;
+/// The function that says where everything of a packed block lies, for readers of only some of it.
+static func::FuncOp writerOf(func::FuncOp function, SlotKind block) {
+  auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
+  func::FuncOp writer = unitClass ? unitClass.writerOf(block) : func::FuncOp();
+  return writer ? writer : function;
 }
 
-/// The function that writes what this one reads of a packed slot: it says where everything lies, for readers of only some of it.
-static func::FuncOp writerOf(func::FuncOp function, ArrayRef<StringRef> readers, StringRef writer) {
-  StringRef name = function.getSymName();
-  for (StringRef suffix : readers)
-    if (name.consume_back(suffix)) {
-      auto module = function->getParentOfType<ModuleOp>();
-      auto found = module ? module.lookupSymbol<func::FuncOp>((name + writer).str()) : func::FuncOp();
-      return found ? found : function;
-    }
-  return function;
-}
-
-LogicalResult Slots::layOut(func::FuncOp function, func::FuncOp owner, StringRef kind, Packed &packed) {
-  std::vector<std::pair<int64_t, Type>> tensors;
-  auto collect = [&](DictionaryAttr attributes, Type type) {
-    if (auto slot = attributes ? attributes.getAs<StringAttr>(attributes::kSlot) : StringAttr(); slot && slot.getValue() == kind)
-      tensors.push_back({slotIndex(attributes), type});
+LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, Packed &packed) {
+  func::FuncOp owner = writerOf(function, kind);
+  std::vector<std::pair<uint32_t, Type>> tensors;
+  auto collect = [&](SlotAttr slot, Type type) {
+    if (isSlot(slot, kind))
+      tensors.push_back({slot.getIndex(), type});
   };
   for (unsigned i = 0; i < owner.getNumResults(); ++i)
-    collect(owner.getResultAttrDict(i), owner.getResultTypes()[i]);
+    collect(slotOfResult(owner, i), owner.getResultTypes()[i]);
   if (owner == function)
     for (unsigned i = 0; i < owner.getNumArguments(); ++i)
-      collect(owner.getArgAttrDict(i), owner.getArgumentTypes()[i]);
+      collect(slotOfArgument(owner, i), owner.getArgumentTypes()[i]);
   for (auto [index, type] : tensors) {
-    if (index < 0 || index >= static_cast<int64_t>(tensors.size()))
-      return function.emitError("expects ") << kind << " tensors of @" << owner.getSymName() << " to be numbered from 0 to " << tensors.size() - 1
-                                            << ", got zorse.index = " << index;
+    if (index >= tensors.size())
+      return function.emitError("expects ") << stringifySlotKind(kind) << " tensors of @" << owner.getSymName() << " to be numbered from 0 to "
+                                            << tensors.size() - 1 << ", got " << index;
     packed.places.resize(tensors.size());
   }
   // Tensors without samples come first, then rows * (bytes per row of the earlier ones).
@@ -122,55 +99,60 @@ LogicalResult Slots::layOut(func::FuncOp function, func::FuncOp owner, StringRef
   return success();
 }
 
+/// Where a field of the step's scalars lies.
+static int64_t offsetOf(SlotAttr scalar) {
+  using abi::StepScalars;
+  constexpr int64_t kDecided = offsetof(StepScalars, decided);
+  switch (scalar.getField()) {
+  case ScalarField::LossSeed:
+    return offsetof(StepScalars, lossSeed) + 8 * scalar.getIndex();
+  case ScalarField::Known:
+    return offsetof(StepScalars, known) + 8 * scalar.getIndex();
+  case ScalarField::PerRow:
+    return offsetof(StepScalars, perRow);
+  case ScalarField::LearningRate:
+    return offsetof(StepScalars, learningRate);
+  case ScalarField::ClipFactor:
+    return kDecided + offsetof(StepScalars::Decided, clipFactor);
+  case ScalarField::Skip:
+    return kDecided + offsetof(StepScalars::Decided, skip);
+  }
+  llvm_unreachable("an unknown field");
+}
+
 FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned position) {
-  DictionaryAttr attributes = isResult ? function.getResultAttrDict(position) : function.getArgAttrDict(position);
   Type type = isResult ? function.getResultTypes()[position] : function.getArgumentTypes()[position];
-  auto name = attributes ? attributes.getAs<StringAttr>(attributes::kSlot) : StringAttr();
-  bundle::SlotKind kind = name ? slotKind(name.getValue()) : bundle::SLOT_UNSPECIFIED;
+  SlotAttr attribute = isResult ? slotOfResult(function, position) : slotOfArgument(function, position);
   auto diagnose = [&] { return function.emitError() << (isResult ? "result " : "argument ") << position << " of @" << function.getSymName() << " "; };
-  if (kind == bundle::SLOT_UNSPECIFIED)
-    return diagnose() << "expects zorse.slot to name a slot kind, got " << (name ? "'" + name.getValue() + "'" : Twine("none"));
+  if (!attribute)
+    return diagnose() << "expects zorse.slot, got none";
   if (!isGraphTensor(type) || bundleType(type) == bundle::ELEMENT_TYPE_UNSPECIFIED)
     return diagnose() << "expects a tensor of f32, f64, bf16, f16, i64, i32 or i1, got " << type;
-  int64_t index = slotIndex(attributes);
+  const bundle::SlotKind kind = kindOf(attribute);
+  const StringRef name = stringifySlotKind(attribute.getKind());
+  const uint32_t index = attribute.getIndex();
   if (kind == bundle::SAVED || kind == bundle::DEFERRED) {
     const Packed &packed = kind == bundle::SAVED ? saved : deferred;
-    if (index < 0 || index >= static_cast<int64_t>(packed.places.size()))
-      return diagnose() << "expects one of the " << packed.places.size() << " " << name.getValue()
-                        << " tensors there are, got zorse.index = " << index;
+    if (index >= packed.places.size())
+      return diagnose() << "expects one of the " << packed.places.size() << " " << name << " tensors there are, got " << attribute;
     Place place = packed.places[index];
-    place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name.getValue());
+    place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name);
     return place;
   }
-  if (kind == bundle::SCALARS && name.getValue() == "known") {
-    if (index < 0 || index >= abi::kMaxKnown)
-      return diagnose() << "expects zorse.index of a known number to be from 0 to " << abi::kMaxKnown - 1 << ", got " << index;
-    return scalars(offsetof(abi::StepScalars, known) + 8 * index);
-  }
   if (kind == bundle::SCALARS) {
-    auto field = attributes.getAs<StringAttr>("zorse.scalar");
-    if (!field)
-      return scalars(offsetof(abi::StepScalars, lossSeed) + 8 * index);
-    static const std::pair<StringRef, int64_t> fields[] = {
-        {"per_row", offsetof(abi::StepScalars, perRow)},
-        {"learning_rate", offsetof(abi::StepScalars, learningRate)},
-        {"clip_factor", offsetof(abi::StepScalars, decided) + offsetof(abi::StepScalars::Decided, clipFactor)},
-        {"skip", offsetof(abi::StepScalars, decided) + offsetof(abi::StepScalars::Decided, skip)}};
-    for (auto [text, offset] : fields)
-      if (field.getValue() == text)
-        return scalars(offset);
-    return diagnose() << "expects zorse.scalar to be per_row, learning_rate, clip_factor or skip, got '" << field.getValue() << "'";
+    const uint32_t most = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossSeed);
+    if (index >= most)
+      return diagnose() << "expects an index from 0 to " << most - 1 << ", got " << attribute;
+    return scalars(offsetOf(attribute));
   }
   bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
   bundle::AccessMode mode = !isResult ? bundle::READ : accumulates ? bundle::ACCUMULATE : bundle::WRITE;
-  std::string label = (name.getValue() + Twine(index)).str();
+  std::string label = (name + Twine(index)).str();
   return Place{slot(kind, index, mode, tensorBytes(type), bundleType(type), label), 0, 0};
 }
 
 LogicalResult Slots::assign(func::FuncOp function) {
-  if (failed(
-          layOut(function, writerOf(function, {".backward", ".backward_inputs", ".backward_weights", ".recompute"}, ".forward"), "saved", saved)) ||
-      failed(layOut(function, writerOf(function, {".backward_weights"}, ".backward_inputs"), "deferred", deferred)))
+  if (failed(layOut(function, SlotKind::Saved, saved)) || failed(layOut(function, SlotKind::Deferred, deferred)))
     return failure();
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     FailureOr<Place> found = place(function, false, i);

@@ -19,7 +19,7 @@ class Slots {
 public:
   explicit Slots(bundle::Body &body) : body(body) {}
 
-  /// Reads zorse.slot and zorse.index of every argument and result; fails after a diagnostic.
+  /// Reads zorse.slot of every argument and result; fails after a diagnostic.
   mlir::LogicalResult assign(mlir::func::FuncOp function);
 
   Place scalars(int64_t offset = 0);
@@ -38,8 +38,8 @@ private:
     std::vector<Place> places;
     bundle::Extent bytes;
   };
-  /// Lays out the tensors of slot `kind` as `owner` writes them, or as `function` reads them if that is the owner.
-  mlir::LogicalResult layOut(mlir::func::FuncOp function, mlir::func::FuncOp owner, llvm::StringRef kind, Packed &packed);
+  /// Lays out the tensors of a packed block as the function of the class that writes it says, or as `function` does outside of a class.
+  mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, Packed &packed);
 
   bundle::Body &body;
   Packed saved, deferred;

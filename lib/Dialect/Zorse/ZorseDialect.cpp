@@ -2,6 +2,7 @@
 #include "zorse/Dialect/Zorse/SampleOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -77,6 +78,38 @@ void ZorseDialect::initialize() {
 #define GET_OP_LIST
 #include "zorse/Dialect/Zorse/SampleOps.cpp.inc"
       >();
+}
+
+//===----------------------------------------------------------------------===//
+// Slots
+//===----------------------------------------------------------------------===//
+
+SlotAttr zorse::slotOfArgument(FunctionOpInterface function, unsigned argument) {
+  return function.getArgAttrOfType<SlotAttr>(argument, attributes::kSlot);
+}
+SlotAttr zorse::slotOfResult(FunctionOpInterface function, unsigned result) {
+  return function.getResultAttrOfType<SlotAttr>(result, attributes::kSlot);
+}
+
+LogicalResult SlotAttr::verify(function_ref<InFlightDiagnostic()> emitError, SlotKind kind, uint32_t index, ScalarField field) {
+  if (field != ScalarField::LossSeed && kind != SlotKind::Scalars)
+    return emitError() << "expects a field beside scalars alone, got '" << stringifyScalarField(field) << "' beside " << stringifySlotKind(kind);
+  if (field != ScalarField::LossSeed && field != ScalarField::Known && index != 0)
+    return emitError() << "expects index 0 of '" << stringifyScalarField(field) << "', of which there is one, got " << index;
+  return success();
+}
+
+static LogicalResult verifySlot(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() == attributes::kSlot && !isa<SlotAttr>(attribute.getValue()))
+    return op->emitOpError("expects zorse.slot to be #zorse.slot<kind, index>, got ") << attribute.getValue();
+  return success();
+}
+
+LogicalResult ZorseDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifySlot(op, attribute);
+}
+LogicalResult ZorseDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return verifySlot(op, attribute);
 }
 
 Operation *ZorseDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {

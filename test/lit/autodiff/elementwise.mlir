@@ -1,64 +1,77 @@
 // RUN: zorse-opt %s -split-input-file --zorse-differentiate | FileCheck %s
 
 // At zero relu has gradient zero: the comparison is strict.
-// CHECK-LABEL: func.func @relu.backward
+// CHECK-LABEL: zorse.class @relu {
+// CHECK-LABEL: func.func @backward
 // CHECK:         arith.cmpf ogt
 // CHECK:         arith.select
-func.func @relu.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %c = arith.constant dense<0.0> : tensor<f32>
-  %z = zorse.broadcast %c dims [] : tensor<f32> -> tensor<?x4xf32>
-  %y = arith.maximumf %x, %z : tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+zorse.class @relu {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %c = arith.constant dense<0.0> : tensor<f32>
+    %z = zorse.broadcast %c dims [] : tensor<f32> -> tensor<?x4xf32>
+    %y = arith.maximumf %x, %z : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }
 
 // -----
 
 // Integers and booleans carry no gradient: only the chosen value gets one.
-// CHECK-LABEL: func.func @select.backward
-// CHECK-SAME:    -> (tensor<?x4xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"})
+// CHECK-LABEL: zorse.class @select {
+// CHECK-LABEL: func.func @backward
+// CHECK-SAME:    -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>})
 // CHECK:         arith.cmpi
 // CHECK:         arith.select
-func.func @select.forward(%i: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64},
-                          %x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %c = arith.constant dense<0> : tensor<i64>
-  %z = zorse.broadcast %c dims [] : tensor<i64> -> tensor<?x4xi64>
-  %b = arith.cmpi sgt, %i, %z : tensor<?x4xi64>
-  %f = arith.sitofp %i : tensor<?x4xi64> to tensor<?x4xf32>
-  %y = arith.select %b, %x, %f : tensor<?x4xi1>, tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+zorse.class @select {
+  func.func @forward(%i: tensor<?x4xi64> {zorse.slot = #zorse.slot<input, 0>},
+                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %c = arith.constant dense<0> : tensor<i64>
+    %z = zorse.broadcast %c dims [] : tensor<i64> -> tensor<?x4xi64>
+    %b = arith.cmpi sgt, %i, %z : tensor<?x4xi64>
+    %f = arith.sitofp %i : tensor<?x4xi64> to tensor<?x4xf32>
+    %y = arith.select %b, %x, %f : tensor<?x4xi1>, tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }
 
 // -----
 
 // Dropout is its own transpose; no mask is kept.
-// CHECK-LABEL: func.func @dropout.forward
-// CHECK-NOT:     "saved"
-// CHECK-LABEL: func.func @dropout.backward
+// CHECK-LABEL: zorse.class @dropout {
+// CHECK-LABEL: func.func @forward
+// CHECK-NOT:     <saved
+// CHECK-LABEL: func.func @backward
 // CHECK:         zorse.dropout %{{.*}} {instance = 3 : i64, probability = 1.000000e-01 : f64}
-func.func @dropout.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %y = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+zorse.class @dropout {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %y = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }
 
 // -----
 
 // A gradient that vanishes is returned as zeros: others count on the contribution.
-// CHECK-LABEL: func.func @vanishing.backward
+// CHECK-LABEL: zorse.class @vanishing {
+// CHECK-LABEL: func.func @backward
 // CHECK:         %[[Z:.+]] = zorse.broadcast %{{.*}} dims [] : tensor<f32> -> tensor<?x4xf32>
 // CHECK:         return %[[Z]]
-func.func @vanishing.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %y = math.floor %x : tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+zorse.class @vanishing {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %y = math.floor %x : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }
 
 // -----
 
 // Of 16-bit operators: each reader's contribution is rounded, and their sum; tanh's derivative reads the rounded result.
-// CHECK-LABEL: func.func @narrow.backward
+// CHECK-LABEL: zorse.class @narrow {
+// CHECK-LABEL: func.func @backward
 // CHECK:         %[[H:.+]] = zorse.round %{{.*}} to bf16 {per_operator}
 // CHECK:         %[[T:.+]] = math.tanh %[[H]]
 // CHECK:         %[[R:.+]] = zorse.round %[[T]] to bf16 {per_operator}
@@ -66,27 +79,32 @@ func.func @vanishing.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zo
 // CHECK:         %[[G:.+]] = zorse.round %{{.*}} to bf16
 // CHECK:         %[[S:.+]] = arith.addf %{{.*}}, %[[G]]
 // CHECK-NEXT:    zorse.round %[[S]] to bf16
-func.func @narrow.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %h = zorse.round %x to bf16 {per_operator} : tensor<?x4xf32>
-  %t = math.tanh %h : tensor<?x4xf32>
-  %r = zorse.round %t to bf16 {per_operator} : tensor<?x4xf32>
-  %y = arith.mulf %r, %h : tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+zorse.class @narrow {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %h = zorse.round %x to bf16 {per_operator} : tensor<?x4xf32>
+    %t = math.tanh %h : tensor<?x4xf32>
+    %r = zorse.round %t to bf16 {per_operator} : tensor<?x4xf32>
+    %y = arith.mulf %r, %h : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }
 
 // -----
 
 // Against a number the rule of PyTorch's clamp and relu6: no gradient at the bound, nor beyond it.
-// CHECK-LABEL: func.func @bounded.backward
+// CHECK-LABEL: zorse.class @bounded {
+// CHECK-LABEL: func.func @backward
 // CHECK:         %[[INSIDE:.+]] = arith.cmpf olt
 // CHECK:         arith.select %[[INSIDE]]
 // CHECK-NOT:     arith.cmpf oeq
 // CHECK:         return
-func.func @bounded.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %six = arith.constant dense<6.0> : tensor<f32>
-  %bound = zorse.broadcast %six dims [] : tensor<f32> -> tensor<?x4xf32>
-  %y = arith.minimumf %x, %bound : tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+zorse.class @bounded {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %six = arith.constant dense<6.0> : tensor<f32>
+    %bound = zorse.broadcast %six dims [] : tensor<f32> -> tensor<?x4xf32>
+    %y = arith.minimumf %x, %bound : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }

@@ -9,11 +9,12 @@
 // RUN: zorse-opt %s --zorse-join-backward --zorse-choose-saved=save=keep --zorse-slice-joint | diff - %t.whole
 // Forward and backward in one block: every value that has a gradient is named beside it, and the arguments' gradients are results of their index.
 
-// JOINT-LABEL: func.func @mlp.joint(
-// JOINT-SAME:    %[[W:[^:]+]]: tensor<8x4xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "parameter"}
-// JOINT-SAME:    %[[X:[^:]+]]: tensor<?x4xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "boundary_in"}
-// JOINT-SAME:    %[[DY:[^:]+]]: tensor<?x8xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_out_gradient"})
-// JOINT-SAME:    -> (tensor<?x8xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "boundary_out"}, tensor<?x4xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"}, tensor<8x4xf32> {zorse.index = 0 : i64, zorse.slot = "parameter_gradient"})
+// JOINT-LABEL: zorse.class @mlp {
+// JOINT-LABEL: func.func @joint(
+// JOINT-SAME:    %[[W:[^:]+]]: tensor<8x4xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 0>}
+// JOINT-SAME:    %[[X:[^:]+]]: tensor<?x4xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_in, 0>}
+// JOINT-SAME:    %[[DY:[^:]+]]: tensor<?x8xf32> {zorse.slot = #zorse.slot<boundary_out_gradient, 0>})
+// JOINT-SAME:    -> (tensor<?x8xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_out, 0>}, tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<8x4xf32> {zorse.slot = #zorse.slot<parameter_gradient, 0>})
 // JOINT:         %[[H:.+]] = zorse.matmul %[[X]], %[[W]]
 // JOINT:         %[[Y:.+]] = zorse.gelu %[[H]]
 // JOINT:         %[[GY:.+]] = zorse.gradient_of %[[Y]], %[[DY]]
@@ -23,20 +24,22 @@
 // JOINT:         %[[GX:.+]] = zorse.gradient_of %[[X]], %[[DX]]
 // JOINT:         return %[[Y]], %[[GX]], %{{.+}} :
 
-// SAVED-LABEL: func.func @mlp.joint(
-// SAVED-SAME:    tensor<?x8xf32> {zorse.index = 0 : i64, zorse.slot = "saved"})
+// SAVED-LABEL: func.func @joint(
+// SAVED-SAME:    tensor<?x8xf32> {zorse.slot = #zorse.slot<saved, 0>})
 // SAVED:         %[[H:.+]] = zorse.matmul
 // SAVED:         zorse.gradient_of
 // SAVED:         return {{.*}}, %[[H]] :
 
-// SLICED-LABEL: func.func @mlp.forward(
+// SLICED-LABEL: func.func @forward(
 // SLICED-NOT:     gradient_of
-// SLICED-LABEL: func.func @mlp.backward(
+// SLICED-LABEL: func.func @backward(
 // SLICED-NOT:     gradient_of
-func.func @mlp.forward(%w: tensor<8x4xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                       %x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %h = zorse.matmul %x, %w {transpose_b} : tensor<?x4xf32>, tensor<8x4xf32> -> tensor<?x8xf32>
-  %y = zorse.gelu %h : tensor<?x8xf32>
-  return %y : tensor<?x8xf32>
+zorse.class @mlp {
+  func.func @forward(%w: tensor<8x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %h = zorse.matmul %x, %w {transpose_b} : tensor<?x4xf32>, tensor<8x4xf32> -> tensor<?x8xf32>
+    %y = zorse.gelu %h : tensor<?x8xf32>
+    return %y : tensor<?x8xf32>
+  }
 }

@@ -1,20 +1,23 @@
 // RUN: zorse-opt %s --zorse-differentiate | FileCheck %s
 // A loss is seeded by lossSeed[k], read at run time; logits and two numbers per label are kept, labels are read again.
 
-// CHECK-LABEL: func.func @head.forward
-// CHECK-SAME:    tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "loss"}, tensor<?x3x11xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, tensor<?x3x2xf32> {zorse.index = 1 : i64, zorse.slot = "saved"})
-// CHECK-LABEL: func.func @head.backward
-// CHECK-SAME:    %[[SEED:[a-z0-9]+]]: tensor<f64> {zorse.index = 0 : i64, zorse.slot = "scalars"}
-// CHECK-NOT:     "boundary_out_gradient"
+// CHECK-LABEL: zorse.class @head {
+// CHECK-LABEL: func.func @forward
+// CHECK-SAME:    tensor<?xf32> {zorse.slot = #zorse.slot<loss, 0>}, tensor<?x3x11xf32> {zorse.slot = #zorse.slot<saved, 0>}, tensor<?x3x2xf32> {zorse.slot = #zorse.slot<saved, 1>})
+// CHECK-LABEL: func.func @backward
+// CHECK-SAME:    %[[SEED:[a-z0-9]+]]: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0>}
+// CHECK-NOT:     <boundary_out_gradient
 // CHECK:         %[[S:.+]] = arith.truncf %[[SEED]] : tensor<f64> to tensor<f32>
 // CHECK:         zorse.broadcast %[[S]] dims [] : tensor<f32> -> tensor<?xf32>
 // CHECK:         zorse.cross_entropy_grad {{.*}} {ignore_index = -100 : i64}
-func.func @head.forward(%w: tensor<11x4xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                        %labels: tensor<?x3xi64> {zorse.slot = "input", zorse.index = 0 : i64},
-                        %x: tensor<?x3x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?xf32> {zorse.slot = "loss", zorse.index = 0 : i64}) {
-  %logits = zorse.matmul %x, %w {transpose_b} : tensor<?x3x4xf32>, tensor<11x4xf32> -> tensor<?x3x11xf32>
-  %l = zorse.cross_entropy %logits, %labels {ignore_index = -100 : i64} : (tensor<?x3x11xf32>, tensor<?x3xi64>) -> tensor<?x3xf32>
-  %n = zorse.reduce sum %l dims [1] : tensor<?x3xf32> -> tensor<?xf32>
-  return %n : tensor<?xf32>
+zorse.class @head {
+  func.func @forward(%w: tensor<11x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %labels: tensor<?x3xi64> {zorse.slot = #zorse.slot<input, 0>},
+                     %x: tensor<?x3x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?xf32> {zorse.slot = #zorse.slot<loss, 0>}) {
+    %logits = zorse.matmul %x, %w {transpose_b} : tensor<?x3x4xf32>, tensor<11x4xf32> -> tensor<?x3x11xf32>
+    %l = zorse.cross_entropy %logits, %labels {ignore_index = -100 : i64} : (tensor<?x3x11xf32>, tensor<?x3xi64>) -> tensor<?x3xf32>
+    %n = zorse.reduce sum %l dims [1] : tensor<?x3xf32> -> tensor<?xf32>
+    return %n : tensor<?xf32>
+  }
 }

@@ -2,7 +2,8 @@
 // RUN: zorse-opt %s --zorse-join-backward --zorse-narrow-storage --zorse-choose-saved --zorse-slice-joint | FileCheck %s --check-prefix=SLICED
 // What has been rounded is two bytes wide: at cuts, in what is saved, and as operands and results of products. Gradients of parameters stay f32.
 
-// CHECK-LABEL: func.func @mlp.joint(
+// CHECK-LABEL: zorse.class @mlp {
+// CHECK-LABEL: func.func @joint(
 // CHECK-SAME:    %[[W:[^:]+]]: tensor<64x4xf32>
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<?x4xbf16>
 // CHECK-SAME:    %[[DY:[^:]+]]: tensor<?x64xbf16>
@@ -19,15 +20,17 @@
 // CHECK:         %[[GRADIENT:.+]] = arith.truncf %[[DX]]
 // CHECK:         return %[[OUT]], %[[GRADIENT]],
 
-// SLICED-LABEL: func.func @mlp.forward(
-// SLICED-SAME:    tensor<?x64xbf16> {zorse.index = 0 : i64, zorse.slot = "saved"}
-func.func @mlp.forward(%w: tensor<64x4xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                       %x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient, zorse.narrow = bf16})
-    -> (tensor<?x64xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient, zorse.narrow = bf16}) {
-  %c = zorse.round %w to bf16 {straight_through} : tensor<64x4xf32>
-  %h = zorse.matmul %x, %c {transpose_b} : tensor<?x4xf32>, tensor<64x4xf32> -> tensor<?x64xf32>
-  %hr = zorse.round %h to bf16 : tensor<?x64xf32>
-  %y = zorse.gelu %hr : tensor<?x64xf32>
-  %yr = zorse.round %y to bf16 : tensor<?x64xf32>
-  return %yr : tensor<?x64xf32>
+// SLICED-LABEL: func.func @forward(
+// SLICED-SAME:    tensor<?x64xbf16> {zorse.slot = #zorse.slot<saved, 0>}
+zorse.class @mlp {
+  func.func @forward(%w: tensor<64x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient, zorse.narrow = bf16})
+      -> (tensor<?x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient, zorse.narrow = bf16}) {
+    %c = zorse.round %w to bf16 {straight_through} : tensor<64x4xf32>
+    %h = zorse.matmul %x, %c {transpose_b} : tensor<?x4xf32>, tensor<64x4xf32> -> tensor<?x64xf32>
+    %hr = zorse.round %h to bf16 : tensor<?x64xf32>
+    %y = zorse.gelu %hr : tensor<?x64xf32>
+    %yr = zorse.round %y to bf16 : tensor<?x64xf32>
+    return %yr : tensor<?x64xf32>
+  }
 }

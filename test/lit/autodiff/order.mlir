@@ -6,14 +6,16 @@
 // RUN: not zorse-opt %s --zorse-verify-model 2>&1 | FileCheck %s --check-prefix=MODEL
 // A pass that comes too early or too late says which has to come first.
 
-// SAVED:  error: zorse-choose-saved: expected functions '@<class>.joint', found none: run --zorse-join-backward first
-// SLICE:  error: zorse-slice-joint: expected functions '@<class>.joint', found none: run --zorse-join-backward first
-// AGAIN:  error: zorse-differentiate: expected functions '@<class>.forward', found none: run --zorse-find-units=until=forward first
+// SAVED:  error: zorse-choose-saved: expected classes with a function '@joint', found none: run --zorse-join-backward first
+// SLICE:  error: zorse-slice-joint: expected classes with a function '@joint', found none: run --zorse-join-backward first
+// AGAIN:  error: zorse-differentiate: expected classes with a function '@forward', found none: run --zorse-find-units=until=forward first
 // BODIES: error: zorse-compile-bodies: expected functions of units, found joint function 'c.joint': run --zorse-slice-joint first
-// UNITS:  error: expected a function @model of one block; found '@c.forward': units have been found already
-// MODEL:  error: (M1) expects a function @model of one block; found '@c.forward': passes over a model come before --zorse-find-units
-func.func @c.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %y = zorse.gelu %x : tensor<?x4xf32>
-  return %y : tensor<?x4xf32>
+// UNITS:  error: expected a function @model of one block; found class '@c': units have been found already
+// MODEL:  error: (M1) expects a function @model of one block; found class '@c': passes over a model come before --zorse-find-units
+zorse.class @c {
+  func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %y = zorse.gelu %x : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
 }

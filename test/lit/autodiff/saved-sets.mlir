@@ -4,15 +4,16 @@
 // An MLP half. The minimum cut keeps the statistics and the product with its bias, 4 + 4 + 128 bytes a position, and computes the norm and the gelu again; neither
 // product is computed twice. Keep also holds the norm's and the gelu's results. Full computes everything but the last product again.
 
-// CHECK-LABEL: func.func @mlp.forward
-// MIN-SAME:      tensor<?x4xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, tensor<?x4xf32> {zorse.index = 1 : i64, zorse.slot = "saved"}, tensor<?x4x32xf32> {zorse.index = 2 : i64, zorse.slot = "saved"})
+// CHECK-LABEL: zorse.class @mlp {
+// CHECK-LABEL: func.func @forward
+// MIN-SAME:      tensor<?x4xf32> {zorse.slot = #zorse.slot<saved, 0>}, tensor<?x4xf32> {zorse.slot = #zorse.slot<saved, 1>}, tensor<?x4x32xf32> {zorse.slot = #zorse.slot<saved, 2>})
 // MIN:           %[[H:.+]] = arith.addf %{{.*}} : tensor<?x4x32xf32>
 // MIN:           return %{{.*}}, %{{.*}}#0, %{{.*}}#1, %[[H]]
-// KEEP-SAME:     tensor<?x4x8xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}
-// KEEP-SAME:     tensor<?x4x32xf32> {zorse.index = 4 : i64, zorse.slot = "saved"})
-// FULL-NOT:      "saved"
+// KEEP-SAME:     tensor<?x4x8xf32> {zorse.slot = #zorse.slot<saved, 0>}
+// KEEP-SAME:     tensor<?x4x32xf32> {zorse.slot = #zorse.slot<saved, 4>})
+// FULL-NOT:      <saved
 
-// CHECK-LABEL: func.func @mlp.backward
+// CHECK-LABEL: func.func @backward
 // MIN-NOT:       zorse.matmul %{{.*}} {transpose_b}
 // MIN:           zorse.gelu %
 // MIN:           zorse.gelu_grad
@@ -24,19 +25,21 @@
 // FULL:          zorse.gelu %
 // CHECK:         zorse.layer_norm_grad_params
 // CHECK:         zorse.layer_norm_grad_input
-func.func @mlp.forward(%g: tensor<8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                       %b: tensor<8xf32> {zorse.slot = "parameter", zorse.index = 1 : i64, zorse.gradient},
-                       %w1: tensor<32x8xf32> {zorse.slot = "parameter", zorse.index = 2 : i64, zorse.gradient},
-                       %b1: tensor<32xf32> {zorse.slot = "parameter", zorse.index = 3 : i64, zorse.gradient},
-                       %w2: tensor<8x32xf32> {zorse.slot = "parameter", zorse.index = 4 : i64, zorse.gradient},
-                       %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
-  %h0 = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
-  %bb = zorse.broadcast %b1 dims [2] : tensor<32xf32> -> tensor<?x4x32xf32>
-  %h = arith.addf %h0, %bb : tensor<?x4x32xf32>
-  %a = zorse.gelu %h : tensor<?x4x32xf32>
-  %o = zorse.matmul %a, %w2 {transpose_b} : tensor<?x4x32xf32>, tensor<8x32xf32> -> tensor<?x4x8xf32>
-  %y = arith.addf %x, %o : tensor<?x4x8xf32>
-  return %y : tensor<?x4x8xf32>
+zorse.class @mlp {
+  func.func @forward(%g: tensor<8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %b: tensor<8xf32> {zorse.slot = #zorse.slot<parameter, 1>, zorse.gradient},
+                     %w1: tensor<32x8xf32> {zorse.slot = #zorse.slot<parameter, 2>, zorse.gradient},
+                     %b1: tensor<32xf32> {zorse.slot = #zorse.slot<parameter, 3>, zorse.gradient},
+                     %w2: tensor<8x32xf32> {zorse.slot = #zorse.slot<parameter, 4>, zorse.gradient},
+                     %x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+    %h0 = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
+    %bb = zorse.broadcast %b1 dims [2] : tensor<32xf32> -> tensor<?x4x32xf32>
+    %h = arith.addf %h0, %bb : tensor<?x4x32xf32>
+    %a = zorse.gelu %h : tensor<?x4x32xf32>
+    %o = zorse.matmul %a, %w2 {transpose_b} : tensor<?x4x32xf32>, tensor<8x32xf32> -> tensor<?x4x8xf32>
+    %y = arith.addf %x, %o : tensor<?x4x8xf32>
+    return %y : tensor<?x4x8xf32>
+  }
 }

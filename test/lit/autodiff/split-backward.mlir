@@ -4,13 +4,14 @@
 // the output, the saved tensors and the input are there anyway, and the gelu and the norm of the forward are computed where they are needed.
 
 // The whole backward stays as it is.
-// CHECK-LABEL: func.func @mlp.backward(
+// CHECK-LABEL: zorse.class @mlp {
+// CHECK-LABEL: func.func @backward(
 // CHECK:         zorse.contract
 // CHECK:         zorse.layer_norm_grad_input
 
-// CHECK-LABEL: func.func @mlp.backward_inputs(
-// CHECK-NOT:     zorse.slot = "parameter_gradient"
-// CHECK-SAME:    -> (tensor<?x4x8xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"}, tensor<?x4x32xf32> {zorse.index = 0 : i64, zorse.slot = "deferred"}, tensor<?x4x8xf32> {zorse.index = 1 : i64, zorse.slot = "deferred"})
+// CHECK-LABEL: func.func @backward_inputs(
+// CHECK-NOT:     zorse.slot = #zorse.slot<parameter_gradient
+// CHECK-SAME:    -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<?x4x32xf32> {zorse.slot = #zorse.slot<deferred, 0>}, tensor<?x4x8xf32> {zorse.slot = #zorse.slot<deferred, 1>})
 // CHECK-NOT:     zorse.contract
 // CHECK-NOT:     zorse.gelu %
 // CHECK-NOT:     zorse.layer_norm %
@@ -22,9 +23,9 @@
 // CHECK:         %[[SUM:.+]] = arith.addf %{{.*}}, %[[DX]]
 // CHECK:         return %[[SUM]], %[[DH]], %[[DN]]
 
-// CHECK-LABEL: func.func @mlp.backward_weights(
-// CHECK-NOT:     "boundary_in_gradient"
-// CHECK:         %[[DH:[^ ]+]]: tensor<?x4x32xf32> {zorse.index = 0 : i64, zorse.slot = "deferred"}, %[[DN:.+]]: tensor<?x4x8xf32> {zorse.index = 1 : i64, zorse.slot = "deferred"})
+// CHECK-LABEL: func.func @backward_weights(
+// CHECK-NOT:     <boundary_in_gradient
+// CHECK:         %[[DH:[^ ]+]]: tensor<?x4x32xf32> {zorse.slot = #zorse.slot<deferred, 0>}, %[[DN:.+]]: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<deferred, 1>})
 // CHECK-NOT:     zorse.matmul
 // CHECK-NOT:     gelu_grad
 // CHECK-NOT:     grad_input
@@ -34,82 +35,96 @@
 // CHECK:         zorse.layer_norm %
 // CHECK:         zorse.contract %[[DH]]
 // CHECK:         zorse.layer_norm_grad_params %[[DN]]
-func.func @mlp.forward(%g: tensor<8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                       %b: tensor<8xf32> {zorse.slot = "parameter", zorse.index = 1 : i64, zorse.gradient},
-                       %w1: tensor<32x8xf32> {zorse.slot = "parameter", zorse.index = 2 : i64, zorse.gradient},
-                       %b1: tensor<32xf32> {zorse.slot = "parameter", zorse.index = 3 : i64, zorse.gradient},
-                       %w2: tensor<8x32xf32> {zorse.slot = "parameter", zorse.index = 4 : i64, zorse.gradient},
-                       %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
-  %h0 = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
-  %bb = zorse.broadcast %b1 dims [2] : tensor<32xf32> -> tensor<?x4x32xf32>
-  %h = arith.addf %h0, %bb : tensor<?x4x32xf32>
-  %a = zorse.gelu %h : tensor<?x4x32xf32>
-  %o = zorse.matmul %a, %w2 {transpose_b} : tensor<?x4x32xf32>, tensor<8x32xf32> -> tensor<?x4x8xf32>
-  %y = arith.addf %x, %o : tensor<?x4x8xf32>
-  return %y : tensor<?x4x8xf32>
+zorse.class @mlp {
+  func.func @forward(%g: tensor<8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %b: tensor<8xf32> {zorse.slot = #zorse.slot<parameter, 1>, zorse.gradient},
+                     %w1: tensor<32x8xf32> {zorse.slot = #zorse.slot<parameter, 2>, zorse.gradient},
+                     %b1: tensor<32xf32> {zorse.slot = #zorse.slot<parameter, 3>, zorse.gradient},
+                     %w2: tensor<8x32xf32> {zorse.slot = #zorse.slot<parameter, 4>, zorse.gradient},
+                     %x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+    %h0 = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
+    %bb = zorse.broadcast %b1 dims [2] : tensor<32xf32> -> tensor<?x4x32xf32>
+    %h = arith.addf %h0, %bb : tensor<?x4x32xf32>
+    %a = zorse.gelu %h : tensor<?x4x32xf32>
+    %o = zorse.matmul %a, %w2 {transpose_b} : tensor<?x4x32xf32>, tensor<8x32xf32> -> tensor<?x4x8xf32>
+    %y = arith.addf %x, %o : tensor<?x4x8xf32>
+    return %y : tensor<?x4x8xf32>
+  }
 }
 
 // An attention saves queries, keys, values and its result, and W reads the result only: B hands that over, and the saved block ends with B.
-// CHECK-LABEL: func.func @attention.backward_inputs(
-// CHECK-SAME:    %[[OUT:[^ ]+]]: tensor<?x4x2x4xf32> {zorse.index = {{[0-9]}} : i64, zorse.slot = "saved"}, %{{[^ ]+}}: tensor<?x2x4xf32>
-// CHECK-SAME:    tensor<?x4x2x4xf32> {zorse.index = {{[0-9]}} : i64, zorse.slot = "deferred"}
+// CHECK-LABEL: zorse.class @attention {
+// CHECK-LABEL: func.func @backward_inputs(
+// CHECK-SAME:    %[[OUT:[^ ]+]]: tensor<?x4x2x4xf32> {zorse.slot = #zorse.slot<saved, {{[0-9]}}>}, %{{[^ ]+}}: tensor<?x2x4xf32>
+// CHECK-SAME:    tensor<?x4x2x4xf32> {zorse.slot = #zorse.slot<deferred, {{[0-9]}}>}
 // CHECK:         zorse.attention_grad
 // CHECK:         return {{.*}}%[[OUT]]
-// CHECK-LABEL: func.func @attention.backward_weights(
-// CHECK-NOT:     zorse.slot = "saved"
+// CHECK-LABEL: func.func @backward_weights(
+// CHECK-NOT:     zorse.slot = #zorse.slot<saved
 // CHECK-NOT:     zorse.attention_grad
 // CHECK:         zorse.contract
 // CHECK:         zorse.contract
-func.func @attention.forward(%w: tensor<8x24xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                             %p: tensor<8x8xf32> {zorse.slot = "parameter", zorse.index = 1 : i64, zorse.gradient},
-                             %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %h = zorse.matmul %x, %w : tensor<?x4x8xf32>, tensor<8x24xf32> -> tensor<?x4x24xf32>
-  %f = zorse.reshape %h : tensor<?x4x24xf32> -> tensor<?x4x6x4xf32>
-  %q = zorse.slice %f [0, 0, 0, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
-  %k = zorse.slice %f [0, 0, 2, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
-  %v = zorse.slice %f [0, 0, 4, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
-  %a = zorse.attention %q, %k, %v {causal, scale = 0.5 : f64} : (tensor<?x4x2x4xf32>, tensor<?x4x2x4xf32>, tensor<?x4x2x4xf32>) -> tensor<?x4x2x4xf32>
-  %r = zorse.reshape %a : tensor<?x4x2x4xf32> -> tensor<?x4x8xf32>
-  %y = zorse.matmul %r, %p : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
-  return %y : tensor<?x4x8xf32>
+zorse.class @attention {
+  func.func @forward(%w: tensor<8x24xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %p: tensor<8x8xf32> {zorse.slot = #zorse.slot<parameter, 1>, zorse.gradient},
+                     %x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %h = zorse.matmul %x, %w : tensor<?x4x8xf32>, tensor<8x24xf32> -> tensor<?x4x24xf32>
+    %f = zorse.reshape %h : tensor<?x4x24xf32> -> tensor<?x4x6x4xf32>
+    %q = zorse.slice %f [0, 0, 0, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
+    %k = zorse.slice %f [0, 0, 2, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
+    %v = zorse.slice %f [0, 0, 4, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
+    %a = zorse.attention %q, %k, %v {causal, scale = 0.5 : f64} : (tensor<?x4x2x4xf32>, tensor<?x4x2x4xf32>, tensor<?x4x2x4xf32>) -> tensor<?x4x2x4xf32>
+    %r = zorse.reshape %a : tensor<?x4x2x4xf32> -> tensor<?x4x8xf32>
+    %y = zorse.matmul %r, %p : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
+    return %y : tensor<?x4x8xf32>
+  }
 }
 
 // Only parameters have gradients: nobody waits, W is the whole backward.
-// CHECK-LABEL: func.func @embedding.backward(
+// CHECK-LABEL: zorse.class @embedding {
+// CHECK-LABEL: func.func @backward(
 // CHECK-NOT:   @embedding.backward_
-func.func @embedding.forward(%t: tensor<11x8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                             %ids: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64})
-    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %y = zorse.gather %t, %ids : tensor<11x8xf32>, tensor<?x4xi64> -> tensor<?x4x8xf32>
-  return %y : tensor<?x4x8xf32>
+zorse.class @embedding {
+  func.func @forward(%t: tensor<11x8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %ids: tensor<?x4xi64> {zorse.slot = #zorse.slot<input, 0>})
+      -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %y = zorse.gather %t, %ids : tensor<11x8xf32>, tensor<?x4xi64> -> tensor<?x4x8xf32>
+    return %y : tensor<?x4x8xf32>
+  }
 }
 
 // No parameters: B is the whole backward.
-// CHECK-LABEL: func.func @activation.backward(
+// CHECK-LABEL: zorse.class @activation {
+// CHECK-LABEL: func.func @backward(
 // CHECK-NOT:   @activation.backward_
-func.func @activation.forward(%x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
-  %y = zorse.gelu %x : tensor<?x4x8xf32>
-  return %y : tensor<?x4x8xf32>
+zorse.class @activation {
+  func.func @forward(%x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+    %y = zorse.gelu %x : tensor<?x4x8xf32>
+    return %y : tensor<?x4x8xf32>
+  }
 }
 
 // The loss: W makes the gradient of the logits again from what is saved, elementwise, instead of being handed it.
-// CHECK-LABEL: func.func @head.backward_inputs(
-// CHECK-NOT:     "deferred"
+// CHECK-LABEL: zorse.class @head {
+// CHECK-LABEL: func.func @backward_inputs(
+// CHECK-NOT:     <deferred
 // CHECK:         zorse.cross_entropy_grad
-// CHECK-LABEL: func.func @head.backward_weights(
-// CHECK-NOT:     "deferred"
+// CHECK-LABEL: func.func @backward_weights(
+// CHECK-NOT:     <deferred
 // CHECK:         zorse.cross_entropy_grad
 // CHECK:         zorse.contract
-func.func @head.forward(%w: tensor<64x8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
-                        %labels: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64},
-                        %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
-    -> (tensor<?xf32> {zorse.slot = "loss", zorse.index = 0 : i64}) {
-  %l = zorse.matmul %x, %w {transpose_b} : tensor<?x4x8xf32>, tensor<64x8xf32> -> tensor<?x4x64xf32>
-  %e = zorse.cross_entropy %l, %labels : (tensor<?x4x64xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
-  %s = zorse.reduce sum %e dims [1] : tensor<?x4xf32> -> tensor<?xf32>
-  return %s : tensor<?xf32>
+zorse.class @head {
+  func.func @forward(%w: tensor<64x8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                     %labels: tensor<?x4xi64> {zorse.slot = #zorse.slot<input, 0>},
+                     %x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+      -> (tensor<?xf32> {zorse.slot = #zorse.slot<loss, 0>}) {
+    %l = zorse.matmul %x, %w {transpose_b} : tensor<?x4x8xf32>, tensor<64x8xf32> -> tensor<?x4x64xf32>
+    %e = zorse.cross_entropy %l, %labels : (tensor<?x4x64xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+    %s = zorse.reduce sum %e dims [1] : tensor<?x4xf32> -> tensor<?xf32>
+    return %s : tensor<?xf32>
+  }
 }

@@ -32,52 +32,54 @@
 // KERNEL: llvm.func @kernel(
 
 module {
-  func.func @attention.forward(%arg0: tensor<64xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "parameter"}, %arg1: tensor<192xf32> {zorse.gradient, zorse.index = 1 : i64, zorse.slot = "parameter"}, %arg2: tensor<64xf32> {zorse.gradient, zorse.index = 2 : i64, zorse.slot = "parameter"}, %arg3: tensor<64xf32> {zorse.gradient, zorse.index = 3 : i64, zorse.slot = "parameter"}, %arg4: tensor<192x64xf32> {zorse.gradient, zorse.index = 4 : i64, zorse.slot = "parameter"}, %arg5: tensor<64x64xf32> {zorse.gradient, zorse.index = 5 : i64, zorse.slot = "parameter"}, %arg6: tensor<?x64x64xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "boundary_in"}) -> (tensor<?x64x64xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "boundary_out"}, tensor<?x64xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, tensor<?x64xf32> {zorse.index = 1 : i64, zorse.slot = "saved"}, tensor<?x64x192xf32> {zorse.index = 2 : i64, zorse.slot = "saved"}, tensor<?x64x4x16xf32> {zorse.index = 3 : i64, zorse.slot = "saved"}, tensor<?x4x64xf32> {zorse.index = 4 : i64, zorse.slot = "saved"}) {
-    %0 = zorse.broadcast %arg0 dims [2] : tensor<64xf32> -> tensor<?x64x64xf32>
-    %1 = zorse.broadcast %arg1 dims [2] : tensor<192xf32> -> tensor<?x64x192xf32>
-    %y, %statistics:2 = zorse.layer_norm %arg6 gain %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
-    %2 = zorse.matmul %y, %arg4 {transpose_b} : tensor<?x64x64xf32>, tensor<192x64xf32> -> tensor<?x64x192xf32>
-    %3 = arith.addf %2, %1 : tensor<?x64x192xf32>
-    %4 = zorse.slice %3 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
-    %5 = zorse.reshape %4 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %6 = zorse.slice %3 [0, 0, 64] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
-    %7 = zorse.reshape %6 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %8 = zorse.slice %3 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
-    %9 = zorse.reshape %8 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %out, %lse = zorse.attention %5, %7, %9 {causal, scale = 2.500000e-01 : f64} : (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>) -> (tensor<?x64x4x16xf32>, tensor<?x4x64xf32>)
-    %10 = zorse.reshape %out : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-    %11 = zorse.matmul %10, %arg5 {transpose_b} : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
-    %12 = arith.addf %11, %0 : tensor<?x64x64xf32>
-    %13 = arith.addf %12, %arg6 : tensor<?x64x64xf32>
-    return %13, %statistics#0, %statistics#1, %3, %out, %lse : tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64x192xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>
+  zorse.class @attention {
+    func.func @forward(%arg0: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 0>}, %arg1: tensor<192xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 1>}, %arg2: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 2>}, %arg3: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 3>}, %arg4: tensor<192x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 4>}, %arg5: tensor<64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 5>}, %arg6: tensor<?x64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_in, 0>}) -> (tensor<?x64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_out, 0>}, tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 0>}, tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 1>}, tensor<?x64x192xf32> {zorse.slot = #zorse.slot<saved, 2>}, tensor<?x64x4x16xf32> {zorse.slot = #zorse.slot<saved, 3>}, tensor<?x4x64xf32> {zorse.slot = #zorse.slot<saved, 4>}) {
+      %0 = zorse.broadcast %arg0 dims [2] : tensor<64xf32> -> tensor<?x64x64xf32>
+      %1 = zorse.broadcast %arg1 dims [2] : tensor<192xf32> -> tensor<?x64x192xf32>
+      %y, %statistics:2 = zorse.layer_norm %arg6 gain %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+      %2 = zorse.matmul %y, %arg4 {transpose_b} : tensor<?x64x64xf32>, tensor<192x64xf32> -> tensor<?x64x192xf32>
+      %3 = arith.addf %2, %1 : tensor<?x64x192xf32>
+      %4 = zorse.slice %3 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+      %5 = zorse.reshape %4 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %6 = zorse.slice %3 [0, 0, 64] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+      %7 = zorse.reshape %6 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %8 = zorse.slice %3 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+      %9 = zorse.reshape %8 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %out, %lse = zorse.attention %5, %7, %9 {causal, scale = 2.500000e-01 : f64} : (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>) -> (tensor<?x64x4x16xf32>, tensor<?x4x64xf32>)
+      %10 = zorse.reshape %out : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+      %11 = zorse.matmul %10, %arg5 {transpose_b} : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
+      %12 = arith.addf %11, %0 : tensor<?x64x64xf32>
+      %13 = arith.addf %12, %arg6 : tensor<?x64x64xf32>
+      return %13, %statistics#0, %statistics#1, %3, %out, %lse : tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64x192xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>
+    }
+    func.func @backward(%arg0: tensor<64xf32> {zorse.slot = #zorse.slot<parameter, 2>}, %arg1: tensor<64xf32> {zorse.slot = #zorse.slot<parameter, 3>}, %arg2: tensor<192x64xf32> {zorse.slot = #zorse.slot<parameter, 4>}, %arg3: tensor<64x64xf32> {zorse.slot = #zorse.slot<parameter, 5>}, %arg4: tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>}, %arg5: tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_out_gradient, 0>}, %arg6: tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 0>}, %arg7: tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 1>}, %arg8: tensor<?x64x192xf32> {zorse.slot = #zorse.slot<saved, 2>}, %arg9: tensor<?x64x4x16xf32> {zorse.slot = #zorse.slot<saved, 3>}, %arg10: tensor<?x4x64xf32> {zorse.slot = #zorse.slot<saved, 4>}) -> (tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 0>}, tensor<192xf32> {zorse.slot = #zorse.slot<parameter_gradient, 1>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 2>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 3>}, tensor<192x64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 4>}, tensor<64x64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 5>}) {
+      %0 = zorse.reshape %arg9 : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+      %1 = zorse.contract %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
+      %2 = zorse.matmul %arg5, %arg3 : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
+      %3 = zorse.reshape %2 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %4 = zorse.slice %arg8 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+      %5 = zorse.reshape %4 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %6 = zorse.slice %arg8 [0, 0, 64] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+      %7 = zorse.reshape %6 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %8 = zorse.slice %arg8 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+      %9 = zorse.reshape %8 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+      %dq, %dk, %dv = zorse.attention_grad %3, %9, %7, %5, %arg9, %arg10 {causal, scale = 2.500000e-01 : f64} : (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>) -> (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>)
+      %10 = zorse.reshape %dv : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+      %11 = zorse.reshape %dk : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+      %12 = zorse.reshape %dq : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+      %13 = zorse.concat %12, %11, %10 {dim = 2 : i64} : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64x64xf32>) -> tensor<?x64x192xf32>
+      %y = zorse.layer_norm %arg4 gain %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+      %14 = zorse.contract %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
+      %15 = zorse.matmul %13, %arg2 : tensor<?x64x192xf32>, tensor<192x64xf32> -> tensor<?x64x64xf32>
+      %dgain, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+      %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 gain %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+      %17 = arith.addf %arg5, %16 : tensor<?x64x64xf32>
+      %18 = zorse.reduce sum %13 dims [0, 1] : tensor<?x64x192xf32> -> tensor<192xf32>
+      %19 = zorse.reduce sum %arg5 dims [0, 1] : tensor<?x64x64xf32> -> tensor<64xf32>
+      return %17, %19, %18, %dgain, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
+    }
   }
-  func.func @attention.backward(%arg0: tensor<64xf32> {zorse.index = 2 : i64, zorse.slot = "parameter"}, %arg1: tensor<64xf32> {zorse.index = 3 : i64, zorse.slot = "parameter"}, %arg2: tensor<192x64xf32> {zorse.index = 4 : i64, zorse.slot = "parameter"}, %arg3: tensor<64x64xf32> {zorse.index = 5 : i64, zorse.slot = "parameter"}, %arg4: tensor<?x64x64xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in"}, %arg5: tensor<?x64x64xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_out_gradient"}, %arg6: tensor<?x64xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, %arg7: tensor<?x64xf32> {zorse.index = 1 : i64, zorse.slot = "saved"}, %arg8: tensor<?x64x192xf32> {zorse.index = 2 : i64, zorse.slot = "saved"}, %arg9: tensor<?x64x4x16xf32> {zorse.index = 3 : i64, zorse.slot = "saved"}, %arg10: tensor<?x4x64xf32> {zorse.index = 4 : i64, zorse.slot = "saved"}) -> (tensor<?x64x64xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"}, tensor<64xf32> {zorse.index = 0 : i64, zorse.slot = "parameter_gradient"}, tensor<192xf32> {zorse.index = 1 : i64, zorse.slot = "parameter_gradient"}, tensor<64xf32> {zorse.index = 2 : i64, zorse.slot = "parameter_gradient"}, tensor<64xf32> {zorse.index = 3 : i64, zorse.slot = "parameter_gradient"}, tensor<192x64xf32> {zorse.index = 4 : i64, zorse.slot = "parameter_gradient"}, tensor<64x64xf32> {zorse.index = 5 : i64, zorse.slot = "parameter_gradient"}) {
-    %0 = zorse.reshape %arg9 : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-    %1 = zorse.contract %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
-    %2 = zorse.matmul %arg5, %arg3 : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
-    %3 = zorse.reshape %2 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %4 = zorse.slice %arg8 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
-    %5 = zorse.reshape %4 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %6 = zorse.slice %arg8 [0, 0, 64] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
-    %7 = zorse.reshape %6 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %8 = zorse.slice %arg8 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
-    %9 = zorse.reshape %8 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
-    %dq, %dk, %dv = zorse.attention_grad %3, %9, %7, %5, %arg9, %arg10 {causal, scale = 2.500000e-01 : f64} : (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>) -> (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>)
-    %10 = zorse.reshape %dv : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-    %11 = zorse.reshape %dk : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-    %12 = zorse.reshape %dq : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-    %13 = zorse.concat %12, %11, %10 {dim = 2 : i64} : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64x64xf32>) -> tensor<?x64x192xf32>
-    %y = zorse.layer_norm %arg4 gain %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
-    %14 = zorse.contract %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
-    %15 = zorse.matmul %13, %arg2 : tensor<?x64x192xf32>, tensor<192x64xf32> -> tensor<?x64x64xf32>
-    %dgain, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
-    %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 gain %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
-    %17 = arith.addf %arg5, %16 : tensor<?x64x64xf32>
-    %18 = zorse.reduce sum %13 dims [0, 1] : tensor<?x64x192xf32> -> tensor<192xf32>
-    %19 = zorse.reduce sum %arg5 dims [0, 1] : tensor<?x64x64xf32> -> tensor<64xf32>
-    return %17, %19, %18, %dgain, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
-  }
-  func.func @update.decay(%arg0: tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "state"}, %arg1: tensor<?xf32> {zorse.index = 1 : i64, zorse.slot = "state"}, %arg2: tensor<?xf32> {zorse.index = 2 : i64, zorse.slot = "state"}, %arg3: tensor<?xf32> {zorse.index = 3 : i64, zorse.slot = "state"}, %arg4: tensor<f64> {zorse.index = 0 : i64, zorse.scalar = "learning_rate", zorse.slot = "scalars"}, %arg5: tensor<f64> {zorse.index = 0 : i64, zorse.scalar = "clip_factor", zorse.slot = "scalars"}, %arg6: tensor<i64> {zorse.index = 0 : i64, zorse.scalar = "skip", zorse.slot = "scalars"}, %arg7: tensor<f64> {zorse.index = 0 : i64, zorse.slot = "optimizer_step_slot"}) -> (tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "state"}, tensor<?xf32> {zorse.index = 2 : i64, zorse.slot = "state"}, tensor<?xf32> {zorse.index = 3 : i64, zorse.slot = "state"}) {
+  func.func @update.decay(%arg0: tensor<?xf32> {zorse.slot = #zorse.slot<state, 0>}, %arg1: tensor<?xf32> {zorse.slot = #zorse.slot<state, 1>}, %arg2: tensor<?xf32> {zorse.slot = #zorse.slot<state, 2>}, %arg3: tensor<?xf32> {zorse.slot = #zorse.slot<state, 3>}, %arg4: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, learning_rate>}, %arg5: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, clip_factor>}, %arg6: tensor<i64> {zorse.slot = #zorse.slot<scalars, 0, skip>}, %arg7: tensor<f64> {zorse.slot = #zorse.slot<optimizer_step_slot, 0>}) -> (tensor<?xf32> {zorse.slot = #zorse.slot<state, 0>}, tensor<?xf32> {zorse.slot = #zorse.slot<state, 2>}, tensor<?xf32> {zorse.slot = #zorse.slot<state, 3>}) {
     %new_parameter, %new_first_moment, %new_second_moment = zorse.adam_update %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6, %arg7 {beta1 = 9.000000e-01 : f64, beta2 = 0.99899999999999999 : f64, decoupled, epsilon = 1.000000e-08 : f64, weight_decay = 1.000000e-01 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
     return %new_parameter, %new_first_moment, %new_second_moment : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
   }

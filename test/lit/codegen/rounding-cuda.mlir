@@ -21,26 +21,32 @@
 !x = tensor<?x16x64xbf16>
 !w = tensor<?x16x64xf32>
 !h = tensor<?x16x64xf16>
-func.func @sum.forward(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %y: !x {zorse.slot = "boundary_in", zorse.index = 1 : i64})
-    -> (!x {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
-  %a = arith.extf %x : !x to !w
-  %b = arith.extf %y : !x to !w
-  %s = arith.addf %a, %b : !w
-  %r = arith.truncf %s : !w to !x
-  return %r : !x
+zorse.class @sum {
+  func.func @forward(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %y: !x {zorse.slot = #zorse.slot<boundary_in, 1>})
+      -> (!x {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+    %a = arith.extf %x : !x to !w
+    %b = arith.extf %y : !x to !w
+    %s = arith.addf %a, %b : !w
+    %r = arith.truncf %s : !w to !x
+    return %r : !x
+  }
 }
-func.func @product.forward(%x: !x {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %y: !x {zorse.slot = "boundary_in", zorse.index = 1 : i64})
-    -> (!x {zorse.slot = "boundary_out", zorse.index = 0 : i64}, !w {zorse.slot = "boundary_out", zorse.index = 1 : i64}) {
-  %a = arith.extf %x : !x to !w
-  %b = arith.extf %y : !x to !w
-  %p = arith.mulf %a, %b : !w
-  %r = arith.truncf %p : !w to !x
-  %e = arith.extf %r : !x to !w
-  %d = arith.subf %p, %e : !w
-  return %r, %d : !x, !w
+zorse.class @product {
+  func.func @forward(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %y: !x {zorse.slot = #zorse.slot<boundary_in, 1>})
+      -> (!x {zorse.slot = #zorse.slot<boundary_out, 0>}, !w {zorse.slot = #zorse.slot<boundary_out, 1>}) {
+    %a = arith.extf %x : !x to !w
+    %b = arith.extf %y : !x to !w
+    %p = arith.mulf %a, %b : !w
+    %r = arith.truncf %p : !w to !x
+    %e = arith.extf %r : !x to !w
+    %d = arith.subf %p, %e : !w
+    return %r, %d : !x, !w
+  }
 }
-func.func @half.forward(%x: !w {zorse.slot = "boundary_in", zorse.index = 0 : i64}) -> (!h {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
-  %n = arith.negf %x : !w
-  %r = arith.truncf %n : !w to !h
-  return %r : !h
+zorse.class @half {
+  func.func @forward(%x: !w {zorse.slot = #zorse.slot<boundary_in, 0>}) -> (!h {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+    %n = arith.negf %x : !w
+    %r = arith.truncf %n : !w to !h
+    return %r : !h
+  }
 }

@@ -24,35 +24,39 @@
 // CHECK: loss 0 'loss' factor 1/n0
 // CHECK: count n0 sum of labels of 'labels' other than -100
 
-// CHECK-LABEL: func.func @embedding.forward
-// CHECK-LABEL: func.func @embedding.backward
-// CHECK-LABEL: func.func @attention.forward
+// CHECK-LABEL: zorse.class @embedding {
+// CHECK:         func.func @forward(
+// CHECK:         func.func @backward(
+// The embedding, whose inputs have no gradient, has no parts of a split backward.
+// CHECK-NOT:     func.func
+// CHECK-LABEL: zorse.class @attention {
+// CHECK:         func.func @forward(
 // CHECK-NOT:     zorse.attention {{.*}}instance =
 // CHECK:         zorse.dropout {{.*}}instance = 1 : i64
-// CHECK-LABEL: func.func @attention.backward
-// CHECK-LABEL: func.func @mlp.forward
+// CHECK:         func.func @backward(
+// CHECK:         func.func @backward_inputs(
+// CHECK:         zorse.attention_grad
+// CHECK:         func.func @backward_weights(
+// CHECK-NOT:     zorse.attention_grad
+// CHECK:         zorse.contract
+// CHECK-LABEL: zorse.class @mlp {
+// CHECK:         func.func @forward(
 // CHECK:         zorse.dropout {{.*}}instance = 0 : i64
-// CHECK-LABEL: func.func @mlp.backward
-// CHECK-LABEL: func.func @head.forward
-// CHECK-LABEL: func.func @head.backward
+// CHECK:         func.func @backward(
+// CHECK:         func.func @backward_inputs(
+// CHECK:         func.func @backward_weights(
+// CHECK-LABEL: zorse.class @head {
+// CHECK:         func.func @forward(
+// CHECK:         func.func @recompute(
+// CHECK:         func.func @backward(
+// CHECK:         func.func @backward_inputs(
+// CHECK:         func.func @backward_weights(
 // CHECK-LABEL: func.func @counts
 // CHECK:         zorse.reduce sum
 // CHECK-LABEL: func.func @update.decay
 // CHECK:         zorse.adam_update {{.*}} decoupled{{.*}} weight_decay = 1.000000e-01
 // CHECK-LABEL: func.func @update.plain
 // CHECK:         zorse.adam_update {{.*}} weight_decay = 0.000000e+00
-// The parts of split backwards come last. The embedding, whose inputs have no gradient, has none.
-// CHECK-NOT:   func.func @embedding
-// CHECK-LABEL: func.func @attention.backward_inputs
-// CHECK:         zorse.attention_grad
-// CHECK-LABEL: func.func @attention.backward_weights
-// CHECK-NOT:     zorse.attention_grad
-// CHECK:         zorse.contract
-// CHECK-LABEL: func.func @mlp.backward_inputs
-// CHECK-LABEL: func.func @mlp.backward_weights
-// CHECK-LABEL: func.func @head.backward_inputs
-// CHECK-LABEL: func.func @head.backward_weights
-// CHECK-LABEL: func.func @head.recompute
 // CHECK-NOT:   func.func
 
 module {

@@ -8,12 +8,13 @@
 // CHECK: known 0 1/sqrt(B)
 // CHECK: known 1 n1/n0
 
-// CHECK:      func.func @[[FIRST:[a-z_0-9]+]].forward
-// CHECK-SAME:   tensor<f64> {zorse.index = {{[01]}} : i64, zorse.slot = "known"}
+// CHECK:      zorse.class
+// CHECK:      func.func @forward
+// CHECK-SAME:   tensor<f64> {zorse.slot = #zorse.slot<scalars, {{[01]}}, known>}
 // CHECK-NOT:  zorse.known
 // The backward multiplies by the same number, and by the seed.
-// CHECK:      func.func @{{.*}}.backward
-// CHECK-SAME:   zorse.slot = "known"
+// CHECK:      func.func @backward
+// CHECK-SAME:   zorse.slot = #zorse.slot<scalars, {{[0-9]+}}, known>
 // CHECK-LABEL: func.func @counts
 // CHECK:        zorse.reduce max
 // CHECK-NOT:  zorse.known

@@ -7,11 +7,11 @@
 // CHECK: known 0 n0/B
 // CHECK: reads sample numbers
 
-// CHECK:      func.func @{{[a-z_0-9]+}}.forward
+// CHECK:      func.func @forward
 // CHECK-NOT:  boundary_in
 // CHECK:      zorse.sample_number : tensor<?xi64>
 // CHECK-LABEL: func.func @counts
-// CHECK-SAME:   tensor<f64> {zorse.index = 0 : i64, zorse.slot = "known"}
+// CHECK-SAME:   tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, known>}
 // CHECK:        zorse.sample_number : tensor<?xi64>
 // CHECK-NOT:    zorse.known
 

@@ -48,19 +48,19 @@ inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, dou
   return tensor;
 }
 
+inline Slots::key_type keyOf(SlotAttr slot) { return {stringifySlotKind(slot.getKind()).str(), slot.getIndex()}; }
+
 /// Runs a unit function; its results by slot. Empty on failure.
 inline Slots run(mlir::func::FuncOp function, const Slots &slots, const reference::Options &options) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    arguments.push_back(slots.at({function.getArgAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(),
-                                  function.getArgAttrOfType<mlir::IntegerAttr>(i, autodiff::kIndexAttr).getInt()}));
+    arguments.push_back(slots.at(keyOf(slotOfArgument(function, i))));
   Slots results;
   auto values = reference::evaluate(function, arguments, options);
   if (mlir::failed(values))
     return results;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    results[{function.getResultAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(),
-             function.getResultAttrOfType<mlir::IntegerAttr>(i, autodiff::kIndexAttr).getInt()}] = (*values)[i];
+    results[keyOf(slotOfResult(function, i))] = (*values)[i];
   return results;
 }
 

@@ -38,15 +38,15 @@ std::string functionText(const Case &c) {
     bool integer = type.find("xi") != std::string::npos, sampled = type.find('?') != std::string::npos;
     std::string slot = integer ? "input" : sampled ? "boundary_in" : "parameter";
     int index = integer ? inputs++ : sampled ? boundaries++ : parameters++;
-    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.slot = \"" + slot +
-                 "\", zorse.index = " + std::to_string(index) + " : i64" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
+    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.slot = #zorse.slot<" + slot + ", " +
+                 std::to_string(index) + ">" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
   }
-  return "func.func @c.forward(" + arguments + ") -> (" + c.type + " {zorse.slot = \"boundary_out\", zorse.index = 0 : i64, zorse.gradient}) {\n" +
-         c.body + "\nreturn %y : " + c.type + "\n}";
+  return "func.func @forward(" + arguments + ") -> (" + c.type + " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n" + c.body +
+         "\nreturn %y : " + c.type + "\n}";
 }
 
-std::string slotOf(mlir::func::FuncOp f, unsigned i) { return f.getArgAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(); }
-int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return f.getArgAttrOfType<mlir::IntegerAttr>(i, autodiff::kIndexAttr).getInt(); }
+std::string slotOf(mlir::func::FuncOp f, unsigned i) { return stringifySlotKind(slotOfArgument(f, i).getKind()).str(); }
+int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return slotOfArgument(f, i).getIndex(); }
 
 /// The same with every differentiable value behind a product with a parameter, so that there are gradients of both sorts: `%x0` and `%xp` for `%x`.
 Case behindParameters(Case c, std::vector<std::string> &kept) {
@@ -93,8 +93,8 @@ TEST_P(Vjp, EqualsCentralDifferences) {
   for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
-    auto original = mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")).clone();
-    auto joint = autodiff::joinBackward(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")));
+    auto original = mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")).clone();
+    auto joint = autodiff::joinBackward(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")));
     ASSERT_TRUE(mlir::succeeded(joint));
     autodiff::chooseSaved(*joint, policy);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
@@ -160,7 +160,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
   for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
-    auto pair = autodiff::differentiate(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")), policy);
+    auto pair = autodiff::differentiate(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")), policy);
     ASSERT_TRUE(mlir::succeeded(pair));
     autodiff::SplitBackward split = autodiff::splitBackward(pair->backward);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
@@ -468,10 +468,9 @@ TEST(Statistics, OfF64AreF64AndOfF32AreF32) {
   auto context = makeContext();
   for (const char *type : {"f32", "f64"}) {
     std::string t = std::string("tensor<?x4x") + type + ">",
-                text =
-                    "func.func @c.forward(%x: " + t + " {zorse.slot = \"boundary_in\", zorse.index = 0 : i64, zorse.gradient}) -> (" + t +
-                    " {zorse.slot = \"boundary_out\", zorse.index = 0 : i64, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" +
-                    t + ") -> " + t + "\nreturn %y : " + t + "\n}";
+                text = "func.func @forward(%x: " + t + " {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient}) -> (" + t +
+                       " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" + t +
+                       ") -> " + t + "\nreturn %y : " + t + "\n}";
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
     auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), SavePolicy::MinimumCut);
     ASSERT_TRUE(mlir::succeeded(pair));

@@ -40,8 +40,8 @@ struct Runner {
 
   Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, const test::RunOptions &options)
       : function(function), body(body), rows(rows), options(options) {
-    savedPerRow = layOut("saved", {".backward", ".backward_inputs", ".backward_weights"}, ".forward");
-    deferredPerRow = layOut("deferred", {".backward_weights"}, ".backward_inputs");
+    savedPerRow = layOut(SlotKind::Saved);
+    deferredPerRow = layOut(SlotKind::Deferred);
     std::mt19937 random(1234 + rows);
     std::normal_distribution<double> normal;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -77,19 +77,16 @@ struct Runner {
   }
 
   /// Bytes per row in front of every tensor of a packed slot, as its writer lays them out.
-  std::vector<int64_t> layOut(StringRef slot, ArrayRef<StringRef> readers, StringRef writer) {
+  std::vector<int64_t> layOut(SlotKind kind) {
     func::FuncOp owner = function;
-    StringRef name = function.getSymName();
-    for (StringRef reader : readers)
-      if (StringRef base = name; base.consume_back(reader))
-        if (auto found = function->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>((base + writer).str()))
-          owner = found;
+    if (auto unitClass = dyn_cast<ClassOp>(function->getParentOp()))
+      if (func::FuncOp writer = unitClass.writerOf(kind))
+        owner = writer;
     std::vector<int64_t> places;
     int64_t perRow = 0;
     for (bool result : {true, false})
       for (unsigned i = 0; i < (result ? owner.getNumResults() : owner.getNumArguments()); ++i) {
-        auto attributes = result ? owner.getResultAttrDict(i) : owner.getArgAttrDict(i);
-        if (!attributes || attributes.getAs<StringAttr>("zorse.slot") != slot)
+        if (!isSlot(result ? slotOfResult(owner, i) : slotOfArgument(owner, i), kind))
           continue;
         auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i] : owner.getArgumentTypes()[i]);
         int64_t count = 1;
@@ -102,26 +99,18 @@ struct Runner {
   }
 
   /// Address of an argument or a result.
-  char *address(std::vector<Buffer> &buffers, DictionaryAttr attributes) {
-    StringRef kind = attributes.getAs<StringAttr>("zorse.slot").getValue();
-    int64_t index = attributes.getAs<IntegerAttr>("zorse.index").getInt();
-    std::string upper = kind.upper();
-    bundle::SlotKind number;
-    EXPECT_TRUE(bundle::SlotKind_Parse(upper, &number)) << upper;
-    bool single = kind == "saved" || kind == "deferred" || kind == "scalars";
+  char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
+    const SlotKind kind = slot.getKind();
+    const uint32_t index = slot.getIndex();
+    bool single = kind == SlotKind::Saved || kind == SlotKind::Deferred || kind == SlotKind::Scalars;
     for (int i = 0; i < body.slots_size(); ++i)
-      if (body.slots(i).kind() == number && (single || body.slots(i).index() == index)) {
+      if (int(body.slots(i).kind()) == int(kind) && (single || body.slots(i).index() == index)) {
         char *base = buffers[i].data.get();
-        if (kind == "saved" || kind == "deferred")
-          return base + (kind == "saved" ? savedPerRow : deferredPerRow)[index] * rows;
-        if (kind == "scalars") {
-          auto field = attributes.getAs<StringAttr>("zorse.scalar");
-          StringRef name = field ? field.getValue() : "";
-          return base + (name == "learning_rate" ? 16 : name == "clip_factor" ? 64 : name == "skip" ? 80 : 128 + 8 * index);
-        }
-        return base;
+        if (kind == SlotKind::Saved || kind == SlotKind::Deferred)
+          return base + (kind == SlotKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
+        return kind == SlotKind::Scalars ? base + test::offsetOfScalar(slot) : base;
       }
-    ADD_FAILURE() << "no slot for " << upper << " " << index;
+    ADD_FAILURE() << "no slot for " << stringifySlotKind(kind).str() << " " << index;
     return nullptr;
   }
 
@@ -138,7 +127,7 @@ struct Runner {
         std::memcpy(buffers[i].data.get(), &scalars, offsetof(zorse::abi::StepScalars, sums));
       }
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      write(address(buffers, function.getArgAttrDict(i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
+      write(address(buffers, slotOfArgument(function, i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
     return buffers;
   }
 
@@ -169,13 +158,13 @@ struct Runner {
           for (unsigned i = 0; i < function.getNumResults(); ++i)
             if (accumulates(i)) {
               size_t count = (*expected)[i].values.size();
-              write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>(count, 0.5));
+              write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
             }
         runtime::Status status = device->runBody(body, {{rows, options.sampleBase, options.instanceBase}, slots.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {
-          const char *from = address(buffers, function.getResultAttrDict(i));
+          const char *from = address(buffers, slotOfResult(function, i));
           size_t count = (*expected)[i].values.size();
           bytes.insert(bytes.end(), from, from + count * bytesOf(element(i)));
           if (device == &one)
@@ -200,19 +189,19 @@ struct Runner {
       if (accumulate)
         for (unsigned i = 0; i < function.getNumResults(); ++i)
           if (accumulates(i))
-            write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
+            write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
       std::vector<std::string> findings = emulator::runBody(code, products, body, call);
       ASSERT_TRUE(findings.empty()) << findings.front();
       for (unsigned i = 0; i < function.getNumResults(); ++i)
-        compare(i, read(address(buffers, function.getResultAttrDict(i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
+        compare(i, read(address(buffers, slotOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
                 accumulate && accumulates(i) ? 0.5 : 0.0);
     }
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
   bool accumulates(unsigned result) {
-    StringRef kind = function.getResultAttrOfType<StringAttr>(result, "zorse.slot").getValue();
-    return (kind == "boundary_in_gradient" && !isHalf(element(result))) || kind == "parameter_gradient";
+    const SlotKind kind = slotOfResult(function, result).getKind();
+    return (kind == SlotKind::BoundaryInGradient && !isHalf(element(result))) || kind == SlotKind::ParameterGradient;
   }
 
   void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, double base) {
@@ -230,6 +219,26 @@ struct Runner {
 };
 
 } // namespace
+
+size_t test::offsetOfScalar(SlotAttr scalar) {
+  using abi::StepScalars;
+  constexpr size_t kDecided = offsetof(StepScalars, decided);
+  switch (scalar.getField()) {
+  case ScalarField::LossSeed:
+    return offsetof(StepScalars, lossSeed) + 8 * scalar.getIndex();
+  case ScalarField::Known:
+    return offsetof(StepScalars, known) + 8 * scalar.getIndex();
+  case ScalarField::PerRow:
+    return offsetof(StepScalars, perRow);
+  case ScalarField::LearningRate:
+    return offsetof(StepScalars, learningRate);
+  case ScalarField::ClipFactor:
+    return kDecided + offsetof(StepScalars::Decided, clipFactor);
+  case ScalarField::Skip:
+    return kDecided + offsetof(StepScalars::Decided, skip);
+  }
+  return 0;
+}
 
 std::unique_ptr<MLIRContext> test::makeContext() {
   DialectRegistry registry;
@@ -256,7 +265,8 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
       kind += text[end];
     for (; end < text.size() && std::isdigit(text[end]); ++end)
       index += text[end];
-    text.replace(at, end - at, "zorse.slot = \"" + kind + "\", zorse.index = " + index + " : i64");
+    const bool field = symbolizeScalarField(kind).has_value();
+    text.replace(at, end - at, "zorse.slot = #zorse.slot<" + (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
   }
   return parseSourceString<ModuleOp>(text, &context);
 }
@@ -268,9 +278,8 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     OwningOpRef<ModuleOp> module = parse(*context, text, type);
     ASSERT_TRUE(module);
     if (options.split)
-      for (func::FuncOp function : llvm::make_early_inc_range(module->getOps<func::FuncOp>()))
-        if (function.getSymName().ends_with(".backward"))
-          EXPECT_TRUE(autodiff::splitBackward(function).inputs) << "nothing to split";
+      for (auto unitClass : module->getOps<ClassOp>())
+        EXPECT_TRUE(autodiff::splitBackward(unitClass.function(Task::Backward)).inputs) << "nothing to split";
     codegen::CodegenOptions codegenOptions;
     codegenOptions.useCache = false;
     codegenOptions.optimizationLevel = 2;
@@ -300,8 +309,8 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
       ASSERT_TRUE(emulated) << error;
     }
     int index = 0;
-    for (func::FuncOp function : module->getOps<func::FuncOp>()) {
-      SCOPED_TRACE(function.getSymName().str());
+    for (func::FuncOp function : functionsInOrder(*module)) {
+      SCOPED_TRACE(bodyName(function));
       if (emulated)
         for (int64_t rows : options.rows) {
           SCOPED_TRACE("emulated, rows " + std::to_string(rows));

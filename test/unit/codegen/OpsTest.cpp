@@ -78,15 +78,17 @@ TEST(CodegenOps, GradientsOfManySlices) {
 
 TEST(CodegenOps, RmsNorm) {
   checkFunctions(R"(
-func.func @f.forward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %g: tensor<40x$T> {@@parameter0}) -> (tensor<?x5x40x$T> {@@boundary_out0}, tensor<?x5x$T> {@@saved0}) {
-  %y, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x40x$T>, tensor<40x$T>) -> (tensor<?x5x40x$T>, tensor<?x5x$T>)
-  return %y, %r : tensor<?x5x40x$T>, tensor<?x5x$T>
-}
-func.func @f.backward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %dy: tensor<?x5x40x$T> {@@boundary_out_gradient0}, %r: tensor<?x5x$T> {@@saved0}, %g: tensor<40x$T> {@@parameter0})
-    -> (tensor<?x5x40x$T> {@@boundary_in_gradient0}, tensor<40x$T> {@@parameter_gradient0}) {
-  %dx = zorse.rms_norm_grad_input %dy, %x, %r gain %g : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>, tensor<40x$T>) -> tensor<?x5x40x$T>
-  %dg = zorse.rms_norm_grad_params %dy, %x, %r : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>) -> tensor<40x$T>
-  return %dx, %dg : tensor<?x5x40x$T>, tensor<40x$T>
+zorse.class @f {
+  func.func @forward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %g: tensor<40x$T> {@@parameter0}) -> (tensor<?x5x40x$T> {@@boundary_out0}, tensor<?x5x$T> {@@saved0}) {
+    %y, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x40x$T>, tensor<40x$T>) -> (tensor<?x5x40x$T>, tensor<?x5x$T>)
+    return %y, %r : tensor<?x5x40x$T>, tensor<?x5x$T>
+  }
+  func.func @backward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %dy: tensor<?x5x40x$T> {@@boundary_out_gradient0}, %r: tensor<?x5x$T> {@@saved0}, %g: tensor<40x$T> {@@parameter0})
+      -> (tensor<?x5x40x$T> {@@boundary_in_gradient0}, tensor<40x$T> {@@parameter_gradient0}) {
+    %dx = zorse.rms_norm_grad_input %dy, %x, %r gain %g : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>, tensor<40x$T>) -> tensor<?x5x40x$T>
+    %dg = zorse.rms_norm_grad_params %dy, %x, %r : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>) -> tensor<40x$T>
+    return %dx, %dg : tensor<?x5x40x$T>, tensor<40x$T>
+  }
 })");
 }
 
@@ -305,33 +307,35 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %c: tensor<5x4x$T> {@@param
 
 TEST(CodegenOps, Attention) {
   checkFunctions(R"(
-func.func @f.forward(%x: tensor<?x6x48x$T> {@@boundary_in0}) -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x48x$T> {@@saved0}, tensor<?x6x2x8x$T> {@@saved1}, tensor<?x2x6x$T> {@@saved2}) {
-  %h = arith.addf %x, %x : tensor<?x6x48x$T>
-  %q0 = zorse.slice %h [0, 0, 0] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
-  %k0 = zorse.slice %h [0, 0, 16] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
-  %v0 = zorse.slice %h [0, 0, 32] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
-  %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
-  %y = zorse.reshape %o : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
-  return %y, %h, %o, %l : tensor<?x6x16x$T>, tensor<?x6x48x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>
-}
-func.func @f.backward(%h: tensor<?x6x48x$T> {@@saved0}, %o: tensor<?x6x2x8x$T> {@@saved1}, %l: tensor<?x2x6x$T> {@@saved2}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
-    -> (tensor<?x6x48x$T> {@@boundary_in_gradient0}) {
-  %q0 = zorse.slice %h [0, 0, 0] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
-  %k0 = zorse.slice %h [0, 0, 16] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
-  %v0 = zorse.slice %h [0, 0, 32] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
-  %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %do = zorse.reshape %dy : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
-  %a = zorse.reshape %dq : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
-  %b = zorse.reshape %dk : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
-  %c = zorse.reshape %dv : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
-  %d = zorse.concat %a, %b, %c {dim = 2 : i64} : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x16x$T>) -> tensor<?x6x48x$T>
-  return %d : tensor<?x6x48x$T>
+zorse.class @f {
+  func.func @forward(%x: tensor<?x6x48x$T> {@@boundary_in0}) -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x48x$T> {@@saved0}, tensor<?x6x2x8x$T> {@@saved1}, tensor<?x2x6x$T> {@@saved2}) {
+    %h = arith.addf %x, %x : tensor<?x6x48x$T>
+    %q0 = zorse.slice %h [0, 0, 0] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+    %k0 = zorse.slice %h [0, 0, 16] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+    %v0 = zorse.slice %h [0, 0, 32] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+    %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
+    %y = zorse.reshape %o : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+    return %y, %h, %o, %l : tensor<?x6x16x$T>, tensor<?x6x48x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>
+  }
+  func.func @backward(%h: tensor<?x6x48x$T> {@@saved0}, %o: tensor<?x6x2x8x$T> {@@saved1}, %l: tensor<?x2x6x$T> {@@saved2}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
+      -> (tensor<?x6x48x$T> {@@boundary_in_gradient0}) {
+    %q0 = zorse.slice %h [0, 0, 0] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+    %k0 = zorse.slice %h [0, 0, 16] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+    %v0 = zorse.slice %h [0, 0, 32] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+    %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %do = zorse.reshape %dy : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+    %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
+    %a = zorse.reshape %dq : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+    %b = zorse.reshape %dk : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+    %c = zorse.reshape %dv : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+    %d = zorse.concat %a, %b, %c {dim = 2 : i64} : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x16x$T>) -> tensor<?x6x48x$T>
+    return %d : tensor<?x6x48x$T>
+  }
 })");
 }
 
@@ -417,9 +421,9 @@ static std::string updateFunction(const std::string &op, const std::string &attr
       results += std::string(results.empty() ? "" : ", ") + state + " {@@state" + std::to_string(i) + "}";
       types += std::string(types.empty() ? "" : ", ") + state;
     }
-  arguments += "%lr: tensor<f64> {@@scalars0, zorse.scalar = \"learning_rate\", test.value = 0.01 : f64}, %c: tensor<f64> {@@scalars0, zorse.scalar "
-               "= \"clip_factor\", test.value = 0.5 : f64}, "
-               "%s: tensor<i64> {@@scalars0, zorse.scalar = \"skip\", test.value = " +
+  arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> {@@clip_factor0, "
+               "test.value = 0.5 : f64}, "
+               "%s: tensor<i64> {@@skip0, test.value = " +
                std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step_slot0, test.value = 3.0 : f64}";
   std::string call = op == "sgd" ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "") : "%p, %g, %m, %v, %lr, %c, %s, %t";
   std::string operandTypes = op == "sgd"
@@ -553,27 +557,29 @@ TEST(CodegenOps, SplitBackward) {
   RunOptions options;
   options.split = true;
   checkFunctions(R"(
-func.func @f.forward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2})
-    -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x$T> {@@saved0}, tensor<?x6x48x$T> {@@saved1}) {
-  %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
-  %h = zorse.matmul %n, %w : tensor<?x6x16x$T>, tensor<16x48x$T> -> tensor<?x6x48x$T>
-  %a = zorse.gelu %h : tensor<?x6x48x$T>
-  %y = zorse.matmul %a, %v : tensor<?x6x48x$T>, tensor<48x16x$T> -> tensor<?x6x16x$T>
-  return %y, %r, %h : tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<?x6x48x$T>
-}
-func.func @f.backward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2},
+zorse.class @f {
+  func.func @forward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2})
+      -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x$T> {@@saved0}, tensor<?x6x48x$T> {@@saved1}) {
+    %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
+    %h = zorse.matmul %n, %w : tensor<?x6x16x$T>, tensor<16x48x$T> -> tensor<?x6x48x$T>
+    %a = zorse.gelu %h : tensor<?x6x48x$T>
+    %y = zorse.matmul %a, %v : tensor<?x6x48x$T>, tensor<48x16x$T> -> tensor<?x6x16x$T>
+    return %y, %r, %h : tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<?x6x48x$T>
+  }
+  func.func @backward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2},
                       %r: tensor<?x6x$T> {@@saved0}, %h: tensor<?x6x48x$T> {@@saved1}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
-    -> (tensor<?x6x16x$T> {@@boundary_in_gradient0}, tensor<16x$T> {@@parameter_gradient0}, tensor<16x48x$T> {@@parameter_gradient1}, tensor<48x16x$T> {@@parameter_gradient2}) {
-  %a = zorse.gelu %h : tensor<?x6x48x$T>
-  %dv = zorse.contract %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
-  %da = zorse.matmul %dy, %v {transpose_b} : tensor<?x6x16x$T>, tensor<48x16x$T> -> tensor<?x6x48x$T>
-  %dh = zorse.gelu_grad %h, %da : tensor<?x6x48x$T>
-  %n = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
-  %dw = zorse.contract %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
-  %dn = zorse.matmul %dh, %w {transpose_b} : tensor<?x6x48x$T>, tensor<16x48x$T> -> tensor<?x6x16x$T>
-  %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
-  %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
-  return %dx, %dg, %dw, %dv : tensor<?x6x16x$T>, tensor<16x$T>, tensor<16x48x$T>, tensor<48x16x$T>
+      -> (tensor<?x6x16x$T> {@@boundary_in_gradient0}, tensor<16x$T> {@@parameter_gradient0}, tensor<16x48x$T> {@@parameter_gradient1}, tensor<48x16x$T> {@@parameter_gradient2}) {
+    %a = zorse.gelu %h : tensor<?x6x48x$T>
+    %dv = zorse.contract %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
+    %da = zorse.matmul %dy, %v {transpose_b} : tensor<?x6x16x$T>, tensor<48x16x$T> -> tensor<?x6x48x$T>
+    %dh = zorse.gelu_grad %h, %da : tensor<?x6x48x$T>
+    %n = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+    %dw = zorse.contract %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
+    %dn = zorse.matmul %dh, %w {transpose_b} : tensor<?x6x48x$T>, tensor<16x48x$T> -> tensor<?x6x16x$T>
+    %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
+    %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+    return %dx, %dg, %dw, %dv : tensor<?x6x16x$T>, tensor<16x$T>, tensor<16x48x$T>, tensor<48x16x$T>
+  }
 })",
                  options);
 }

@@ -137,16 +137,13 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
                            const std::map<int64_t, double> &seeds, const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   mlir::Block &body = function.getBody().front();
   mlir::Operation *end = body.getTerminator();
-  std::map<std::pair<std::string, int64_t>, reference::Tensor> slots;
+  std::map<std::pair<SlotKind, int64_t>, reference::Tensor> slots;
   std::vector<std::string> names;
   SmallVector<mlir::Value> results, trainable;
   SmallVector<mlir::Type> types;
   SmallVector<int64_t> terms;
   mlir::Builder builder(function.getContext());
-  auto setSlot = [&](auto set, unsigned i, StringRef slot, int64_t index) {
-    set(i, attributes::kSlot, builder.getStringAttr(slot));
-    set(i, attributes::kIndex, builder.getI64IntegerAttr(index));
-  };
+  auto slot = [&](SlotKind kind, int64_t index) { return SlotAttr::get(builder.getContext(), kind, uint32_t(index)); };
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue() == "numerator") {
       results.push_back(end->getOperand(i));
@@ -164,8 +161,8 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto parameter = function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter);
     names.push_back(parameter ? parameter.str() : "");
-    slots[{parameter ? "parameter" : "input", i}] = arguments[i];
-    setSlot([&](auto... a) { function.setArgAttr(a...); }, i, parameter ? "parameter" : "input", i);
+    slots[{parameter ? SlotKind::Parameter : SlotKind::Input, i}] = arguments[i];
+    function.setArgAttr(i, attributes::kSlot, slot(parameter ? SlotKind::Parameter : SlotKind::Input, i));
     if (is_contained(trainable, function.getArgument(i)) && active.contains(function.getArgument(i)))
       function.setArgAttr(i, autodiff::kGradientAttr, builder.getUnitAttr());
   }
@@ -173,28 +170,26 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   function.removeResAttrsAttr();
   function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
   for (auto [k, term] : llvm::enumerate(terms)) {
-    setSlot([&](auto... a) { function.setResultAttr(a...); }, k, "loss", term);
-    slots[{"scalars", term}] = reference::Tensor::filled({}, seeds.at(term));
+    function.setResultAttr(k, attributes::kSlot, slot(SlotKind::Loss, term));
+    slots[{SlotKind::Scalars, term}] = reference::Tensor::filled({}, seeds.at(term));
   }
-  function.setName("c.forward");
   auto pair = autodiff::differentiate(function, autodiff::SavePolicy::MinimumCut);
   if (mlir::failed(pair) || !pair->backward)
     return false;
+  auto keyOf = [](SlotAttr slot) { return std::pair(slot.getKind(), int64_t(slot.getIndex())); };
   auto run = [&](mlir::func::FuncOp part) {
     std::vector<reference::Tensor> operands;
     for (unsigned i = 0; i < part.getNumArguments(); ++i)
-      operands.push_back(slots.at({part.getArgAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(),
-                                   part.getArgAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}));
+      operands.push_back(slots.at(keyOf(slotOfArgument(part, i))));
     auto values = reference::evaluate(part, operands, options);
     for (unsigned i = 0; mlir::succeeded(values) && i < part.getNumResults(); ++i)
-      slots[{part.getResultAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(),
-             part.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}] = (*values)[i];
+      slots[keyOf(slotOfResult(part, i))] = (*values)[i];
     return mlir::succeeded(values);
   };
   if (!run(pair->forward) || !run(pair->backward))
     return false;
   for (auto &[slot, value] : slots)
-    if (slot.first == "parameter_gradient") {
+    if (slot.first == SlotKind::ParameterGradient) {
       std::printf("gradient %s", names[slot.second].c_str());
       for (double element : value.values)
         std::printf(" %.17g", element);

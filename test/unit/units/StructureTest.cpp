@@ -144,11 +144,11 @@ TEST(Units, SavedBytesFollowThePackingRule) {
   Built b = build(readModel("llama.mlir"));
   ASSERT_TRUE(b.model);
   for (const bundle::UnitInfo &unit : b.summary().units()) {
-    mlir::func::FuncOp forward = functionOf(*b.model, functionName(classOf(b.summary(), unit), bundle::UnitFunction::FORWARD));
+    mlir::func::FuncOp forward = functionOf(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
     int64_t bytes = 0, index = 0;
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      if (forward.getResultAttrOfType<mlir::StringAttr>(i, "zorse.slot").getValue() == "saved") {
-        EXPECT_EQ(forward.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.index").getInt(), index++);
+      if (isSlot(slotOfResult(forward, i), SlotKind::Saved)) {
+        EXPECT_EQ(slotOfResult(forward, i).getIndex(), index++);
         auto type = mlir::cast<mlir::RankedTensorType>(forward.getResultTypes()[i]);
         EXPECT_TRUE(carriesSamples(type));
         bytes += (elementsPerRow(type) * 8 + 63) / 64 * 64;
@@ -163,11 +163,10 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
     Built b = build(text);
     ASSERT_TRUE(b.model);
     for (const bundle::UnitInfo &unit : b.summary().units()) {
-      mlir::func::FuncOp backward = functionOf(*b.model, functionName(classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD));
+      mlir::func::FuncOp backward = functionOf(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
-        found.insert({backward.getResultAttrOfType<mlir::StringAttr>(i, "zorse.slot").str(),
-                      backward.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.index").getInt()});
+        found.insert(testing::keyOf(slotOfResult(backward, i)));
       for (int i = 0; i < unit.parameters_size(); ++i)
         if (b.summary().parameters(unit.parameters(i)).trainable())
           expected.insert({"parameter_gradient", i});

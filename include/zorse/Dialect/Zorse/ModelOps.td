@@ -193,7 +193,7 @@ def Zorse_KnownOp : Zorse_Op<"known", [Pure]> {
   let summary = "A number of the step: an expression of the samples of its batch and of counts.";
   let description = [{
     `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns (`zorse.count`). The host evaluates the expression in f64 before
-    the step begins, so every device and micro-batch reads the same number. It has no gradient. In functions of units it is an argument, `zorse.slot = "known"`.
+    the step begins, so every device and micro-batch reads the same number. It has no gradient. In functions of units it is an argument, `#zorse.slot<scalars, i, known>`.
 
     Constraints:
     - (C1) expression is one that `zorse::Expression` parses.

@@ -21,9 +21,12 @@ def Zorse_Dialect : Dialect {
 
     A broadcast of an unsampled value to a sampled type needs no operand that counts rows: all sampled values of a function have the same number of rows.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
   let hasConstantMaterializer = 1;
   let useDefaultAttributePrinterParser = 1;
+  // Check `zorse.slot` of every function.
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -45,8 +45,7 @@ inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
 inline constexpr llvm::StringLiteral kCount = "zorse.count";
 inline constexpr llvm::StringLiteral kReduce = "zorse.reduce"; ///< beside kCount: "sum", "max" or "min"
-inline constexpr llvm::StringLiteral kSlot = "zorse.slot";
-inline constexpr llvm::StringLiteral kIndex = "zorse.index";
+inline constexpr llvm::StringLiteral kSlot = "zorse.slot";     ///< SlotAttr
 } // namespace attributes
 
 } // namespace zorse

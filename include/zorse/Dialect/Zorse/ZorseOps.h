@@ -2,20 +2,19 @@
 #pragma once
 
 #include "zorse/Dialect/Zorse/Interfaces.h"
-#include "zorse/Dialect/Zorse/ZorseDialect.h"
+#include "zorse/Dialect/Zorse/ZorseAttributes.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <optional>
-
-#include "zorse/Dialect/Zorse/ZorseEnums.h.inc"
-
-#define GET_ATTRDEF_CLASSES
-#include "zorse/Dialect/Zorse/ZorseAttributes.h.inc"
 
 namespace zorse {
 
@@ -47,6 +46,16 @@ mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::Rank
 
 /// The value of a splat of integers or floats, looking through broadcasts and reshapes; none if `value` is not one.
 std::optional<double> splatValue(mlir::Value value);
+
+/// What a function of a class does; none: it belongs to no class.
+std::optional<Task> taskOf(mlir::func::FuncOp function);
+
+/// What the body of a function is called: "mlp.forward", "update.decay".
+std::string bodyName(mlir::func::FuncOp function);
+
+/// The functions of a module and of its classes in the order of their bodies: forwards and backwards, what belongs to no class, logits, and then
+/// what only some plans call, so that it can be left out without moving others.
+llvm::SmallVector<mlir::func::FuncOp> functionsInOrder(mlir::ModuleOp module);
 
 /// Attaches the cost and factors interfaces to upstream arith and math ops.
 void registerCostAndFactorsModels(mlir::DialectRegistry &registry);

@@ -1,0 +1,55 @@
+// Classes of units, and what their functions do.
+#ifndef ZORSE_DIALECT_ZORSE_UNIT_OPS_TD
+#define ZORSE_DIALECT_ZORSE_UNIT_OPS_TD
+
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "zorse/Dialect/Zorse/Slots.td"
+
+// Numbers of tasks that programs call are those of bundle.UnitFunction.Task.
+def Zorse_Task : I32EnumAttr<"Task", "what a function of a class does", [
+    I32EnumAttrCase<"Forward", 1, "forward">, I32EnumAttrCase<"Backward", 2, "backward">,
+    I32EnumAttrCase<"InputGradients", 3, "backward_inputs">, I32EnumAttrCase<"WeightGradients", 4, "backward_weights">,
+    I32EnumAttrCase<"Recompute", 5, "recompute">, I32EnumAttrCase<"Logits", 6, "logits">, I32EnumAttrCase<"Joint", 7, "joint">]> {
+  let cppNamespace = "::zorse";
+  let genSpecializedAttr = 0;
+}
+
+def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFromAbove, NoRegionArguments, NoTerminator, SingleBlock]> {
+  let summary = "units of equal structure: the functions that they share";
+  let description = [{
+    Holds one `func.func` per task. The name of a function is the word of its task, and the body of the function is called `<class>.<task>`. Between
+    differentiation and the choice of what is saved the forward and its gradients are one `joint` function.
+
+    Constraints:
+    - (C1) there are functions of tasks alone, one of each at most; there is a forward or a joint function.
+    - (C2) every argument and result has a slot, of a kind that functions of its task have.
+    - (C3) slots of one kind are numbered from 0 without gaps where they are defined: parameters, inputs, boundary values and losses in the forward,
+      saved values among its results, deferred ones among those of `backward_inputs`.
+    - (C4) a slot has one type in all functions of the class, and a gradient the shape of what it is a gradient of.
+    - (C5) the two parts of a backward come together, beside the whole.
+
+    ```mlir
+    zorse.class @mlp {
+      func.func @forward(%w: tensor<64x8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
+                         %x: tensor<?x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
+          -> (tensor<?x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+        %y = zorse.matmul %x, %w {transpose_b} : tensor<?x8xf32>, tensor<64x8xf32> -> tensor<?x64xf32>
+        return %y : tensor<?x64xf32>
+      }
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Null: the class has none.
+    ::mlir::func::FuncOp function(::zorse::Task task);
+    /// The function whose results lie in a packed block, saved or deferred, as the block lays them out; null: nothing writes it.
+    ::mlir::func::FuncOp writerOf(::zorse::SlotKind block);
+  }];
+}
+
+#endif // ZORSE_DIALECT_ZORSE_UNIT_OPS_TD

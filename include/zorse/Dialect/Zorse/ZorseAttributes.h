@@ -1,0 +1,21 @@
+// The attributes of the `zorse` dialect.
+#pragma once
+
+#include "zorse/Dialect/Zorse/ZorseDialect.h"
+
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+#include "zorse/Dialect/Zorse/ZorseEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "zorse/Dialect/Zorse/ZorseAttributes.h.inc"
+
+namespace zorse {
+
+/// What an argument or a result of a unit function holds; null: it does not say (docs/architecture.md, "Unit functions").
+SlotAttr slotOfArgument(mlir::FunctionOpInterface function, unsigned argument);
+SlotAttr slotOfResult(mlir::FunctionOpInterface function, unsigned result);
+inline bool isSlot(SlotAttr slot, SlotKind kind) { return slot && slot.getKind() == kind; }
+
+} // namespace zorse

@@ -1,0 +1,144 @@
+// Classes of units: their verifier, and the functions of a module in the order of their bodies.
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace zorse;
+
+func::FuncOp ClassOp::function(Task task) { return lookupSymbol<func::FuncOp>(stringifyTask(task)); }
+
+func::FuncOp ClassOp::writerOf(SlotKind block) { return function(block == SlotKind::Deferred ? Task::InputGradients : Task::Forward); }
+
+std::optional<Task> zorse::taskOf(func::FuncOp function) {
+  return isa_and_nonnull<ClassOp>(function->getParentOp()) ? symbolizeTask(function.getSymName()) : std::nullopt;
+}
+
+std::string zorse::bodyName(func::FuncOp function) {
+  auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
+  return unitClass ? (unitClass.getSymName() + "." + function.getSymName()).str() : function.getSymName().str();
+}
+
+SmallVector<func::FuncOp> zorse::functionsInOrder(ModuleOp module) {
+  SmallVector<func::FuncOp> functions;
+  auto add = [&](ArrayRef<Task> tasks) {
+    for (auto unitClass : module.getOps<ClassOp>())
+      for (Task task : tasks)
+        if (func::FuncOp function = unitClass.function(task))
+          functions.push_back(function);
+  };
+  add({Task::Joint, Task::Forward, Task::Backward});
+  llvm::append_range(functions, module.getOps<func::FuncOp>());
+  add(Task::Logits);
+  add({Task::InputGradients, Task::WeightGradients, Task::Recompute});
+  return functions;
+}
+
+namespace {
+
+struct Kinds {
+  SmallVector<SlotKind> arguments, results;
+};
+
+/// What functions of a task have.
+const Kinds &kindsOf(Task task) {
+  using K = SlotKind;
+  static const std::map<Task, Kinds> kinds = {
+      {Task::Joint,
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars},
+        {K::BoundaryOut, K::Loss, K::BoundaryInGradient, K::ParameterGradient, K::Saved}}},
+      {Task::Forward, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::BoundaryOut, K::Loss, K::Saved}}},
+      {Task::Backward,
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::ParameterGradient}}},
+      {Task::InputGradients,
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved}, {K::BoundaryInGradient, K::Deferred}}},
+      {Task::WeightGradients,
+       {{K::Parameter, K::Input, K::BoundaryIn, K::BoundaryOutGradient, K::Scalars, K::Saved, K::Deferred}, {K::ParameterGradient}}},
+      {Task::Recompute, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::Saved}}},
+      {Task::Logits, {{K::Parameter, K::Input, K::BoundaryIn, K::Scalars}, {K::BoundaryOut}}},
+  };
+  return kinds.at(task);
+}
+
+/// Of a gradient, what it is a gradient of; else the kind itself.
+SlotKind sourceOf(SlotKind kind) {
+  return kind == SlotKind::ParameterGradient     ? SlotKind::Parameter
+         : kind == SlotKind::BoundaryInGradient  ? SlotKind::BoundaryIn
+         : kind == SlotKind::BoundaryOutGradient ? SlotKind::BoundaryOut
+                                                 : kind;
+}
+
+/// Whether a function of the task says which slots of the kind there are.
+bool defines(Task task, SlotKind kind) {
+  if (task == Task::InputGradients)
+    return kind == SlotKind::Deferred;
+  const bool forward = task == Task::Forward || task == Task::Joint;
+  return forward && (kind == SlotKind::Parameter || kind == SlotKind::Input || kind == SlotKind::BoundaryIn || kind == SlotKind::BoundaryOut ||
+                     kind == SlotKind::Loss || kind == SlotKind::Saved);
+}
+
+/// Compares the slots of a class's functions, those that define them first.
+class SlotChecker {
+public:
+  LogicalResult check(func::FuncOp function, Task task) {
+    std::map<SlotKind, SmallVector<uint32_t>> defined;
+    for (bool result : {false, true}) {
+      ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
+      for (auto [i, type] : llvm::enumerate(types)) {
+        SlotAttr slot = result ? slotOfResult(function, unsigned(i)) : slotOfArgument(function, unsigned(i));
+        const std::string where = (result ? "result " : "argument ") + std::to_string(i);
+        if (failed(checkSlot(function, task, slot, type, where, result)))
+          return failure();
+        if (defines(task, slot.getKind()))
+          defined[slot.getKind()].push_back(slot.getIndex());
+      }
+    }
+    for (auto &[kind, indices] : defined) {
+      llvm::sort(indices);
+      for (auto [i, index] : llvm::enumerate(indices))
+        if (index != i)
+          return function.emitOpError("(C3) expects ")
+                 << stringifySlotKind(kind) << " slots numbered from 0 without gaps, got " << index << " in place of " << i;
+    }
+    return success();
+  }
+
+private:
+  LogicalResult checkSlot(func::FuncOp function, Task task, SlotAttr slot, Type type, const std::string &where, bool result) {
+    if (!slot)
+      return function.emitOpError("(C2) expects zorse.slot on ") << where;
+    if (const Kinds &kinds = kindsOf(task); !llvm::is_contained(result ? kinds.results : kinds.arguments, slot.getKind()))
+      return function.emitOpError("(C2) has ") << slot << " as " << where << ", which functions of this task do not have";
+    if (slot.getKind() == SlotKind::Scalars || task == Task::Logits) // f64 or i64 by field; a position and a result of its own
+      return success();
+    const SlotKind source = sourceOf(slot.getKind());
+    auto [found, isNew] = types.try_emplace({source, slot.getIndex()}, type);
+    if (isNew && !defines(task, slot.getKind()))
+      return function.emitOpError("(C4) has ") << slot << " as " << where << ", which no function of the class defines";
+    const bool same = source == slot.getKind() ? found->second == type
+                                               : cast<RankedTensorType>(found->second).getShape() == cast<RankedTensorType>(type).getShape();
+    if (!same)
+      return function.emitOpError("(C4) expects ") << where << ", " << slot << ", to be " << found->second << " as elsewhere in the class, got " << type;
+    return success();
+  }
+
+  std::map<std::pair<SlotKind, uint32_t>, Type> types;
+};
+
+} // namespace
+
+LogicalResult ClassOp::verifyRegions() {
+  for (Operation &op : getBody().front())
+    if (auto function = dyn_cast<func::FuncOp>(op); !function || !taskOf(function))
+      return op.emitOpError("(C1) stands in a zorse.class, expects functions called by a task: forward, backward, backward_inputs, ...");
+  if (!function(Task::Forward) && !function(Task::Joint))
+    return emitOpError("(C1) expects a function @forward or @joint");
+  const bool parts = bool(function(Task::InputGradients));
+  if (parts != bool(function(Task::WeightGradients)) || (parts && !function(Task::Backward)))
+    return emitOpError("(C5) expects @backward_inputs and @backward_weights together, beside a @backward");
+  SlotChecker slots;
+  for (Task task : {Task::Joint, Task::Forward, Task::InputGradients, Task::Backward, Task::WeightGradients, Task::Recompute, Task::Logits})
+    if (func::FuncOp one = function(task); one && failed(slots.check(one, task)))
+      return failure();
+  return success();
+}
