@@ -148,17 +148,18 @@ std::vector<Atom> splitAtoms(const SearchContext &context, const std::vector<Ato
   return pieces;
 }
 
+double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices) {
+  double rate = 0;
+  for (uint32_t d : devices)
+    rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
+  return rate;
+}
+
 /// Atoms in `count` groups of about equal speed, in order.
 std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t count) {
-  auto rateOf = [&](const Atom &atom) {
-    double rate = 0;
-    for (uint32_t d : atom.devices)
-      rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
-    return rate;
-  };
   double total = 0, passed = 0;
   for (const Atom &atom : atoms)
-    total += rateOf(atom);
+    total += rateOf(context, atom.devices);
   std::vector<Atom> groups;
   for (size_t i = 0; i < atoms.size(); ++i) {
     size_t left = atoms.size() - i; // every group gets an atom
@@ -168,7 +169,7 @@ std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Ato
     if (next)
       groups.emplace_back();
     groups.back().devices.insert(groups.back().devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
-    passed += rateOf(atoms[i]);
+    passed += rateOf(context, atoms[i].devices);
   }
   return groups;
 }
@@ -208,153 +209,135 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
   return sets;
 }
 
-} // namespace
+/// An order of the devices in atoms, and what it gave when it was cut.
+struct SeedTask {
+  std::vector<std::vector<Atom>> atoms; ///< per pipeline
+  std::vector<int64_t> samples;
+  CutOptions options;
+  std::vector<Candidate> found;
+  size_t size = 1;           ///< devices of an atom
+  std::vector<size_t> finer; ///< sizes to try besides if this one promises much
 
-std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool thorough) {
-  struct Task {
-    std::vector<std::vector<Atom>> atoms; ///< per pipeline
-    std::vector<int64_t> samples;
-    CutOptions options;
-    std::vector<Candidate> found;
-    size_t size = 1;           ///< devices of an atom
-    std::vector<size_t> finer; ///< sizes to try besides if this one promises much
-  };
-  std::vector<Task> tasks;
-  const size_t count = context.devices.size();
-  const SearchEffort &effort = context.effort();
-  const bool split = context.tables.canSplit() && context.options.splitBackward.value_or(true);
+  double estimate() const { return found.empty() ? 1e300 : found.front().estimate; }
+};
 
-  auto addTasks = [&](const std::vector<std::vector<uint32_t>> &sets, size_t mostOrders) {
+/// Devices of an atom: finer pieces where there are few devices, whole nodes and more where there are many.
+std::vector<size_t> atomSizes(size_t largest) {
+  if (largest <= 32)
+    return {1, 2, 4};
+  if (largest <= 128)
+    return {4};
+  return {std::max<size_t>(8, largest / 32)};
+}
+
+std::vector<size_t> finerSizes(const SearchEffort &effort, size_t largest) {
+  if (largest > 32 && largest <= 64)
+    return effort.largeTimes ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
+  if (largest > 64 && largest <= 128)
+    return effort.largeTimes ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
+  return {};
+}
+
+/// Makes the tasks, cuts them, and cuts the most promising ones again.
+class SeedSearch {
+public:
+  SeedSearch(SearchContext &context, bool thorough) : context(context), thorough(thorough) {}
+
+  std::vector<Candidate> run() {
+    addAllTasks();
+    solveFrom(0);
+    const size_t coarse = tasks.size();
+    if (thorough)
+      addFinerTasks();
+    solveFrom(coarse);
+    solveAgain();
+    std::vector<Candidate> seeds;
+    for (SeedTask &task : tasks)
+      for (Candidate &candidate : task.found) {
+        candidate.id = context.nextId();
+        seeds.push_back(std::move(candidate));
+      }
+    return seeds;
+  }
+
+private:
+  void addAllTasks() {
+    const uint32_t asked = context.options.pipelines;
+    const size_t orders = effort.seedOrders, count = context.devices.size();
+    std::set<uint32_t> sites;
+    for (uint32_t d : context.devices)
+      sites.insert(context.model.siteOf(d));
+    if (asked <= 1)
+      addTasks({context.devices}, orders);
+    for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
+      if ((effort.everySeed || copies == 2 || copies == 4 || copies == 8 || copies == sites.size() || asked == copies) &&
+          (asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
+        for (bool bySite : {false, true}) {
+          auto sets = dealCopies(context, copies, bySite);
+          if (!sets.empty())
+            addTasks(sets, std::max<size_t>(2, orders / 4));
+        }
+  }
+
+  /// One pipeline of each set.
+  void addTasks(const std::vector<std::vector<uint32_t>> &sets, size_t mostOrders) {
     std::vector<std::vector<Block>> blocks;
     std::vector<double> rates;
     size_t largest = 0;
     for (const auto &set : sets) {
       blocks.push_back(makeBlocks(context, set));
-      double rate = 0;
-      for (uint32_t d : set)
-        rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
-      rates.push_back(rate);
+      rates.push_back(rateOf(context, set));
       largest = std::max(largest, set.size());
     }
     std::vector<int64_t> samples = step::splitInProportion(context.problem.batch, rates);
     if (std::find(samples.begin(), samples.end(), 0) != samples.end())
       return;
-    std::vector<size_t> sizes; // devices of an atom
-    // Finer pieces where there are few devices, whole nodes and more where there are many.
-    if (largest <= 32)
-      sizes = {1, 2, 4};
-    else if (largest <= 128)
-      sizes = {4};
-    else
-      sizes = {std::max<size_t>(8, largest / 32)};
+    const std::vector<size_t> sizes = atomSizes(largest);
     // Any number of rows; of many devices the same few for all stages: quicker.
     const size_t rowCounts = effort.everySeed ? 1 : std::min<size_t>(context.model.rows().size(), 2);
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
       for (size_t choice = 0; choice < sizes.size() * rowCounts; ++choice) {
-        const size_t size = sizes[choice / rowCounts];
-        Task task;
+        SeedTask task = makeTask(blocks, order, sizes[choice / rowCounts]);
         if (!effort.everySeed)
           task.options.leastRows = task.options.mostRows = choice % rowCounts;
-        for (const auto &list : blocks) {
-          bool alike = list.size() == blocks.front().size();
-          std::vector<size_t> own(order);
-          if (!alike) {
-            own.resize(list.size());
-            std::iota(own.begin(), own.end(), 0);
-          }
-          task.atoms.push_back(makeAtoms(list, own, size));
-          if (context.options.stages > 0) {
-            task.atoms.back() = groupAtoms(context, makeAtoms(list, own, 1), context.options.stages);
-            task.options.mostAtoms = 1;
-            task.options.mayLeaveOut = false;
-          }
-        }
-        task.samples = samples;
-        task.options.split = split;
-        task.options.copies = static_cast<uint32_t>(sets.size());
-        task.size = size;
-        if (largest > 32 && largest <= 64)
-          task.finer = effort.largeTimes ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
-        else if (largest > 64 && largest <= 128)
-          task.finer =
-              effort.largeTimes ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
         if (largest > 32)
           task.options.mostDevices = static_cast<uint32_t>(largest / 4);
+        task.samples = samples;
+        task.finer = finerSizes(effort, largest);
         tasks.push_back(std::move(task));
       }
-  };
-  uint32_t asked = context.options.pipelines;
-  const size_t orders = effort.seedOrders;
-  std::set<uint32_t> sitesOfAll;
-  for (uint32_t d : context.devices)
-    sitesOfAll.insert(context.model.siteOf(d));
-  const size_t sites = sitesOfAll.size();
-  if (asked <= 1)
-    addTasks({context.devices}, orders);
-  for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-    if ((effort.everySeed || copies == 2 || copies == 4 || copies == 8 || copies == sites || asked == copies) && (asked == 0 || asked == copies) &&
-        copies <= count && copies <= context.problem.batch)
-      for (bool bySite : {false, true}) {
-        auto sets = dealCopies(context, copies, bySite);
-        if (!sets.empty())
-          addTasks(sets, std::max<size_t>(2, orders / 4));
-      }
+  }
 
-  auto solve = [&](size_t worker, size_t i) {
-    Task &task = tasks[i];
-    auto solveAll = [&](CutSolver &solver, CutOptions options, std::vector<Cut> &cuts) {
-      double slowest = 0;
-      for (size_t p = 0; p < task.atoms.size(); ++p) {
-        bool repeated = p > 0 && task.samples[p] == task.samples[0] && task.atoms[p].size() == task.atoms[0].size();
-        if (repeated) {
-          bool same = true;
-          for (size_t a = 0; a < task.atoms[p].size() && same; ++a)
-            same = task.atoms[p][a].devices.size() == task.atoms[0][a].devices.size() &&
-                   context.model.classOf(task.atoms[p][a].devices.front()) == context.model.classOf(task.atoms[0][a].devices.front());
-          if (same) {
-            cuts.push_back(cuts.front());
-            continue;
-          }
-        }
-        options.samples = task.samples[p];
-        cuts.push_back(solver.solve(task.atoms[p], options));
-        if (cuts.back().stages.empty())
-          return -1.0;
-        slowest = std::max(slowest, cuts.back().time);
+  SeedTask makeTask(const std::vector<std::vector<Block>> &blocks, const std::vector<size_t> &order, size_t size) {
+    SeedTask task;
+    const uint32_t stages = context.options.stages;
+    for (const auto &list : blocks) {
+      std::vector<size_t> own(order);
+      if (list.size() != blocks.front().size()) {
+        own.resize(list.size());
+        std::iota(own.begin(), own.end(), 0);
       }
-      for (const Cut &cut : cuts)
-        slowest = std::max(slowest, cut.time);
-      return slowest;
-    };
-    auto attemptOne = [&](double inFlight, double lateStart, bool rough, bool parts, bool waits) {
-      std::vector<Cut> cuts;
-      CutOptions options = task.options;
-      options.rough = rough;
-      options.waits = waits;
-      options.inFlight = inFlight;
-      options.lateStart = lateStart;
-      double time = solveAll(context.solver(worker, parts ? context.parts->ways() : 1), options, cuts);
-      if (time < 0)
-        return;
-      Candidate candidate;
-      candidate.estimate = time;
-      candidate.inFlight = inFlight;
-      for (size_t p = 0; p < cuts.size(); ++p)
-        candidate.layout.pipelines.push_back(makePipeline(parts ? *context.parts : context.model, task.atoms[p], cuts[p], task.samples[p]));
-      if (parts) {
-        candidate.layout.parts = context.parts->ways();
-        setTurn(candidate.layout);
-      }
-      task.found.push_back(std::move(candidate));
-    };
-    // Which estimate cuts better is known when the cuts are simulated.
-    auto attempt = [&](double inFlight, double lateStart, bool rough, bool parts = false) {
-      attemptOne(inFlight, lateStart, rough, parts, /*waits=*/true);
-      if (!rough)
-        attemptOne(inFlight, lateStart, rough, parts, /*waits=*/false);
-    };
+      task.atoms.push_back(stages > 0 ? groupAtoms(context, makeAtoms(list, own, 1), stages) : makeAtoms(list, own, size));
+    }
+    if (stages > 0) {
+      task.options.mostAtoms = 1;
+      task.options.mayLeaveOut = false;
+    }
+    task.options.split = split;
+    task.options.copies = static_cast<uint32_t>(blocks.size());
+    task.size = size;
+    return task;
+  }
+
+  void solveFrom(size_t begin) {
+    context.parallel(tasks.size() - begin, [&](size_t worker, size_t i) { solve(worker, begin + i); });
+  }
+
+  /// Cuts a task; one that was cut before, again under other assumptions.
+  void solve(size_t worker, size_t i) {
+    SeedTask &task = tasks[i];
     if (task.found.empty()) {
-      attempt(kInFlight, kLateStart, !effort.bestNeighbour);
+      attempt(worker, task, kInFlight, kLateStart, !effort.bestNeighbour);
       return;
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
@@ -362,57 +345,117 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         if (effort.bestNeighbour ? inFlight != kInFlight || lateStart != kLateStart
                                  : lateStart == kLateStart ||
                                        (inFlight == (effort.thoroughSeeds ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || effort.thoroughSeeds)))
-          attempt(inFlight, lateStart, false);
+          attempt(worker, task, inFlight, lateStart, false);
     if (context.parts && effort.descentTasks > 0) // elsewhere it takes too long: moves share units out
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
         if (effort.thoroughSeeds || (i < 6 && inFlight == 0.7 * kInFlight))
-          attempt(inFlight, kLateStart, false, true);
-  };
-  auto estimateOf = [](const Task &task) { return task.found.empty() ? 1e300 : task.found.front().estimate; };
-  auto solveFrom = [&](size_t begin) { context.parallel(tasks.size() - begin, [&](size_t worker, size_t i) { solve(worker, begin + i); }); };
-  solveFrom(0);
-  // Where whole nodes promise most, pieces of them as well.
-  std::vector<size_t> byPromise(tasks.size());
-  std::iota(byPromise.begin(), byPromise.end(), 0);
-  std::stable_sort(byPromise.begin(), byPromise.end(), [&](size_t a, size_t b) { return estimateOf(tasks[a]) < estimateOf(tasks[b]); });
-  std::map<std::array<size_t, 2>, size_t> refined;
-  std::map<size_t, double> bestOf; // by number of pipelines
-  const size_t coarse = tasks.size();
-  for (size_t i : byPromise) {
-    if (!thorough || tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
-      continue;
-    const double best = bestOf.emplace(tasks[i].atoms.size(), estimateOf(tasks[i])).first->second;
-    if (effort.largeTimes && estimateOf(tasks[i]) > kFarOff * best)
-      continue;
-    for (size_t size : tasks[i].finer) {
-      Task task;
-      task.samples = tasks[i].samples;
-      task.options = tasks[i].options;
-      task.size = size;
-      for (const auto &atoms : tasks[i].atoms)
-        task.atoms.push_back(splitAtoms(context, atoms, size));
-      tasks.push_back(std::move(task));
+          attempt(worker, task, inFlight, kLateStart, false, true);
+  }
+
+  /// Which estimate cuts better is known when the cuts are simulated.
+  void attempt(size_t worker, SeedTask &task, double inFlight, double lateStart, bool rough, bool parts = false) {
+    CutOptions options = task.options;
+    options.rough = rough;
+    options.inFlight = inFlight;
+    options.lateStart = lateStart;
+    options.waits = true;
+    cut(worker, task, options, parts);
+    options.waits = false;
+    if (!rough)
+      cut(worker, task, options, parts);
+  }
+
+  void cut(size_t worker, SeedTask &task, const CutOptions &options, bool parts) {
+    std::vector<Cut> cuts;
+    double time = cutPipelines(context.solver(worker, parts ? context.parts->ways() : 1), task, options, cuts);
+    if (time < 0)
+      return;
+    Candidate candidate;
+    candidate.estimate = time;
+    candidate.inFlight = options.inFlight;
+    for (size_t p = 0; p < cuts.size(); ++p)
+      candidate.layout.pipelines.push_back(makePipeline(parts ? *context.parts : context.model, task.atoms[p], cuts[p], task.samples[p]));
+    if (parts) {
+      candidate.layout.parts = context.parts->ways();
+      setTurn(candidate.layout);
+    }
+    task.found.push_back(std::move(candidate));
+  }
+
+  /// The slowest one's time, or -1 where a pipeline has no cut.
+  double cutPipelines(CutSolver &solver, const SeedTask &task, CutOptions options, std::vector<Cut> &cuts) const {
+    double slowest = 0;
+    for (size_t p = 0; p < task.atoms.size(); ++p) {
+      if (repeatsFirst(task, p)) {
+        cuts.push_back(cuts.front());
+        continue;
+      }
+      options.samples = task.samples[p];
+      cuts.push_back(solver.solve(task.atoms[p], options));
+      if (cuts.back().stages.empty())
+        return -1.0;
+      slowest = std::max(slowest, cuts.back().time);
+    }
+    for (const Cut &cut : cuts)
+      slowest = std::max(slowest, cut.time);
+    return slowest;
+  }
+
+  bool repeatsFirst(const SeedTask &task, size_t p) const {
+    auto alike = [&](const Atom &a, const Atom &b) {
+      return a.devices.size() == b.devices.size() && context.model.classOf(a.devices.front()) == context.model.classOf(b.devices.front());
+    };
+    return p > 0 && task.samples[p] == task.samples[0] &&
+           std::equal(task.atoms[p].begin(), task.atoms[p].end(), task.atoms[0].begin(), task.atoms[0].end(), alike);
+  }
+
+  /// Where whole nodes promise most, pieces of them as well.
+  void addFinerTasks() {
+    std::vector<size_t> byPromise(tasks.size());
+    std::iota(byPromise.begin(), byPromise.end(), 0);
+    std::stable_sort(byPromise.begin(), byPromise.end(), [&](size_t a, size_t b) { return tasks[a].estimate() < tasks[b].estimate(); });
+    std::map<std::array<size_t, 2>, size_t> refined;
+    std::map<size_t, double> bestOf; // by number of pipelines
+    for (size_t i : byPromise) {
+      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
+        continue;
+      const double best = bestOf.emplace(tasks[i].atoms.size(), tasks[i].estimate()).first->second;
+      if (effort.largeTimes && tasks[i].estimate() > kFarOff * best)
+        continue;
+      for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy: tasks move as they grow
+        SeedTask task;
+        task.samples = tasks[i].samples;
+        task.options = tasks[i].options;
+        task.size = size;
+        for (const auto &atoms : tasks[i].atoms)
+          task.atoms.push_back(splitAtoms(context, atoms, size));
+        tasks.push_back(std::move(task));
+      }
     }
   }
-  solveFrom(coarse);
-  // The most promising again.
-  std::stable_sort(tasks.begin(), tasks.end(), [&](const Task &a, const Task &b) { return estimateOf(a) < estimateOf(b); });
-  while (!tasks.empty() && tasks.back().found.empty())
-    tasks.pop_back();
-  // Of each size of atoms and number of pipelines: coarse ones never look better and often are.
-  std::map<std::array<size_t, 3>, size_t> taken;
-  std::vector<size_t> again;
-  for (size_t i = 0; i < tasks.size(); ++i)
-    if (thorough && again.size() < effort.seedsAgain && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
-      again.push_back(i);
-  context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
-  std::vector<Candidate> seeds;
-  for (Task &task : tasks)
-    for (Candidate &candidate : task.found) {
-      candidate.id = context.nextId();
-      seeds.push_back(std::move(candidate));
-    }
-  // Several tasks come to the same layout.
+
+  /// The most promising again, of each size of atoms and number of pipelines: coarse ones never look better and often are.
+  void solveAgain() {
+    std::stable_sort(tasks.begin(), tasks.end(), [](const SeedTask &a, const SeedTask &b) { return a.estimate() < b.estimate(); });
+    while (!tasks.empty() && tasks.back().found.empty())
+      tasks.pop_back();
+    std::map<std::array<size_t, 3>, size_t> taken;
+    std::vector<size_t> again;
+    for (size_t i = 0; i < tasks.size(); ++i)
+      if (thorough && again.size() < effort.seedsAgain && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+        again.push_back(i);
+    context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
+  }
+
+  SearchContext &context;
+  const bool thorough;
+  const SearchEffort &effort = context.effort();
+  const bool split = context.tables.canSplit() && context.options.splitBackward.value_or(true);
+  std::vector<SeedTask> tasks;
+};
+
+/// Several tasks come to the same layout.
+std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
   std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;
   for (Candidate &candidate : seeds) {
@@ -422,8 +465,11 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
     if (!known)
       unlike.push_back(std::move(candidate));
   }
-  seeds = std::move(unlike);
-  // By estimate, but no kind of plan is left out for long: the best of every kind, then the second best, ...
+  return unlike;
+}
+
+/// By estimate, but no kind of plan is left out for long: the best of every kind, then the second best, ...
+std::vector<Candidate> inTurn(std::vector<Candidate> seeds) {
   std::map<std::pair<size_t, size_t>, size_t> rank;
   std::vector<std::pair<double, size_t>> order;
   std::vector<size_t> byEstimate(seeds.size());
@@ -439,6 +485,12 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   for (auto &[estimate, i] : order)
     sorted.push_back(std::move(seeds[i]));
   return sorted;
+}
+
+} // namespace
+
+std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool thorough) {
+  return inTurn(withoutRepeated(SeedSearch(context, thorough).run()));
 }
 
 std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context, size_t stages, size_t laps, size_t rows) {
