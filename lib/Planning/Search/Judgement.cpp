@@ -55,29 +55,55 @@ bool memoryBinds(const Problem &problem, const Evaluation &evaluation) {
 /// Techniques are taken for a gain of a fiftieth: they make plans harder to read.
 constexpr double kWorth = 0.98;
 
-} // namespace
+bool isSingle(const Candidate &c) {
+  return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1;
+}
 
-bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error) {
-  const Problem &problem = context.problem;
-  const SearchOptions &options = context.options;
-  const bool small = isSmall(context);
-  // The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
+/// The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
+class Judge {
+public:
+  Judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error)
+      : context(context), pool(pool), result(result), error(error) {}
+
+  bool run() {
+    const size_t most = isSmall(context) ? 12 : context.effort().judged;
+    expandMore(most, most + 20);
+    expandSingle();
+    chooseBest();
+    result.tried = context.tried();
+    if (bestScore < INFINITY) {
+      easeMemory();
+      return keepsLimits();
+    }
+    if (!closest) {
+      error = "no plan was found" + (error.empty() ? "" : ": " + error);
+      return false;
+    }
+    if (options.techniques && !problem.techniques.any())
+      if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, INFINITY)) {
+        const uint32_t tried = result.tried;
+        result = std::move(*eased);
+        result.tried += tried;
+        error.clear();
+        return true;
+      }
+    explainLack();
+    return false;
+  }
+
+private:
   struct Judged {
     const Candidate *candidate;
     step::Plan plan;
     Evaluation evaluation;
     double score;
   };
-  std::vector<Judged> judged;
-  std::vector<double> seen;
-  auto isSingle = [](const Candidate &c) {
-    return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1;
-  };
-  const size_t most = small ? 12 : context.effort().judged;
-  const bool place = context.effort().placesFirst; // affordable, whatever it shows
-  size_t fitting = 0;
-  bool single = false; // the fastest device alone is always judged: no plan may be slower
-  auto expand = [&](const Candidate &candidate) {
+
+  void score(Judged &one) const {
+    one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+  }
+
+  void expand(const Candidate &candidate) {
     Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
     std::string why;
     std::optional<Evaluation> evaluation = evaluate(problem, one.plan, why, /*timeOnly=*/true);
@@ -86,13 +112,13 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       return;
     }
     one.evaluation = std::move(*evaluation);
-    one.score = context.scoreOf(candidate.layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+    score(one);
     fitting += one.evaluation.excess == 0;
     judged.push_back(std::move(one));
-  };
-  // Candidates from the best on until `enough` of them fit, at most `tries`.
-  auto next = pool.begin();
-  auto expandMore = [&](size_t enough, size_t tries) {
+  }
+
+  /// Candidates from the best on until `enough` of them fit, at most `tries`.
+  bool expandMore(size_t enough, size_t tries) {
     const size_t before = judged.size(), fittingBefore = fitting;
     for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough && judged.size() - before < tries; ++next) {
       if (std::find(seen.begin(), seen.end(), next->step) != seen.end())
@@ -102,22 +128,38 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       expand(*next);
     }
     return judged.size() > before;
-  };
-  expandMore(most, most + 20);
-  for (auto it = next; it != pool.end() && !single && it->score <= 1.2 * pool.front().score; ++it)
-    if (isSingle(*it)) {
-      single = true;
-      expand(*it);
+  }
+
+  /// The fastest device alone is always judged: no plan may be slower.
+  void expandSingle() {
+    for (auto it = next; it != pool.end() && !single && it->score <= 1.2 * pool.front().score; ++it)
+      if (isSingle(*it)) {
+        single = true;
+        expand(*it);
+      }
+  }
+
+  /// What fits before its buffers are placed may not fit afterwards: then more are tried.
+  void chooseBest() {
+    size_t chosen = 0;
+    constexpr size_t kMostRounds = 12;
+    for (size_t round = 0; round < kMostRounds; ++round) {
+      std::stable_sort(judged.begin() + static_cast<long>(chosen), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
+      for (; chosen < judged.size() && judged[chosen].score < bestScore; ++chosen)
+        choose(judged[chosen]);
+      chosen = judged.size();
+      if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, 3))
+        break;
     }
-  double bestScore = INFINITY;
-  const Candidate *closest = nullptr;
-  Evaluation closestEvaluation;
-  auto choose = [&](Judged &one) {
+  }
+
+  void choose(Judged &one) {
+    const bool place = context.effort().placesFirst; // affordable, whatever it shows
     const bool mayFit = !isFar(problem, one.evaluation);
     if (mayFit && (place || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
       if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error)) { // where buffers' gaps take memory, fewer samples may be under way
         one.evaluation = std::move(*placed);
-        one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+        score(one);
       }
     if (one.evaluation.excess == 0) {
       if (one.score >= bestScore)
@@ -132,27 +174,19 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       closest = one.candidate;
       closestEvaluation = std::move(one.evaluation);
     }
-  };
-  // What fits before its buffers are placed may not fit afterwards: then more are tried.
-  size_t chosen = 0;
-  constexpr size_t kMostRounds = 12;
-  for (size_t round = 0; round < kMostRounds; ++round) {
-    std::stable_sort(judged.begin() + static_cast<long>(chosen), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
-    for (; chosen < judged.size() && judged[chosen].score < bestScore; ++chosen)
-      choose(judged[chosen]);
-    chosen = judged.size();
-    if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, 3))
-      break;
   }
-  result.tried = context.tried();
-  if (bestScore < INFINITY) {
-    // Where memory binds, what saves some of it may pay in time: more samples under way.
+
+  /// Where memory binds, what saves some of it may pay in time: more samples under way.
+  void easeMemory() {
     if (options.techniques && !problem.techniques.any() && !context.effort().largeTimes && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->layout);
         result = std::move(*eased);
       }
+  }
+
+  bool keepsLimits() {
     double rate = static_cast<double>(problem.batch) / result.evaluation.step;
     if (rate < options.leastThroughput) {
       error = "no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate);
@@ -165,46 +199,59 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
     error.clear();
     return true;
   }
-  if (!closest) {
-    error = "no plan was found" + (error.empty() ? "" : ": " + error);
-    return false;
-  }
-  if (options.techniques && !problem.techniques.any())
-    if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, INFINITY)) {
-      const uint32_t tried = result.tried;
-      result = std::move(*eased);
-      result.tried += tried;
-      error.clear();
-      return true;
+
+  /// Of all that was simulated, and of the devices in one row, what lacks least: what scores best may be one device with all of the model.
+  void explainLack() {
+    if (!options.remedies) {
+      error = "no plan fits the memory of the devices";
+      return;
     }
-  if (!options.remedies) {
-    error = "no plan fits the memory of the devices";
-    return false;
+    Layout least = closest->layout;
+    const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
+      return std::pair(a.score < INFINITY ? a.excess : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.excess : UINT64_MAX, b.id);
+    });
+    if (leastOfPool != pool.end())
+      takeIfLess(leastOfPool->layout, least);
+    const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
+    for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
+      if (std::optional<Candidate> row = plainCut(context, stages)) {
+        row->layout.state = StateRule::FreeMemory;
+        takeIfLess(row->layout, least);
+      }
+    error = explainMemory(context, least, closestEvaluation);
   }
-  // Of all that was simulated, and of the devices in one row, what lacks least: what scores best may be one device with all of the model.
-  Layout least = closest->layout;
-  auto consider = [&](const Candidate &candidate) {
+
+  void takeIfLess(const Layout &layout, Layout &least) {
     std::string ignored;
-    const LayoutTimer::Result &found = context.timer(0).run(candidate.layout);
+    const LayoutTimer::Result &found = context.timer(0).run(layout);
     if (!found.ran || found.excess >= closestEvaluation.excess)
       return;
-    if (std::optional<Evaluation> evaluation = evaluate(problem, makePlan(problem, candidate.layout), ignored, /*timeOnly=*/true);
+    if (std::optional<Evaluation> evaluation = evaluate(problem, makePlan(problem, layout), ignored, /*timeOnly=*/true);
         evaluation && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
-      least = candidate.layout;
+      least = layout;
       closestEvaluation = std::move(*evaluation);
     }
-  };
-  const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
-    return std::pair(a.score < INFINITY ? a.excess : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.excess : UINT64_MAX, b.id);
-  });
-  if (leastOfPool != pool.end())
-    consider(*leastOfPool);
-  const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
-  for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
-    if (std::optional<Candidate> row = plainCut(context, stages)) {
-      row->layout.state = StateRule::FreeMemory;
-      consider(*row);
-    }
-  error = explainMemory(context, least, closestEvaluation);
-  return false;
+  }
+
+  SearchContext &context;
+  const std::vector<Candidate> &pool;
+  SearchResult &result;
+  std::string &error;
+  const Problem &problem = context.problem;
+  const SearchOptions &options = context.options;
+
+  std::vector<Judged> judged;
+  std::vector<double> seen; ///< steps of all that were expanded
+  std::vector<Candidate>::const_iterator next = pool.begin();
+  size_t fitting = 0;  ///< of judged
+  bool single = false; ///< one was of a single device
+  double bestScore = INFINITY;
+  const Candidate *closest = nullptr; ///< of those that do not fit
+  Evaluation closestEvaluation;
+};
+
+} // namespace
+
+bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error) {
+  return Judge(context, pool, result, error).run();
 }
