@@ -70,51 +70,63 @@ std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uin
   return best;
 }
 
-} // namespace
+/// Pipelines of one device per stage.
+struct Paths {
+  std::vector<std::vector<uint32_t>> devices;
+  std::vector<std::vector<int64_t>> quotas; ///< layers by device
+  std::vector<double> rates;                ///< of the slowest device
+};
 
-std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::string &error) {
-  const Layers layers(problem.summary);
-  const int64_t total = static_cast<int64_t>(layers.count());
-  const size_t n = problem.cluster.devices.size();
-  const size_t type = speedIndex(zorse::productType(problem.summary));
-  double flops = 0;
-  for (const auto &unit : problem.summary.units())
-    flops += trainingFlops(classOf(problem.summary, unit));
-  const double layerFlops = flops / static_cast<double>(total); // embedding and head spread over the layers, as in its formula
-  const double layerBytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
-  const double boundary = boundaryBytes(problem.summary, layers.cuts[1]);
+class HexiScale {
+public:
+  explicit HexiScale(const Problem &problem) : problem(problem), links(n, std::vector<double>(n, 0)), reversed(links) {
+    double flops = 0;
+    for (const auto &unit : problem.summary.units())
+      flops += trainingFlops(classOf(problem.summary, unit));
+    layerFlops = flops / static_cast<double>(total);
+    double fastest = 0, slowest = kUnlimited;
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint32_t j = 0; j < n; ++j)
+        if (i != j) {
+          links[i][j] = bandwidth(problem, i, j);
+          fastest = std::max(fastest, links[i][j]);
+          slowest = std::min(slowest, links[i][j]);
+        }
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint32_t j = 0; j < n; ++j)
+        reversed[i][j] = i == j ? 0 : fastest + slowest - links[i][j];
+    for (const ClusterDevice &device : problem.cluster.devices)
+      memories.push_back(memoryOf(device));
+  }
 
-  Weights links(n, std::vector<double>(n, 0)), reversed = links;
-  double fastest = 0, slowest = kUnlimited;
-  for (uint32_t i = 0; i < n; ++i)
-    for (uint32_t j = 0; j < n; ++j)
-      if (i != j) {
-        links[i][j] = bandwidth(problem, i, j);
-        fastest = std::max(fastest, links[i][j]);
-        slowest = std::min(slowest, links[i][j]);
-      }
-  for (uint32_t i = 0; i < n; ++i)
-    for (uint32_t j = 0; j < n; ++j)
-      reversed[i][j] = i == j ? 0 : fastest + slowest - links[i][j];
-  std::vector<double> memories;
-  for (const ClusterDevice &device : problem.cluster.devices)
-    memories.push_back(memoryOf(device));
+  std::optional<Layout> run(std::string &error) const {
+    std::set<uint32_t> counts;
+    for (uint32_t perPipeline = 1; perPipeline <= n; perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
+      counts.insert(static_cast<uint32_t>((n + perPipeline - 1) / perPipeline));
+    Shortlist candidates(problem);
+    for (uint32_t pipelines : counts) {
+      if (pipelines > problem.batch)
+        continue;
+      const Paths paths = makePaths(pipelines);
+      const double sync = syncSeconds(paths);
+      const std::vector<int64_t> samples = step::splitInProportion(problem.batch, paths.rates);
+      for (int64_t rows = 1; rows <= std::min<int64_t>(16, problem.batch); rows *= 2)
+        candidates.add(makeCandidate(paths, samples, rows, sync));
+    }
+    return candidates.choose("hexiscale", error);
+  }
 
-  std::set<uint32_t> counts;
-  for (uint32_t perPipeline = 1; perPipeline <= n; perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
-    counts.insert(static_cast<uint32_t>((n + perPipeline - 1) / perPipeline));
-  Shortlist candidates(problem);
-  for (uint32_t pipelines : counts) {
-    if (pipelines > problem.batch)
-      continue;
-    // Devices that replicate the same layers synchronise gradients: fast links between pipelines, slow ones inside.
+private:
+  double speedOf(uint32_t device) const { return problem.cluster.devices[device].speed[type]; }
+
+  /// Devices that replicate the same layers synchronise gradients: fast links between pipelines, slow ones inside.
+  Paths makePaths(uint32_t pipelines) const {
     std::vector<uint32_t> parts = bisectRecursively(reversed, memories, pipelines);
-    std::vector<std::vector<uint32_t>> paths(*std::max_element(parts.begin(), parts.end()) + 1);
+    Paths paths;
+    paths.devices.resize(*std::max_element(parts.begin(), parts.end()) + 1);
     for (uint32_t d = 0; d < n; ++d)
-      paths[parts[d]].push_back(d);
-    std::vector<std::vector<int64_t>> quotas;
-    std::vector<double> rates;
-    for (auto &path : paths) {
+      paths.devices[parts[d]].push_back(d);
+    for (auto &path : paths.devices) {
       path = pathAlongLinks(links, path);
       std::vector<double> own;
       for (uint32_t d : path)
@@ -127,24 +139,21 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
           kept.push_back(quota[i]);
         }
       path = used;
-      quotas.push_back(kept);
+      paths.quotas.push_back(kept);
       double worst = 0;
       for (size_t i = 0; i < path.size(); ++i)
-        worst = std::max(worst, static_cast<double>(kept[i]) * layerFlops / problem.cluster.devices[path[i]].speed[type]);
-      rates.push_back(1 / worst);
+        worst = std::max(worst, static_cast<double>(kept[i]) * layerFlops / speedOf(path[i]));
+      paths.rates.push_back(1 / worst);
     }
-    double sync = 0; // layer by layer, among the devices that hold it
-    if (paths.size() > 1)
+    return paths;
+  }
+
+  /// Layer by layer, among the devices that hold it.
+  double syncSeconds(const Paths &paths) const {
+    double sync = 0;
+    if (paths.devices.size() > 1)
       for (int64_t l = 0; l < total; ++l) {
-        std::vector<uint32_t> holders;
-        for (size_t p = 0; p < paths.size(); ++p) {
-          int64_t end = 0;
-          for (size_t i = 0; i < paths[p].size(); ++i)
-            if ((end += quotas[p][i]) > l) {
-              holders.push_back(paths[p][i]);
-              break;
-            }
-        }
+        const std::vector<uint32_t> holders = holdersOf(paths, l);
         double worst = 0;
         for (uint32_t i : holders) {
           double sum = 0;
@@ -155,37 +164,72 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
         }
         sync += 2 * worst;
       }
-    std::vector<int64_t> samples = step::splitInProportion(problem.batch, rates);
-    for (int64_t rows = 1; rows <= std::min<int64_t>(16, problem.batch); rows *= 2) {
-      Candidate candidate;
-      double worst = 0;
-      for (size_t p = 0; p < paths.size(); ++p) {
-        if (samples[p] == 0)
-          continue;
-        std::vector<double> stage;
-        for (size_t i = 0; i < paths[p].size(); ++i) {
-          double link = i + 1 < paths[p].size() ? 2 * boundary / links[paths[p][i]][paths[p][i + 1]] : 0;
-          stage.push_back(static_cast<double>(rows) *
-                          (static_cast<double>(quotas[p][i]) * layerFlops / problem.cluster.devices[paths[p][i]].speed[type] + link));
-        }
-        worst = std::max(worst, gpipeTime(stage, (samples[p] + rows - 1) / rows));
-        Pipeline pipeline;
-        pipeline.samples = samples[p];
-        size_t layer = 0;
-        for (size_t i = 0; i < paths[p].size(); ++i) {
-          Stage s;
-          s.unitBegin = layers.cuts[layer];
-          layer += static_cast<size_t>(quotas[p][i]);
-          s.unitEnd = layers.cuts[layer];
-          s.members = {{paths[p][i], samples[p], rows}};
-          pipeline.stages.push_back(std::move(s));
-        }
-        candidate.layout.pipelines.push_back(std::move(pipeline));
-      }
-      candidate.layout.state = StateRule::Equal;
-      candidate.cost = 1.8 * worst + 1.1 * sync;
-      candidates.add(std::move(candidate));
-    }
+    return sync;
   }
-  return candidates.choose("hexiscale", error);
-}
+
+  static std::vector<uint32_t> holdersOf(const Paths &paths, int64_t layer) {
+    std::vector<uint32_t> holders;
+    for (size_t p = 0; p < paths.devices.size(); ++p) {
+      int64_t end = 0;
+      for (size_t i = 0; i < paths.devices[p].size(); ++i)
+        if ((end += paths.quotas[p][i]) > layer) {
+          holders.push_back(paths.devices[p][i]);
+          break;
+        }
+    }
+    return holders;
+  }
+
+  Candidate makeCandidate(const Paths &paths, const std::vector<int64_t> &samples, int64_t rows, double sync) const {
+    Candidate candidate;
+    double worst = 0;
+    for (size_t p = 0; p < paths.devices.size(); ++p) {
+      if (samples[p] == 0)
+        continue;
+      worst = std::max(worst, gpipeTime(stageSeconds(paths.devices[p], paths.quotas[p], rows), (samples[p] + rows - 1) / rows));
+      candidate.layout.pipelines.push_back(makePipeline(paths.devices[p], paths.quotas[p], samples[p], rows));
+    }
+    candidate.layout.state = StateRule::Equal;
+    candidate.cost = 1.8 * worst + 1.1 * sync;
+    return candidate;
+  }
+
+  std::vector<double> stageSeconds(const std::vector<uint32_t> &path, const std::vector<int64_t> &quota, int64_t rows) const {
+    std::vector<double> stage;
+    for (size_t i = 0; i < path.size(); ++i) {
+      double link = i + 1 < path.size() ? 2 * boundary / links[path[i]][path[i + 1]] : 0;
+      stage.push_back(static_cast<double>(rows) * (static_cast<double>(quota[i]) * layerFlops / speedOf(path[i]) + link));
+    }
+    return stage;
+  }
+
+  Pipeline makePipeline(const std::vector<uint32_t> &path, const std::vector<int64_t> &quota, int64_t samples, int64_t rows) const {
+    Pipeline pipeline;
+    pipeline.samples = samples;
+    size_t layer = 0;
+    for (size_t i = 0; i < path.size(); ++i) {
+      Stage s;
+      s.unitBegin = layers.cuts[layer];
+      layer += static_cast<size_t>(quota[i]);
+      s.unitEnd = layers.cuts[layer];
+      s.members = {{path[i], samples, rows}};
+      pipeline.stages.push_back(std::move(s));
+    }
+    return pipeline;
+  }
+
+  const Problem &problem;
+  const Layers layers{problem.summary};
+  const int64_t total = static_cast<int64_t>(layers.count());
+  const size_t n = problem.cluster.devices.size();
+  const size_t type = speedIndex(zorse::productType(problem.summary));
+  double layerFlops; ///< embedding and head spread over the layers, as in its formula
+  const double layerBytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
+  const double boundary = boundaryBytes(problem.summary, layers.cuts[1]);
+  Weights links, reversed;
+  std::vector<double> memories;
+};
+
+} // namespace
+
+std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::string &error) { return HexiScale(problem).run(error); }
