@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+using namespace zorse;
 using namespace zorse::step;
 
 namespace {
@@ -84,13 +85,8 @@ void addImages(Expansion &x, uint32_t device, Holding &holding, uint64_t bytes) 
   }
 }
 
-} // namespace
-
-void zorse::step::layoutState(Expansion &x) {
-  uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
-  uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
-
-  // Readers.
+void findReaders(Expansion &x) {
+  const uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
   size_t chunk = 0;
   for (uint32_t d = 0; d < devices; ++d) {
     std::map<uint32_t, double> weights;
@@ -111,8 +107,10 @@ void zorse::step::layoutState(Expansion &x) {
   for (uint32_t d = 0; d < devices; ++d)
     for (const Holding &holding : x.holdings[d])
       x.readersOf[holding.group].push_back(d);
+}
 
-  // Owners.
+void findOwners(Expansion &x) {
+  const uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
   std::vector<const GroupOwners *> listed(groups, nullptr);
   for (const GroupOwners &entry : x.plan.owners)
     listed[entry.group] = &entry;
@@ -135,60 +133,87 @@ void zorse::step::layoutState(Expansion &x) {
       x.ownersOf[g].push_back(extent.device);
     }
   }
+}
 
+/// Buffers of what a device holds of one group, and what of it is persistent.
+struct HoldingLayout {
+  Expansion &x;
+  const uint32_t device;
+  Holding &holding;
+  const bundle::GroupInfo &info;
+  const uint64_t size = elementBytes(info.type());
+  const bool keeps = holding.owns() || !info.trainable();
+  const int64_t keptBegin = info.trainable() ? holding.begin : 0, keptEnd = info.trainable() ? holding.end : info.elements();
+
+  uint64_t bytes(int64_t elements) const { return static_cast<uint64_t>(elements) * size; }
+  uint64_t keptBytes() const { return bytes(keptEnd - keptBegin); }
+
+  void run() {
+    holding.at = x.plan.residenceOf(device, holding.group);
+    const int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
+    // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it. Not if the rest of it
+    // comes and goes.
+    holding.readsHome = keeps && !x.hasMaster(holding.group) && holding.at.parameters == Tier::Device &&
+                        (x.usesOf[holding.group].empty() || !holding.reads || keptEnd - keptBegin == info.elements());
+    addImages(x, device, holding, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)));
+    if (info.trainable())
+      holding.gradients = x.addBuffer(device, bytes(held), Purpose::Gradients);
+    if (keeps)
+      keepState();
+    if (keeps && info.trainable())
+      reduceGradients();
+  }
+
+  void keepState() {
+    holding.home = holding.readsHome ? x.images[holding.firstImage] : keepApart(holding.at.parameters);
+    keep(holding.home, holding.readsHome ? holding.base() : keptBegin, bundle::Value::PARAMETERS, 0);
+    for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
+      holding.moments[m] = keepApart(holding.at.moments);
+      keep(holding.moments[m], keptBegin, bundle::Value::MOMENTS, m);
+    }
+  }
+
+  uint32_t keepApart(Tier tier) { return x.addBuffer(device, keptBytes(), Purpose::State, /*persistent=*/true, tier); }
+
+  void keep(uint32_t buffer, int64_t base, bundle::Value::Kind kind, uint32_t cut) {
+    Value value;
+    value.kind = kind;
+    value.id = holding.group;
+    value.cut = cut;
+    value.begin = keptBegin;
+    value.end = keptEnd;
+    x.graph.state.push_back({elementRegion(buffer, base, keptBegin, keptEnd, size), value, info.type()});
+  }
+
+  void reduceGradients() {
+    // What comes and goes by phase goes whole: an accumulator does not stay for the part of it that is the sum.
+    const bool alone = x.readersOf[holding.group].size() == 1 && x.ownersOf[holding.group].size() == 1;
+    holding.reduced =
+        x.usesOf[holding.group].empty() || alone || !holding.reads ? holding.gradients : x.addBuffer(device, keptBytes(), Purpose::Gradients);
+    if (holding.at.gradients == Tier::Host)
+      holding.left = x.addBuffer(device, keptBytes(), Purpose::Staging, /*persistent=*/false, Tier::Host);
+  }
+};
+
+} // namespace
+
+void zorse::step::layoutState(Expansion &x) {
+  findReaders(x);
+  findOwners(x);
   findWindows(x);
   const uint64_t stepBytes = zorse::optimizerStepBytes(x.summary);
   auto hasLoss = [&](uint32_t c) { return x.hasLoss(x.plan.cells[c]); };
   // Buffers and persistent state, device by device in group order.
-  for (uint32_t d = 0; d < devices; ++d) {
+  for (uint32_t d = 0; d < static_cast<uint32_t>(x.plan.devices.size()); ++d) {
     Span &stateSpan = x.graph.devices[d].state;
     stateSpan.begin = stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
     if (x.holdings[d].empty() && x.cellsOf[d].empty())
       continue;
     x.scalars[d] = x.addBuffer(d, kScalarsBlock, Purpose::Workspace, /*persistent=*/true);
     for (Holding &holding : x.holdings[d]) {
-      const auto &info = x.summary.groups(holding.group);
-      uint64_t size = elementBytes(info.type());
-      auto elements = [&](int64_t n) { return static_cast<uint64_t>(n) * size; };
-      holding.at = x.plan.residenceOf(d, holding.group);
-      const bool keeps = holding.owns() || !info.trainable();
-      const int64_t keptBegin = info.trainable() ? holding.begin : 0, keptEnd = info.trainable() ? holding.end : info.elements();
-      const int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
-      // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it. Not if the rest of it
-      // comes and goes.
-      holding.readsHome = keeps && !x.hasMaster(holding.group) && holding.at.parameters == Tier::Device &&
-                          (x.usesOf[holding.group].empty() || !holding.reads || keptEnd - keptBegin == info.elements());
-      addImages(x, d, holding, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)));
-      if (info.trainable())
-        holding.gradients = x.addBuffer(d, elements(held), Purpose::Gradients);
-      if (!keeps)
-        continue;
-      auto keep = [&](uint32_t buffer, int64_t base, bundle::Value::Kind kind, uint32_t cut) {
-        Value value;
-        value.kind = kind;
-        value.id = holding.group;
-        value.cut = cut;
-        value.begin = keptBegin;
-        value.end = keptEnd;
-        x.graph.state.push_back({elementRegion(buffer, base, keptBegin, keptEnd, size), value, info.type()});
-      };
-      auto keepApart = [&](Tier tier) { return x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::State, /*persistent=*/true, tier); };
-      holding.home = holding.readsHome ? x.images[holding.firstImage] : keepApart(holding.at.parameters);
-      keep(holding.home, holding.readsHome ? holding.base() : keptBegin, bundle::Value::PARAMETERS, 0);
-      for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
-        holding.moments[m] = keepApart(holding.at.moments);
-        keep(holding.moments[m], keptBegin, bundle::Value::MOMENTS, m);
-      }
-      if (!info.trainable())
-        continue;
-      // What comes and goes by phase goes whole: an accumulator does not stay for the part of it that is the sum.
-      const bool alone = x.readersOf[holding.group].size() == 1 && x.ownersOf[holding.group].size() == 1;
-      holding.reduced = x.usesOf[holding.group].empty() || alone || !holding.reads
-                            ? holding.gradients
-                            : x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::Gradients);
-      if (holding.at.gradients == Tier::Host)
-        holding.left = x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::Staging, /*persistent=*/false, Tier::Host);
-      if (x.optimizerStep[d] == kNone)
+      const bundle::GroupInfo &info = x.summary.groups(holding.group);
+      HoldingLayout{x, d, holding, info}.run();
+      if (info.trainable() && holding.owns() && x.optimizerStep[d] == kNone)
         x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     }
     // Who makes seeds keeps the scale, too.
