@@ -71,6 +71,136 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
                  (known.empty() ? "; the file has no such templates" : "; the file has " + listed(known)));
 }
 
+namespace {
+
+/// Reads an entry, but for its name and how many devices it stands for.
+class DeviceReader {
+public:
+  DeviceReader(const Fields &fields, const std::string &what, ClusterDevice &device) : fields(fields), what(what), device(device) {}
+
+  void run() {
+    readType();
+    readKind();
+    readArch();
+    if (YAML::Node threads = fields["threads"])
+      device.threads = toCount(threads, what + ": threads", 4096);
+    setDefaults(device, type);
+    readSpeeds();
+    readMemory();
+    if (YAML::Node bandwidth = fields["memory_bandwidth"])
+      device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
+    readTimes();
+    readEfficiency();
+    if (YAML::Node launch = fields["launch"])
+      device.launch = toSeconds(launch, what + ": launch");
+    if (YAML::Node price = fields["price"])
+      device.price = toPrice(price, what + ": price");
+    if (YAML::Node direct = fields["direct"])
+      device.direct = toFlag(direct, what + ": direct");
+  }
+
+private:
+  void readType() {
+    if (YAML::Node name = fields["type"]) {
+      type = name.IsScalar() ? findDeviceType(name.Scalar()) : nullptr;
+      device.type = type ? type->name : toName(name, what + ": type", /*spaces=*/true);
+      if (!type && !fields["speed"]) {
+        std::string known;
+        for (const std::string &each : typeNames())
+          known += (known.empty() ? "" : ", ") + each;
+        fail(name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + known +
+                       "; another type needs at least 'speed', 'memory' and 'kind'");
+      }
+    }
+    if (type)
+      device.kind = type->kind;
+  }
+
+  void readKind() {
+    if (YAML::Node kind = fields["kind"]) {
+      if (kind.IsNull()) // never by an omission
+        fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) +
+                       ", got nothing; a null device is asked for by kind: \"null\", in quotes");
+      device.kind = toName(kind, what + ": kind");
+      if (!findDeviceKind(device.kind))
+        fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got '" + device.kind + "'");
+    }
+  }
+
+  void readArch() {
+    if (YAML::Node arch = fields["arch"]) {
+      const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
+      const std::string offered = toName(arch, what + ": arch"); // "sm_61" runs code for "sm_60"
+      device.arch = deviceKindOf(device.kind).codeFor(offered);
+      if (!deviceKindOf(device.kind).exists(offered))
+        fail(arch, what + ": arch: " +
+                       (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out"
+                                      : "expected " + listed(known) + suggestion(offered, known) + ", got '" + offered + "'"));
+    }
+  }
+
+  void readSpeeds() {
+    if (YAML::Node speed = fields["speed"])
+      readSpeed(speed, what + ": speed", type, device);
+    // One number for all types is none for a type that it lacks. A number of its own says how fast values are that are only stored so.
+    if (!DeviceKind::hasBf16(device.arch) && !(fields["speed"] && fields["speed"].IsMap()))
+      device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
+    if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
+      fail(fields.node(), what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + listed(typeNames()));
+  }
+
+  void readMemory() {
+    if (YAML::Node memory = fields["memory"])
+      device.memory = toBytes(memory, what + ": memory", /*zero=*/true);
+    if (YAML::Node reserve = fields["reserve"])
+      device.reserve = toBytes(reserve, what + ": reserve", /*zero=*/true);
+    if (device.memory > 0 && device.reserve >= device.memory)
+      fail(fields["reserve"]  ? fields["reserve"]
+           : fields["memory"] ? fields["memory"]
+                              : fields.node(),
+           what + ": its memory of " + step::showBytes(double(device.memory)) + " is no more than the reserve of " +
+               step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
+  }
+
+  /// By a roofline, or launch by launch.
+  void readTimes() {
+    YAML::Node rows = fields["half_rows"], multiprocessors = fields["multiprocessors"];
+    if (rows && multiprocessors)
+      fail(rows,
+           what +
+               ": expected 'half_rows', for times that follow a roofline, or 'multiprocessors', for times that are modelled launch by launch, found "
+               "both; leave one out");
+    if (rows) {
+      device.halfRows = toRows(rows, what + ": half_rows");
+      device.multiprocessors = 0;
+    }
+    if (multiprocessors) {
+      if (deviceKindOf(device.kind).hostProcessors)
+        fail(multiprocessors, what + ": multiprocessors: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
+      device.multiprocessors = toCount(multiprocessors, what + ": multiprocessors", 4096);
+    }
+  }
+
+  void readEfficiency() {
+    if (YAML::Node efficiency = fields["efficiency"]) {
+      const std::string name = toName(efficiency, what + ": efficiency");
+      if (name != "compiled" && name != "eager")
+        fail(efficiency, what +
+                             ": efficiency: expected compiled (kernels as Zorse makes them) or eager (a framework that launches every operation by "
+                             "itself), got '" +
+                             name + "'");
+      device.eager = name == "eager";
+    }
+  }
+
+  const Fields &fields;
+  const std::string &what;
+  ClusterDevice &device;
+  const DeviceType *type = nullptr;
+};
+
+} // namespace
+
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
             {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "multiprocessors",
@@ -83,90 +213,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     fail(node, "device: lacks 'name'");
   device.name = toName(node["name"], "device.name");
   const std::string what = "device '" + device.name + "'";
-
-  const DeviceType *type = nullptr;
-  if (YAML::Node name = fields["type"]) {
-    type = name.IsScalar() ? findDeviceType(name.Scalar()) : nullptr;
-    device.type = type ? type->name : toName(name, what + ": type", /*spaces=*/true);
-    if (!type && !fields["speed"])
-      fail(
-          name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + [] {
-            std::string list;
-            for (const std::string &known : typeNames())
-              list += (list.empty() ? "" : ", ") + known;
-            return list;
-          }() + "; another type needs at least 'speed', 'memory' and 'kind'");
-  }
-  if (type)
-    device.kind = type->kind;
-  if (YAML::Node kind = fields["kind"]) {
-    if (kind.IsNull()) // never by an omission
-      fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) +
-                     ", got nothing; a null device is asked for by kind: \"null\", in quotes");
-    device.kind = toName(kind, what + ": kind");
-    if (!findDeviceKind(device.kind))
-      fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got '" + device.kind + "'");
-  }
-  if (YAML::Node arch = fields["arch"]) {
-    const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
-    const std::string offered = toName(arch, what + ": arch"); // "sm_61" runs code for "sm_60"
-    device.arch = deviceKindOf(device.kind).codeFor(offered);
-    if (!deviceKindOf(device.kind).exists(offered))
-      fail(arch, what + ": arch: " +
-                     (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out"
-                                    : "expected " + listed(known) + suggestion(offered, known) + ", got '" + offered + "'"));
-  }
-  if (YAML::Node threads = fields["threads"])
-    device.threads = toCount(threads, what + ": threads", 4096);
-  setDefaults(device, type);
-  if (YAML::Node speed = fields["speed"])
-    readSpeed(speed, what + ": speed", type, device);
-  // One number for all types is none for a type that it lacks. A number of its own says how fast values are that are only stored so.
-  if (!DeviceKind::hasBf16(device.arch) && !(fields["speed"] && fields["speed"].IsMap()))
-    device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
-  if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
-    fail(node, what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + listed(typeNames()));
-  if (YAML::Node memory = fields["memory"])
-    device.memory = toBytes(memory, what + ": memory", /*zero=*/true);
-  if (YAML::Node reserve = fields["reserve"])
-    device.reserve = toBytes(reserve, what + ": reserve", /*zero=*/true);
-  if (device.memory > 0 && device.reserve >= device.memory)
-    fail(fields["reserve"]  ? fields["reserve"]
-         : fields["memory"] ? fields["memory"]
-                            : node,
-         what + ": its memory of " + step::showBytes(double(device.memory)) + " is no more than the reserve of " +
-             step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
-  if (YAML::Node bandwidth = fields["memory_bandwidth"])
-    device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
-  YAML::Node rows = fields["half_rows"], multiprocessors = fields["multiprocessors"];
-  if (rows && multiprocessors)
-    fail(rows,
-         what + ": expected 'half_rows', for times that follow a roofline, or 'multiprocessors', for times that are modelled launch by launch, found "
-                "both; leave one out");
-  if (rows) {
-    device.halfRows = toRows(rows, what + ": half_rows");
-    device.multiprocessors = 0;
-  }
-  if (multiprocessors) {
-    if (deviceKindOf(device.kind).hostProcessors)
-      fail(multiprocessors, what + ": multiprocessors: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
-    device.multiprocessors = toCount(multiprocessors, what + ": multiprocessors", 4096);
-  }
-  if (YAML::Node efficiency = fields["efficiency"]) {
-    const std::string name = toName(efficiency, what + ": efficiency");
-    if (name != "compiled" && name != "eager")
-      fail(efficiency, what +
-                           ": efficiency: expected compiled (kernels as Zorse makes them) or eager (a framework that launches every operation by "
-                           "itself), got '" +
-                           name + "'");
-    device.eager = name == "eager";
-  }
-  if (YAML::Node launch = fields["launch"])
-    device.launch = toSeconds(launch, what + ": launch");
-  if (YAML::Node price = fields["price"])
-    device.price = toPrice(price, what + ": price");
-  if (YAML::Node direct = fields["direct"])
-    device.direct = toFlag(direct, what + ": direct");
+  DeviceReader(fields, what, device).run();
   if (YAML::Node count = fields["count"]) {
     entry.count = toCount(count, what + ": count", kMostDevices);
     entry.counted = true;
