@@ -22,24 +22,38 @@ void refine(std::vector<double> &sums, size_t stride, int32_t parts) {
   sums = std::move(fine);
 }
 
+/// Seconds of units [0, u). A backward in two parts may take longer than the undivided one: estimates take the shorter.
+double total(const UnitTimes::Prefix &p, size_t u, bool split) {
+  return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]);
+}
+
 } // namespace
 
 StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways)
-    : problem(problem), tables(tables), parts(ways) {
+    : problem(problem), tables(tables), parts(ways), stride(static_cast<size_t>(tables.units()) + 1) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
     uint32_t c = problem.costs.deviceClass(d);
     if (c >= devicesOf.size())
       devicesOf.resize(c + 1);
     devicesOf[c].push_back(d);
   }
-  int32_t units = tables.units();
-  stride = static_cast<size_t>(units) + 1;
   UnitTimes times(problem, tables);
-  bool split = tables.canSplit();
-  // A backward in two parts may take longer than the undivided one: estimates take the shorter.
-  auto total = [&](const UnitTimes::Prefix &p, size_t u) {
-    return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]);
-  };
+  chooseRows(times, rowLimit);
+  sumTimes(times);
+  sumLeast(times);
+  sumState();
+  for (int32_t u = 0; u <= tables.units(); ++u) {
+    forwardAt.push_back(tables.forwardBytesAt(u));
+    backwardAt.push_back(tables.backwardBytesAt(u));
+  }
+  measureCells();
+  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &shared, &forwardAt, &backwardAt})
+    refine(*sums, stride, parts);
+  stride = static_cast<size_t>(this->units()) + 1;
+  describeCluster();
+}
+
+void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
   int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : 256);
   const bool few =
       SearchEffort::forDevices(problem.cluster.devices.size()).everyRow && problem.batch <= kFewSamples; // every bit counts, and there is time for it
@@ -49,27 +63,34 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   for (int64_t rows = 1, last = 1; rows <= most; last = rows, rows = next(rows)) {
     bool pays = rows == 1;
     for (uint32_t c = 0; c < classes() && !pays; ++c)
-      pays = total(times.of(c, rows), stride - 1) / static_cast<double>(rows) <
-             (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1) / static_cast<double>(last);
+      pays = total(times.of(c, rows), stride - 1, splits()) / static_cast<double>(rows) <
+             (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1, splits()) / static_cast<double>(last);
     if (!pays)
       break;
     rowChoices.push_back(rows);
   }
+}
+
+void StageModel::sumTimes(UnitTimes &times) {
   size_t count = classes() * rowChoices.size() * stride;
   whole.resize(count);
   forwards.resize(count);
   backwards.resize(count);
-  leastWhole.assign(classes() * stride, 0);
-  for (uint32_t c = 0; c < classes(); ++c) {
+  for (uint32_t c = 0; c < classes(); ++c)
     for (size_t r = 0; r < rowChoices.size(); ++r) {
       const UnitTimes::Prefix &p = times.of(c, rowChoices[r]);
       for (size_t u = 0; u < stride; ++u) {
-        whole[at(c, r, static_cast<int32_t>(u))] = total(p, u);
+        whole[at(c, r, static_cast<int32_t>(u))] = total(p, u, splits());
         forwards[at(c, r, static_cast<int32_t>(u))] = p.forward[u];
-        backwards[at(c, r, static_cast<int32_t>(u))] = split ? p.inputGradients[u] : p.backward[u];
+        backwards[at(c, r, static_cast<int32_t>(u))] = splits() ? p.inputGradients[u] : p.backward[u];
       }
     }
-    // Per unit: the least over rows, also over those that rowChoices leaves out.
+}
+
+/// Per unit: the least over rows, also over those that rowChoices leaves out.
+void StageModel::sumLeast(UnitTimes &times) {
+  leastWhole.assign(classes() * stride, 0);
+  for (uint32_t c = 0; c < classes(); ++c) {
     std::vector<const UnitTimes::Prefix *> all;
     std::vector<double> rowsOf;
     for (int64_t rows = 1; rows <= std::min<int64_t>(problem.batch, 64); rows = rows < 8 ? rows + 1 : rows * 2) {
@@ -80,18 +101,20 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
       double least = std::numeric_limits<double>::infinity();
       for (size_t i = 0; i < all.size(); ++i) {
         auto unit = [&](const std::vector<double> &p) { return p[u + 1] - p[u]; };
-        double b = unit(all[i]->backward), parts = split ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
+        double b = unit(all[i]->backward), parts = splits() ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
         least = std::min(least, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
       }
       leastWhole[c * stride + u + 1] = leastWhole[c * stride + u] + least;
     }
   }
+}
 
+void StageModel::sumState() {
   held.assign(stride, 0);
   shared.assign(stride, 0);
   gathered.assign(stride, 0);
   reduced.assign(stride, 0);
-  for (int32_t u = 0; u < units; ++u) {
+  for (int32_t u = 0; u < tables.units(); ++u) {
     size_t i = static_cast<size_t>(u);
     double h = 0, s = 0, g = 0, r = 0;
     for (uint32_t index : tables.groupsOfUnit(u)) {
@@ -113,14 +136,9 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
     gathered[i + 1] = gathered[i] + g;
     reduced[i + 1] = reduced[i] + r;
   }
-  for (int32_t u = 0; u <= units; ++u) {
-    forwardAt.push_back(tables.forwardBytesAt(u));
-    backwardAt.push_back(tables.backwardBytesAt(u));
-  }
-  measureCells();
-  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &shared, &forwardAt, &backwardAt})
-    refine(*sums, stride, parts);
-  stride = static_cast<size_t>(this->units()) + 1;
+}
+
+void StageModel::describeCluster() {
   for (int n = 0; n < problem.cluster.topology.nodes_size(); ++n) {
     cards.push_back(problem.cluster.topology.nodes(n).nic().bandwidth());
     ports.push_back(problem.cluster.topology.nodes(n).port().bandwidth());

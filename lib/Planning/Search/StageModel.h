@@ -80,7 +80,12 @@ public:
   const UnitTables &tables;
 
 private:
+  void chooseRows(UnitTimes &times, int64_t rowLimit);
+  void sumTimes(UnitTimes &times);
+  void sumLeast(UnitTimes &times);
+  void sumState();
   void measureCells();
+  void describeCluster();
   int32_t behind(int32_t part) const { return (part + parts - 1) / parts; } ///< the real unit behind it
   size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
 
