@@ -222,109 +222,123 @@ Logical Replay::shardOf(const bundle::Extents &extents, const Logical &group) co
 /// Logical values of every slot and transfer, once for all steps. False after any finding: sizes are then not to be relied on.
 bool Replay::prepare() {
   bool good = true;
-  auto declared = [&](const bundle::Value &value, uint64_t bytes) {
-    Logical logical;
-    good = fromDeclared(device, entry(), value, bytes, logical) && good;
-    transfers.push_back(logical);
-  };
-  auto shard = [&](const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group) {
-    Logical own = shardOf(extents, group);
-    bool member = std::find(extents.members().begin(), extents.members().end(), program.device()) != extents.members().end();
-    int64_t expected = member ? own.bytes : 0;
-    if (int64_t(region.bytes()) != expected)
-      return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(expected));
-    bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
-                    full.offset() < region.offset() + region.bytes();
-    if (overlaps && region.offset() != full.offset() + uint64_t(own.begin * own.stride))
-      return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
-    return true;
-  };
   UnitSlots units(model);
   slots.reserve(bound.size());
   transfers.reserve(size_t(program.entries_size()));
   for (current = 0; current < program.entries_size() && !device.full(); ++current) {
-    const bundle::Entry &e = entry();
-    switch (e.what_case()) {
-    case bundle::Entry::kCompute:
+    if (entry().has_compute())
       for (const Call &call : calls.of(current))
-        good = fromCall(device, units, e, call, slots) && good;
-      break;
-    case bundle::Entry::kCopy:
-      declared(e.copy().value(), e.copy().from().bytes());
-      break;
-    case bundle::Entry::kSend:
-      declared(e.send().value(), e.send().region().bytes());
-      break;
-    case bundle::Entry::kReceive:
-      declared(e.receive().value(), e.receive().region().bytes());
-      break;
-    case bundle::Entry::kLoadInput: {
-      const auto &load = e.load_input();
-      declared(load.value(), load.region().bytes());
-      if (load.value().kind() != bundle::Value::INPUT_ROWS || load.value().id() != load.input() || load.value().begin() != load.sample_base() ||
-          load.rows() < 0 || load.rows() > kMaxSize || load.sample_base() > kMaxSize || load.value().end() != load.sample_base() + load.rows())
-        good = fail(Code::Declared, "loads samples " + std::to_string(load.sample_base()) + " + " + std::to_string(load.rows()) + " of input " +
-                                        std::to_string(load.input()));
-      break;
-    }
-    case bundle::Entry::kLoadScalars:
-      declared(e.load_scalars().value(), e.load_scalars().region().bytes());
-      if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().id || transfers.back().bytes != Block::bytes)
-        good = fail(Code::Declared, "expects the step scalars, " + std::to_string(Block::bytes) + " bytes");
-      break;
-    case bundle::Entry::kAllGather:
-    case bundle::Entry::kReduceScatter: {
-      bool gather = e.what_case() == bundle::Entry::kAllGather;
-      uint32_t group = gather ? e.all_gather().group() : e.reduce_scatter().group();
-      const auto &value = gather ? e.all_gather().value() : e.reduce_scatter().value();
-      const auto &full = gather ? e.all_gather().full() : e.reduce_scatter().full();
-      const auto &members = gather ? e.all_gather().readers() : e.reduce_scatter().contributors();
-      const int64_t elements = model.summary.groups(int(group)).elements(),
-                    element = gather ? model.copyElementSize(group) : model.groupElementSize(group);
-      int64_t bytes = elements * element;
-      declared(value, uint64_t(bytes));
-      bool kind = gather ? value.kind() == (model.hasCopy(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
-                         : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
-      if (!kind || value.id() != group || value.begin() != 0 || value.end() != model.summary.groups(int(group)).elements())
-        good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");
-      bool member = std::find(members.begin(), members.end(), program.device()) != members.end();
-      if (int64_t(full.bytes()) != (member ? bytes : 0))
-        good = fail(Code::Size, "its whole group has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(member ? bytes : 0));
-      const auto &extents = gather ? e.all_gather().shards() : e.reduce_scatter().shards();
-      const auto &region = gather ? e.all_gather().shard() : e.reduce_scatter().shard();
-      good = shard(extents, region, full, transfers.back()) && good;
-      if (gather && region.bytes() && full.bytes() &&
-          !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
-        good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");
-      break;
-    }
-    case bundle::Entry::kAllReduce: {
-      const auto &reduce = e.all_reduce();
-      declared(reduce.from(), reduce.region().bytes());
-      if (reduce.from().kind() != bundle::Value::SUMS || reduce.to().kind() != bundle::Value::GLOBAL_SUM || reduce.type() != bundle::F64)
-        good = fail(Code::Declared, "expects this device's sums to become those of all, in f64");
-      break;
-    }
-    case bundle::Entry::kReport: // the host takes the whole block
-      declared(e.report().value(), e.report().region().bytes());
-      if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
-        good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
-      device.getResult().reports.push_back(int64_t(e.id()));
-      break;
-    default:
-      break;
-    }
-    // Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and
-    // back.
-    const bundle::Value::Kind kind = transfers.empty() ? bundle::Value::NONE : transfers.back().kind;
-    const bool ofDevice = kind == bundle::Value::GRADIENTS || kind == bundle::Value::SUMS || kind == bundle::Value::GLOBAL_SUM ||
-                          kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::STEP_SCALARS || kind == bundle::Value::OPTIMIZER_STEP;
-    if ((e.has_send() || e.has_receive()) && ofDevice)
-      good = fail(Code::Unsupported, "such a value is not moved by transfers");
-    if (e.has_copy() && kind == bundle::Value::STEP_SCALARS && (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
-      good = fail(Code::Declared, "expects the scalars with the decision, " + std::to_string(Block::scalarsEnd) + " bytes");
+        good = fromCall(device, units, entry(), call, slots) && good;
+    else
+      good = declareTransfer() && good;
+    good = checkMoved() && good;
   }
   return good;
+}
+
+bool Replay::declare(const bundle::Value &value, uint64_t bytes) {
+  Logical logical;
+  const bool good = fromDeclared(device, entry(), value, bytes, logical);
+  transfers.push_back(logical);
+  return good;
+}
+
+bool Replay::declareTransfer() {
+  const bundle::Entry &e = entry();
+  switch (e.what_case()) {
+  case bundle::Entry::kCopy:
+    return declare(e.copy().value(), e.copy().from().bytes());
+  case bundle::Entry::kSend:
+    return declare(e.send().value(), e.send().region().bytes());
+  case bundle::Entry::kReceive:
+    return declare(e.receive().value(), e.receive().region().bytes());
+  case bundle::Entry::kLoadInput: {
+    const auto &load = e.load_input();
+    const bool good = declare(load.value(), load.region().bytes());
+    if (load.value().kind() != bundle::Value::INPUT_ROWS || load.value().id() != load.input() || load.value().begin() != load.sample_base() ||
+        load.rows() < 0 || load.rows() > kMaxSize || load.sample_base() > kMaxSize || load.value().end() != load.sample_base() + load.rows())
+      return fail(Code::Declared, "loads samples " + std::to_string(load.sample_base()) + " + " + std::to_string(load.rows()) + " of input " +
+                                      std::to_string(load.input()));
+    return good;
+  }
+  case bundle::Entry::kLoadScalars: {
+    const bool good = declare(e.load_scalars().value(), e.load_scalars().region().bytes());
+    if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().id || transfers.back().bytes != Block::bytes)
+      return fail(Code::Declared, "expects the step scalars, " + std::to_string(Block::bytes) + " bytes");
+    return good;
+  }
+  case bundle::Entry::kAllGather:
+    return declareCollective(e.all_gather(), e.all_gather().readers(), /*gather=*/true);
+  case bundle::Entry::kReduceScatter:
+    return declareCollective(e.reduce_scatter(), e.reduce_scatter().contributors(), /*gather=*/false);
+  case bundle::Entry::kAllReduce: {
+    const auto &reduce = e.all_reduce();
+    const bool good = declare(reduce.from(), reduce.region().bytes());
+    if (reduce.from().kind() != bundle::Value::SUMS || reduce.to().kind() != bundle::Value::GLOBAL_SUM || reduce.type() != bundle::F64)
+      return fail(Code::Declared, "expects this device's sums to become those of all, in f64");
+    return good;
+  }
+  case bundle::Entry::kReport: { // the host takes the whole block
+    bool good = declare(e.report().value(), e.report().region().bytes());
+    if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
+      good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
+    device.getResult().reports.push_back(int64_t(e.id()));
+    return good;
+  }
+  default:
+    return true;
+  }
+}
+
+/// An all-gather or a reduce-scatter: of a whole group, which `members` have, each device's shard being its extent.
+template <typename Collective>
+bool Replay::declareCollective(const Collective &collective, const google::protobuf::RepeatedField<uint32_t> &members, bool gather) {
+  const uint32_t group = collective.group();
+  const auto &value = collective.value();
+  const auto &full = collective.full();
+  const int64_t elements = model.summary.groups(int(group)).elements(),
+                element = gather ? model.copyElementSize(group) : model.groupElementSize(group);
+  const int64_t bytes = elements * element;
+  bool good = declare(value, uint64_t(bytes));
+  bool kind = gather ? value.kind() == (model.hasCopy(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
+                     : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
+  if (!kind || value.id() != group || value.begin() != 0 || value.end() != elements)
+    good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");
+  bool member = std::find(members.begin(), members.end(), program.device()) != members.end();
+  if (int64_t(full.bytes()) != (member ? bytes : 0))
+    good = fail(Code::Size, "its whole group has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(member ? bytes : 0));
+  const auto &region = collective.shard();
+  good = checkShard(collective.shards(), region, full, transfers.back()) && good;
+  if (gather && region.bytes() && full.bytes() &&
+      !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
+    good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");
+  return good;
+}
+
+bool Replay::checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group) {
+  Logical own = shardOf(extents, group);
+  bool member = std::find(extents.members().begin(), extents.members().end(), program.device()) != extents.members().end();
+  int64_t expected = member ? own.bytes : 0;
+  if (int64_t(region.bytes()) != expected)
+    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(expected));
+  bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
+                  full.offset() < region.offset() + region.bytes();
+  if (overlaps && region.offset() != full.offset() + uint64_t(own.begin * own.stride))
+    return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
+  return true;
+}
+
+/// Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and back.
+bool Replay::checkMoved() {
+  const bundle::Entry &e = entry();
+  const bundle::Value::Kind kind = transfers.empty() ? bundle::Value::NONE : transfers.back().kind;
+  const bool ofDevice = kind == bundle::Value::GRADIENTS || kind == bundle::Value::SUMS || kind == bundle::Value::GLOBAL_SUM ||
+                        kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::STEP_SCALARS || kind == bundle::Value::OPTIMIZER_STEP;
+  if ((e.has_send() || e.has_receive()) && ofDevice)
+    return fail(Code::Unsupported, "such a value is not moved by transfers");
+  if (e.has_copy() && kind == bundle::Value::STEP_SCALARS && (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
+    return fail(Code::Declared, "expects the scalars with the decision, " + std::to_string(Block::scalarsEnd) + " bytes");
+  return true;
 }
 
 void Replay::checkState(uint32_t version) {

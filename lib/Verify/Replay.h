@@ -172,6 +172,12 @@ private:
   bool compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit);
 
   bool prepare();
+  bool declare(const bundle::Value &value, uint64_t bytes);
+  bool declareTransfer();
+  template <typename Collective>
+  bool declareCollective(const Collective &collective, const google::protobuf::RepeatedField<uint32_t> &members, bool gather);
+  bool checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group);
+  bool checkMoved();
   void load();
   void call(const Call &call);
   void transfer();
