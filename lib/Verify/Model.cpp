@@ -15,6 +15,19 @@ template <typename List> bool indices(const List &list, int64_t size) {
   return std::all_of(list.begin(), list.end(), [&](uint32_t i) { return i < uint64_t(size); });
 }
 
+bool failSummary(std::vector<Finding> &findings, const std::string &message) {
+  findings.push_back({Code::Malformed, -1, -1, "summary: " + message});
+  return false;
+}
+
+/// -1: impossible.
+int64_t elementsOf(const bundle::ParameterInfo &parameter) {
+  int64_t elements = 1;
+  for (int64_t extent : parameter.shape())
+    elements = elements < 0 ? -1 : product(elements, extent);
+  return elements;
+}
+
 } // namespace
 
 int64_t verify::elementSize(bundle::ElementType type) {
@@ -54,20 +67,43 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
 }
 
 bool Model::checkSummary(std::vector<Finding> &findings) {
-  auto fail = [&](const std::string &message) {
-    findings.push_back({Code::Malformed, -1, -1, "summary: " + message});
-    return false;
-  };
-
+  auto fail = [&](const std::string &message) { return failSummary(findings, message); };
   if (summary.moments() > 8)
     return fail("expects at most 8 moments, found " + std::to_string(summary.moments()));
   if (!std::isfinite(summary.training().clip_norm()))
     return fail("clip_norm is not a number");
+  if (!checkGroups(findings))
+    return false;
+  if (copies && summary.cast_body() >= uint32_t(bodies.bodies_size()))
+    return fail("body " + std::to_string(summary.cast_body()) + " of " + std::to_string(bodies.bodies_size()) + ", which casts, does not exist");
+  if (!checkScale(findings))
+    return false;
+  for (const auto &value : summary.values())
+    if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
+        !indices(value.users(), summary.units_size()))
+      return fail("value '" + value.name() + "' has an impossible size, producer or user");
+  for (const auto &input : summary.inputs())
+    if (input.bytes_per_row() < 0 || input.bytes_per_row() > kMaxSize)
+      return fail("input '" + input.name() + "' has an impossible size");
+  if (summary.loss_size() > 14)
+    return fail("expects at most 14 loss terms, found " + std::to_string(summary.loss_size()));
+  for (const auto &unit : summary.units())
+    if (!isSound(unit))
+      return fail("unit '" + unit.name() + "' names something that does not exist");
+  if (!findRepeated(findings))
+    return false;
+  for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.update_body_statistics(), summary.norm_body(),
+                        summary.sum_loss_body(), summary.decide_body()})
+    if (body >= uint32_t(bodies.bodies_size()))
+      return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.bodies_size()) + " does not exist");
+  return placeParameters(findings);
+}
+
+bool Model::checkGroups(std::vector<Finding> &findings) {
+  auto fail = [&](const std::string &message) { return failSummary(findings, message); };
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape())
-      elements = elements < 0 ? -1 : product(elements, extent);
+    const int64_t elements = elementsOf(parameter);
     if (parameter.group() >= uint32_t(summary.groups_size()) || elements < 0 || parameter.offset() < 0 || parameter.offset() > kMaxSize)
       return fail("parameter '" + parameter.name() + "' has an impossible group, shape or offset");
     const auto &group = summary.groups(parameter.group());
@@ -88,30 +124,25 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   }
   for (const auto &group : summary.groups())
     hasStatistics |= group.statistic();
-  if (copies && summary.cast_body() >= uint32_t(bodies.bodies_size()))
-    return fail("body " + std::to_string(summary.cast_body()) + " of " + std::to_string(bodies.bodies_size()) + ", which casts, does not exist");
-  if (scales()) {
-    const double scale = summary.training().loss_scale();
-    int exponent = 0;
-    if (!(scale >= 1) || std::frexp(scale, &exponent) != 0.5 || summary.training().loss_scale_interval() < 1)
-      return fail("a loss scale of " + std::to_string(scale) + ", doubled after " + std::to_string(summary.training().loss_scale_interval()) +
-                  " steps: expects a power of two, at least 1, and at least one step");
-    if (summary.scale_seeds_body() >= uint32_t(bodies.bodies_size()))
-      return fail("body " + std::to_string(summary.scale_seeds_body()) + " of " + std::to_string(bodies.bodies_size()) +
-                  ", which scales, does not exist");
-  }
-  for (const auto &value : summary.values())
-    if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
-        !indices(value.users(), summary.units_size()))
-      return fail("value '" + value.name() + "' has an impossible size, producer or user");
-  for (const auto &input : summary.inputs())
-    if (input.bytes_per_row() < 0 || input.bytes_per_row() > kMaxSize)
-      return fail("input '" + input.name() + "' has an impossible size");
-  if (summary.loss_size() > 14)
-    return fail("expects at most 14 loss terms, found " + std::to_string(summary.loss_size()));
-  for (const auto &unit : summary.units())
-    if (!isSound(unit))
-      return fail("unit '" + unit.name() + "' names something that does not exist");
+  return true;
+}
+
+bool Model::checkScale(std::vector<Finding> &findings) const {
+  if (!scales())
+    return true;
+  const double scale = summary.training().loss_scale();
+  int exponent = 0;
+  if (!(scale >= 1) || std::frexp(scale, &exponent) != 0.5 || summary.training().loss_scale_interval() < 1)
+    return failSummary(findings, "a loss scale of " + std::to_string(scale) + ", doubled after " +
+                                     std::to_string(summary.training().loss_scale_interval()) +
+                                     " steps: expects a power of two, at least 1, and at least one step");
+  if (summary.scale_seeds_body() >= uint32_t(bodies.bodies_size()))
+    return failSummary(findings, "body " + std::to_string(summary.scale_seeds_body()) + " of " + std::to_string(bodies.bodies_size()) +
+                                     ", which scales, does not exist");
+  return true;
+}
+
+bool Model::findRepeated(std::vector<Finding> &findings) {
   repeated.assign(size_t(summary.units_size()), false);
   for (const auto &cell : plan.cells) {
     if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > summary.units_size() || !recomputes(cell))
@@ -120,22 +151,18 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
     if (repeatedBody(cell, last) >= uint32_t(bodies.bodies_size()))
-      return fail("no body makes the saved block of unit '" + summary.units(int(last)).name() + "' again, as the plan asks for");
+      return failSummary(findings, "no body makes the saved block of unit '" + summary.units(int(last)).name() + "' again, as the plan asks for");
     repeated[last] = true;
   }
-  for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.update_body_statistics(), summary.norm_body(),
-                        summary.sum_loss_body(), summary.decide_body()})
-    if (body >= uint32_t(bodies.bodies_size()))
-      return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.bodies_size()) + " does not exist");
+  return true;
+}
 
-  // Parameters of a group must not overlap: the replay counts contributions per parameter.
+/// Parameters of a group must not overlap: the replay counts contributions per parameter.
+bool Model::placeParameters(std::vector<Finding> &findings) {
   pieces.resize(summary.groups_size());
   for (int p = 0; p < summary.parameters_size(); ++p) {
     const auto &parameter = summary.parameters(p);
-    int64_t elements = 1;
-    for (int64_t extent : parameter.shape())
-      elements *= extent;
-    if (elements > 0)
+    if (const int64_t elements = elementsOf(parameter); elements > 0)
       pieces[parameter.group()].push_back({parameter.offset(), parameter.offset() + elements, uint32_t(p)});
   }
   for (int g = 0; g < summary.groups_size(); ++g) {
@@ -143,8 +170,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     std::sort(list.begin(), list.end(), [](const Piece &a, const Piece &b) { return a.begin < b.begin; });
     for (size_t i = 1; i < list.size(); ++i)
       if (list[i].begin < list[i - 1].end)
-        return fail("parameters '" + summary.parameters(list[i - 1].parameter).name() + "' and '" + summary.parameters(list[i].parameter).name() +
-                    "' overlap in group '" + summary.groups(g).name() + "'");
+        return failSummary(findings, "parameters '" + summary.parameters(list[i - 1].parameter).name() + "' and '" +
+                                         summary.parameters(list[i].parameter).name() + "' overlap in group '" + summary.groups(g).name() + "'");
   }
   return true;
 }
@@ -175,7 +202,11 @@ bool Model::checkSums(std::vector<Finding> &findings) {
   return true;
 }
 
-bool Model::checkBodies(std::vector<Finding> &findings) {
+bool Model::checkBodies(std::vector<Finding> &findings) const {
+  return checkSlots(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
+}
+
+bool Model::checkSlots(std::vector<Finding> &findings) const {
   for (const auto &body : bodies.bodies()) {
     std::set<std::pair<int, uint32_t>> seen;
     for (const auto &slot : body.slots())
@@ -186,7 +217,11 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
         return false;
       }
   }
-  // Unit functions read what is not theirs, write their outputs whole and add gradients.
+  return true;
+}
+
+/// Unit functions read what is not theirs, write their outputs whole and add gradients.
+bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
   auto allowed = [](const bundle::Slot &slot) {
     switch (slot.kind()) {
     case bundle::PARAMETER:
@@ -217,7 +252,11 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
                                   "' has a kind or mode that unit functions do not have"});
           return false;
         }
-  // The parts of a split backward are the whole: B has the gradients of values, W those of parameters, and nobody else a deferred block.
+  return true;
+}
+
+/// The parts of a split backward are the whole: B has the gradients of values, W those of parameters, and nobody else a deferred block.
+bool Model::checkParts(std::vector<Finding> &findings) const {
   auto has = [&](uint32_t body, bundle::SlotKind kind, int64_t index) {
     const auto &slots = bodies.bodies(int(body)).slots();
     return std::any_of(slots.begin(), slots.end(),
@@ -245,7 +284,11 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
           (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, slot.kind(), slot.index())))
         return fail("slot '" + slot.name() + "' of its backward is in neither part");
   }
-  // The bodies that are not unit functions must have the slots through which the replay follows the commit.
+  return true;
+}
+
+/// The bodies that are not unit functions must have the slots through which the replay follows the commit.
+bool Model::checkCommit(std::vector<Finding> &findings) const {
   auto needs = [&](uint32_t index, bundle::SlotKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
     for (const auto &slot : bodies.bodies(int(index)).slots())
       if (slot.kind() == kind && slot.index() == position && std::find(modes.begin(), modes.end(), slot.mode()) != modes.end())

@@ -133,9 +133,17 @@ private:
   /// Those of its bodies that the plan's tasks may call.
   std::vector<uint32_t> bodiesOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
+  bool checkGroups(std::vector<Finding> &findings);
+  bool checkScale(std::vector<Finding> &findings) const;
+  bool findRepeated(std::vector<Finding> &findings);
+  bool placeParameters(std::vector<Finding> &findings);
   /// Whether all that a unit names exists.
   bool isSound(const bundle::UnitInfo &unit) const;
-  bool checkBodies(std::vector<Finding> &findings);
+  bool checkBodies(std::vector<Finding> &findings) const;
+  bool checkSlots(std::vector<Finding> &findings) const;
+  bool checkUnitFunctions(std::vector<Finding> &findings) const;
+  bool checkParts(std::vector<Finding> &findings) const;
+  bool checkCommit(std::vector<Finding> &findings) const;
   bool checkSums(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);
   void index();
