@@ -202,16 +202,8 @@ double boundOver(const Problem &problem, std::vector<uint32_t> devices, const st
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
 
-} // namespace
-
-double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices, int64_t mostRows) {
-  return boundOver(problem, devices, rowsUpTo(mostRows, problem.batch));
-}
-
-std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given, std::string &error) {
-  error.clear();
-  step::Plan plan = given;
-  plan.durations.reset(); // all times from one source
+/// In the cluster, of the plan's devices.
+std::optional<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan &plan, std::string &error) {
   std::map<std::string, uint32_t> placeOf;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     placeOf[problem.cluster.devices[d].name] = d;
@@ -224,12 +216,78 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
     }
     places.push_back(it->second);
   }
+  return places;
+}
+
+/// By device of the plan, whose order of tasks says which cells have their backwards in two parts.
+std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &ordered, const std::vector<uint32_t> &places, const Kinds &kinds) {
+  std::vector<bool> split(ordered.cells.size(), false);
+  for (const auto &order : ordered.order)
+    for (const step::TaskName &task : order)
+      if (task.kind == step::TaskKind::Weights)
+        split[task.cell] = true;
+  std::map<uint32_t, Work> works;
+  for (size_t c = 0; c < ordered.cells.size(); ++c) {
+    const step::Cell &cell = ordered.cells[c];
+    Work &work = works[cell.device];
+    work.place = places[cell.device];
+    work.seconds.resize(kinds.unit.size(), 0);
+    work.pieces.resize(kinds.unit.size(), 0);
+    work.rows[cell.rows()] += static_cast<double>(cell.rows());
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+      double seconds =
+          problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
+      work.busy += seconds;
+      if (step::recomputes(problem.summary, cell, ordered.schedule.splitBackward))
+        if (auto task = step::repeatedTask(problem.summary, cell, u))
+          work.again += problem.costs.unit(work.place, u, *task, cell.rows());
+      work.seconds[kinds.of[u]] += seconds;
+      work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
+    }
+  }
+  return works;
+}
+
+/// Seconds of a sample on a unit of every kind: as the plan does it, or what it would be with the device's row counts.
+std::vector<double> secondsAsPlanned(const Problem &problem, const Kinds &kinds, const Work &work) {
+  std::vector<double> chosen;
+  for (size_t l = 0; l < kinds.unit.size(); ++l) {
+    if (work.pieces[l] > 0) {
+      chosen.push_back(work.seconds[l] / work.pieces[l]);
+      continue;
+    }
+    double seconds = 0, samples = 0;
+    for (auto [rows, count] : work.rows) {
+      double perSample =
+          problem.costs.unit(work.place, kinds.unit[l], step::UnitTask::Forward, rows) +
+          std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false), backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
+      seconds += perSample / static_cast<double>(rows) * count;
+      samples += count;
+    }
+    chosen.push_back(seconds / samples);
+  }
+  return chosen;
+}
+
+} // namespace
+
+double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices, int64_t mostRows) {
+  return boundOver(problem, devices, rowsUpTo(mostRows, problem.batch));
+}
+
+std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given, std::string &error) {
+  error.clear();
+  step::Plan plan = given;
+  plan.durations.reset(); // all times from one source
+  const std::optional<std::vector<uint32_t>> places = placesOf(problem, plan, error);
+  if (!places)
+    return std::nullopt;
   if (plan.batch != problem.batch) {
     error = "the plan is for a batch of " + std::to_string(plan.batch) + ", the problem for " + std::to_string(problem.batch);
     return std::nullopt;
   }
 
-  PlanCosts costs(problem.costs, places, problem.cluster.topology);
+  PlanCosts costs(problem.costs, *places, problem.cluster.topology);
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &costs;
@@ -245,62 +303,20 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
     return std::nullopt;
 
   Kinds kinds(problem);
-  std::vector<bool> split(plan.cells.size(), false);
-  for (const auto &order : ordered.order)
-    for (const step::TaskName &task : order)
-      if (task.kind == step::TaskKind::Weights)
-        split[task.cell] = true;
-  std::map<uint32_t, Work> works;
+  const std::map<uint32_t, Work> works = worksOf(problem, ordered, *places, kinds);
   std::set<int64_t> rowCounts = rowsUpTo(64, problem.batch);
-  for (size_t c = 0; c < plan.cells.size(); ++c) {
-    const step::Cell &cell = plan.cells[c];
-    Work &work = works[cell.device];
-    work.place = places[cell.device];
-    work.seconds.resize(kinds.unit.size(), 0);
-    work.pieces.resize(kinds.unit.size(), 0);
-    work.rows[cell.rows()] += static_cast<double>(cell.rows());
+  for (const step::Cell &cell : plan.cells)
     rowCounts.insert(cell.rows());
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      double seconds =
-          problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
-      work.busy += seconds;
-      if (step::recomputes(problem.summary, cell, plan.schedule.splitBackward))
-        if (auto task = step::repeatedTask(problem.summary, cell, u))
-          work.again += problem.costs.unit(work.place, u, *task, cell.rows());
-      work.seconds[kinds.of[u]] += seconds;
-      work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
-    }
-  }
-
   std::vector<uint32_t> working;
+  std::vector<std::vector<double>> chosen;
   double balance = 0, recompute = 0;
   for (auto &[device, work] : works) {
     working.push_back(work.place);
+    chosen.push_back(secondsAsPlanned(problem, kinds, work));
     balance = std::max(balance, work.busy);
     recompute = std::max(recompute, work.busy + work.again);
   }
-  std::vector<std::vector<double>> chosen = leastSeconds(problem, kinds, working, rowCounts);
-  double idle = solve(problem, kinds, chosen);
-  size_t at = 0;
-  for (auto &[device, work] : works) {
-    for (size_t l = 0; l < kinds.unit.size(); ++l) {
-      if (work.pieces[l] > 0) { // as the plan does it
-        chosen[at][l] = work.seconds[l] / work.pieces[l];
-        continue;
-      }
-      double seconds = 0, samples = 0; // what it would be with the device's row counts
-      for (auto [rows, count] : work.rows) {
-        double perSample = problem.costs.unit(work.place, kinds.unit[l], step::UnitTask::Forward, rows) +
-                           std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false),
-                                    backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
-        seconds += perSample / static_cast<double>(rows) * count;
-        samples += count;
-      }
-      chosen[at][l] = seconds / samples;
-    }
-    ++at;
-  }
-  double kernel = solve(problem, kinds, chosen);
+  const double idle = solve(problem, kinds, leastSeconds(problem, kinds, working, rowCounts)), kernel = solve(problem, kinds, chosen);
 
   Efficiency e;
   e.bound = boundOver(problem, {}, rowCounts);
