@@ -65,16 +65,7 @@ std::string scheduleText(const Plan &plan) {
   return object.size() == 1 ? object["name"].dump() : object.dump();
 }
 
-} // namespace
-
-std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary &summary) {
-  std::string out = "{\n  \"format\": 1,\n";
-  if (!plan.model.empty())
-    out += "  \"model\": " + ordered_json(plan.model).dump() + ",\n";
-  out += "  \"batch\": " + std::to_string(plan.batch * plan.samplesPerRow) + ",\n";
-  if (plan.samplesPerRow > 1)
-    out += "  \"batch_norm_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
-
+void writeDevices(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
   for (const PlanDevice &device : plan.devices) {
     ordered_json row = {{"name", device.name}};
@@ -87,11 +78,11 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     rows.push_back(std::move(row));
   }
   writeRows(out, "devices", rows);
+}
 
-  if (plan.intraNode.bandwidth > 0 || plan.intraNode.latency > 0 || plan.interNode.bandwidth > 0 || plan.interNode.latency > 0)
-    out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)}, {"inter_node", toJson(plan.interNode)}}.dump();
-
-  rows.clear();
+/// Activations that all cells treat alike stand behind the cells.
+void writeCells(std::string &out, const Plan &plan) {
+  std::vector<ordered_json> rows;
   const Activations common = plan.cells.empty() ? Activations::Keep : plan.cells.front().activations;
   const bool all = std::all_of(plan.cells.begin(), plan.cells.end(), [&](const Cell &cell) { return cell.activations == common; });
   for (const Cell &cell : plan.cells) {
@@ -101,15 +92,13 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     if (cell.activations != Activations::Keep && !all)
       rows.back()["activations"] = kActivationNames[static_cast<size_t>(cell.activations)];
   }
-  out += ",\n";
   writeRows(out, "cells", rows);
-
   if (all && common != Activations::Keep)
     out += std::string(",\n  \"activations\": \"") + kActivationNames[static_cast<size_t>(common)] + "\"";
-  out += ",\n  \"backward\": \"same\"";
-  if (plan.schedule.splitBackward)
-    out += ",\n  \"split_backward\": true";
-  out += ",\n  \"state\": {\"default\": ";
+}
+
+void writeState(std::string &out, const Plan &plan) {
+  out += "  \"state\": {\"default\": ";
   out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\""
          : plan.defaultOwners == DefaultOwners::Equal      ? "\"equal\""
                                                            : "\"first\"";
@@ -134,30 +123,54 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += "\n  ]";
   }
   out += "}";
+}
+
+void writeOrder(std::string &out, const Plan &plan) {
+  out += "{\"order\": {";
+  bool first = true;
+  for (size_t d = 0; d < plan.order.size(); ++d) {
+    if (plan.order[d].empty())
+      continue;
+    ordered_json tasks = ordered_json::array();
+    for (TaskName task : plan.order[d])
+      tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) + std::to_string(task.cell));
+    out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " + tasks.dump();
+    first = false;
+  }
+  out += "\n  }}";
+}
+
+} // namespace
+
+std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary &summary) {
+  std::string out = "{\n  \"format\": 1,\n";
+  if (!plan.model.empty())
+    out += "  \"model\": " + ordered_json(plan.model).dump() + ",\n";
+  out += "  \"batch\": " + std::to_string(plan.batch * plan.samplesPerRow) + ",\n";
+  if (plan.samplesPerRow > 1)
+    out += "  \"batch_norm_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
+  writeDevices(out, plan);
+  if (plan.intraNode.bandwidth > 0 || plan.intraNode.latency > 0 || plan.interNode.bandwidth > 0 || plan.interNode.latency > 0)
+    out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)}, {"inter_node", toJson(plan.interNode)}}.dump();
+  out += ",\n";
+  writeCells(out, plan);
+  out += ",\n  \"backward\": \"same\"";
+  if (plan.schedule.splitBackward)
+    out += ",\n  \"split_backward\": true";
+  out += ",\n";
+  writeState(out, plan);
   if (!plan.residency.empty()) {
-    rows.clear();
+    std::vector<ordered_json> rows;
     for (const ResidencyRule &rule : plan.residency)
       rows.push_back(toJson(rule, plan));
     out += ",\n";
     writeRows(out, "residency", rows);
   }
   out += ",\n  \"schedule\": ";
-  if (plan.schedule.kind == ScheduleKind::Explicit) {
-    out += "{\"order\": {";
-    bool first = true;
-    for (size_t d = 0; d < plan.order.size(); ++d) {
-      if (plan.order[d].empty())
-        continue;
-      ordered_json tasks = ordered_json::array();
-      for (TaskName task : plan.order[d])
-        tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) + std::to_string(task.cell));
-      out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " + tasks.dump();
-      first = false;
-    }
-    out += "\n  }}";
-  } else {
+  if (plan.schedule.kind == ScheduleKind::Explicit)
+    writeOrder(out, plan);
+  else
     out += scheduleText(plan);
-  }
   if (plan.blocking)
     out += ",\n  \"communication\": \"blocking\"";
   if (plan.durations) {
