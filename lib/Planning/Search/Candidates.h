@@ -54,6 +54,11 @@ struct Candidate {
 
 inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
 
+/// Whether one device does everything.
+inline bool isSingle(const Layout &layout) {
+  return layout.pipelines.size() == 1 && layout.pipelines[0].stages.size() == 1 && layout.pipelines[0].stages[0].members.size() == 1;
+}
+
 /// Per hour, of the devices in use and their nodes.
 double priceOf(const Problem &problem, const Layout &layout);
 /// What is minimised. \param missing  part of their memory that devices lack, summed

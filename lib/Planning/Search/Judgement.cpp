@@ -55,10 +55,6 @@ bool memoryBinds(const Problem &problem, const Evaluation &evaluation) {
 /// Techniques are taken for a gain of a fiftieth: they make plans harder to read.
 constexpr double kWorth = 0.98;
 
-bool isSingle(const Candidate &c) {
-  return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1;
-}
-
 /// The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
 class Judge {
 public:
@@ -124,7 +120,7 @@ private:
       if (std::find(seen.begin(), seen.end(), next->step) != seen.end())
         continue;
       seen.push_back(next->step);
-      single |= isSingle(*next);
+      single |= isSingle(next->layout);
       expand(*next);
     }
     return judged.size() > before;
@@ -133,7 +129,7 @@ private:
   /// The fastest device alone is always judged: no plan may be slower.
   void expandSingle() {
     for (auto it = next; it != pool.end() && !single && it->score <= 1.2 * pool.front().score; ++it)
-      if (isSingle(*it)) {
+      if (isSingle(it->layout)) {
         single = true;
         expand(*it);
       }

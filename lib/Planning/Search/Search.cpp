@@ -12,6 +12,7 @@
 #include "CanonicalProblem.h"
 
 #include <algorithm>
+#include <iterator>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -111,6 +112,67 @@ std::vector<uint32_t> withoutNegligible(const SearchContext &context) {
   return rest;
 }
 
+/// Simulates candidates, and takes them into the pool.
+void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, std::vector<Candidate> &pool) {
+  context.simulate(candidates);
+  pool.insert(pool.end(), candidates.begin(), candidates.end());
+  std::sort(pool.begin(), pool.end(), better);
+}
+
+/// What is simulated first, under one schedule: single devices, the best estimates, and those of parts of the cluster.
+std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector<Candidate> &seeds, const step::Schedule &schedule) {
+  const SearchOptions &options = context.options;
+  std::vector<Candidate> pool;
+  if (options.stages <= 1 && options.pipelines <= 1) {
+    addSingles(context, pool);
+    if (pool.size() > 64)
+      pool.resize(64);
+  }
+  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(context.effort().leastSeeds, context.budget / 4));
+  pool.insert(pool.end(), seeds.begin(), seeds.begin() + static_cast<long>(best));
+  // Parts of the cluster begin with what they do best: the walks decide.
+  std::vector<Candidate> ofParts;
+  addSubclusterSeeds(context, context.devices, context.effort().subclusters, context.effort().seedsOfEach, ofParts);
+  keepAsAsked(options, ofParts);
+  context.budget += static_cast<uint32_t>(ofParts.size());
+  std::move(ofParts.begin(), ofParts.end(), std::back_inserter(pool));
+  if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
+    if (std::optional<Candidate> plain = plainCut(context, options.stages)) {
+      plain->id = context.nextId();
+      pool.push_back(std::move(*plain));
+    }
+  for (Candidate &candidate : pool)
+    candidate.layout.schedule = schedule;
+  return pool;
+}
+
+std::string nothingFound(const SearchOptions &options) {
+  return "no plan was found" +
+         (options.stages > 0
+              ? " with " + std::to_string(options.stages) + " stages" +
+                    (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
+                    ": in every cut a stage lacks memory, or has more devices than samples; take other numbers, or leave them to the search"
+              : std::string());
+}
+
+/// The best of the pool under the other schedules.
+void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
+  size_t leaders =
+      std::min<size_t>(pool.size(), std::max<size_t>(context.effort().leastLeaders, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
+  leaders = std::min<size_t>(leaders, 12);
+  std::vector<Candidate> varied;
+  for (size_t i = 0; i < leaders; ++i)
+    for (size_t s = 1; s < schedules.size(); ++s) {
+      if (pool[i].layout.parts > 1 && schedules[s].kind != step::ScheduleKind::Timed)
+        continue; // other orders have one range of units per device
+      Candidate candidate = pool[i];
+      candidate.layout.schedule = schedules[s];
+      candidate.id = context.nextId();
+      varied.push_back(std::move(candidate));
+    }
+  addSimulated(context, varied, pool);
+}
+
 } // namespace
 
 /// The best layout without each site and class that it uses, and those alone: what is left may do better, also with all it could not have beside
@@ -132,9 +194,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
       varied.back().id = context.nextId();
     }
   context.budget += static_cast<uint32_t>(varied.size());
-  context.simulate(varied);
-  pool.insert(pool.end(), varied.begin(), varied.end());
-  std::sort(pool.begin(), pool.end(), better);
+  addSimulated(context, varied, pool);
 }
 
 /// A search that begins with the devices `first` of all that may be used.
@@ -155,68 +215,18 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
     error = "no schedule is left to choose from: this model's backward cannot be split";
     return std::nullopt;
   }
-  std::vector<Candidate> pool;
-  if (options.stages <= 1 && options.pipelines <= 1) {
-    addSingles(context, pool);
-    for (Candidate &candidate : pool)
-      candidate.layout.schedule = schedules.front();
-    if (pool.size() > 64)
-      pool.resize(64);
-  }
-  // The best estimates under the first schedules, then the best of them under all.
-  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(context.effort().leastSeeds, context.budget / 4));
-  for (size_t i = 0; i < best; ++i) {
-    seeds[i].layout.schedule = schedules.front();
-    pool.push_back(seeds[i]);
-  }
-  // Parts of the cluster begin with what they do best: the walks decide.
-  std::vector<Candidate> ofParts;
-  addSubclusterSeeds(context, context.devices, context.effort().subclusters, context.effort().seedsOfEach, ofParts);
-  keepAsAsked(options, ofParts);
-  context.budget += static_cast<uint32_t>(ofParts.size());
-  for (Candidate &candidate : ofParts) {
-    candidate.layout.schedule = schedules.front();
-    pool.push_back(std::move(candidate));
-  }
-  if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
-    if (std::optional<Candidate> plain = plainCut(context, options.stages)) {
-      plain->layout.schedule = schedules.front();
-      plain->id = context.nextId();
-      pool.push_back(std::move(*plain));
-    }
+  std::vector<Candidate> pool = firstCandidates(context, seeds, schedules.front());
   if (pool.empty()) {
-    error = "no plan was found" +
-            (options.stages > 0
-                 ? " with " + std::to_string(options.stages) + " stages" +
-                       (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
-                       ": in every cut a stage lacks memory, or has more devices than samples; take other numbers, or leave them to the search"
-                 : std::string());
+    error = nothingFound(options);
     return std::nullopt;
   }
   context.simulate(pool);
   std::sort(pool.begin(), pool.end(), better);
   // The best of single devices is kept to the end.
   std::optional<Candidate> alone;
-  for (const Candidate &candidate : pool)
-    if (!alone && candidate.layout.pipelines.size() == 1 && candidate.layout.pipelines[0].stages.size() == 1 &&
-        candidate.layout.pipelines[0].stages[0].members.size() == 1)
-      alone = candidate;
-  size_t leaders =
-      std::min<size_t>(pool.size(), std::max<size_t>(context.effort().leastLeaders, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
-  leaders = std::min<size_t>(leaders, 12);
-  std::vector<Candidate> varied;
-  for (size_t i = 0; i < leaders; ++i)
-    for (size_t s = 1; s < schedules.size(); ++s) {
-      if (pool[i].layout.parts > 1 && schedules[s].kind != step::ScheduleKind::Timed)
-        continue; // other orders have one range of units per device
-      Candidate candidate = pool[i];
-      candidate.layout.schedule = schedules[s];
-      candidate.id = context.nextId();
-      varied.push_back(std::move(candidate));
-    }
-  context.simulate(varied);
-  pool.insert(pool.end(), varied.begin(), varied.end());
-  std::sort(pool.begin(), pool.end(), better);
+  if (auto best = std::find_if(pool.begin(), pool.end(), [](const Candidate &c) { return isSingle(c.layout); }); best != pool.end())
+    alone = *best;
+  varySchedules(context, schedules, pool);
 
   SearchResult result;
   const uint32_t budget = context.budget;
