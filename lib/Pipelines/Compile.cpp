@@ -79,43 +79,14 @@ Phase phaseOf(Emit emit, Phase asked) {
   return asked;
 }
 
-} // namespace
-
-std::optional<Phase> findPhase(const std::string &name) {
-  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
-    if (name == kPhaseNames[i])
-      return static_cast<Phase>(i);
-  return std::nullopt;
-}
-
-// MLIR's own threads order part of what they do by atomics inside its libraries, which ThreadSanitizer does not see: with it, passes run on one
-// thread. The threads of this project (kernels, programs, verifier) are checked as ever.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ZORSE_MLIR_THREADS false
-#endif
-#endif
-#ifndef ZORSE_MLIR_THREADS
-#define ZORSE_MLIR_THREADS true
-#endif
-
-bool compileModel(const CompileOptions &options) {
-  bool threads = ZORSE_MLIR_THREADS && options.threads > 1;
-  MLIRContext context(threads ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED);
-  prepareContext(context);
-  DiagnosticPrinter printer(&context, options.model);
-  Runner runner{options};
-  Compiler c{options, context};
-  Phase last = phaseOf(options.emit, options.last);
-  auto print = [](const std::string &text) { llvm::outs() << text; };
-
+/// What no model changes: known before minutes are spent.
+bool checkEarly(const CompileOptions &options) {
   if (!options.dumpDir.empty())
     if (std::error_code failure = llvm::sys::fs::create_directories(options.dumpDir)) {
       printError(options.dumpDir + ": cannot be made: " + failure.message());
       return false;
     }
 
-  // What no model changes: known before minutes are spent.
   if (std::string problem = problemAtStart(options); !problem.empty()) {
     printError(problem);
     return false;
@@ -131,7 +102,14 @@ bool compileModel(const CompileOptions &options) {
       printError(options.cluster + ": " + problem);
       return false;
     }
+  return true;
+}
 
+void print(const std::string &text) { llvm::outs() << text; }
+
+/// From the file to units with their backwards, or as far as `last`.
+bool makeUnits(Runner &runner, Compiler &c, Phase last) {
+  const CompileOptions &options = c.options;
   // Import first: everything else needs the graph. What the file says wrongly is found here, at the user's nodes.
   if (!runner.run(Phase::Import, c, &Compiler::import))
     return false;
@@ -157,9 +135,12 @@ bool compileModel(const CompileOptions &options) {
   c.dump("3-units.mlir", textOf(*c.model.functions));
   if (options.emit == Emit::Units)
     print(last == Phase::Units ? forwardsOf(*c.model.functions) : textOf(*c.model.functions));
-  if (last <= Phase::Backward)
-    return true;
+  return true;
+}
 
+/// From the units to the bundle, or as far as `last`.
+bool makeBundle(Runner &runner, Compiler &c, Phase last) {
+  const CompileOptions &options = c.options;
   // Bodies before the plan: they say which slots a task has and how much workspace, and the plan must fit.
   if (!runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
@@ -196,6 +177,37 @@ bool compileModel(const CompileOptions &options) {
   if (!options.quiet)
     llvm::errs() << "  " << llvm::format("%-10s", "") << llvm::format("%7.2f s  ", secondsSince(runner.start)) << "in all\n";
   return true;
+}
+
+} // namespace
+
+std::optional<Phase> findPhase(const std::string &name) {
+  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
+    if (name == kPhaseNames[i])
+      return static_cast<Phase>(i);
+  return std::nullopt;
+}
+
+// MLIR's own threads order part of what they do by atomics inside its libraries, which ThreadSanitizer does not see: with it, passes run on one
+// thread. The threads of this project (kernels, programs, verifier) are checked as ever.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ZORSE_MLIR_THREADS false
+#endif
+#endif
+#ifndef ZORSE_MLIR_THREADS
+#define ZORSE_MLIR_THREADS true
+#endif
+
+bool compileModel(const CompileOptions &options) {
+  bool threads = ZORSE_MLIR_THREADS && options.threads > 1;
+  MLIRContext context(threads ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED);
+  prepareContext(context);
+  DiagnosticPrinter printer(&context, options.model);
+  Runner runner{options};
+  Compiler c{options, context};
+  Phase last = phaseOf(options.emit, options.last);
+  return checkEarly(options) && makeUnits(runner, c, last) && (last <= Phase::Backward || makeBundle(runner, c, last));
 }
 
 bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies) {
