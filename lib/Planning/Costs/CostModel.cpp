@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <unordered_map>
 
@@ -24,6 +25,10 @@ struct CostModel::Tables {
   sim::Network network;
   bundle::Topology topology;
   sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
+
+  /// One unit of each class.
+  std::vector<UnitWork> classifyUnits(const bundle::ModelSummary &summary);
+  void chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology);
 };
 
 namespace {
@@ -34,35 +39,69 @@ auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, d
                          device.eager, device.memoryBandwidth, device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
 }
 
+bool profileFits(const Profile &profile, const bundle::ModelSummary &summary, std::string &error) {
+  if (bundle::differentModels(profile.model, summary.content_hash())) {
+    error = "the profile was measured for another model (" + profile.model + ", this one is " + summary.content_hash() +
+            "); measure again with zorse-profile, or remove \"model\" from it if their units are the same";
+    return false;
+  }
+  if (!profile.precision.empty() && profile.precision != precisionOf(summary).name()) {
+    error = "the profile was measured in " + profile.precision + ", this model is compiled for " + precisionOf(summary).name() +
+            "; measure again with zorse-profile on a bundle of this precision";
+    return false;
+  }
+  return true;
+}
+
+/// The cluster's devices that count, in their order: the plan's, or all of them.
+std::optional<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::vector<step::PlanDevice> &planDevices, std::string &error) {
+  std::vector<uint32_t> chosen(planDevices.empty() ? cluster.devices.size() : planDevices.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  std::unordered_map<std::string, uint32_t> byName;
+  for (uint32_t d = 0; d < cluster.devices.size(); ++d)
+    byName[cluster.devices[d].name] = d;
+  for (size_t i = 0; i < planDevices.size(); ++i) {
+    auto it = byName.find(planDevices[i].name);
+    if (it == byName.end()) {
+      error = "device '" + planDevices[i].name + "' of the plan is not in the cluster";
+      return std::nullopt;
+    }
+    chosen[i] = it->second;
+  }
+  return chosen;
+}
+
+std::string cannotCompute(bundle::ElementType type, std::string unable) {
+  if (unable.size() > 300)
+    unable = unable.substr(0, unable.find(',', 250)) + ", ...";
+  return "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable +
+         "; leave them out of the cluster, compile the model in another type, or say how fast they are with values that are only stored so (speed: "
+         "{" +
+         elementTypeName(type) + ": ...}, about that of f32): the mathematics is the same";
+}
+
+/// Whether it takes any time.
+bool setMoving(const DeviceProfile *measured, bundle::Topology::Moving &moving) {
+  if (!(measured && measured->communicationPerByte >= 0))
+    return false;
+  moving.set_per_byte(measured->communicationPerByte);
+  moving.set_per_message(measured->communicationPerMessage);
+  moving.set_delay(measured->communicationDelay);
+  return moving.per_byte() > 0 || moving.per_message() > 0 || moving.delay() > 0;
+}
+
 } // namespace
 
 std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
                                          const std::vector<step::PlanDevice> &planDevices, std::string &error) {
   error.clear();
-  if (profile && bundle::differentModels(profile->model, summary.content_hash())) {
-    error = "the profile was measured for another model (" + profile->model + ", this one is " + summary.content_hash() +
-            "); measure again with zorse-profile, or remove \"model\" from it if their units are the same";
+  if (profile && !profileFits(*profile, summary, error))
     return std::nullopt;
-  }
-  if (profile && !profile->precision.empty() && profile->precision != precisionOf(summary).name()) {
-    error = "the profile was measured in " + profile->precision + ", this model is compiled for " + precisionOf(summary).name() +
-            "; measure again with zorse-profile on a bundle of this precision";
+  const std::optional<std::vector<uint32_t>> chosen = chooseDevices(cluster, planDevices, error);
+  if (!chosen)
     return std::nullopt;
-  }
   auto tables = std::make_shared<Tables>();
-  std::map<UnitWork, uint32_t> unitClasses;
-  std::vector<UnitWork> units;
-  for (int32_t u = 0; u < summary.units_size(); ++u) {
-    auto [it, isNew] = unitClasses.emplace(unitWork(summary, u), unitClasses.size());
-    if (isNew)
-      units.push_back(it->first);
-    tables->unitClass.push_back(it->second);
-  }
-  tables->unitClasses = static_cast<uint32_t>(units.size());
-
-  std::unordered_map<std::string, uint32_t> byName;
-  for (uint32_t d = 0; d < cluster.devices.size(); ++d)
-    byName[cluster.devices[d].name] = d;
+  const std::vector<UnitWork> units = tables->classifyUnits(summary);
   const bundle::ElementType type = productType(summary);
   using Key = decltype(keyOf(cluster.devices[0], 0.0, cluster.nodes[0], 0.0, nullptr));
   std::map<Key, uint32_t> classes;
@@ -71,18 +110,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   topology.clear_moving();
   bool moves = false;
   std::string unable;
-  size_t count = planDevices.empty() ? cluster.devices.size() : planDevices.size();
-  for (size_t i = 0; i < count; ++i) {
-    uint32_t index = static_cast<uint32_t>(i);
-    if (!planDevices.empty()) {
-      auto it = byName.find(planDevices[i].name);
-      if (it == byName.end()) {
-        error = "device '" + planDevices[i].name + "' of the plan is not in the cluster";
-        return std::nullopt;
-      }
-      index = it->second;
-    }
-    const ClusterDevice &device = cluster.devices[index];
+  for (size_t i = 0; i < chosen->size(); ++i) {
+    const ClusterDevice &device = cluster.devices[(*chosen)[i]];
     double speed = !planDevices.empty() && planDevices[i].speed > 0 ? planDevices[i].speed : device.speed[speedIndex(type)];
     if (!(speed > 0)) {
       unable += (unable.empty() ? "" : ", ") + ("'" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")"));
@@ -96,21 +125,10 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
       tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
-    auto *moving = topology.add_moving();
-    if (measured && measured->communicationPerByte >= 0) {
-      moving->set_per_byte(measured->communicationPerByte);
-      moving->set_per_message(measured->communicationPerMessage);
-      moving->set_delay(measured->communicationDelay);
-      moves = moves || moving->per_byte() > 0 || moving->per_message() > 0 || moving->delay() > 0;
-    }
+    moves |= setMoving(measured, *topology.add_moving());
   }
   if (!unable.empty()) {
-    if (unable.size() > 300)
-      unable = unable.substr(0, unable.find(',', 250)) + ", ...";
-    error =
-        "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable +
-        "; leave them out of the cluster, compile the model in another type, or say how fast they are with values that are only stored so (speed: {" +
-        elementTypeName(type) + ": ...}, about that of f32): the mathematics is the same";
+    error = cannotCompute(type, unable);
     return std::nullopt;
   }
   if (profile)
@@ -118,19 +136,36 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   if (!moves)
     topology.clear_moving();
   tables->network = sim::Network(topology);
-  // Gloo's transport sums by exchange and gathers straight from the owners, over relays between sites.
-  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(),
-                          [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
-  if (gloo) {
-    tables->gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
-    tables->reduce = sim::Algorithm::Exchange;
-  }
-  topology.set_gathers(sim::algorithmOf(tables->gather));
-  topology.set_reductions(sim::algorithmOf(tables->reduce));
+  tables->chooseAlgorithms(cluster, topology);
   tables->topology = std::move(topology);
   CostModel model;
   model.tables = std::move(tables);
   return model;
+}
+
+std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummary &summary) {
+  std::map<UnitWork, uint32_t> known;
+  std::vector<UnitWork> units;
+  for (int32_t u = 0; u < summary.units_size(); ++u) {
+    auto [it, isNew] = known.emplace(unitWork(summary, u), known.size());
+    if (isNew)
+      units.push_back(it->first);
+    unitClass.push_back(it->second);
+  }
+  unitClasses = static_cast<uint32_t>(units.size());
+  return units;
+}
+
+void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology) {
+  // Gloo's transport sums by exchange and gathers straight from the owners, over relays between sites.
+  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(),
+                          [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
+  if (gloo) {
+    gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
+    reduce = sim::Algorithm::Exchange;
+  }
+  topology.set_gathers(sim::algorithmOf(gather));
+  topology.set_reductions(sim::algorithmOf(reduce));
 }
 
 double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
