@@ -9,15 +9,6 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-namespace {
-
-/// A walk from one starting point.
-struct Island {
-  Candidate current, best;
-};
-
-} // namespace
-
 Move MoveShares::draw(Draws &draws, bool parts) const {
   constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
   // Rates of improvement as if so many had been made before, with the mean's success.
@@ -57,50 +48,82 @@ std::string zorse::planning::structureOf(const StageModel &model, const Layout &
   return text;
 }
 
-void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
-  constexpr size_t kBatch = 16;
-  if (pool.empty() || context.spent())
-    return;
-  const uint32_t begin = context.tried(), budget = context.budget - begin;
-  // Several starting points of different structure; half of them are given up after a quarter, and after a half, of the budget.
-  size_t most = budget >= 400 ? 8 : budget >= 100 ? 4 : 2;
-  std::vector<Island> islands;
-  std::vector<std::string> structures;
-  for (const Candidate &candidate : pool) {
-    if (islands.size() >= most || !(candidate.score < INFINITY))
-      break;
-    std::string structure = structureOf(context.model, candidate.layout);
-    if (std::find(structures.begin(), structures.end(), structure) != structures.end())
-      continue;
-    structures.push_back(structure);
-    islands.push_back({candidate, candidate});
+namespace {
+
+/// A walk from one starting point.
+struct Island {
+  Candidate current, best;
+};
+
+/// Several starting points of different structure; half of them are given up after a quarter, and after a half, of the budget.
+class Walks {
+public:
+  Walks(SearchContext &context, std::vector<Candidate> &pool) : context(context), pool(pool) {
+    for (uint32_t d : context.devices)
+      memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
+    std::vector<std::string> structures;
+    for (const Candidate &candidate : pool) {
+      if (islands.size() >= most || !(candidate.score < INFINITY))
+        break;
+      std::string structure = structureOf(context.model, candidate.layout);
+      if (std::find(structures.begin(), structures.end(), structure) != structures.end())
+        continue;
+      structures.push_back(structure);
+      islands.push_back({candidate, candidate});
+    }
   }
-  if (islands.empty())
-    return;
-  auto asAsked = [&](const Candidate &c) {
+
+  void run() {
+    if (islands.empty())
+      return;
+    const size_t patience = context.effort().patience;
+    size_t stale = 0;
+    double best = islands.front().best.score;
+    for (uint64_t round = 0; !context.spent() && stale < patience; ++round) {
+      const double progress = static_cast<double>(context.tried() - begin) / budget;
+      if (progress > 0.1 && std::all_of(islands.begin(), islands.end(), [&](const Island &island) { return isHopeless(island.best); }))
+        break; // a tenth of all memory lacks: moves will not find it
+      giveUpWorst(progress);
+      makeMoves(round);
+      if (moved.empty()) {
+        ++stale;
+        continue;
+      }
+      context.simulate(moved);
+      takeMoves(progress);
+      double now = best;
+      for (const Island &island : islands)
+        now = std::min(now, island.best.score);
+      stale = now < best * (1 - 1e-6) ? 0 : stale + 1;
+      best = now;
+    }
+    for (const Island &island : islands)
+      pool.push_back(island.best);
+    std::sort(pool.begin(), pool.end(), better);
+  }
+
+private:
+  bool isHopeless(const Candidate &c) const { return static_cast<double>(c.excess) > memory / 10; }
+
+  bool asAsked(const Candidate &c) const {
     return context.options.stages == 0 || std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
                                                       [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
-  };
-  const size_t patience = context.effort().patience;
-  double memory = 0; // of all devices
-  for (uint32_t d : context.devices)
-    memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
-  auto isHopeless = [&](const Candidate &c) { return static_cast<double>(c.excess) > memory / 10; };
-  size_t stale = 0;
-  double best = islands.front().best.score;
-  for (uint64_t round = 0; !context.spent() && stale < patience; ++round) {
-    double progress = static_cast<double>(context.tried() - begin) / budget;
-    if (progress > 0.1 && std::all_of(islands.begin(), islands.end(), [&](const Island &island) { return isHopeless(island.best); }))
-      break; // a tenth of all memory lacks: moves will not find it
+  }
+
+  void giveUpWorst(double progress) {
     size_t keep = std::max<size_t>(1, progress < 0.25 ? most : progress < 0.5 ? most / 2 : progress < 0.8 ? most / 4 : 1);
-    if (islands.size() > keep) {
-      std::sort(islands.begin(), islands.end(), [](const Island &a, const Island &b) { return better(a.best, b.best); });
-      for (size_t i = keep; i < islands.size(); ++i)
-        pool.push_back(islands[i].best);
-      islands.resize(keep);
-      for (Island &island : islands)
-        island.current = island.best;
-    }
+    if (islands.size() <= keep)
+      return;
+    std::sort(islands.begin(), islands.end(), [](const Island &a, const Island &b) { return better(a.best, b.best); });
+    for (size_t i = keep; i < islands.size(); ++i)
+      pool.push_back(islands[i].best);
+    islands.resize(keep);
+    for (Island &island : islands)
+      island.current = island.best;
+  }
+
+  void makeMoves(uint64_t round) {
+    constexpr size_t kBatch = 16;
     size_t count = std::min<size_t>(kBatch, context.budget - context.tried());
     std::vector<Candidate> batch(count);
     std::vector<uint8_t> made(count, 0);
@@ -112,19 +135,18 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
         made[i] =
             mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
     });
-    std::vector<Candidate> moved;
-    std::vector<size_t> islandOf;
+    moved.clear();
+    islandOf.clear();
     for (size_t i = 0; i < count; ++i)
       if (made[i]) {
         batch[i].id = context.nextId();
         moved.push_back(std::move(batch[i]));
         islandOf.push_back(i % islands.size());
       }
-    if (moved.empty()) {
-      ++stale;
-      continue;
-    }
-    context.simulate(moved);
+  }
+
+  /// Each walk goes on to the best of its moves, at first even where that is a little worse.
+  void takeMoves(double progress) {
     double tolerance = 1 + 0.006 * std::max(0.0, 0.7 - progress);
     std::vector<const Candidate *> next(islands.size(), nullptr);
     for (size_t i = 0; i < moved.size(); ++i) {
@@ -140,13 +162,21 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
         if (better(islands[k].current, islands[k].best))
           islands[k].best = islands[k].current;
       }
-    double now = best;
-    for (const Island &island : islands)
-      now = std::min(now, island.best.score);
-    stale = now < best * (1 - 1e-6) ? 0 : stale + 1;
-    best = now;
   }
-  for (const Island &island : islands)
-    pool.push_back(island.best);
-  std::sort(pool.begin(), pool.end(), better);
+
+  SearchContext &context;
+  std::vector<Candidate> &pool;
+  const uint32_t begin = context.tried(), budget = context.budget - begin;
+  const size_t most = budget >= 400 ? 8 : budget >= 100 ? 4 : 2;
+  double memory = 0; ///< of all devices
+  std::vector<Island> islands;
+  std::vector<Candidate> moved; ///< in this round
+  std::vector<size_t> islandOf; ///< of each of them
+};
+
+} // namespace
+
+void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
+  if (!pool.empty() && !context.spent())
+    Walks(context, pool).run();
 }
