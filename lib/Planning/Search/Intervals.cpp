@@ -24,6 +24,9 @@ constexpr size_t kMixed = 16;
 /// Placed buffers leave gaps.
 constexpr double kGaps = 1.02;
 
+/// Of many atoms not every number is tried.
+bool passesOver(size_t atoms, bool rough) { return (atoms > 8 && rough && atoms % 2 != 0) || (atoms > 16 && atoms % (atoms > 32 ? 4 : 2) != 0); }
+
 } // namespace
 
 double CutSolver::leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const {
@@ -184,33 +187,90 @@ void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begi
   stage.wire = stage.shared ? stage.cardWire : stage.port;
 }
 
-bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency) {
+void CutSolver::setCells(StageChoice &stage, const CutOptions &options, size_t r) const {
+  const int64_t rows = model.rows()[r];
+  stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
+  stage.cellsEach = std::ceil(stage.cells / stage.devices);
+}
+
+void CutSolver::leaveOut(size_t i) {
+  const size_t stride = static_cast<size_t>(model.units()) + 1;
+  for (size_t u = 0; u < stride; ++u)
+    if (label[(i + 1) * stride + u] < kInfinity) {
+      label[i * stride + u] = label[(i + 1) * stride + u];
+      from[i * stride + u] = {static_cast<uint32_t>(i + 1), static_cast<int32_t>(u), kSkip};
+    }
+}
+
+int32_t CutSolver::mostInFront(const Goal &goal, size_t i) const {
   const int32_t units = model.units();
-  const size_t n = atoms.size(), stride = static_cast<size_t>(units) + 1, classes = model.classes();
+  const size_t stride = static_cast<size_t>(units) + 1, classes = model.classes();
+  int32_t most = 0;
+  for (; most < units; ++most) {
+    double share = 0;
+    for (size_t c = 0; c < classes && share < 1; ++c)
+      if (prefixCounts[i * classes + c] > 0)
+        share += prefixCounts[i * classes + c] * goal.time /
+                 (static_cast<double>(goal.options.samples) * leastSeconds[c * stride + static_cast<size_t>(most) + 1]);
+    if (share < 1)
+      break;
+  }
+  return most;
+}
+
+void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront) {
+  const int32_t units = model.units();
+  const size_t stride = static_cast<size_t>(units) + 1;
+  const int64_t rows = model.rows()[r];
+  double *here = &label[i * stride];
+  const double *there = &label[j * stride];
+  int32_t u = units;
+  for (int32_t v = units; v > 0; --v) {
+    if (!(there[v] < kInfinity))
+      continue;
+    double way = there[v];
+    if (v < units) { // then there are atoms behind: without them only the end is reached
+      way += hop(j, v, r);
+      int64_t behind = model.rows()[std::min<size_t>(from[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
+      way += static_cast<double>(std::abs(behind - rows)) * goal.period; // until as many samples are there as the larger cell needs
+    }
+    u = std::min(u, v - 1);
+    auto ok = [&](int32_t begin) {
+      double gather, pass = passage(stage, r, begin, v), need = needs(stage, goal.options, r, begin, v, way, pass, goal.time, gather);
+      return need + goal.late + std::max(goal.fill * std::max(0.0, goal.latency - way - pass), gather - goal.late) <= goal.time * (1 + 1e-12);
+    };
+    if (u >= 0 && ok(u)) {
+      while (u > 0 && ok(u - 1))
+        --u;
+    } else {
+      while (u < v && (u < 0 || !ok(u)))
+        ++u;
+    }
+    if (u >= v) {
+      u = v - 1;
+      continue;
+    }
+    for (int32_t begin = u; begin < v && begin < u + 2 && begin <= mostFront; ++begin) {
+      double total = way + passage(stage, r, begin, v);
+      if (total < here[begin]) {
+        here[begin] = total;
+        from[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};
+      }
+    }
+  }
+}
+
+bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency) {
+  const size_t n = atoms.size(), stride = static_cast<size_t>(model.units()) + 1;
   label.assign((n + 1) * stride, kInfinity);
   from.resize((n + 1) * stride);
   label[n * stride + stride - 1] = 0;
   const size_t mostRows = std::min(options.mostRows, model.rows().size() - 1);
-  const double fill = options.split ? kFillWithSplit : 1, period = time / static_cast<double>(options.samples), late = options.lateStart * time;
+  const Goal goal{options, time, latency, options.split ? kFillWithSplit : 1, time / static_cast<double>(options.samples), options.lateStart * time};
   for (size_t i = n; i-- > 0;) {
-    double *here = &label[i * stride];
     if (options.mayLeaveOut)
-      for (int32_t u = 0; u <= units; ++u)
-        if (label[(i + 1) * stride + static_cast<size_t>(u)] < kInfinity) {
-          here[u] = label[(i + 1) * stride + static_cast<size_t>(u)];
-          from[i * stride + static_cast<size_t>(u)] = {static_cast<uint32_t>(i + 1), u, kSkip};
-        }
-    // The most units that the atoms in front can do at all.
-    int32_t mostFront = 0;
-    for (; mostFront < units; ++mostFront) {
-      double share = 0;
-      for (size_t c = 0; c < classes && share < 1; ++c)
-        if (prefixCounts[i * classes + c] > 0)
-          share += prefixCounts[i * classes + c] * time /
-                   (static_cast<double>(options.samples) * leastSeconds[c * stride + static_cast<size_t>(mostFront) + 1]);
-      if (share < 1)
-        break;
-    }
+      leaveOut(i);
+    const int32_t mostFront = mostInFront(goal, i);
     StageChoice stage{};
     uint32_t lastNode = UINT32_MAX;
     const size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
@@ -218,58 +278,16 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
       addDevices(stage, atoms[j - 1], lastNode);
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
-      // Of many atoms not every number is tried.
-      size_t length = j - i;
-      if (j != n && length > 8 && options.rough && length % 2 != 0)
-        continue;
-      if (j != n && length > 16 && length % (length > 32 ? 4 : 2) != 0)
-        continue;
-      if (j != n && stage.devices > options.mostDevices)
+      if (j != n && (passesOver(j - i, options.rough) || stage.devices > options.mostDevices))
         continue;
       if (n > kMixed && stage.classCount > 2 && j - i > 1)
         break;
-      const double *there = &label[j * stride];
       close(stage, options, i, j);
       for (size_t r = options.leastRows; r <= mostRows; ++r) {
-        const int64_t rows = model.rows()[r];
-        if (r > options.leastRows && rows * static_cast<int64_t>(stage.devices) * 4 > options.samples)
+        if (r > options.leastRows && model.rows()[r] * static_cast<int64_t>(stage.devices) * 4 > options.samples)
           break;
-        stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
-        stage.cellsEach = std::ceil(stage.cells / stage.devices);
-        int32_t u = units;
-        for (int32_t v = units; v > 0; --v) {
-          if (!(there[v] < kInfinity))
-            continue;
-          double way = there[v];
-          if (v < units && j < n) {
-            way += hop(j, v, r);
-            int64_t behind = model.rows()[std::min<size_t>(from[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-            way += static_cast<double>(std::abs(behind - rows)) * period; // until as many samples are there as the larger cell needs
-          }
-          u = std::min(u, v - 1);
-          auto ok = [&](int32_t begin) {
-            double gather, pass = passage(stage, r, begin, v), need = needs(stage, options, r, begin, v, way, pass, time, gather);
-            return need + late + std::max(fill * std::max(0.0, latency - way - pass), gather - late) <= time * (1 + 1e-12);
-          };
-          if (u >= 0 && ok(u)) {
-            while (u > 0 && ok(u - 1))
-              --u;
-          } else {
-            while (u < v && (u < 0 || !ok(u)))
-              ++u;
-          }
-          if (u >= v) {
-            u = v - 1;
-            continue;
-          }
-          for (int32_t begin = u; begin < v && begin < u + 2 && begin <= mostFront; ++begin) {
-            double total = way + passage(stage, r, begin, v);
-            if (total < here[begin]) {
-              here[begin] = total;
-              from[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};
-            }
-          }
-        }
+        setCells(stage, options, r);
+        extend(goal, stage, i, j, r, mostFront);
       }
     }
   }
@@ -310,9 +328,7 @@ void CutSolver::read(const std::vector<Atom> &atoms, const CutOptions &options, 
       for (size_t a = i; a < f.atom; ++a)
         addDevices(stage, atoms[a], lastNode);
       close(stage, options, i, f.atom);
-      const int64_t rows = model.rows()[f.rows];
-      stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
-      stage.cellsEach = std::ceil(stage.cells / stage.devices);
+      setCells(stage, options, f.rows);
       double pass = passage(stage, f.rows, part.unitBegin, part.unitEnd), behind = label[i * stride + u] - pass;
       double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind, pass, cut.time, gather);
       start = std::max(start, gather);

@@ -70,7 +70,20 @@ private:
   struct CellMemory { ///< of a cell, in bytes; hold < 0: not known yet
     double hold = -1, passing = 0;
   };
+  struct Goal { ///< of reach, in seconds but for `fill`
+    const CutOptions &options;
+    double time, latency;
+    double fill;   ///< part of a sample's way there and back that a stage waits
+    double period; ///< of one sample
+    double late;   ///< for which the first stages may wait
+  };
   bool reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency);
+  /// Atom i without work.
+  void leaveOut(size_t i);
+  /// The most units that the atoms in front of i can do at all.
+  int32_t mostInFront(const Goal &goal, size_t i) const;
+  /// Stages of atoms [i, j) with cells of rows()[r] rows, in front of whatever is reached from j.
+  void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront);
   bool bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time);
   void read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const;
   double leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const;
@@ -82,6 +95,7 @@ private:
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
   void addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastNode) const;
   void close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const;
+  void setCells(StageChoice &stage, const CutOptions &options, size_t r) const;
   double hop(size_t atom, int32_t cut, size_t rows) const;
   const CellMemory &cellMemory(size_t r, int32_t u, int32_t v, bool split) const;
 
