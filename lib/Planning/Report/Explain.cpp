@@ -104,43 +104,24 @@ private:
 
   /// What saves memory: how much, and what it costs; how much devices would lack without any of it.
   void techniques() {
+    std::string error;
+    const std::optional<Evaluation> with = evaluate(problem, plan, error, /*timeOnly=*/true);
+    const bool keepsLess = activations(with), keepsElsewhere = residency(with);
+    if (!keepsLess && !keepsElsewhere)
+      return;
     step::Plan plain = plan;
     for (step::Cell &cell : plain.cells)
       cell.activations = step::Activations::Keep;
     plain.residency.clear();
-    std::string error;
-    const std::optional<Evaluation> with = evaluate(problem, plan, error, /*timeOnly=*/true);
-    size_t used = 0;
-    auto sayOf = [&](const std::set<uint32_t> &devices, const char *one, const char *many, const step::Plan &without) {
-      if (devices.empty())
-        return;
-      ++used;
-      std::string text = devices.size() == 1 ? plan.devices[*devices.begin()].name + " " + one : std::to_string(devices.size()) + " devices " + many;
-      text += unitsOf(devices);
-      // Where memory is short, an order takes in fewer samples: what a technique costs shows where it is not. How many are best differs; devices with
-      // more memory may always take in fewer.
-      const std::optional<Evaluation> other = evaluate(problem, without, error, /*timeOnly=*/true);
-      std::optional<Evaluation> fastest;
-      for (const double times : {1.0, 1.5, 2.0, 4.0, 0.0}) { // the memory that devices have; 0: unlimited
-        step::Plan roomy = without;
-        for (step::PlanDevice &device : roomy.devices)
-          device.memory = static_cast<uint64_t>(static_cast<double>(device.memory) * times);
-        if (std::optional<Evaluation> found = evaluate(problem, roomy, error, /*timeOnly=*/true); found && (!fastest || found->step < fastest->step))
-          fastest = std::move(found);
-      }
-      if (other && fastest && with) {
-        uint64_t saved = 0;
-        for (uint32_t d : devices)
-          saved = std::max(saved, other->memory[d] - std::min(other->memory[d], with->memory[d]));
-        text += ": saves " + showBytes(double(saved)) + (devices.size() == 1 ? "" : " on one of them");
-        if (with->step > fastest->step)
-          text += ", costs " + format("%.1f %%", 100 * (with->step / fastest->step - 1)) + " against a plan with memory for all of it";
-        else
-          text += ", costs no time against the same plan without it";
-      }
-      say(text);
-    };
+    if (const std::optional<Evaluation> other = evaluate(problem, plain, error, /*timeOnly=*/true))
+      say(other->excess ? "without any of that, devices lack " + showBytes(double(other->excess))
+                        : "without any of that, it fits and takes " + format("%.4g s", other->step));
+  }
+
+  /// Returns whether cells recompute or offload.
+  bool activations(const std::optional<Evaluation> &with) {
     using step::Activations;
+    bool used = false;
     for (Activations how : {Activations::Recompute, Activations::Offload}) {
       std::set<uint32_t> devices;
       step::Plan without = plan;
@@ -149,12 +130,15 @@ private:
           devices.insert(cell.device);
           cell.activations = Activations::Keep;
         }
-      if (how == Activations::Recompute)
-        sayOf(devices, "computes activations again", "compute activations again", without);
-      else
-        sayOf(devices, "keeps activations on the host between forward and backward", "keep activations on their hosts between forward and backward",
-              without);
+      used |= how == Activations::Recompute ? sayTechnique(with, devices, "computes activations again", "compute activations again", without)
+                                            : sayTechnique(with, devices, "keeps activations on the host between forward and backward",
+                                                           "keep activations on their hosts between forward and backward", without);
     }
+    return used;
+  }
+
+  /// Returns whether state comes by phase or is on hosts.
+  bool residency(const std::optional<Evaluation> &with) {
     std::set<uint32_t> phased, updated, state, moments;
     for (uint32_t d = 0; d < plan.devices.size() && !plan.residency.empty(); ++d)
       for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && holds(d); ++g) {
@@ -171,7 +155,6 @@ private:
     step::ResidencyRule once;
     once.gather = step::Gather::Step;
     atOnce.residency.push_back(std::move(once));
-    sayOf(phased, "has parameters chunk by chunk, twice a step", "have parameters chunk by chunk, twice a step", atOnce);
     auto onDevice = [&](const std::set<uint32_t> &devices) {
       step::Plan without = plan;
       step::ResidencyRule rule;
@@ -180,16 +163,53 @@ private:
       without.residency.push_back(std::move(rule));
       return without;
     };
-    sayOf(moments, "keeps the optimizer's moments on the host", "keep the optimizer's moments on their hosts", onDevice(moments));
-    sayOf(state, "keeps parameters, moments and reduced gradients on the host", "keep parameters, moments and reduced gradients on their hosts",
-          onDevice(state));
-    sayOf(updated, "keeps parameters and moments on the host, whose processor updates them",
-          "keep parameters and moments on their hosts, whose processors update them", onDevice(updated));
-    if (used == 0)
-      return;
-    if (const std::optional<Evaluation> other = evaluate(problem, plain, error, /*timeOnly=*/true))
-      say(other->excess ? "without any of that, devices lack " + showBytes(double(other->excess))
-                        : "without any of that, it fits and takes " + format("%.4g s", other->step));
+    bool used = sayTechnique(with, phased, "has parameters chunk by chunk, twice a step", "have parameters chunk by chunk, twice a step", atOnce);
+    used |=
+        sayTechnique(with, moments, "keeps the optimizer's moments on the host", "keep the optimizer's moments on their hosts", onDevice(moments));
+    used |= sayTechnique(with, state, "keeps parameters, moments and reduced gradients on the host",
+                         "keep parameters, moments and reduced gradients on their hosts", onDevice(state));
+    used |= sayTechnique(with, updated, "keeps parameters and moments on the host, whose processor updates them",
+                         "keep parameters and moments on their hosts, whose processors update them", onDevice(updated));
+    return used;
+  }
+
+  /// Returns whether any devices use it. \param with  the plan at hand \param without  the same without the technique
+  bool sayTechnique(const std::optional<Evaluation> &with, const std::set<uint32_t> &devices, const char *one, const char *many,
+                    const step::Plan &without) {
+    if (devices.empty())
+      return false;
+    std::string text = devices.size() == 1 ? plan.devices[*devices.begin()].name + " " + one : std::to_string(devices.size()) + " devices " + many;
+    text += unitsOf(devices);
+    std::string error;
+    const std::optional<Evaluation> other = evaluate(problem, without, error, /*timeOnly=*/true);
+    const std::optional<Evaluation> fastest = fastestWithMemory(without);
+    if (other && fastest && with) {
+      uint64_t saved = 0;
+      for (uint32_t d : devices)
+        saved = std::max(saved, other->memory[d] - std::min(other->memory[d], with->memory[d]));
+      text += ": saves " + showBytes(double(saved)) + (devices.size() == 1 ? "" : " on one of them");
+      if (with->step > fastest->step)
+        text += ", costs " + format("%.1f %%", 100 * (with->step / fastest->step - 1)) + " against a plan with memory for all of it";
+      else
+        text += ", costs no time against the same plan without it";
+    }
+    say(text);
+    return true;
+  }
+
+  /// Where memory is short, an order takes in fewer samples: what a technique costs shows where it is not. How many are best differs; devices with
+  /// more memory may always take in fewer.
+  std::optional<Evaluation> fastestWithMemory(const step::Plan &without) const {
+    std::string error;
+    std::optional<Evaluation> fastest;
+    for (const double times : {1.0, 1.5, 2.0, 4.0, 0.0}) { // the memory that devices have; 0: unlimited
+      step::Plan roomy = without;
+      for (step::PlanDevice &device : roomy.devices)
+        device.memory = static_cast<uint64_t>(static_cast<double>(device.memory) * times);
+      if (std::optional<Evaluation> found = evaluate(problem, roomy, error, /*timeOnly=*/true); found && (!fastest || found->step < fastest->step))
+        fastest = std::move(found);
+    }
+    return fastest;
   }
 
   bool holds(uint32_t device) const {
