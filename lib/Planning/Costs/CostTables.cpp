@@ -220,20 +220,12 @@ std::string rooflineSource(const ClusterDevice &device, double speed) {
   return text + (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
 }
 
-} // namespace
-
-DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described,
-                                         double speed, double pcie, double port, const DeviceProfile *profile) {
-  ClusterDevice device = described;
-  if (profile && profile->launch >= 0)
-    device.launch = profile->launch;
-  DeviceTimes times;
-  times.curves.resize(units.size() * kUnitTasks);
-  const int target = device.multiprocessors > 0 ? targetOf(summary, device.arch) : -1;
-  const GpuRates rates = gpuRates(device, productType(summary), speed);
+/// Returns whether some class has attention.
+bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, int target,
+                   const GpuRates &rates, std::vector<Curve> &all) {
   bool attention = false;
   for (size_t u = 0; u < units.size(); ++u) {
-    Curve *curves = &times.curves[u * kUnitTasks];
+    Curve *curves = &all[u * kUnitTasks];
     for (size_t task = 0; task < kUnitTasks; ++task)
       curves[task] = Curve::roofline(device, speed, units[u].tasks[task]);
     if (target >= 0 && units[u].classId < static_cast<uint32_t>(summary.classes_size())) {
@@ -245,42 +237,42 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
     for (size_t task = 0; task < kUnitTasks && device.eager; ++task)
       curves[task] = curves[task].scaled(kEagerTimes);
   }
-  times.source = target >= 0 ? "modelled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
-  if (device.eager)
-    times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
+  return attention;
+}
 
-  if (profile) {
-    std::vector<std::string> names = classNames(summary);
-    std::vector<bool> covered(units.size(), false);
-    size_t measuredClasses = 0;
-    Ratio whole;
-    for (size_t u = 0; u < units.size(); ++u) {
-      auto entry = units[u].classId < names.size() ? profile->classes.find(names[units[u].classId]) : profile->classes.end();
-      if (entry == profile->classes.end())
+/// Measured curves where the profile has them; the others in proportion to these.
+void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const DeviceProfile &profile, DeviceTimes &times) {
+  std::vector<std::string> names = classNames(summary);
+  std::vector<bool> covered(units.size(), false);
+  size_t measuredClasses = 0;
+  Ratio whole;
+  for (size_t u = 0; u < units.size(); ++u) {
+    auto entry = units[u].classId < names.size() ? profile.classes.find(names[units[u].classId]) : profile.classes.end();
+    if (entry == profile.classes.end())
+      continue;
+    for (const ClassProfile &atDegree : entry->second) {
+      if (atDegree.degree != 1 || atDegree.points.empty())
         continue;
-      for (const ClassProfile &atDegree : entry->second) {
-        if (atDegree.degree != 1 || atDegree.points.empty())
-          continue;
-        Measured measured = collect(atDegree);
-        whole.add(measured.tasks[F], times.curves[u * kUnitTasks + F]);
-        whole.add(measured.tasks[B], times.curves[u * kUnitTasks + B]);
-        complete(measured, &times.curves[u * kUnitTasks]);
-        measuredClasses += !covered[u];
-        covered[u] = true;
-      }
+      Measured measured = collect(atDegree);
+      whole.add(measured.tasks[F], times.curves[u * kUnitTasks + F]);
+      whole.add(measured.tasks[B], times.curves[u * kUnitTasks + B]);
+      complete(measured, &times.curves[u * kUnitTasks]);
+      measuredClasses += !covered[u];
+      covered[u] = true;
     }
-    if (measuredClasses > 0)
-      times.source = measuredClasses == units.size()
-                         ? "measured (profile)"
-                         : "measured (profile) for " + std::to_string(measuredClasses) + " of " + std::to_string(units.size()) +
-                               " classes of units; in proportion to these, " + times.source;
-    if (whole.known())
-      for (size_t u = 0; u < units.size(); ++u)
-        for (size_t task = 0; task < kUnitTasks && !covered[u]; ++task)
-          times.curves[u * kUnitTasks + task] = times.curves[u * kUnitTasks + task].scaled(whole.value());
   }
+  if (measuredClasses > 0)
+    times.source = measuredClasses == units.size() ? "measured (profile)"
+                                                   : "measured (profile) for " + std::to_string(measuredClasses) + " of " +
+                                                         std::to_string(units.size()) + " classes of units; in proportion to these, " + times.source;
+  if (whole.known())
+    for (size_t u = 0; u < units.size(); ++u)
+      for (size_t task = 0; task < kUnitTasks && !covered[u]; ++task)
+        times.curves[u * kUnitTasks + task] = times.curves[u * kUnitTasks + task].scaled(whole.value());
+}
 
-  // Elementwise work over state in 4 bytes: parameters and moments are read and written, gradients read.
+/// Elementwise work over state in 4 bytes: parameters and moments are read and written, gradients read.
+void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &device, double speed, double pcie, double port, DeviceTimes &times) {
   double flopsPerSecond = device.speed[speedIndex(bundle::F32)] > 0 ? device.speed[speedIndex(bundle::F32)] : speed;
   const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth, longer = device.eager ? kEagerTimes : 1;
   auto elementwise = [&](double flops, double bytes) {
@@ -294,18 +286,41 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   times.load = {device.launch, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
   // A device that is a processor of its host updates as fast there; of other hosts' processors nothing is known.
   times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory ? times.update : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
-  if (profile && deviceKindOf(device.kind).sharesHostMemory && profile->updatePerElement >= 0)
-    times.hostUpdate = {profile->updateFixed, profile->updatePerElement};
+}
+
+void applyMeasuredState(const DeviceProfile &profile, bool sharesHostMemory, DeviceTimes &times) {
+  auto use = [](Rate &rate, double each, double fixed) {
+    if (each >= 0)
+      rate = {fixed, each};
+  };
+  if (sharesHostMemory)
+    use(times.hostUpdate, profile.updatePerElement, profile.updateFixed);
+  use(times.update, profile.updatePerElement, profile.updateFixed);
+  use(times.hostUpdate, profile.hostUpdatePerElement, profile.hostUpdateFixed);
+  use(times.norm, profile.normPerElement, profile.normFixed);
+  use(times.copy, profile.copyPerByte, profile.copyFixed);
+  use(times.load, profile.loadPerByte, profile.loadFixed);
+}
+
+} // namespace
+
+DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described,
+                                         double speed, double pcie, double port, const DeviceProfile *profile) {
+  ClusterDevice device = described;
+  if (profile && profile->launch >= 0)
+    device.launch = profile->launch;
+  DeviceTimes times;
+  times.curves.resize(units.size() * kUnitTasks);
+  const int target = device.multiprocessors > 0 ? targetOf(summary, device.arch) : -1;
+  const GpuRates rates = gpuRates(device, productType(summary), speed);
+  const bool attention = estimateUnits(summary, units, device, speed, target, rates, times.curves);
+  times.source = target >= 0 ? "modelled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
+  if (device.eager)
+    times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
+  estimateState(summary, device, speed, pcie, port, times);
   if (profile) {
-    auto use = [](Rate &rate, double each, double fixed) {
-      if (each >= 0)
-        rate = {fixed, each};
-    };
-    use(times.update, profile->updatePerElement, profile->updateFixed);
-    use(times.hostUpdate, profile->hostUpdatePerElement, profile->hostUpdateFixed);
-    use(times.norm, profile->normPerElement, profile->normFixed);
-    use(times.copy, profile->copyPerByte, profile->copyFixed);
-    use(times.load, profile->loadPerByte, profile->loadFixed);
+    applyMeasured(summary, units, *profile, times);
+    applyMeasuredState(*profile, deviceKindOf(device.kind).sharesHostMemory, times);
   }
   return times;
 }
