@@ -67,7 +67,113 @@ bool mirror(const Layout &before, Layout &layout, size_t changed) {
   return true;
 }
 
-bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to);
+/// Units or parts of them from one stage to another: those between pass as many on.
+bool moveUnits(const StageModel &model, const Candidate &from, Draws &draws, Pipeline &pipeline) {
+  const size_t stages = pipeline.stages.size();
+  if (stages < 2)
+    return false;
+  size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
+  int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.ways()))));
+  if (from.layout.parts > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
+    return false;
+  for (size_t s = a; s < b; ++s) {
+    pipeline.stages[s].unitEnd += by;
+    pipeline.stages[s + 1].unitBegin += by;
+  }
+  if (pipeline.stages[a].unitEnd <= pipeline.stages[a].unitBegin || pipeline.stages[b].unitEnd <= pipeline.stages[b].unitBegin)
+    return false;
+  for (size_t s = a; s <= b; ++s)
+    shareAgain(model, pipeline.stages[s], pipeline.samples);
+  return true;
+}
+
+bool moveRows(const StageModel &model, Draws &draws, Pipeline &pipeline) {
+  Stage &stage = pipeline.stages[draws.below(pipeline.stages.size())];
+  size_t r = rowsOf(model, stage);
+  if (draws.chance(50) ? r == 0 : r + 1 == model.rows().size())
+    return false;
+  r = draws.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
+  if (r >= model.rows().size())
+    return false;
+  for (Member &member : stage.members)
+    member.rows = model.rows()[r];
+  shareAgain(model, stage, pipeline.samples);
+  return true;
+}
+
+bool moveState(Draws &draws, StateRule &state) {
+  StateRule rule = static_cast<StateRule>(draws.below(3));
+  if (rule == state)
+    return false;
+  state = rule;
+  return true;
+}
+
+/// Samples from one member of a stage to another.
+bool moveSamples(Draws &draws, Pipeline &pipeline) {
+  Stage &stage = pipeline.stages[draws.below(pipeline.stages.size())];
+  if (stage.members.size() < 2)
+    return false;
+  Member &a = stage.members[draws.below(stage.members.size())], &b = stage.members[draws.below(stage.members.size())];
+  int64_t by = std::min(a.rows, a.samples);
+  if (&a == &b || (a.samples <= by))
+    return false;
+  a.samples -= by;
+  b.samples += by;
+  return true;
+}
+
+/// Samples from pipeline `p` to another.
+bool moveBetweenPipelines(const StageModel &model, Draws &draws, size_t p, Layout &layout) {
+  if (layout.pipelines.size() < 2)
+    return false;
+  Pipeline &pipeline = layout.pipelines[p];
+  size_t q = (p + 1 + draws.below(layout.pipelines.size() - 1)) % layout.pipelines.size();
+  int64_t by = std::min<int64_t>(pipeline.samples - 1,
+                                 1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
+  if (by < 1)
+    return false;
+  return giveSamples(model, pipeline, -by) && giveSamples(model, layout.pipelines[q], by);
+}
+
+bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
+  const StageModel &model = context.modelOf(from.layout);
+  to = Candidate();
+  to.layout = from.layout;
+  to.inFlight = from.inFlight;
+  Layout &layout = to.layout;
+  Pipeline &pipeline = layout.pipelines[p];
+  const size_t stages = pipeline.stages.size();
+  std::vector<Atom> groups; // for the kinds that cut again
+  switch (to.move = context.moves.draw(draws, layout.parts > 1)) {
+  case Move::Units:
+    return moveUnits(model, from, draws, pipeline);
+  case Move::Rows:
+    return moveRows(model, draws, pipeline);
+  case Move::Schedule:
+    return moveSchedule(context, draws, layout.schedule) && (layout.parts == 1 || layout.schedule.kind == step::ScheduleKind::Timed);
+  case Move::State:
+    return moveState(draws, layout.state);
+  case Move::Level:
+    return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + draws.below(8)), pipeline);
+  case Move::Samples:
+    return moveSamples(draws, pipeline);
+  case Move::Pipelines:
+    return moveBetweenPipelines(model, draws, p, layout);
+  case Move::Groups:
+    groups = groupsOf(pipeline);
+    if (!moveGroups(model, draws, unusedDevices(context, layout), groups))
+      return false;
+    if (layout.parts > 1 && groups.size() == stages && draws.chance(50))
+      return keepTimes(model, groups, 0, pipeline);
+    break;
+  case Move::InFlight: // memory for more or fewer samples under way
+    groups = groupsOf(pipeline);
+    to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
+    break;
+  }
+  return cutAgain(solver, model, std::move(groups), p, to);
+}
 
 } // namespace
 
@@ -91,94 +197,3 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
     setTurn(to.layout);
   return true;
 }
-
-namespace {
-
-bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
-  const StageModel &model = context.modelOf(from.layout);
-  to = Candidate();
-  to.layout = from.layout;
-  to.inFlight = from.inFlight;
-  Layout &layout = to.layout;
-  Pipeline &pipeline = layout.pipelines[p];
-  size_t stages = pipeline.stages.size();
-
-  // Small changes that keep the cuts.
-  const Move kind = to.move = context.moves.draw(draws, layout.parts > 1);
-  if (kind == Move::Units) { // units or parts of them from one stage to another: those between pass as many on
-    if (stages < 2)
-      return false;
-    size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
-    int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.ways()))));
-    if (layout.parts > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
-      return false;
-    for (size_t s = a; s < b; ++s) {
-      pipeline.stages[s].unitEnd += by;
-      pipeline.stages[s + 1].unitBegin += by;
-    }
-    if (pipeline.stages[a].unitEnd <= pipeline.stages[a].unitBegin || pipeline.stages[b].unitEnd <= pipeline.stages[b].unitBegin)
-      return false;
-    for (size_t s = a; s <= b; ++s)
-      shareAgain(model, pipeline.stages[s], pipeline.samples);
-    return true;
-  }
-  if (kind == Move::Rows) {
-    Stage &stage = pipeline.stages[draws.below(stages)];
-    size_t r = rowsOf(model, stage);
-    if (draws.chance(50) ? r == 0 : r + 1 == model.rows().size())
-      return false;
-    r = draws.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
-    if (r >= model.rows().size())
-      return false;
-    for (Member &member : stage.members)
-      member.rows = model.rows()[r];
-    shareAgain(model, stage, pipeline.samples);
-    return true;
-  }
-  if (kind == Move::Schedule)
-    return moveSchedule(context, draws, layout.schedule) && (layout.parts == 1 || layout.schedule.kind == step::ScheduleKind::Timed);
-  if (kind == Move::State) {
-    StateRule rule = static_cast<StateRule>(draws.below(3));
-    if (rule == layout.state)
-      return false;
-    layout.state = rule;
-    return true;
-  }
-  if (kind == Move::Level)
-    return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + draws.below(8)), pipeline);
-  if (kind == Move::Samples) { // inside a stage
-    Stage &stage = pipeline.stages[draws.below(stages)];
-    if (stage.members.size() < 2)
-      return false;
-    Member &a = stage.members[draws.below(stage.members.size())], &b = stage.members[draws.below(stage.members.size())];
-    int64_t by = std::min(a.rows, a.samples);
-    if (&a == &b || (a.samples <= by))
-      return false;
-    a.samples -= by;
-    b.samples += by;
-    return true;
-  }
-
-  // Changes of groups, cut again.
-  std::vector<Atom> groups = groupsOf(pipeline);
-  if (kind == Move::Groups) {
-    if (!moveGroups(model, draws, unusedDevices(context, layout), groups))
-      return false;
-    if (layout.parts > 1 && groups.size() == stages && draws.chance(50))
-      return keepTimes(model, groups, 0, pipeline);
-  } else if (kind == Move::InFlight) { // memory for more or fewer samples under way
-    to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
-  } else { // between pipelines
-    if (layout.pipelines.size() < 2)
-      return false;
-    size_t q = (p + 1 + draws.below(layout.pipelines.size() - 1)) % layout.pipelines.size();
-    int64_t by = std::min<int64_t>(pipeline.samples - 1,
-                                   1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
-    if (by < 1)
-      return false;
-    return giveSamples(model, pipeline, -by) && giveSamples(model, layout.pipelines[q], by);
-  }
-  return cutAgain(solver, model, std::move(groups), p, to);
-}
-
-} // namespace
