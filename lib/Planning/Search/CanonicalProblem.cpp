@@ -116,16 +116,19 @@ std::vector<uint32_t> placesOf(const std::vector<Item> &sorted) {
   return place;
 }
 
-} // namespace
-
-std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, std::string &error) {
-  const Cluster &from = problem.cluster;
-  const bundle::Topology &topology = from.topology;
+/// In order: sums over them are then rounded alike in whatever order the file is.
+std::vector<Item> makeDevices(const Problem &problem) {
+  const std::vector<ClusterDevice> &from = problem.cluster.devices;
   const size_t speed = speedIndex(productType(problem.summary));
-  std::vector<Item> devices, nodes, sites;
-  for (uint32_t d = 0; d < from.devices.size(); ++d)
-    devices.push_back({d, from.devices[d].speed[speed], static_cast<double>(from.devices[d].capacity()), signatureOf(problem, d)});
-  std::sort(devices.begin(), devices.end()); // sums below are rounded alike in whatever order the file is
+  std::vector<Item> devices;
+  for (uint32_t d = 0; d < from.size(); ++d)
+    devices.push_back({d, from[d].speed[speed], static_cast<double>(from[d].capacity()), signatureOf(problem, d)});
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
+
+std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &devices) {
+  std::vector<Item> nodes;
   std::vector<std::vector<std::string>> parts(from.nodes.size());
   for (uint32_t n = 0; n < from.nodes.size(); ++n)
     nodes.push_back({n, 0, 0, ""});
@@ -137,13 +140,19 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
     const ClusterNode &of = from.nodes[node.index];
     for (double number : {double(of.hostMemory), of.pcie, double(of.nvme), of.nvmeBandwidth, of.price})
       add(node.signature, number);
-    const auto &links = topology.nodes(static_cast<int>(node.index));
+    const auto &links = from.topology.nodes(static_cast<int>(node.index));
     for (const bundle::LinkClass *link : {&links.port(), &links.bus(), &links.nic()})
       node.signature += signatureOf(*link) + "/";
     node.signature += joined(std::move(parts[node.index]));
   }
   std::sort(nodes.begin(), nodes.end());
-  parts.assign(static_cast<size_t>(topology.sites_size()), {});
+  return nodes;
+}
+
+std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes) {
+  const bundle::Topology &topology = from.topology;
+  std::vector<Item> sites;
+  std::vector<std::vector<std::string>> parts(static_cast<size_t>(topology.sites_size()));
   for (uint32_t s = 0; s < parts.size(); ++s)
     sites.push_back({s, 0, 0, ""});
   for (const Item &node : nodes) {
@@ -159,9 +168,19 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
     site.signature += joined(std::move(parts[site.index]));
   }
   refine(topology, sites);
+  std::sort(sites.begin(), sites.end());
+  return sites;
+}
+
+} // namespace
+
+std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, std::string &error) {
+  const Cluster &from = problem.cluster;
+  const bundle::Topology &topology = from.topology;
+  std::vector<Item> devices = makeDevices(problem), nodes = makeNodes(from, devices);
+  const std::vector<Item> sites = makeSites(from, nodes);
 
   // Sites in order, their nodes in order, their devices in order.
-  std::sort(sites.begin(), sites.end());
   const std::vector<uint32_t> siteAt = placesOf(sites);
   auto siteOf = [&](uint32_t node) { return siteAt[topology.nodes(static_cast<int>(node)).site()]; };
   std::sort(nodes.begin(), nodes.end(), [&](const Item &a, const Item &b) {
