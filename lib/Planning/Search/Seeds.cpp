@@ -454,7 +454,7 @@ private:
   std::vector<SeedTask> tasks;
 };
 
-/// Several tasks come to the same layout.
+/// By estimate. Several tasks come to the same layout.
 std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
   std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;
@@ -468,14 +468,11 @@ std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
   return unlike;
 }
 
-/// By estimate, but no kind of plan is left out for long: the best of every kind, then the second best, ...
+/// Seeds by estimate in another order: no kind of plan is left out for long, the best of every kind, then the second best, ...
 std::vector<Candidate> inTurn(std::vector<Candidate> seeds) {
   std::map<std::pair<size_t, size_t>, size_t> rank;
   std::vector<std::pair<double, size_t>> order;
-  std::vector<size_t> byEstimate(seeds.size());
-  std::iota(byEstimate.begin(), byEstimate.end(), 0);
-  std::stable_sort(byEstimate.begin(), byEstimate.end(), [&](size_t a, size_t b) { return seeds[a].estimate < seeds[b].estimate; });
-  for (size_t i : byEstimate) {
+  for (size_t i = 0; i < seeds.size(); ++i) {
     size_t stages = seeds[i].layout.pipelines.front().stages.size();
     size_t place = rank[{seeds[i].layout.pipelines.size(), stages}]++;
     order.push_back({seeds[i].estimate * (1 + 0.03 * static_cast<double>(place)), i});
