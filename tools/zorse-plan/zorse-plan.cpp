@@ -2,7 +2,7 @@
 #include "DeepStack.h"
 #include "LoadModel.h"
 #include "ModelFlags.h"
-#include "Numbers.h"
+#include "Options.h"
 #include "ParseFlags.h"
 #include "TrainingFlags.h"
 
@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 using namespace zorse;
+using zorse::plan::Options;
 
 namespace {
 
@@ -36,68 +37,6 @@ int fail(const std::string &message) {
     begin = end + 1;
   }
   return 1;
-}
-
-struct Options {
-  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, communication,
-                                                                                           planner = "zorse";
-  std::vector<std::string> exclude, compare;
-  int64_t batch = 0, random = -1, devices = 0;
-  bool quiet = false, explain = false;
-  planning::SearchOptions search;
-  pipelines::CompileOptions compile;
-};
-
-void addOptions(CLI::App &app, Options &o) {
-  app.add_option("model", o.model, "an ONNX file, a bundle, a table of layers (layers.json, docs/layers.md), or a model summary (summary.pb)");
-  app.add_option("--shape", o.shape,
-                 "plan for a model by its dimensions: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
-                 "precision=f16 (comma-separated)");
-  app.add_option("--summary", o.summary, "the same as giving a summary as the model")->group("");
-  app.add_option("--cluster", o.cluster, "sites, nodes, devices, links (docs/cluster.md)");
-  app.add_option("--profile", o.profile, "measured times (docs/profile.md), as zorse-profile writes them");
-  app.add_option("--batch", o.batch, "samples per step");
-  app.add_option("--plan", o.plan, "describe this plan instead of choosing one (docs/plan.md)");
-  app.add_option("-o,--output", o.output, "write plan.json");
-  app.add_option("--html", o.html, "write a page with timeline, memory, tiling and reasons");
-  app.add_option("--json", o.json, "write the report for machines (docs/planning.md)");
-  app.add_flag("--explain", o.explain, "say what binds, and what one more device, other links or more memory would bring");
-  app.add_option("--compare", o.compare, "two plans (files) side by side")->expected(2);
-  std::vector<std::string> planners = {"zorse", "all"};
-  for (const planning::Baseline &baseline : planning::baselines())
-    planners.push_back(baseline.name);
-  app.add_option("--planner", o.planner, "another system's way to choose a plan (docs/baselines.md), or all: a table of what each would make of it")
-      ->check(CLI::IsMember(planners));
-  app.add_flag("--quiet", o.quiet, "no tables, no progress");
-
-  const char *search = "Search";
-  app.add_option("--objective", o.objective, "throughput (default) or cost: least price per token")
-      ->group(search)
-      ->check(CLI::IsMember({"throughput", "cost"}));
-  app.add_option("--least-throughput", o.search.leastThroughput, "with --objective=cost: samples/s that must be reached")->group(search);
-  app.add_option("--most-price", o.search.mostPrice, "most to pay per hour for the devices in use")->group(search);
-  app.add_option("--stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
-  app.add_option("--pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
-  app.add_option("--microbatch", o.search.rows, "most rows of a micro-batch (default: chosen)")->group(search);
-  std::vector<std::string> schedules;
-  for (step::ScheduleKind kind : planning::searchedSchedules())
-    schedules.push_back(step::scheduleRule(kind).name);
-  app.add_option("--schedule", o.schedule, "the order of tasks (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
-  app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")
-      ->group(search)
-      ->check(CLI::IsMember({"yes", "no"}));
-  app.add_option("--communication", o.communication,
-                 "blocking: devices do not compute while they send or receive, as in other systems (default: overlapped)")
-      ->group(search)
-      ->check(CLI::IsMember({"overlapped", "blocking"}));
-  app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
-  app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
-  app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
-  app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
-  app.add_flag("!--no-techniques", o.search.techniques, "neither recomputation nor state on hosts, also where memory lacks")->group(search);
-
-  app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->check(wholeNumber())->group("Tests");
-  app.add_option("--devices", o.devices, "with --random: number of devices")->group("Tests");
 }
 
 /// Finishes a plan that was read: devices it does not list get no work; costs and memory come from the cluster.
@@ -190,91 +129,109 @@ int compareAll(const planning::Problem &problem, const planning::SearchOptions &
   return any ? 0 : fail("no planner has a plan");
 }
 
-int run(Options &o) {
-  std::string error;
+/// What a plan is chosen for, or described with.
+struct Inputs {
   std::optional<planning::Cluster> cluster;
-  if (!o.cluster.empty())
-    cluster = planning::readClusterFile(o.cluster, error);
-  if (!o.cluster.empty() && !cluster)
-    return fail(error);
   std::optional<planning::Profile> profile;
-  if (!o.profile.empty())
-    profile = planning::readProfileFile(o.profile, error);
-  if (!o.profile.empty() && !profile)
-    return fail(error);
-  if (!o.plan.empty()) {
-    std::optional<step::PlanHead> head = step::readPlanHead(o.plan, error);
-    if (!head)
-      return fail(error);
-    if (o.batch > 0 && head->batch != o.batch)
-      return fail(step::otherBatch(o.plan, head->batch, o.batch));
+  std::optional<step::Plan> plan; ///< that was given or drawn
+  LoadedModel model;
+  std::vector<std::string> assumptions;
+
+  const planning::Cluster *clusterIfAny() const { return cluster ? &*cluster : nullptr; }
+  const planning::Profile *profileIfAny() const { return profile ? &*profile : nullptr; }
+};
+
+/// Reads cluster and profile, and checks a given plan's batch before the model is loaded.
+bool readFiles(const Options &o, Inputs &inputs, std::string &error) {
+  if (!o.cluster.empty() && !(inputs.cluster = planning::readClusterFile(o.cluster, error)))
+    return false;
+  if (!o.profile.empty() && !(inputs.profile = planning::readProfileFile(o.profile, error)))
+    return false;
+  if (o.plan.empty())
+    return true;
+  std::optional<step::PlanHead> head = step::readPlanHead(o.plan, error);
+  if (!head)
+    return false;
+  if (o.batch > 0 && head->batch != o.batch)
+    return error = step::otherBatch(o.plan, head->batch, o.batch), false;
+  return true;
+}
+
+bool readModel(Options &o, const std::string &path, Inputs &inputs, std::string &error) {
+  if (path.empty() == o.shape.empty()) {
+    error = "expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options";
+    return false;
   }
-  const std::string path = o.model.empty() ? o.summary : o.model;
-  if (path.empty() == o.shape.empty())
-    return fail("expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
   o.compile.cluster = o.cluster;                 // and for bodies of every architecture in the cluster
   std::optional<LoadedModel> model =
-      o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
+      o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny(), error);
   if (!model)
-    return fail(error);
-  std::vector<std::string> assumptions;
+    return false;
+  inputs.model = std::move(*model);
+  return true;
+}
+
+/// Fits cluster and profile to the model, and notes what is assumed.
+bool adaptToModel(const std::string &path, Inputs &inputs, std::string &error) {
+  auto &[cluster, profile, plan, model, assumptions] = inputs;
   if (cluster) {
-    std::optional<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(model->summary), error);
+    std::optional<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(model.summary), error);
     if (!assumed)
-      return fail(error);
+      return false;
     assumptions = std::move(*assumed);
   }
-  if (model->layers) {
-    assumptions.insert(assumptions.end(), model->layers->assumptions.begin(), model->layers->assumptions.end());
-    planning::Profile own = model->layers->profile;
+  if (model.layers) {
+    assumptions.insert(assumptions.end(), model.layers->assumptions.begin(), model.layers->assumptions.end());
+    planning::Profile own = model.layers->profile;
     if (profile)
       planning::mergeProfile(own, std::move(*profile));
     profile = std::move(own);
-    if (cluster && !planning::checkLayerTimes(*model->layers, *cluster, *profile, error))
-      return fail(path + ": " + error);
+    if (cluster && !planning::checkLayerTimes(*model.layers, *cluster, *profile, error))
+      return error = path + ": " + error, false;
   }
   if (profile && cluster)
-    for (auto &lines : {planning::limitMemory(*profile, *cluster), planning::raiseWorkspace(*profile, *cluster, model->summary)})
+    for (auto &lines : {planning::limitMemory(*profile, *cluster), planning::raiseWorkspace(*profile, *cluster, model.summary)})
       assumptions.insert(assumptions.end(), lines.begin(), lines.end());
-  const bundle::ModelSummary &summary = model->summary;
-  if (o.batch % samplesPerRow(summary) != 0)
-    return fail(step::brokenGroups(o.batch, samplesPerRow(summary)));
-  o.batch /= samplesPerRow(summary); // from here on in rows
+  return true;
+}
 
-  // A plan that is given may stand alone; to choose one takes a cluster.
-  std::optional<step::Plan> plan;
+/// Reads or draws the plan where the options say so. A plan that is given may stand alone; to choose one takes a cluster.
+/// \param o  its batch is in rows
+bool takePlan(const Options &o, Inputs &inputs, std::string &error) {
+  std::optional<step::Plan> &plan = inputs.plan;
   if (!o.plan.empty()) {
-    if (!(plan = readPlan(o.plan, *model, cluster ? &*cluster : nullptr, error)))
-      return fail(error);
+    if (!(plan = readPlan(o.plan, inputs.model, inputs.clusterIfAny(), error)))
+      return false;
     if (o.batch > 0 && o.batch != plan->batch)
-      return fail(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow));
+      return error = step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow), false;
   } else if (o.random >= 0) {
     if (o.devices < 1 || o.devices > 4096 || o.batch < 1)
-      return fail("--random expects --devices (1 to 4096) and --batch of at least 1");
-    plan = step::randomPlan(summary, o.batch, static_cast<uint32_t>(o.devices), static_cast<uint64_t>(o.random));
-  } else if (!cluster) {
-    return fail("--cluster is missing: the devices to plan for (docs/cluster.md)");
+      return error = "--random expects --devices (1 to 4096) and --batch of at least 1", false;
+    plan = step::randomPlan(inputs.model.summary, o.batch, static_cast<uint32_t>(o.devices), static_cast<uint64_t>(o.random));
+  } else if (!inputs.cluster) {
+    return error = "--cluster is missing: the devices to plan for (docs/cluster.md)", false;
   } else if (o.batch < 1 && o.compare.empty()) {
-    return fail("--batch is missing: the samples per step, at least 1");
+    return error = "--batch is missing: the samples per step, at least 1", false;
   }
-  if (!cluster)
-    cluster = clusterOf(*plan);
+  if (!inputs.cluster)
+    inputs.cluster = clusterOf(*plan);
+  return true;
+}
 
-  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile ? &*profile : nullptr, {}, error);
-  if (!costs)
-    return fail(error);
-  const bundle::BodyLibrary *bodies = model->bodies ? &*model->bodies : nullptr;
-  planning::Problem problem{summary, *cluster, *costs, plan ? plan->batch : o.batch, bodies};
-  problem.profile = profile ? &*profile : nullptr;
-  problem.assumptions = assumptions;
-  problem.blocking = o.communication == "blocking";
-  if (plan && !o.communication.empty())
-    plan->blocking = problem.blocking;
-  if (!o.compare.empty())
-    return compare(o, problem, *model, &*cluster);
+bool readInputs(Options &o, Inputs &inputs, std::string &error) {
+  const std::string path = o.model.empty() ? o.summary : o.model;
+  if (!readFiles(o, inputs, error) || !readModel(o, path, inputs, error) || !adaptToModel(path, inputs, error))
+    return false;
+  const int64_t group = samplesPerRow(inputs.model.summary);
+  if (o.batch % group != 0)
+    return error = step::brokenGroups(o.batch, group), false;
+  o.batch /= group; // from here on in rows
+  return takePlan(o, inputs, error);
+}
 
+std::optional<planning::SearchOptions> searchOptions(const Options &o, const planning::Cluster &cluster, std::string &error) {
   planning::SearchOptions search = o.search;
   search.objective = o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
   if (!o.schedule.empty())
@@ -282,80 +239,118 @@ int run(Options &o) {
   if (!o.split.empty())
     search.splitBackward = o.split == "yes";
   for (const std::string &name : o.exclude) {
-    auto it = std::find_if(cluster->devices.begin(), cluster->devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
-    if (it == cluster->devices.end())
-      return fail("--exclude: the cluster has no device '" + name + "'");
-    search.excluded.push_back(static_cast<uint32_t>(it - cluster->devices.begin()));
+    auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
+    if (it == cluster.devices.end()) {
+      error = "--exclude: the cluster has no device '" + name + "'";
+      return std::nullopt;
+    }
+    search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
   }
-  const bool progress = !o.quiet && isatty(2);
-  if (progress)
+  if (!o.quiet && isatty(2))
     search.progress = showProgress;
+  return search;
+}
 
-  std::string found;
-  if (!plan && o.planner == "all")
-    return compareAll(problem, search);
-  if (!plan && o.planner != "zorse") {
-    const planning::Baseline &baseline = *planning::findBaseline(o.planner);
-    if (!(plan = planAs(baseline, problem, error)))
-      return fail(error);
+/// \param found  how it was chosen, for the report
+std::optional<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem, const planning::SearchOptions &search,
+                                     std::string &found, std::string &error) {
+  if (planner != "zorse") {
+    const planning::Baseline &baseline = *planning::findBaseline(planner);
     found = std::string("by ") + baseline.title;
-  } else if (!plan) {
-    std::optional<planning::SearchResult> result = planning::searchPlan(problem, search, error);
-    if (progress)
-      fputs("\r\x1b[K", stderr);
-    if (!result)
-      return fail(error);
-    plan = std::move(result->plan);
-    found = "best of " + std::to_string(result->tried) + " candidates";
+    return planAs(baseline, problem, error);
   }
-  if (!o.output.empty())
-    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary)); status.failed())
-      return fail(status.message());
-  if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
-    return 0;
+  std::optional<planning::SearchResult> result = planning::searchPlan(problem, search, error);
+  if (search.progress)
+    fputs("\r\x1b[K", stderr);
+  if (!result)
+    return std::nullopt;
+  found = "best of " + std::to_string(result->tried) + " candidates";
+  return std::move(result->plan);
+}
 
+/// What binds the plan, and what other clusters would bring. Those are searched again, unless devices are excluded.
+std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
+                                          const planning::SearchOptions &search) {
+  planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
+    std::string ignored;
+    std::optional<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.profile, {}, ignored);
+    if (!otherCosts)
+      return std::nullopt;
+    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.bodies};
+    changed.profile = problem.profile;
+    planning::SearchOptions quick = search;
+    quick.progress = nullptr;
+    quick.excluded.clear();
+    std::optional<planning::SearchResult> result = planning::searchPlan(changed, quick, ignored);
+    return result ? std::optional(planning::Replanned{result->evaluation.step, result->price}) : std::nullopt;
+  };
+  return planning::explain(problem, plan, report, search.excluded.empty() ? again : planning::PlanAgain(),
+                           search.objective == planning::Objective::CostPerSample);
+}
+
+/// Prints and writes what the options ask for. A plan that does not fit is described, and still an error.
+int describe(const Options &o, const planning::Problem &problem, const step::Plan &plan, const planning::SearchOptions &search,
+             const std::string &found) {
+  std::string error;
   step::StepGraph graph;
-  std::optional<planning::Report> report = planning::makeReport(problem, *plan, error, &graph);
+  std::optional<planning::Report> report = planning::makeReport(problem, plan, error, &graph);
   if (!report)
     return fail(o.plan.empty() ? error : o.plan + ": " + error);
   std::vector<planning::Reason> reasons;
-  if (o.explain || !o.html.empty()) {
-    planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
-      std::string ignored;
-      std::optional<planning::CostModel> otherCosts = planning::CostModel::make(summary, other, problem.profile, {}, ignored);
-      if (!otherCosts)
-        return std::nullopt;
-      planning::Problem changed{summary, other, *otherCosts, problem.batch, bodies};
-      changed.profile = problem.profile;
-      planning::SearchOptions quick = search;
-      quick.progress = nullptr;
-      quick.excluded.clear();
-      std::optional<planning::SearchResult> result = planning::searchPlan(changed, quick, ignored);
-      return result ? std::optional(planning::Replanned{result->evaluation.step, result->price}) : std::nullopt;
-    };
-    reasons = planning::explain(problem, *plan, *report, search.excluded.empty() ? again : planning::PlanAgain(),
-                                search.objective == planning::Objective::CostPerSample);
-  }
+  if (o.explain || !o.html.empty())
+    reasons = explainPlan(problem, plan, *report, search);
   if (!o.quiet) {
-    std::cout << planning::drawPlan(*plan, summary.units_size()) << "\n" << planning::printReport(*report);
+    std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n" << planning::printReport(*report);
     if (!found.empty())
       std::cout << "found           " << found << "\n";
   }
   if (o.explain)
     std::cout << "\nWhy, and what would change it\n" << planning::printReasons(reasons);
   if (!o.html.empty())
-    if (runtime::Status status = runtime::writeOutput(o.html, planning::writeReportPage(*report, *plan, graph, reasons)); status.failed())
+    if (runtime::Status status = runtime::writeOutput(o.html, planning::writeReportPage(*report, plan, graph, reasons)); status.failed())
       return fail(status.message());
   if (!o.json.empty())
     if (runtime::Status status = runtime::writeOutput(o.json, planning::writeReportJson(*report)); status.failed())
       return fail(status.message());
-
-  // A plan that does not fit is described above, and still an error.
   std::string lacking;
   for (const auto &device : report->devices)
     if (device.available && device.memory > device.available)
       lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + step::showBytes(double(device.memory - device.available)) + ")";
   return lacking.empty() ? 0 : fail("the plan does not fit: memory is missing on " + lacking);
+}
+
+int run(Options &o) {
+  std::string error;
+  Inputs inputs;
+  if (!readInputs(o, inputs, error))
+    return fail(error);
+  const bundle::ModelSummary &summary = inputs.model.summary;
+  std::optional<step::Plan> &plan = inputs.plan;
+  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {}, error);
+  if (!costs)
+    return fail(error);
+  planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
+  problem.profile = inputs.profileIfAny();
+  problem.assumptions = inputs.assumptions;
+  problem.blocking = o.communication == "blocking";
+  if (plan && !o.communication.empty())
+    plan->blocking = problem.blocking;
+  if (!o.compare.empty())
+    return compare(o, problem, inputs.model, &*inputs.cluster);
+  std::optional<planning::SearchOptions> search = searchOptions(o, *inputs.cluster, error);
+  if (!search)
+    return fail(error);
+  if (!plan && o.planner == "all")
+    return compareAll(problem, *search);
+  std::string found;
+  if (!plan && !(plan = choosePlan(o.planner, problem, *search, found, error)))
+    return fail(error);
+  if (!o.output.empty())
+    if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary)); status.failed())
+      return fail(status.message());
+  if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
+    return 0;
+  return describe(o, problem, *plan, *search, found);
 }
 
 } // namespace
@@ -366,7 +361,7 @@ static int runTool(int argc, char **argv) {
                "  zorse-plan model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o plan.json --html plan.html\n"
                "  zorse-plan --shape llama-7b --seq 4096 --cluster cluster.yaml --batch 256\n");
   Options o;
-  addOptions(app, o);
+  plan::addOptions(app, o);
   ModelFlags model;
   model.addTo(app, o.compile);
   TrainingFlags training;

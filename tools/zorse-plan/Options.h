@@ -1,0 +1,28 @@
+// What zorse-plan is told.
+#pragma once
+
+#include "zorse/Pipelines/Compile.h"
+#include "zorse/Planning/Search.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zorse::plan {
+
+struct Options {
+  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, communication,
+                                                                                           planner = "zorse";
+  std::vector<std::string> exclude, compare;
+  int64_t batch = 0, random = -1, devices = 0;
+  bool quiet = false, explain = false;
+  planning::SearchOptions search;
+  pipelines::CompileOptions compile;
+};
+
+/// Adds the flags that set `options`, which must outlive the parsing.
+void addOptions(CLI::App &app, Options &options);
+
+} // namespace zorse::plan
