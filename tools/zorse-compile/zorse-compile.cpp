@@ -21,15 +21,12 @@ int fail(const std::string &message) {
   return 1;
 }
 
-} // namespace
-
-static int run(int argc, char **argv) {
-  zorse::runtime::openStandardStreams();
-  CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
-               "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
-  pipelines::CompileOptions o;
+/// Options that are names of something.
+struct Words {
   std::string compileTo, emit, weights = "auto";
+};
 
+void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("model", o.model, "ONNX file: the forward graph with its loss")->required();
   app.add_option("--cluster", o.cluster, "devices and links (docs/cluster.md)");
   app.add_option("--batch", o.batch, "samples per step");
@@ -42,7 +39,7 @@ static int run(int argc, char **argv) {
                  "a bundle from elsewhere, compiled from this model: make it anew, machine code and all, with its plan, cluster, batch, training "
                  "options and weights; what it computes must be what this\n"
                  "compiler makes of the model, or it is refused. Options about the model (--train, --loss, ...) are given as they were");
-  app.add_option("--weights", weights,
+  app.add_option("--weights", words.weights,
                  "copy the initial weights into the bundle, or reference the model's files, or later: the files need not exist yet; auto (default): "
                  "copy up to 64 MiB")
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
@@ -50,40 +47,36 @@ static int run(int argc, char **argv) {
   app.add_option("--arch", o.arch, "CPU to compile for, as LLVM names it; default: this one");
   app.add_flag("--simulate-only", o.simulateOnly, "for zorse-run --simulate alone: devices may be of kinds that nothing can run on yet (GPUs)");
   app.add_flag("--quiet", o.quiet, "no line per phase");
+}
 
-  ModelFlags model;
-  model.addTo(app, o);
-  TrainingFlags training;
-  training.addTo(app);
-
+void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_flag("--split-bodies", o.splitBodies,
                "compile the two parts of every backward also if the plan does not split it, for zorse-profile to measure");
 
   app.add_flag("--sampling", o.sampling, "a further body, the logits of one position, for zorse-run --sample-every to show text by");
 
   const char *look = "Looking inside";
-  app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
+  app.add_option("--compile-to", words.compileTo,
+                 "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
       ->group(look);
-  app.add_option("--emit", emit, "print: graph, units, plan, exec or llvm")
+  app.add_option("--emit", words.emit, "print: graph, units, plan, exec or llvm")
       ->group(look)
       ->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));
   app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
+}
 
-  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-compile"))
-    return *done;
-
-  std::string error;
+bool readWords(const Words &words, pipelines::CompileOptions &o, std::string &error) {
+  const auto &[compileTo, emit, weights] = words;
   o.weights = weights == "copy"        ? pipelines::Weights::Copy
               : weights == "reference" ? pipelines::Weights::Reference
               : weights == "later"     ? pipelines::Weights::Later
                                        : pipelines::Weights::Auto;
-  if (!model.resolve(o, error))
-    return fail(error);
   if (!compileTo.empty()) {
     std::optional<pipelines::Phase> phase = pipelines::findPhase(compileTo);
     if (!phase)
-      return fail("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" + compileTo +
-                  "'");
+      return error = "--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" +
+                     compileTo + "'",
+             false;
     o.last = *phase;
   }
   if (!emit.empty())
@@ -92,6 +85,60 @@ static int run(int argc, char **argv) {
              : emit == "plan"  ? pipelines::Emit::Plan
              : emit == "exec"  ? pipelines::Emit::Exec
                                : pipelines::Emit::Llvm;
+  return true;
+}
+
+/// A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
+runtime::Status checkPaths(const pipelines::CompileOptions &o) {
+  std::error_code none;
+  auto unlessOwn = [&](const std::string &file, const char *name) {
+    return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file;
+  };
+  std::vector<runtime::NamedPath> inputs = {{"the model", o.model},
+                                            {"--cluster", unlessOwn(o.cluster, "cluster.yaml")},
+                                            {"--plan", unlessOwn(o.plan, "plan.json")},
+                                            {"--rebuild-kernels", o.rebuild}};
+  for (const std::string &profile : o.profiles)
+    inputs.push_back({"--profile", profile});
+  return runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}});
+}
+
+/// What is missing for the phases that are asked for, or nothing.
+std::string missing(const pipelines::CompileOptions &o) {
+  bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Phase::Bundle;
+  bool needsPlan =
+      (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Phase::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
+  if (o.output.empty() && !stopsEarly)
+    return "expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop before";
+  if (needsPlan && o.cluster.empty())
+    return "expects --cluster CLUSTER.yaml, the devices to compile for (docs/cluster.md)";
+  if (needsPlan && o.batch < 1)
+    return "expects --batch, the samples per step, of at least 1";
+  if (o.batch < 0)
+    return "--batch: expects a positive number";
+  return "";
+}
+
+} // namespace
+
+static int run(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
+  CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
+               "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
+  pipelines::CompileOptions o;
+  Words words;
+  addOptions(app, o, words);
+  ModelFlags model;
+  model.addTo(app, o);
+  TrainingFlags training;
+  training.addTo(app);
+  addRareOptions(app, o, words);
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-compile"))
+    return *done;
+
+  std::string error;
+  if (!model.resolve(o, error) || !readWords(words, o, error))
+    return fail(error);
   o.threads = std::max(1u, o.threads);
   if (!training.resolve(o.training, error))
     return fail(error);
@@ -104,33 +151,10 @@ static int run(int argc, char **argv) {
                 ": belongs to --precision f16, whose gradients are lost below 6e-8; " + o.precision.name() + " needs none");
   if (!o.rebuild.empty() && !pipelines::adoptBundle(o, error))
     return fail(error);
-  // A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
-  std::error_code none;
-  auto unlessOwn = [&](const std::string &file, const char *name) {
-    return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file;
-  };
-  std::vector<runtime::NamedPath> inputs = {{"the model", o.model},
-                                            {"--cluster", unlessOwn(o.cluster, "cluster.yaml")},
-                                            {"--plan", unlessOwn(o.plan, "plan.json")},
-                                            {"--rebuild-kernels", o.rebuild}};
-  for (const std::string &profile : o.profiles)
-    inputs.push_back({"--profile", profile});
-  if (runtime::Status status = runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}});
-      status.failed())
+  if (runtime::Status status = checkPaths(o); status.failed())
     return fail(status.message());
-
-  bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Phase::Bundle;
-  bool needsPlan =
-      (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Phase::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
-  if (o.output.empty() && !stopsEarly)
-    return fail("expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop before");
-  if (needsPlan && o.cluster.empty())
-    return fail("expects --cluster CLUSTER.yaml, the devices to compile for (docs/cluster.md)");
-  if (needsPlan && o.batch < 1)
-    return fail("expects --batch, the samples per step, of at least 1");
-  if (o.batch < 0)
-    return fail("--batch: expects a positive number");
-
+  if (const std::string lacking = missing(o); !lacking.empty())
+    return fail(lacking);
   return pipelines::compileModel(o) ? 0 : 1;
 }
 
