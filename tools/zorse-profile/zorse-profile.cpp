@@ -247,6 +247,109 @@ Status placeDevices(const Bundle &bundle, std::vector<RankFacts> &ranks, bool sh
   return checkHardware(bundle, ranks, &note);
 }
 
+/// What every rank has, placed on the hardware of its host.
+Result<std::vector<RankFacts>> placedRanks(Job &job, const Options &o, const Bundle &bundle, uint32_t rank) {
+  RankFacts mineFound = factsOfThisProcess(bundle.devices[rank].kind);
+  mineFound.bundle = bundle.digest;
+  Result<std::vector<std::string>> texts = job.member().exchange("facts", encodeFacts(mineFound));
+  if (texts.failed())
+    return texts.error();
+  std::vector<RankFacts> ranks;
+  for (const std::string &text : *texts) {
+    Result<RankFacts> facts = decodeFacts(text);
+    if (facts.failed())
+      return facts.error();
+    ranks.push_back(std::move(*facts));
+  }
+  if (Status status = placeDevices(bundle, ranks, o.shareGpus); status.failed())
+    return status;
+  return ranks;
+}
+
+/// One profile of what every rank has measured.
+Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
+  Result<std::vector<std::string>> all = job.member().exchange("profiles", planning::writeProfile(mine));
+  if (all.failed())
+    return all.error();
+  planning::Profile together;
+  for (const std::string &text : *all) {
+    std::string error;
+    std::optional<planning::Profile> part = planning::readProfile(text, error);
+    if (!part)
+      return userError("a rank measured what cannot be read: " + error);
+    together.model = part->model;
+    together.precision = part->precision;
+    std::string comment = part->devices.front().device + ": " + part->comment;
+    together.comment += (together.comment.empty() ? "" : "; ") + comment;
+    together.devices.push_back(part->devices.front());
+  }
+  return together;
+}
+
+/// Measures the links between ranks, and what messages cost, into the profile.
+Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, planning::Profile &profile) {
+  Result<std::vector<uint32_t>> nodes = nodesOfDevices(bundle);
+  if (nodes.failed())
+    return nodes.error();
+  if (nodes->empty())
+    nodes->assign(bundle.devices.size(), 0);
+  Result<std::unique_ptr<Transport>> transport = job.connect(*nodes, o.nodeConnections);
+  if (transport.failed())
+    return transport.error();
+  std::function<void(const std::string &)> say;
+  if (rank == 0 && !o.quiet)
+    say = [](const std::string &line) { std::fprintf(stderr, "links: %s\n", line.c_str()); };
+  Result<std::vector<RankLink>> links = measureLinks(job.member(), **transport, *nodes, o.linkSeconds, say);
+  if (links.failed())
+    return links.error();
+  std::string error;
+  std::optional<planning::Cluster> cluster = planning::readCluster(bundle.cluster, error);
+  for (const RankLink &link : *links) {
+    bool inside = (*nodes)[link.a] == (*nodes)[link.b];
+    auto name = [&](uint32_t of) { return inside || !cluster ? bundle.devices[of].name : cluster->nodes[(*nodes)[of]].name; };
+    planning::LinkProfile entry{name(link.a),
+                                name(link.b),
+                                std::max(link.alone.bandwidth, link.together),
+                                link.alone.latency,
+                                link.together > 0 ? link.alone.bandwidth : 0,
+                                link.alone.halfSize};
+    if (say)
+      say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
+          (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
+    profile.links.push_back(entry);
+  }
+  return moving(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);
+}
+
+Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const Place &place) {
+  if (place.world != bundle.devices.size())
+    return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " +
+                     std::to_string(place.world) + " processes; start one process per device");
+  Result<std::vector<RankFacts>> ranks = placedRanks(job, o, bundle, place.rank);
+  if (ranks.failed())
+    return ranks.error();
+  int threads = 0;
+  for (uint32_t r = 0; r < place.world; ++r)
+    if ((*ranks)[r].host == (*ranks)[place.rank].host)
+      threads += bundle.devices[r].threads;
+  Profiler profiler(o, bundle);
+  if (place.rank == 0)
+    if (Status status = profiler.checkOutput(); status.failed())
+      return status;
+  Result<planning::DeviceProfile> times = profiler.device(place.rank, (*ranks)[place.rank].ordinal, threads);
+  if (times.failed())
+    return times.error();
+  planning::Profile mine = profiler.empty();
+  mine.devices.push_back(std::move(*times));
+  Result<planning::Profile> together = gathered(job, mine);
+  if (together.failed())
+    return together.error();
+  if (!o.noLinks && place.world > 1)
+    if (Status status = measureTransfers(job, o, bundle, place.rank, threads, *together); status.failed())
+      return status;
+  return place.rank == 0 ? profiler.write(*together) : Status::success();
+}
+
 /// A rank: its own device, at the same time as the others', then links.
 Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
   JobOptions options;
@@ -259,91 +362,7 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
   if (joined.failed())
     return joined.error();
   Job &job = **joined;
-  Status status = [&]() -> Status {
-    if (place.world != bundle.devices.size())
-      return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " +
-                       std::to_string(place.world) + " processes; start one process per device");
-    RankFacts mineFound = factsOfThisProcess(bundle.devices[place.rank].kind);
-    mineFound.bundle = bundle.digest;
-    Result<std::vector<std::string>> texts = job.member().exchange("facts", encodeFacts(mineFound));
-    if (texts.failed())
-      return texts.error();
-    std::vector<RankFacts> ranks;
-    for (const std::string &text : *texts) {
-      Result<RankFacts> facts = decodeFacts(text);
-      if (facts.failed())
-        return facts.error();
-      ranks.push_back(std::move(*facts));
-    }
-    if (Status status = placeDevices(bundle, ranks, o.shareGpus); status.failed())
-      return status;
-    int threads = 0;
-    for (uint32_t r = 0; r < place.world; ++r)
-      if (ranks[r].host == ranks[place.rank].host)
-        threads += bundle.devices[r].threads;
-    Profiler profiler(o, bundle);
-    if (place.rank == 0)
-      if (Status status = profiler.checkOutput(); status.failed())
-        return status;
-    Result<planning::DeviceProfile> times = profiler.device(place.rank, ranks[place.rank].ordinal, threads);
-    if (times.failed())
-      return times.error();
-    planning::Profile mine = profiler.empty();
-    mine.devices.push_back(std::move(*times));
-    Result<std::vector<std::string>> all = job.member().exchange("profiles", planning::writeProfile(mine));
-    if (all.failed())
-      return all.error();
-    planning::Profile together;
-    for (const std::string &text : *all) {
-      std::string error;
-      std::optional<planning::Profile> part = planning::readProfile(text, error);
-      if (!part)
-        return userError("a rank measured what cannot be read: " + error);
-      together.model = part->model;
-      together.precision = part->precision;
-      std::string comment = part->devices.front().device + ": " + part->comment;
-      together.comment += (together.comment.empty() ? "" : "; ") + comment;
-      together.devices.push_back(part->devices.front());
-    }
-    if (!o.noLinks && place.world > 1) {
-      Result<std::vector<uint32_t>> nodes = nodesOfDevices(bundle);
-      if (nodes.failed())
-        return nodes.error();
-      if (nodes->empty())
-        nodes->assign(place.world, 0);
-      Result<std::unique_ptr<Transport>> transport = job.connect(*nodes, o.nodeConnections);
-      if (transport.failed())
-        return transport.error();
-      std::function<void(const std::string &)> say;
-      if (place.rank == 0 && !o.quiet)
-        say = [](const std::string &line) { std::fprintf(stderr, "links: %s\n", line.c_str()); };
-      Result<std::vector<RankLink>> links = measureLinks(job.member(), **transport, *nodes, o.linkSeconds, say);
-      if (links.failed())
-        return links.error();
-      std::string error;
-      std::optional<planning::Cluster> cluster = planning::readCluster(bundle.cluster, error);
-      for (const RankLink &link : *links) {
-        bool inside = (*nodes)[link.a] == (*nodes)[link.b];
-        auto name = [&](uint32_t rank) { return inside || !cluster ? bundle.devices[rank].name : cluster->nodes[(*nodes)[rank]].name; };
-        planning::LinkProfile entry{name(link.a),
-                                    name(link.b),
-                                    std::max(link.alone.bandwidth, link.together),
-                                    link.alone.latency,
-                                    link.together > 0 ? link.alone.bandwidth : 0,
-                                    link.alone.halfSize};
-        if (say)
-          say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
-              (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
-        together.links.push_back(entry);
-      }
-      if (Status status = moving(job, **transport, o, bundle, place.rank, threads,
-                                 uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), together, say);
-          status.failed())
-        return status;
-    }
-    return place.rank == 0 ? profiler.write(together) : Status::success();
-  }();
-  if (status.failed())
+  if (Status status = measureInJob(job, o, bundle, place); status.failed())
     job.fail(status.error());
   job.leave();
   return Status::success();
