@@ -87,7 +87,7 @@ Status Replay::run() {
       const Task &task = tasks.tasks[event.task];
       for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
         uint32_t entry = tasks.halves[h], device = tasks.device(tasks.entries[entry]);
-        if (event.halves != kBoth && event.halves != maskOf(entry))
+        if (!takesPart(entry, event.halves))
           continue;
         if (event.end)
           finish(entry);
@@ -243,16 +243,10 @@ double Replay::alone(const Task &task) const {
   return idle.send(task.device, task.entry->send().peer(), double(task.entry->send().region().bytes()), 0).arrived;
 }
 
-void Replay::start(uint32_t index, uint64_t step) {
+/// What ended last of all that the task waited for.
+void Replay::findCause(uint32_t index, uint64_t step, uint8_t halves) {
   const Task &task = tasks.tasks[index];
-  uint8_t halves = come[index] < task.halves ? kSenders : kBoth;
-  early[index] = halves != kBoth;
-  come[index] = isReadyNow[index] = 0;
-  auto takesPart = [&](uint32_t h) { return halves == kBoth || maskOf(tasks.halves[h]) == halves; };
   Run &run = runs[step % kKept][index];
-  run = {now, now, now, UINT32_MAX, 0};
-
-  // What ended last of all that it waited for.
   double latest = -1;
   auto consider = [&](uint32_t other, uint64_t otherStep, bool thread) {
     const Run &before = runs[otherStep % kKept][other];
@@ -264,9 +258,9 @@ void Replay::start(uint32_t index, uint64_t step) {
     }
   };
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
-    if (!takesPart(h))
-      continue;
     uint32_t entry = tasks.halves[h];
+    if (!takesPart(entry, halves))
+      continue;
     const FlatEntry &flat = tasks.entries[entry];
     const Place &place = places[flat.server];
     const std::vector<uint32_t> &list = tasks.servers[flat.server].entries;
@@ -294,7 +288,10 @@ void Replay::start(uint32_t index, uint64_t step) {
       }
     }
   }
+}
 
+/// When a task that begins now sets its threads free, and when it is over.
+sim::Passage Replay::passageOf(const Task &task) {
   sim::Passage passage = {now + task.seconds, now + task.seconds};
   if (task.activity < Activity::Transfer) {
     if (!options.speedTimes.empty() && task.entry->has_compute())
@@ -320,12 +317,24 @@ void Replay::start(uint32_t index, uint64_t step) {
   } else if (options.linkTimes != 1) { // nothing says which part of it is latency
     passage.sent = passage.arrived = now + task.seconds / options.linkTimes;
   }
+  return passage;
+}
+
+void Replay::start(uint32_t index, uint64_t step) {
+  const Task &task = tasks.tasks[index];
+  uint8_t halves = come[index] < task.halves ? kSenders : kBoth;
+  early[index] = halves != kBoth;
+  come[index] = isReadyNow[index] = 0;
+  Run &run = runs[step % kKept][index];
+  run = {now, now, now, UINT32_MAX, 0};
+  findCause(index, step, halves);
+  sim::Passage passage = passageOf(task);
   // An end counts in the order of its queue.
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    if (takesPart(h))
+    if (takesPart(tasks.halves[h], halves))
       passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.halves[h]].queue]);
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    if (takesPart(h))
+    if (takesPart(tasks.halves[h], halves))
       lastEnd[tasks.entries[tasks.halves[h]].queue] = passage.arrived;
   run.sent = passage.sent;
   run.end = passage.arrived;
@@ -367,14 +376,14 @@ void Replay::account(uint32_t index, uint64_t step, uint8_t halves) {
   if (step < options.traceSteps)
     for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
       const FlatEntry &entry = tasks.entries[tasks.halves[h]];
-      if (halves == kBoth || maskOf(tasks.halves[h]) == halves)
+      if (takesPart(tasks.halves[h], halves))
         trace.push_back({tasks.device(entry), entry.indexInProgram, step, halves == kReceivers ? now : run.start, run.end});
     }
   if (step < countedFrom)
     return;
   Activity ended = run.cause == UINT32_MAX ? Activity::Nothing : tasks.tasks[run.cause].activity;
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
-    if (halves != kBoth && maskOf(tasks.halves[h]) != halves)
+    if (!takesPart(tasks.halves[h], halves))
       continue;
     const FlatEntry &entry = tasks.entries[tasks.halves[h]];
     SimulatedDevice &device = devices[tasks.device(entry)];

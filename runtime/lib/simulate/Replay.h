@@ -76,8 +76,11 @@ private:
   bool isEarly(uint32_t entry, uint64_t step) const;
   void receiveEarly(uint32_t entry, uint64_t step);
   uint8_t maskOf(uint32_t entry) const { return tasks.source(entry).has_receive() ? kReceivers : kSenders; }
+  bool takesPart(uint32_t entry, uint8_t halves) const { return halves == kBoth || maskOf(entry) == halves; }
   bool isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
+  void findCause(uint32_t task, uint64_t step, uint8_t halves);
+  sim::Passage passageOf(const Task &task);
   void leave(uint32_t entry);
   void finish(uint32_t entry);
   void account(uint32_t task, uint64_t step, uint8_t halves);
