@@ -119,98 +119,150 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
   return times;
 }
 
-Result<std::vector<RankLink>> zorse::runtime::measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
-                                                           const std::function<void(const std::string &)> &progress) {
-  uint32_t me = group.rank(), count = 0, entry = 1;
-  for (uint32_t node : nodes)
-    count = std::max(count, node + 1);
-  std::vector<std::vector<uint32_t>> ranks(count);
-  for (uint32_t r = 0; r < nodes.size(); ++r)
-    ranks[nodes[r]].push_back(r);
-  std::vector<RankLink> mine;
-  int turn = 0;
-  auto meet = [&]() -> Status {
-    Result<std::vector<std::string>> met = group.exchange("links " + std::to_string(turn++), "");
-    return met.failed() ? met.error() : Status::success();
-  };
+namespace {
 
-  // Inside the nodes: one after the other, as they may be parts of one machine; of many nodes all at once.
-  for (const std::vector<uint32_t> &node : ranks) {
-    if (count <= 8 && node.size() > 1)
-      if (Status status = meet(); status.failed())
-        return status;
-    if (node.size() > 1 && (me == node[0] || me == node[1])) {
-      Result<LinkTimes> times = measureLink(transport, me, node[0], node[1], entry + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
-      if (times.failed())
-        return times.error();
-      if (me == node[0])
-        mine.push_back({node[0], node[1], *times, 0});
-    }
+/// The measurements that this rank takes part in, in an order that all ranks agree on.
+class LinkRounds {
+public:
+  LinkRounds(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds)
+      : group(group), transport(transport), seconds(seconds), me(group.rank()) {
+    for (uint32_t node : nodes)
+      count = std::max(count, node + 1);
+    ranks.resize(count);
+    for (uint32_t r = 0; r < nodes.size(); ++r)
+      ranks[nodes[r]].push_back(r);
   }
-  entry += 2 * count; // operations of different ranks need numbers of their own
 
-  std::set<std::pair<uint32_t, uint32_t>> pairs;
-  for (uint32_t a = 0; a < count; ++a)
-    for (uint32_t b = a + 1; b < count; ++b)
-      if (count <= 8 || b == a + 1 || b == a + count / 2)
-        pairs.insert({a, b});
-  for (auto [a, b] : pairs) {
-    size_t streams = std::min(ranks[a].size(), ranks[b].size());
-    if (streams == 0)
-      continue;
-    RankLink link{ranks[a][0], ranks[b][0], {}, 0};
-    for (bool together : {false, true}) {
-      if (together && streams < 2)
-        break;
-      if (Status status = meet(); status.failed())
-        return status;
-      double reached = 0;
-      for (size_t i = 0; i < (together ? streams : 1); ++i)
-        if (me == ranks[a][i] || me == ranks[b][i]) {
-          Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i], entry + 2 * static_cast<uint32_t>(i), seconds);
-          if (times.failed())
-            return times.error();
-          reached = times->bandwidth;
-          if (!together && me == link.a)
-            link.alone = *times;
-        }
-      entry += 2 * static_cast<uint32_t>(streams);
-      if (together) {
-        char text[32];
-        std::snprintf(text, sizeof text, "%.17g", reached);
-        Result<std::vector<std::string>> all = group.exchange("streams " + std::to_string(turn++), text);
-        if (all.failed())
-          return all.error();
-        for (uint32_t r : ranks[a]) // only drivers have a figure
-          link.together += std::atof((*all)[r].c_str());
+  std::vector<RankLink> mine; ///< links that this rank drove
+
+  /// One after the other, as nodes may be parts of one machine; of many nodes all at once.
+  Status insideNodes() {
+    for (const std::vector<uint32_t> &node : ranks) {
+      if (count <= 8 && node.size() > 1)
+        if (Status status = meet(); status.failed())
+          return status;
+      if (node.size() > 1 && (me == node[0] || me == node[1])) {
+        Result<LinkTimes> times = measureLink(transport, me, node[0], node[1], entry + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
+        if (times.failed())
+          return times.error();
+        if (me == node[0])
+          mine.push_back({node[0], node[1], *times, 0});
       }
     }
-    if (me == link.a)
-      mine.push_back(link);
-    if (progress)
-      progress("nodes " + std::to_string(a) + " and " + std::to_string(b));
+    entry += 2 * count; // operations of different ranks need numbers of their own
+    return Status::success();
   }
 
+  Status betweenNodes(const std::function<void(const std::string &)> &progress) {
+    std::set<std::pair<uint32_t, uint32_t>> pairs;
+    for (uint32_t a = 0; a < count; ++a)
+      for (uint32_t b = a + 1; b < count; ++b)
+        if (count <= 8 || b == a + 1 || b == a + count / 2)
+          pairs.insert({a, b});
+    for (auto [a, b] : pairs) {
+      if (ranks[a].empty() || ranks[b].empty())
+        continue;
+      Result<LinkTimes> alone = measure(a, b, 1);
+      if (alone.failed())
+        return alone.error();
+      Result<double> together = streams(a, b) < 2 ? Result<double>(0.0) : measureTogether(a, b);
+      if (together.failed())
+        return together.error();
+      if (me == ranks[a][0])
+        mine.push_back({ranks[a][0], ranks[b][0], *alone, *together});
+      if (progress)
+        progress("nodes " + std::to_string(a) + " and " + std::to_string(b));
+    }
+    return Status::success();
+  }
+
+private:
+  Group &group;
+  Transport &transport;
+  double seconds;
+  uint32_t me, count = 0, entry = 1;
+  int turn = 0;
+  std::vector<std::vector<uint32_t>> ranks; ///< by node
+
+  Status meet() {
+    Result<std::vector<std::string>> met = group.exchange("links " + std::to_string(turn++), "");
+    return met.failed() ? met.error() : Status::success();
+  }
+
+  size_t streams(uint32_t a, uint32_t b) const { return std::min(ranks[a].size(), ranks[b].size()); }
+
+  /// The first `pairs` pairs of ranks of two nodes at once. Returns what this rank drove, if it did.
+  Result<LinkTimes> measure(uint32_t a, uint32_t b, size_t pairs) {
+    if (Status status = meet(); status.failed())
+      return status;
+    LinkTimes own;
+    for (size_t i = 0; i < pairs; ++i)
+      if (me == ranks[a][i] || me == ranks[b][i]) {
+        Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i], entry + 2 * static_cast<uint32_t>(i), seconds);
+        if (times.failed())
+          return times;
+        own = *times;
+      }
+    entry += 2 * static_cast<uint32_t>(streams(a, b));
+    return own;
+  }
+
+  /// Bytes per second of as many pairs as there are, at once.
+  Result<double> measureTogether(uint32_t a, uint32_t b) {
+    Result<LinkTimes> own = measure(a, b, streams(a, b));
+    if (own.failed())
+      return own.error();
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", own->bandwidth);
+    Result<std::vector<std::string>> all = group.exchange("streams " + std::to_string(turn++), text);
+    if (all.failed())
+      return all.error();
+    double sum = 0;
+    for (uint32_t r : ranks[a]) // only drivers have a figure
+      sum += std::atof((*all)[r].c_str());
+    return sum;
+  }
+};
+
+json describe(const std::vector<RankLink> &links) {
   json rows = json::array();
-  for (const RankLink &link : mine)
+  for (const RankLink &link : links)
     rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together, link.alone.halfSize});
-  Result<std::vector<std::string>> all = group.exchange("links measured", rows.dump());
+  return rows;
+}
+
+/// Appends the links that a rank has published; false if they cannot be read.
+bool readLinks(const std::string &text, std::vector<RankLink> &links) {
+  json found = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!found.is_array())
+    return false;
+  for (const json &row : found) {
+    bool good = row.is_array() && row.size() == 6 && row[0].is_number_unsigned() && row[1].is_number_unsigned();
+    for (size_t i = 2; good && i < 6; ++i)
+      good = row[i].is_number() && row[i].get<double>() >= 0;
+    if (!good)
+      return false;
+    links.push_back(
+        {row[0].get<uint32_t>(), row[1].get<uint32_t>(), {row[2].get<double>(), row[3].get<double>(), row[5].get<double>()}, row[4].get<double>()});
+  }
+  return true;
+}
+
+} // namespace
+
+Result<std::vector<RankLink>> zorse::runtime::measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
+                                                           const std::function<void(const std::string &)> &progress) {
+  LinkRounds rounds(group, transport, nodes, seconds);
+  if (Status status = rounds.insideNodes(); status.failed())
+    return status;
+  if (Status status = rounds.betweenNodes(progress); status.failed())
+    return status;
+  Result<std::vector<std::string>> all = group.exchange("links measured", describe(rounds.mine).dump());
   if (all.failed())
     return all.error();
   std::vector<RankLink> links;
-  for (const std::string &text : *all) {
-    json found = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!found.is_array())
+  for (const std::string &text : *all)
+    if (!readLinks(text, links))
       return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
-    for (const json &row : found) {
-      bool good = row.is_array() && row.size() == 6 && row[0].is_number_unsigned() && row[1].is_number_unsigned();
-      for (size_t i = 2; good && i < 6; ++i)
-        good = row[i].is_number() && row[i].get<double>() >= 0;
-      if (!good)
-        return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
-      links.push_back(
-          {row[0].get<uint32_t>(), row[1].get<uint32_t>(), {row[2].get<double>(), row[3].get<double>(), row[5].get<double>()}, row[4].get<double>()});
-    }
-  }
   return links;
 }
