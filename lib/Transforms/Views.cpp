@@ -219,6 +219,20 @@ struct Segment {
   int64_t offset, count, stride;
   SmallVector<Atom *> atoms;
 };
+
+/// A stretch of a dimension of the view.
+struct Part {
+  int64_t repeat;          ///< > 0: this many repeats
+  SmallVector<Atom> atoms; ///< otherwise
+};
+
+/// What a view shows of its base, in pieces. Pointers are to the atoms of `parts`.
+struct Pieces {
+  SmallVector<SmallVector<Part>> parts; ///< of each dimension of the view; the position of repeats among atoms is kept for the broadcast
+  SmallVector<Atom *> ordered;          ///< all atoms in the order of the view
+  SmallVector<Segment> segments;        ///< what to take of the base, in its order
+  bool repeats = false;
+};
 } // namespace
 
 static Value reshapeTo(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t> shape) {
@@ -280,115 +294,122 @@ static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<Atom *> atoms, Sma
   return true;
 }
 
-Value zorse::emitView(OpBuilder &builder, Location loc, const View &view) {
-  RankedTensorType baseType = typeOf(view.base);
-  bool baseSampled = carriesSamples(baseType);
-  ArrayRef<int64_t> sizes = baseType.getShape().drop_front(baseSampled ? 1 : 0);
+/// The parts of every dimension of the view, over a base of these sizes.
+static bool cutView(const View &view, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets, Pieces &pieces) {
+  for (const ViewDimension &dimension : view.dimensions) {
+    auto &list = pieces.parts.emplace_back();
+    for (const ViewFactor &factor : dimension) {
+      if (factor.stride == 0) {
+        list.push_back({factor.size, {}});
+        pieces.repeats = true;
+        continue;
+      }
+      SmallVector<Atom> atoms;
+      if (!cutFactor(factor, sizes, strides, offsets, atoms))
+        return false;
+      std::reverse(atoms.begin(), atoms.end());
+      if (!list.empty() && list.back().repeat == 0)
+        list.back().atoms.append(atoms);
+      else
+        list.push_back({0, atoms});
+    }
+  }
+  return true;
+}
+
+/// False where transpositions, slices and broadcasts cannot say it.
+static bool cutIntoPieces(const View &view, ArrayRef<int64_t> sizes, Pieces &pieces) {
   SmallVector<int64_t> strides(sizes.size()), offsets(sizes.size());
   int64_t stride = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
     if (sizes[d] == 0)
-      return {};
+      return false;
     strides[d] = stride;
     offsets[d] = view.offset / stride % sizes[d];
     stride *= sizes[d];
   }
 
-  // Atoms in the order of the view, per dimension; the position of repeats among them is kept for the broadcast.
-  struct Part {
-    int64_t repeat;          ///< > 0: this many repeats
-    SmallVector<Atom> atoms; ///< otherwise
-  };
-  SmallVector<SmallVector<Part>> parts;
-  bool repeats = view.sampled && !baseSampled;
-  for (const ViewDimension &dimension : view.dimensions) {
-    auto &list = parts.emplace_back();
-    for (const ViewFactor &factor : dimension) {
-      if (factor.stride == 0) {
-        list.push_back({factor.size, {}});
-        repeats = true;
-        continue;
-      }
-      SmallVector<Atom> pieces;
-      if (!cutFactor(factor, sizes, strides, offsets, pieces))
-        return {};
-      std::reverse(pieces.begin(), pieces.end());
-      if (!list.empty() && list.back().repeat == 0)
-        list.back().atoms.append(pieces);
-      else
-        list.push_back({0, pieces});
-    }
-  }
-  SmallVector<Atom *> ordered;
-  for (auto &list : parts)
+  if (!cutView(view, sizes, strides, offsets, pieces))
+    return false;
+  for (auto &list : pieces.parts)
     for (Part &part : list)
       for (Atom &atom : part.atoms)
-        ordered.push_back(&atom);
-
-  // The base's side: which segments to take, and the atoms in the base's order.
-  SmallVector<Segment> segments;
+        pieces.ordered.push_back(&atom);
   for (size_t d = 0; d < sizes.size(); ++d) {
     SmallVector<Atom *> own;
-    for (Atom *atom : ordered)
+    for (Atom *atom : pieces.ordered)
       if (atom->baseDimension == d)
         own.push_back(atom);
     llvm::stable_sort(own, [](Atom *a, Atom *b) { return a->step > b->step; });
-    if (!segmentsOf(sizes[d], offsets[d], own, segments))
-      return {};
+    if (!segmentsOf(sizes[d], offsets[d], own, pieces.segments))
+      return false;
   }
-  auto withRows = [&](SmallVector<int64_t> shape) {
-    if (baseSampled)
-      shape.insert(shape.begin(), ShapedType::kDynamic);
-    return shape;
-  };
-  SmallVector<int64_t> whole, taken, starts, steps, atomSizes;
   int64_t place = 0;
-  for (Segment &segment : segments) {
+  for (Segment &segment : pieces.segments)
+    for (Atom *atom : segment.atoms)
+      atom->place = place++;
+  return true;
+}
+
+/// `shape` with the samples in front if there are some.
+static SmallVector<int64_t> withRows(bool sampled, SmallVector<int64_t> shape) {
+  if (sampled)
+    shape.insert(shape.begin(), ShapedType::kDynamic);
+  return shape;
+}
+
+static Value takeSegments(OpBuilder &builder, Location loc, Value value, ArrayRef<Segment> segments) {
+  const bool sampled = carriesSamples(value.getType());
+  SmallVector<int64_t> whole, taken, starts, steps;
+  for (const Segment &segment : segments) {
     whole.push_back(segment.size);
     taken.push_back(segment.count);
     starts.push_back(segment.offset);
     steps.push_back(segment.count == 1 ? 1 : segment.stride);
-    for (Atom *atom : segment.atoms) {
-      atom->place = place++;
-      atomSizes.push_back(atom->size);
-    }
   }
+  if (whole == taken)
+    return value;
+  value = reshapeTo(builder, loc, value, withRows(sampled, whole));
+  if (sampled) {
+    starts.insert(starts.begin(), 0);
+    steps.insert(steps.begin(), 1);
+  }
+  return SliceOp::create(builder, loc, value, starts, withRows(sampled, taken), steps);
+}
 
-  Value value = view.base;
-  if (whole != taken) {
-    value = reshapeTo(builder, loc, value, withRows(whole));
-    if (baseSampled) {
-      starts.insert(starts.begin(), 0);
-      steps.insert(steps.begin(), 1);
-    }
-    value = SliceOp::create(builder, loc, value, starts, withRows(taken), steps);
-  }
-  SmallVector<int64_t> permutation;
-  if (baseSampled)
+/// From the order of the base to that of the view.
+static Value orderAtoms(OpBuilder &builder, Location loc, Value value, const Pieces &pieces) {
+  const bool sampled = carriesSamples(value.getType());
+  SmallVector<int64_t> permutation, sizes;
+  if (sampled)
     permutation.push_back(0);
-  for (Atom *atom : ordered)
-    permutation.push_back(atom->place + (baseSampled ? 1 : 0));
-  if (!llvm::is_sorted(permutation)) {
-    value = reshapeTo(builder, loc, value, withRows(atomSizes));
-    value = TransposeOp::create(builder, loc, value, permutation);
-  }
-  if (!repeats)
-    return reshapeTo(builder, loc, value, view.shape());
+  for (Atom *atom : pieces.ordered)
+    permutation.push_back(atom->place + (sampled ? 1 : 0));
+  if (llvm::is_sorted(permutation))
+    return value;
+  for (const Segment &segment : pieces.segments)
+    for (Atom *atom : segment.atoms)
+      sizes.push_back(atom->size);
+  value = reshapeTo(builder, loc, value, withRows(sampled, sizes));
+  return TransposeOp::create(builder, loc, value, permutation);
+}
 
-  // Without the repeats; then with them as dimensions of their own; then joined.
+/// Without the repeats; then with them as dimensions of their own.
+static Value addRepeats(OpBuilder &builder, Location loc, Value value, const View &view, const Pieces &pieces) {
+  const bool sampled = carriesSamples(value.getType());
   SmallVector<int64_t> core, spread, places;
   if (view.sampled)
     spread.push_back(ShapedType::kDynamic);
-  if (baseSampled)
+  if (sampled)
     places.push_back(0);
-  for (auto &list : parts) {
+  for (const auto &list : pieces.parts) {
     if (list.empty())
       spread.push_back(1);
-    for (Part &part : list) {
+    for (const Part &part : list) {
       int64_t size = part.repeat;
       if (!size) {
         size = 1;
-        for (Atom &atom : part.atoms)
+        for (const Atom &atom : part.atoms)
           size *= atom.size;
         core.push_back(size);
         places.push_back(spread.size());
@@ -396,7 +417,20 @@ Value zorse::emitView(OpBuilder &builder, Location loc, const View &view) {
       spread.push_back(size);
     }
   }
-  value = reshapeTo(builder, loc, value, withRows(core));
-  value = BroadcastOp::create(builder, loc, RankedTensorType::get(spread, baseType.getElementType()), value, places);
+  value = reshapeTo(builder, loc, value, withRows(sampled, core));
+  return BroadcastOp::create(builder, loc, RankedTensorType::get(spread, typeOf(value).getElementType()), value, places);
+}
+
+Value zorse::emitView(OpBuilder &builder, Location loc, const View &view) {
+  RankedTensorType baseType = typeOf(view.base);
+  const bool baseSampled = carriesSamples(baseType);
+  Pieces pieces;
+  pieces.repeats = view.sampled && !baseSampled;
+  if (!cutIntoPieces(view, baseType.getShape().drop_front(baseSampled ? 1 : 0), pieces))
+    return {};
+  Value value = takeSegments(builder, loc, view.base, pieces.segments);
+  value = orderAtoms(builder, loc, value, pieces);
+  if (pieces.repeats)
+    value = addRepeats(builder, loc, value, view, pieces);
   return reshapeTo(builder, loc, value, view.shape());
 }
