@@ -175,85 +175,117 @@ static OpFactors attentionFactors(Operation *op, ArrayRef<char> operandRoles, Ar
   return builder.result;
 }
 
-/// Views, reductions and indexed access: told by a map from result dimensions to operand dimensions.
-static OpFactors mapped(Operation *op) {
+static OpFactors transposeFactors(TransposeOp op) {
+  FactorBuilder builder(op);
+  auto &x = builder.result.operands[0], &y = builder.result.results[0];
+  for (auto [i, from] : llvm::enumerate(op.getPermutation()))
+    y[i] = x[from] = {builder.add(Kind::Parallel, shapeOf(op.getX())[from])};
+  return builder.result;
+}
+
+static OpFactors sliceFactors(SliceOp op) {
+  FactorBuilder builder(op);
+  auto &x = builder.result.operands[0], &y = builder.result.results[0];
+  for (size_t i = 0; i < y.size(); ++i) {
+    int64_t from = shapeOf(op.getX())[i], to = shapeOf(op.getY())[i];
+    if (from == to)
+      y[i] = x[i] = {builder.add(Kind::Parallel, from)};
+    else
+      x[i] = {builder.add(Kind::Indivisible, from)}, y[i] = {builder.add(Kind::Indivisible, to)};
+  }
+  return builder.result;
+}
+
+static OpFactors concatFactors(ConcatOp op) {
   FactorBuilder builder(op);
   auto &operands = builder.result.operands;
-  OpFactors::Value none;
-  auto &y = op->getNumResults() ? builder.result.results[0] : none;
-  if (auto transpose = dyn_cast<TransposeOp>(op)) {
-    for (auto [i, from] : llvm::enumerate(transpose.getPermutation()))
-      y[i] = operands[0][from] = {builder.add(Kind::Parallel, shapeOf(transpose.getX())[from])};
-  } else if (auto slice = dyn_cast<SliceOp>(op)) {
-    for (size_t i = 0; i < y.size(); ++i) {
-      int64_t from = shapeOf(slice.getX())[i], to = shapeOf(slice.getY())[i];
-      if (from == to)
-        y[i] = operands[0][i] = {builder.add(Kind::Parallel, from)};
-      else
-        operands[0][i] = {builder.add(Kind::Indivisible, from)}, y[i] = {builder.add(Kind::Indivisible, to)};
+  auto &y = builder.result.results[0];
+  for (size_t i = 0; i < y.size(); ++i) {
+    bool joined = i == op.getDim();
+    y[i] = {builder.add(joined ? Kind::Indivisible : Kind::Parallel, shapeOf(op.getY())[i])};
+    for (size_t k = 0; k < operands.size(); ++k)
+      operands[k][i] = joined ? OpFactors::Dimension{builder.add(Kind::Indivisible, shapeOf(op.getXs()[k])[i])} : y[i];
+  }
+  return builder.result;
+}
+
+static OpFactors broadcastFactors(BroadcastOp op) {
+  FactorBuilder builder(op);
+  auto &x = builder.result.operands[0], &y = builder.result.results[0];
+  for (size_t i = 0; i < y.size(); ++i)
+    y[i] = {builder.add(Kind::Parallel, shapeOf(op.getY())[i])};
+  for (auto [i, to] : llvm::enumerate(op.getDims()))
+    x[i] = y[to];
+  return builder.result;
+}
+
+static OpFactors reduceFactors(ReduceOp op) {
+  FactorBuilder builder(op);
+  auto &x = builder.result.operands[0], &y = builder.result.results[0];
+  size_t next = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    bool reduced = llvm::is_contained(op.getDims(), static_cast<int64_t>(i));
+    x[i] = {builder.add(reduced ? Kind::Reduced : Kind::Parallel, shapeOf(op.getX())[i])};
+    if (!reduced)
+      y[next++] = x[i];
+  }
+  return builder.result;
+}
+
+static OpFactors contractFactors(ContractOp op) {
+  FactorBuilder builder(op);
+  auto &operands = builder.result.operands;
+  auto &y = builder.result.results[0];
+  size_t last = operands[0].size() - 1;
+  for (size_t i = 0; i < last; ++i)
+    operands[0][i] = operands[1][i] = {builder.add(Kind::Reduced, shapeOf(op.getA())[i])};
+  y[0] = operands[0][last] = {builder.add(Kind::Parallel, shapeOf(op.getA())[last])};
+  y[1] = operands[1][last] = {builder.add(Kind::Parallel, shapeOf(op.getB())[last])};
+  return builder.result;
+}
+
+/// gather: table [V, c...], ids [l...] -> [l..., c...]; scatter_add turns it around, summing over l.
+static OpFactors gatherFactors(Operation *op) {
+  FactorBuilder builder(op);
+  auto &operands = builder.result.operands;
+  auto &y = builder.result.results[0];
+  bool gather = isa<GatherOp>(op);
+  auto &ids = operands[gather ? 1 : 0], &table = gather ? operands[0] : y, &rows = gather ? y : operands[1];
+  Value tableValue = gather ? op->getOperand(0) : op->getResult(0);
+  table[0] = {builder.add(Kind::Indivisible, shapeOf(tableValue)[0])};
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = rows[i] = {builder.add(gather ? Kind::Parallel : Kind::Reduced, shapeOf(op->getOperand(gather ? 1 : 0))[i])};
+  for (size_t i = 1; i < table.size(); ++i)
+    table[i] = rows[ids.size() + i - 1] = {builder.add(Kind::Parallel, shapeOf(tableValue)[i])};
+  return builder.result;
+}
+
+/// take, take_grad, cross_entropy and its gradient: [l..., V] with [l...] beside it.
+static OpFactors takeFactors(Operation *op) {
+  FactorBuilder builder(op);
+  Value wide = isa<TakeGradOp>(op) ? op->getResult(0) : isa<CrossEntropyGradOp>(op) ? op->getOperand(1) : op->getOperand(0);
+  Value statistics; // [l..., 2]
+  if (auto loss = dyn_cast<CrossEntropyOp>(op))
+    statistics = loss.getStatistics();
+  else if (auto gradient = dyn_cast<CrossEntropyGradOp>(op))
+    statistics = gradient.getStatistics();
+  size_t last = shapeOf(wide).size() - 1;
+  for (size_t i = 0; i <= last; ++i) {
+    unsigned factor = builder.add(i == last ? Kind::Indivisible : Kind::Parallel, shapeOf(wide)[i]);
+    auto attach = [&](OpFactors::Value &value, Value of) {
+      if (i < value.size() && (i < last || (value.size() == last + 1 && of != statistics)))
+        value[i] = {factor};
+    };
+    for (auto [value, operand] : llvm::zip(builder.result.operands, op->getOperands())) {
+      bool weights = isa<CrossEntropyOp, CrossEntropyGradOp>(op) && operand == op->getOperands().back() &&
+                     op->getNumOperands() == (isa<CrossEntropyOp>(op) ? 3 : 5);
+      if (!weights)
+        attach(value, operand);
+      else if (i == last)
+        value[0] = {factor};
     }
-  } else if (auto concat = dyn_cast<ConcatOp>(op)) {
-    for (size_t i = 0; i < y.size(); ++i) {
-      bool joined = i == concat.getDim();
-      y[i] = {builder.add(joined ? Kind::Indivisible : Kind::Parallel, shapeOf(concat.getY())[i])};
-      for (size_t k = 0; k < operands.size(); ++k)
-        operands[k][i] = joined ? OpFactors::Dimension{builder.add(Kind::Indivisible, shapeOf(concat.getXs()[k])[i])} : y[i];
-    }
-  } else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
-    for (size_t i = 0; i < y.size(); ++i)
-      y[i] = {builder.add(Kind::Parallel, shapeOf(broadcast.getY())[i])};
-    for (auto [i, to] : llvm::enumerate(broadcast.getDims()))
-      operands[0][i] = y[to];
-  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
-    size_t next = 0;
-    for (size_t i = 0; i < operands[0].size(); ++i) {
-      bool reduced = llvm::is_contained(reduce.getDims(), static_cast<int64_t>(i));
-      operands[0][i] = {builder.add(reduced ? Kind::Reduced : Kind::Parallel, shapeOf(reduce.getX())[i])};
-      if (!reduced)
-        y[next++] = operands[0][i];
-    }
-  } else if (auto contract = dyn_cast<ContractOp>(op)) {
-    size_t last = operands[0].size() - 1;
-    for (size_t i = 0; i < last; ++i)
-      operands[0][i] = operands[1][i] = {builder.add(Kind::Reduced, shapeOf(contract.getA())[i])};
-    y[0] = operands[0][last] = {builder.add(Kind::Parallel, shapeOf(contract.getA())[last])};
-    y[1] = operands[1][last] = {builder.add(Kind::Parallel, shapeOf(contract.getB())[last])};
-  } else if (isa<GatherOp, ScatterAddOp>(op)) {
-    // gather: table [V, c...], ids [l...] -> [l..., c...]; scatter_add turns it around, summing over l.
-    bool gather = isa<GatherOp>(op);
-    auto &ids = operands[gather ? 1 : 0], &table = gather ? operands[0] : y, &rows = gather ? y : operands[1];
-    Value tableValue = gather ? op->getOperand(0) : op->getResult(0);
-    table[0] = {builder.add(Kind::Indivisible, shapeOf(tableValue)[0])};
-    for (size_t i = 0; i < ids.size(); ++i)
-      ids[i] = rows[i] = {builder.add(gather ? Kind::Parallel : Kind::Reduced, shapeOf(op->getOperand(gather ? 1 : 0))[i])};
-    for (size_t i = 1; i < table.size(); ++i)
-      table[i] = rows[ids.size() + i - 1] = {builder.add(Kind::Parallel, shapeOf(tableValue)[i])};
-  } else {
-    // take, take_grad, cross_entropy and its gradient: [l..., V] with [l...] beside it.
-    Value wide = isa<TakeGradOp>(op) ? op->getResult(0) : isa<CrossEntropyGradOp>(op) ? op->getOperand(1) : op->getOperand(0);
-    Value statistics; // [l..., 2]
-    if (auto loss = dyn_cast<CrossEntropyOp>(op))
-      statistics = loss.getStatistics();
-    else if (auto gradient = dyn_cast<CrossEntropyGradOp>(op))
-      statistics = gradient.getStatistics();
-    size_t last = shapeOf(wide).size() - 1;
-    for (size_t i = 0; i <= last; ++i) {
-      unsigned factor = builder.add(i == last ? Kind::Indivisible : Kind::Parallel, shapeOf(wide)[i]);
-      auto attach = [&](OpFactors::Value &value, Value of) {
-        if (i < value.size() && (i < last || (value.size() == last + 1 && of != statistics)))
-          value[i] = {factor};
-      };
-      for (auto [value, operand] : llvm::zip(operands, op->getOperands())) {
-        bool weights = isa<CrossEntropyOp, CrossEntropyGradOp>(op) && operand == op->getOperands().back() &&
-                       op->getNumOperands() == (isa<CrossEntropyOp>(op) ? 3 : 5);
-        if (!weights)
-          attach(value, operand);
-        else if (i == last)
-          value[0] = {factor};
-      }
-      for (auto [value, result] : llvm::zip(builder.result.results, op->getResults()))
-        attach(value, result);
-    }
+    for (auto [value, result] : llvm::zip(builder.result.results, op->getResults()))
+      attach(value, result);
   }
   return builder.result;
 }
@@ -262,8 +294,14 @@ OpFactors zorse::detail::computeFactors(Operation *op) {
   return TypeSwitch<Operation *, OpFactors>(op)
       .Case<ReshapeOp>(reshapeFactors)
       .Case<MatmulOp>(matmulFactors)
-      .Case<TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, CrossEntropyOp,
-            CrossEntropyGradOp>([](Operation *op) { return mapped(op); })
+      .Case<TransposeOp>(transposeFactors)
+      .Case<SliceOp>(sliceFactors)
+      .Case<ConcatOp>(concatFactors)
+      .Case<BroadcastOp>(broadcastFactors)
+      .Case<ReduceOp>(reduceFactors)
+      .Case<ContractOp>(contractFactors)
+      .Case<GatherOp, ScatterAddOp>(gatherFactors)
+      .Case<TakeOp, TakeGradOp, CrossEntropyOp, CrossEntropyGradOp>(takeFactors)
       .Case<SoftmaxOp, LogSoftmaxOp, SoftmaxGradOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, RmsNormOp, RmsNormGradInputOp>(
           [](Operation *op) { return elementwise(op, 1); })
       .Case<LayerNormGradParamsOp, RmsNormGradParamsOp>([](auto op) { return channelGradients(op, op.getX()); })
