@@ -86,6 +86,63 @@ struct Writer {
     }
   }
 
+  void compute(exec::ComputeOp op, bundle::Compute *to) const {
+    to->set_task(static_cast<bundle::Compute::Task>(op.getTask()));
+    to->set_cell(static_cast<int32_t>(op.getCell()));
+    to->set_group(static_cast<int32_t>(op.getGroup()));
+    for (auto inner : op.getCalls().getOps<exec::CallOp>())
+      call(inner, to->add_calls());
+  }
+
+  static void copy(exec::CopyOp op, bundle::Copy *to) {
+    region(op.getFrom(), [&] { return to->mutable_from(); });
+    region(op.getTo(), [&] { return to->mutable_to(); });
+    value(op.getValue(), [&] { return to->mutable_value(); });
+  }
+
+  static void loadInput(exec::LoadInputOp op, bundle::LoadInput *to) {
+    to->set_input(op.getValue().getId());
+    to->set_sample_base(op.getValue().getBegin());
+    to->set_rows(op.getValue().getEnd() - op.getValue().getBegin());
+    place(to, op.getValue(), op.getRegion());
+  }
+
+  void allGather(exec::AllGatherOp op, bundle::AllGather *to) const {
+    to->set_group(op.getGroup());
+    to->set_type(type(op.getType()));
+    extents(op.getShards(), to->mutable_shards());
+    members(op.getReaders(), [&](uint32_t m) { to->add_readers(m); });
+    region(op.getFull(), [&] { return to->mutable_full(); });
+    region(op.getShard(), [&] { return to->mutable_shard(); });
+    value(op.getValue(), [&] { return to->mutable_value(); });
+  }
+
+  void reduceScatter(exec::ReduceScatterOp op, bundle::ReduceScatter *to) const {
+    to->set_group(op.getGroup());
+    to->set_type(type(op.getType()));
+    to->set_order(static_cast<bundle::ReductionOrder>(op.getOrder()));
+    members(op.getContributors(), [&](uint32_t m) { to->add_contributors(m); });
+    extents(op.getShards(), to->mutable_shards());
+    region(op.getFull(), [&] { return to->mutable_full(); });
+    region(op.getShard(), [&] { return to->mutable_shard(); });
+    value(op.getValue(), [&] { return to->mutable_value(); });
+    if (exec::RegionAttr parts = op.getPartsAttr())
+      region(parts, [&] { return to->mutable_parts(); });
+    if (IntegerAttr chunk = op.getChunkAttr())
+      to->set_chunk(chunk.getInt());
+  }
+
+  void allReduce(exec::AllReduceOp op, bundle::AllReduce *to) const {
+    members(op.getMembers(), [&](uint32_t m) { to->add_members(m); });
+    to->set_type(type(op.getType()));
+    to->set_order(static_cast<bundle::ReductionOrder>(op.getOrder()));
+    region(op.getRegion(), [&] { return to->mutable_region(); });
+    value(op.getFrom(), [&] { return to->mutable_from(); });
+    value(op.getTo(), [&] { return to->mutable_to(); });
+    if (exec::RegionAttr parts = op.getPartsAttr())
+      region(parts, [&] { return to->mutable_parts(); });
+  }
+
   void entry(exec::EntryOp op) {
     bundle::Entry *out = program.add_entries();
     out->set_id(op.getId());
@@ -104,20 +161,8 @@ struct Writer {
       out->set_planned_end(finish.getValueAsDouble());
 
     llvm::TypeSwitch<Operation *>(op.getOperation())
-        .Case([&](exec::ComputeOp op) {
-          bundle::Compute *to = out->mutable_compute();
-          to->set_task(static_cast<bundle::Compute::Task>(op.getTask()));
-          to->set_cell(static_cast<int32_t>(op.getCell()));
-          to->set_group(static_cast<int32_t>(op.getGroup()));
-          for (auto inner : op.getCalls().getOps<exec::CallOp>())
-            call(inner, to->add_calls());
-        })
-        .Case([&](exec::CopyOp op) {
-          bundle::Copy *to = out->mutable_copy();
-          region(op.getFrom(), [&] { return to->mutable_from(); });
-          region(op.getTo(), [&] { return to->mutable_to(); });
-          value(op.getValue(), [&] { return to->mutable_value(); });
-        })
+        .Case([&](exec::ComputeOp op) { compute(op, out->mutable_compute()); })
+        .Case([&](exec::CopyOp op) { copy(op, out->mutable_copy()); })
         .Case([&](exec::SendOp op) {
           out->mutable_send()->set_peer(device(op.getPeerAttr()));
           place(out->mutable_send(), op.getValue(), op.getRegion());
@@ -126,50 +171,11 @@ struct Writer {
           out->mutable_receive()->set_peer(device(op.getPeerAttr()));
           place(out->mutable_receive(), op.getValue(), op.getRegion());
         })
-        .Case([&](exec::LoadInputOp op) {
-          bundle::LoadInput *to = out->mutable_load_input();
-          to->set_input(op.getValue().getId());
-          to->set_sample_base(op.getValue().getBegin());
-          to->set_rows(op.getValue().getEnd() - op.getValue().getBegin());
-          place(to, op.getValue(), op.getRegion());
-        })
+        .Case([&](exec::LoadInputOp op) { loadInput(op, out->mutable_load_input()); })
         .Case([&](exec::LoadScalarsOp op) { place(out->mutable_load_scalars(), op.getValue(), op.getRegion()); })
-        .Case([&](exec::AllGatherOp op) {
-          bundle::AllGather *to = out->mutable_all_gather();
-          to->set_group(op.getGroup());
-          to->set_type(type(op.getType()));
-          extents(op.getShards(), to->mutable_shards());
-          members(op.getReaders(), [&](uint32_t m) { to->add_readers(m); });
-          region(op.getFull(), [&] { return to->mutable_full(); });
-          region(op.getShard(), [&] { return to->mutable_shard(); });
-          value(op.getValue(), [&] { return to->mutable_value(); });
-        })
-        .Case([&](exec::ReduceScatterOp op) {
-          bundle::ReduceScatter *to = out->mutable_reduce_scatter();
-          to->set_group(op.getGroup());
-          to->set_type(type(op.getType()));
-          to->set_order(static_cast<bundle::ReductionOrder>(op.getOrder()));
-          members(op.getContributors(), [&](uint32_t m) { to->add_contributors(m); });
-          extents(op.getShards(), to->mutable_shards());
-          region(op.getFull(), [&] { return to->mutable_full(); });
-          region(op.getShard(), [&] { return to->mutable_shard(); });
-          value(op.getValue(), [&] { return to->mutable_value(); });
-          if (exec::RegionAttr parts = op.getPartsAttr())
-            region(parts, [&] { return to->mutable_parts(); });
-          if (IntegerAttr chunk = op.getChunkAttr())
-            to->set_chunk(chunk.getInt());
-        })
-        .Case([&](exec::AllReduceOp op) {
-          bundle::AllReduce *to = out->mutable_all_reduce();
-          members(op.getMembers(), [&](uint32_t m) { to->add_members(m); });
-          to->set_type(type(op.getType()));
-          to->set_order(static_cast<bundle::ReductionOrder>(op.getOrder()));
-          region(op.getRegion(), [&] { return to->mutable_region(); });
-          value(op.getFrom(), [&] { return to->mutable_from(); });
-          value(op.getTo(), [&] { return to->mutable_to(); });
-          if (exec::RegionAttr parts = op.getPartsAttr())
-            region(parts, [&] { return to->mutable_parts(); });
-        })
+        .Case([&](exec::AllGatherOp op) { allGather(op, out->mutable_all_gather()); })
+        .Case([&](exec::ReduceScatterOp op) { reduceScatter(op, out->mutable_reduce_scatter()); })
+        .Case([&](exec::AllReduceOp op) { allReduce(op, out->mutable_all_reduce()); })
         .Case([&](exec::ReportOp op) { place(out->mutable_report(), op.getValue(), op.getRegion()); })
         .Default([](Operation *) { llvm_unreachable("every entry op is listed"); });
   }
