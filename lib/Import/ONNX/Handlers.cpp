@@ -13,10 +13,11 @@ void Importer::OperatorTable::add(std::initializer_list<const char *> names, siz
 const Importer::Operator *Importer::operatorOf(const GraphNode &node) {
   static const OperatorTable table = [] {
     OperatorTable table;
-    for (auto addOps : {addActivationOps, addAttentionOps, addComposedReductions, addUnaryOps,       addElementwiseOps, addIndexOps, addStatisticOps,
-                        addEinsumOps,     addRegroupOps,   addControlOps,         addConvolutionOps, addPoolingOps,     addPickOps,  addScatterOps,
-                        addRunningOps,    addLinearOps,    addReduceOps,          addLossOps,        addSequenceOps,    addViewOps,  addResizeOps,
-                        addRecurrentOps,  addGridOps,      addFourierOps,         addDrawnOps})
+    for (auto addOps :
+         {addActivationOps, addAttentionOps, addComposedReductions, addUnaryOps,   addElementwiseOps, addIndexOps,   addStatisticOps, addEinsumOps,
+          addRegroupOps,    addControlOps,   addConvolutionOps,     addPoolingOps, addPickOps,        addScatterOps, addRunningOps,   addLinearOps,
+          addReduceOps,     addLossOps,      addSequenceOps,        addViewOps,    addSliceOps,       addResizeOps,  addRecurrentOps, addGridOps,
+          addFourierOps,    addDrawnOps})
       addOps(table);
     return table;
   }();

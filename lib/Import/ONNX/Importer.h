@@ -133,7 +133,7 @@ private:
       addControlOps(OperatorTable &table), addConvolutionOps(OperatorTable &table), addPoolingOps(OperatorTable &table),
       addPickOps(OperatorTable &table), addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table),
       addReduceOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table),
-      addResizeOps(OperatorTable &table), addRecurrentOps(OperatorTable &table), addGridOps(OperatorTable &table),
+      addSliceOps(OperatorTable &table), addResizeOps(OperatorTable &table), addRecurrentOps(OperatorTable &table), addGridOps(OperatorTable &table),
       addFourierOps(OperatorTable &table), addDrawnOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
@@ -495,6 +495,7 @@ private:
   bool isKnownOfSample(const Val &value, int64_t axis, int64_t place) const;
   /// That sample of the value, whose axis of samples is of size 1 then: a number of the step for each element.
   mlir::LogicalResult takeSample(const GraphNode &node, Val &value, int64_t axis, int64_t place);
+  void takeStrided(Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   double attentionScale(double scale, int64_t channels) const;
