@@ -411,6 +411,8 @@ private:
   ZORSE_ONNX_HANDLER(onCrossEntropy)
 #undef ZORSE_ONNX_HANDLER
 
+  /// An elementwise operator on floats; an error of the node where there is none.
+  mlir::Value unaryOnFloats(const GraphNode &node, mlir::Value x, mlir::RankedTensorType type);
   /// The part of `binary` that needs no arithmetic on elements, or moves scales past it; none: it does not apply.
   std::optional<mlir::LogicalResult> scaledBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   /// The mask of an Attention as a tensor; null where it hides nothing, or where `attention` can say it.

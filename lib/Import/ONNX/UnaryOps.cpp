@@ -96,6 +96,93 @@ LogicalResult Importer::onCastLike(const GraphNode &node) {
 
 // --- unary
 
+/// What folds an operator on integers; none: it is not defined for them.
+static std::optional<Kernel> intKernelOf(StringRef op) {
+  if (op == "Neg")
+    return intKernel1([](int64_t a) { return subInts(0, a); });
+  if (op == "Abs")
+    return intKernel1([](int64_t a) { return a < 0 ? subInts(0, a) : a; });
+  if (op == "Sign")
+    return intKernel1([](int64_t a) { return int64_t((a > 0) - (a < 0)); });
+  if (op == "Not")
+    return intKernel1([](int64_t a) { return int64_t(a == 0); });
+  return std::nullopt;
+}
+
+static std::optional<Kernel> floatKernelOf(StringRef op) {
+  using F = double (*)(double);
+  F f = llvm::StringSwitch<F>(op)
+            .Case("Neg", [](double a) { return -a; })
+            .Case("Abs", [](double a) { return std::fabs(a); })
+            .Case("Sqrt", [](double a) { return std::sqrt(a); })
+            .Case("Exp", [](double a) { return std::exp(a); })
+            .Case("Log", [](double a) { return std::log(a); })
+            .Case("Sin", [](double a) { return std::sin(a); })
+            .Case("Cos", [](double a) { return std::cos(a); })
+            .Case("Atan", [](double a) { return std::atan(a); })
+            .Case("Tanh", [](double a) { return std::tanh(a); })
+            .Case("Erf", [](double a) { return std::erf(a); })
+            .Case("Reciprocal", [](double a) { return 1 / a; })
+            .Case("Floor", [](double a) { return std::floor(a); })
+            .Case("Ceil", [](double a) { return std::ceil(a); })
+            .Case("Round", [](double a) { return std::nearbyint(a); })
+            .Case("Sign", [](double a) { return double((a > 0) - (a < 0)); })
+            .Case("Sigmoid", [](double a) { return 1 / (1 + std::exp(-a)); })
+            .Case("Relu", [](double a) { return a > 0 ? a : 0; })
+            .Case("Softplus", [](double a) { return a > 30 ? a : std::log1p(std::exp(a)); })
+            .Default(nullptr);
+  return f ? std::optional<Kernel>(floatKernel1(f)) : std::nullopt;
+}
+
+/// The operation of the math dialect that is an operator on floats; empty: there is none.
+static StringRef mathNameOf(StringRef op) {
+  return llvm::StringSwitch<StringRef>(op)
+      .Case("Abs", "math.absf")
+      .Case("Sqrt", "math.sqrt")
+      .Case("Exp", "math.exp")
+      .Case("Log", "math.log")
+      .Case("Sin", "math.sin")
+      .Case("Cos", "math.cos")
+      .Case("Atan", "math.atan")
+      .Case("Tanh", "math.tanh")
+      .Case("Erf", "math.erf")
+      .Case("Floor", "math.floor")
+      .Case("Ceil", "math.ceil")
+      .Case("Round", "math.roundeven")
+      .Default("");
+}
+
+Value Importer::unaryOnFloats(const GraphNode &node, Value x, RankedTensorType type) {
+  const std::string &op = node.op;
+  if (op == "Sign") { // has no gradient
+    Value zero = splat(0, type), down = create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, zero), splat(-1, type), zero);
+    return create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OGT, x, zero), splat(1, type), down);
+  }
+  if (op == "Reciprocal") {
+    if (auto root = x.getDefiningOp<math::SqrtOp>())
+      return create<math::RsqrtOp>(root.getOperand());
+    return create<arith::DivFOp>(splat(1, type), x);
+  }
+  if (op == "Sigmoid") {
+    Value e = create<math::ExpOp>(create<arith::NegFOp>(x));
+    return create<arith::DivFOp>(splat(1, type), create<arith::AddFOp>(e, splat(1, type)));
+  }
+  if (op == "Relu")
+    return create<arith::MaximumFOp>(x, splat(0, type));
+  if (op == "Softplus") {
+    // max(x, 0) + log(1 + exp(-|x|)). The maximum as a half of x + |x|, which is as exact, and whose derivative at 0 is a half, too.
+    Value size = create<math::AbsFOp>(x), half = splat(0.5, type);
+    Value above = create<arith::AddFOp>(create<arith::MulFOp>(x, half), create<arith::MulFOp>(size, half));
+    return create<arith::AddFOp>(above, create<math::Log1pOp>(create<math::ExpOp>(create<arith::NegFOp>(size))));
+  }
+  StringRef mathName = mathNameOf(op);
+  if (mathName.empty()) {
+    (void)error(node, "is not supported on activations");
+    return {};
+  }
+  return createNamed(mathName, x, type);
+}
+
 LogicalResult Importer::onUnary(const GraphNode &node) {
   const Val &x = in(node, 0);
   const std::string &op = node.op;
@@ -105,45 +192,12 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
     return scaledLoss(node, x, scalar(ElementKind::F64, -1), /*divides=*/false);
   }
   if (x.isConstant()) {
-    Kernel kernel;
-    if (!isFloat(x.type)) {
-      if (op == "Neg")
-        kernel = intKernel1([](int64_t a) { return subInts(0, a); });
-      else if (op == "Abs")
-        kernel = intKernel1([](int64_t a) { return a < 0 ? subInts(0, a) : a; });
-      else if (op == "Sign")
-        kernel = intKernel1([](int64_t a) { return int64_t((a > 0) - (a < 0)); });
-      else if (op == "Not")
-        kernel = intKernel1([](int64_t a) { return int64_t(a == 0); });
-      else
-        return error(node, "is not defined for " + Twine(name(x.type)));
-    } else {
-      using F = double (*)(double);
-      F f = llvm::StringSwitch<F>(op)
-                .Case("Neg", [](double a) { return -a; })
-                .Case("Abs", [](double a) { return std::fabs(a); })
-                .Case("Sqrt", [](double a) { return std::sqrt(a); })
-                .Case("Exp", [](double a) { return std::exp(a); })
-                .Case("Log", [](double a) { return std::log(a); })
-                .Case("Sin", [](double a) { return std::sin(a); })
-                .Case("Cos", [](double a) { return std::cos(a); })
-                .Case("Atan", [](double a) { return std::atan(a); })
-                .Case("Tanh", [](double a) { return std::tanh(a); })
-                .Case("Erf", [](double a) { return std::erf(a); })
-                .Case("Reciprocal", [](double a) { return 1 / a; })
-                .Case("Floor", [](double a) { return std::floor(a); })
-                .Case("Ceil", [](double a) { return std::ceil(a); })
-                .Case("Round", [](double a) { return std::nearbyint(a); })
-                .Case("Sign", [](double a) { return double((a > 0) - (a < 0)); })
-                .Case("Sigmoid", [](double a) { return 1 / (1 + std::exp(-a)); })
-                .Case("Relu", [](double a) { return a > 0 ? a : 0; })
-                .Case("Softplus", [](double a) { return a > 30 ? a : std::log1p(std::exp(a)); })
-                .Default(nullptr);
-      if (!f)
-        return error(node, "is not supported on float constants");
-      kernel = floatKernel1(f);
-    }
-    return out(node, 0, foldElementwise({x}, x.type, kernel)), success();
+    std::optional<Kernel> kernel = isFloat(x.type) ? floatKernelOf(op) : intKernelOf(op);
+    if (!kernel && isFloat(x.type))
+      return error(node, "is not supported on float constants");
+    if (!kernel)
+      return error(node, "is not defined for " + Twine(name(x.type)));
+    return out(node, 0, foldElementwise({x}, x.type, *kernel)), success();
   }
   if (!x.isGraph())
     return error(node, "expects a tensor");
@@ -157,55 +211,12 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
       });
     return error(node, "is not supported on integer activations");
   }
-  if (op == "Sign") // has no gradient
-    return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
-      Value zero = splat(0, type),
-            down = create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OLT, a[0], zero), splat(-1, type), zero);
-      return create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OGT, a[0], zero), splat(1, type), down);
-    });
   if (op == "Neg") {
     Val value = x;
     value.scale = -value.scale;
     return out(node, 0, std::move(value)), success();
   }
-  return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
-    if (op == "Reciprocal") {
-      if (auto root = a[0].getDefiningOp<math::SqrtOp>())
-        return create<math::RsqrtOp>(root.getOperand());
-      return create<arith::DivFOp>(splat(1, type), a[0]);
-    }
-    if (op == "Sigmoid") {
-      Value e = create<math::ExpOp>(create<arith::NegFOp>(a[0]));
-      return create<arith::DivFOp>(splat(1, type), create<arith::AddFOp>(e, splat(1, type)));
-    }
-    if (op == "Relu")
-      return create<arith::MaximumFOp>(a[0], splat(0, type));
-    if (op == "Softplus") {
-      // max(x, 0) + log(1 + exp(-|x|)). The maximum as a half of x + |x|, which is as exact, and whose derivative at 0 is a half, too.
-      Value size = create<math::AbsFOp>(a[0]), half = splat(0.5, type);
-      Value above = create<arith::AddFOp>(create<arith::MulFOp>(a[0], half), create<arith::MulFOp>(size, half));
-      return create<arith::AddFOp>(above, create<math::Log1pOp>(create<math::ExpOp>(create<arith::NegFOp>(size))));
-    }
-    StringRef mathName = llvm::StringSwitch<StringRef>(op)
-                             .Case("Abs", "math.absf")
-                             .Case("Sqrt", "math.sqrt")
-                             .Case("Exp", "math.exp")
-                             .Case("Log", "math.log")
-                             .Case("Sin", "math.sin")
-                             .Case("Cos", "math.cos")
-                             .Case("Atan", "math.atan")
-                             .Case("Tanh", "math.tanh")
-                             .Case("Erf", "math.erf")
-                             .Case("Floor", "math.floor")
-                             .Case("Ceil", "math.ceil")
-                             .Case("Round", "math.roundeven")
-                             .Default("");
-    if (mathName.empty()) {
-      (void)error(node, "is not supported on activations");
-      return {};
-    }
-    return createNamed(mathName, a[0], type);
-  });
+  return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) { return unaryOnFloats(node, a[0], type); });
 }
 
 LogicalResult Importer::onActivation(const GraphNode &node) {
