@@ -158,125 +158,161 @@ Labelled elementwise(Composition &make, const Labelled &a, const Labelled &b) {
 
 } // namespace
 
-LogicalResult Importer::onEinsum(const GraphNode &node) {
-  std::vector<Labelled> operands;
-  std::vector<int64_t> ranks;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const Val &operand = in(node, i);
-    if ((!operand.isGraph() && !operand.isConstant()) || !isFloat(operand.type) || operand.view.elements() == 0)
-      return error(node, "expects tensors of floats that are not empty");
-    operands.push_back({operand, {}});
-    ranks.push_back(operand.rank());
+class Importer::Einsum {
+public:
+  Einsum(Importer &importer, const GraphNode &node) : importer(importer), node(node), make(importer, node) {}
+
+  LogicalResult apply() {
+    if (failed(readOperands()) || failed(readSizes()))
+      return failure();
+    expandOnes();
+    dropRepeats();
+    if (make.hasFailed())
+      return failure();
+    Labelled left = summed(make, operands[0], neededBehind(1));
+    for (size_t next = 1; next < operands.size() && !make.hasFailed(); ++next) {
+      const Labels needed = neededBehind(next + 1);
+      left = product(left, summed(make, operands[next], needed + left.labels), needed);
+    }
+    if (make.hasFailed())
+      return failure();
+    if (left.value.kind == Val::Kind::Loss)
+      return make.result(left.value);
+    left = summed(make, left, equation.result);
+    return make.result(left.value.kind == Val::Kind::Loss ? left.value : arranged(left));
   }
-  const std::string text = stringAttribute(node, "equation", "");
+
+private:
+  Importer &importer;
+  const GraphNode &node;
+  Composition make;
+  std::string text;
   Equation equation;
-  if (std::string problem = parse(text, ranks, equation); !problem.empty())
-    return error(node, "its equation '" + text + "' " + problem);
-  std::map<char, int64_t> sizes;
-  Composition make(*this, node);
-  for (auto [operand, labels] : llvm::zip(operands, equation.operands)) {
-    operand.labels = labels;
-    for (size_t i = 0; i < labels.size(); ++i) {
-      if (labels.find(labels[i]) != i)
-        return error(node, "its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) + "' twice in one term), which is not supported");
-      int64_t &size = sizes.try_emplace(labels[i], 1).first->second, own = operand.value.view.size(static_cast<int64_t>(i));
-      if (own != 1 && size != 1 && own != size)
-        return error(node, "label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " + Twine(size) + " in one operand and " + Twine(own) +
-                               " in another");
-      size = std::max(size, own);
+  std::vector<Labelled> operands;
+  std::map<char, int64_t> sizes; ///< by label
+
+  LogicalResult readOperands() {
+    std::vector<int64_t> ranks;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Val &operand = importer.in(node, i);
+      if ((!operand.isGraph() && !operand.isConstant()) || !isFloat(operand.type) || operand.view.elements() == 0)
+        return importer.error(node, "expects tensors of floats that are not empty");
+      operands.push_back({operand, {}});
+      ranks.push_back(operand.rank());
     }
-  }
-  for (Labelled &operand : operands) { // dimensions of 1 that stand for others are copies
-    std::vector<int64_t> whole;
-    for (char label : operand.labels)
-      whole.push_back(sizes[label]);
-    if (operand.value.shape() != whole)
-      operand.value = make("Expand", {operand.value, make.ints(whole)});
+    text = importer.stringAttribute(node, "equation", "");
+    if (std::string problem = parse(text, ranks, equation); !problem.empty())
+      return importer.error(node, "its equation '" + text + "' " + problem);
+    return success();
   }
 
-  // What repeats along a label need not be multiplied again and again; and where another operand has its samples there, copies for each are none.
-  for (Labelled &operand : operands) {
-    Val small = operand.value.isConstant() ? compressed(operand.value) : operand.value;
-    for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
-      const char label = operand.labels[i];
-      FactorList &along = small.view.dims[i];
-      const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
-      const bool forSamples = repeats && !isSampled(small) && along.size() == 1 && along[0].sample;
-      const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
-      if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
-          (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
-        continue;
-      const auto axis = static_cast<int64_t>(i);
-      if (forSamples)
-        along.clear(); // the one value that all samples have
-      operand.value = small = make.squeeze(forSamples ? small : make.slice(small, axis, 0, 1), axis);
-      operand.labels.erase(i, 1);
+  LogicalResult readSizes() {
+    for (auto [operand, labels] : llvm::zip(operands, equation.operands)) {
+      operand.labels = labels;
+      for (size_t i = 0; i < labels.size(); ++i) {
+        if (labels.find(labels[i]) != i)
+          return importer.error(node, "its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) +
+                                          "' twice in one term), which is not supported");
+        int64_t &size = sizes.try_emplace(labels[i], 1).first->second, own = operand.value.view.size(static_cast<int64_t>(i));
+        if (own != 1 && size != 1 && own != size)
+          return importer.error(node, "label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " + Twine(size) + " in one operand and " +
+                                          Twine(own) + " in another");
+        size = std::max(size, own);
+      }
+    }
+    return success();
+  }
+
+  /// Dimensions of 1 that stand for others become copies.
+  void expandOnes() {
+    for (Labelled &operand : operands) {
+      std::vector<int64_t> whole;
+      for (char label : operand.labels)
+        whole.push_back(sizes[label]);
+      if (operand.value.shape() != whole)
+        operand.value = make("Expand", {operand.value, make.ints(whole)});
     }
   }
-  if (make.hasFailed())
-    return failure();
 
-  Labelled left = operands[0];
-  auto neededBehind = [&](size_t next) {
+  /// What repeats along a label need not be multiplied again and again; and where another operand has its samples there, copies for each are none.
+  void dropRepeats() {
+    for (Labelled &operand : operands) {
+      Val small = operand.value.isConstant() ? importer.compressed(operand.value) : operand.value;
+      for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
+        const char label = operand.labels[i];
+        FactorList &along = small.view.dims[i];
+        const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
+        const bool forSamples = repeats && !importer.isSampled(small) && along.size() == 1 && along[0].sample;
+        const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
+        if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
+            (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
+          continue;
+        const auto axis = static_cast<int64_t>(i);
+        if (forSamples)
+          along.clear(); // the one value that all samples have
+        operand.value = small = make.squeeze(forSamples ? small : make.slice(small, axis, 0, 1), axis);
+        operand.labels.erase(i, 1);
+      }
+    }
+  }
+
+  /// Labels of the result and of operands from `next` on.
+  Labels neededBehind(size_t next) const {
     Labels needed = equation.result;
     for (size_t i = next; i < operands.size(); ++i)
       needed += operands[i].labels;
     return needed;
-  };
-  left = summed(make, left, neededBehind(1));
-  for (size_t next = 1; next < operands.size() && !make.hasFailed(); ++next) {
-    const Labels needed = neededBehind(next + 1);
-    Labelled right = summed(make, operands[next], needed + left.labels);
+  }
+
+  /// Both multiplied, and summed over what both have and nobody else needs.
+  Labelled product(Labelled left, Labelled right, const Labels &needed) {
     Labels batch, rows, inner, columns;
     for (char label : left.labels)
       (!holds(right.labels, label) ? rows : holds(needed, label) ? batch : inner) += label;
     for (char label : right.labels)
       if (!holds(left.labels, label))
         columns += label;
-    if (inner.empty()) {
-      left = elementwise(make, left, right);
-      continue;
-    }
-    if (isSampled(right.value) && !isSampled(left.value)) {
+    if (inner.empty())
+      return elementwise(make, left, right);
+    if (importer.isSampled(right.value) && !importer.isSampled(left.value)) {
       std::swap(left, right);
       std::swap(rows, columns);
     }
     const int64_t depth = countAlong(left, inner), width = countAlong(right, columns), groups = countAlong(left, batch);
-    const bool isWeight = isSampled(left.value) && !isSampled(right.value);
+    const bool isWeight = importer.isSampled(left.value) && !importer.isSampled(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with a matrix for every group
       Val x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
       Val w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
-      Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
+      Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)})
+                                                 : importer.groupedProduct(make, x, w);
       std::vector<int64_t> shape = joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
-      left = {make.reshape(y, shape), allOf({rows, batch, columns})};
-      continue;
+      return {make.reshape(y, shape), allOf({rows, batch, columns})};
     }
     Val a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countAlong(left, rows), depth}}));
     Val b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
     std::vector<int64_t> shape = joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
-    left = {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
+    return {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
   }
-  if (make.hasFailed())
-    return failure();
-  if (left.value.kind == Val::Kind::Loss)
-    return make.result(left.value);
-  left = summed(make, left, equation.result);
-  if (left.value.kind == Val::Kind::Loss)
-    return make.result(left.value);
-  Labels present;
-  std::vector<int64_t> missing, shape;
-  for (char label : equation.result) {
-    if (holds(left.labels, label))
-      present += label;
-    else
-      missing.push_back(static_cast<int64_t>(shape.size()));
-    shape.push_back(sizes[label]);
+
+  /// In the order of the result, with copies along the labels that are missing.
+  Val arranged(const Labelled &x) {
+    Labels present;
+    std::vector<int64_t> missing, shape;
+    for (char label : equation.result) {
+      if (holds(x.labels, label))
+        present += label;
+      else
+        missing.push_back(static_cast<int64_t>(shape.size()));
+      shape.push_back(sizes[label]);
+    }
+    Val result = ordered(make, x, present).value;
+    if (!missing.empty())
+      result = make("Expand", {make("Unsqueeze", {result, make.ints(missing)}), make.ints(shape)});
+    return result;
   }
-  Val result = ordered(make, left, present).value;
-  if (!missing.empty())
-    result = make("Expand", {make("Unsqueeze", {result, make.ints(missing)}), make.ints(shape)});
-  return make.result(result);
-}
+};
+
+LogicalResult Importer::onEinsum(const GraphNode &node) { return Einsum(*this, node).apply(); }
 
 void Importer::addEinsumOps(OperatorTable &table) { table.add({"Einsum"}, 1, OperatorRule::kAny, "equation:s!", &Importer::onEinsum); }

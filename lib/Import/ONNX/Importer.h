@@ -116,6 +116,7 @@ public:
 
 private:
   friend class Composition;
+  class Einsum; ///< EinsumOps.cpp
   using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
   struct Operator {
     OperatorRule rule;
