@@ -116,7 +116,8 @@ public:
 
 private:
   friend class Composition;
-  class Einsum; ///< EinsumOps.cpp
+  class Einsum;     ///< EinsumOps.cpp
+  class Recurrence; ///< RecurrentOps.cpp
   using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
   struct Operator {
     OperatorRule rule;

@@ -104,73 +104,103 @@ std::string activationCalled(llvm::StringRef name) {
 
 } // namespace
 
-LogicalResult Importer::onRecurrent(const GraphNode &node) {
-  Val x = in(node, 0), inputs = in(node, 1), state = in(node, 2);
-  const bool first = intAttribute(node, "layout", 0) != 0; // the samples' axis is the first
-  if ((!x.isGraph() && !x.isConstant()) || x.rank() != 3 || inputs.rank() != 3 || state.rank() != 3)
-    return error(node, "expects inputs and two weights of rank 3");
-  Cell cell;
-  cell.kind = node.op == "LSTM" ? Cell::Kind::Lstm : node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
-  cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
-  cell.hidden = state.view.size(2);
-  cell.clip = floatAttribute(node, "clip", 0);
-  cell.inputForgets = intAttribute(node, "input_forget", 0) != 0;
-  cell.resetsLast = intAttribute(node, "linear_before_reset", 0) != 0;
-  const std::string direction = stringAttribute(node, "direction", "forward");
-  const int64_t directions = direction == "bidirectional" ? 2 : 1, positions = x.view.size(first ? 1 : 0);
-  if (intAttribute(node, "hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions || state.view.size(0) != directions ||
-      inputs.view.size(1) != cell.gates * cell.hidden || state.view.size(1) != cell.gates * cell.hidden || inputs.view.size(2) != x.view.size(2))
-    return error(node, "expects weights for " + Twine(directions) + (directions == 1 ? " direction, " : " directions, ") + Twine(cell.gates) +
-                           " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
-  if (x.view.sampleAxis() == (first ? 1 : 0))
-    return error(node, "runs over the samples; every op must treat samples apart");
-  if (positions < 1 || positions > kMostPositions)
-    return error(node, "has " + Twine(positions) + " positions; 1 to " + Twine(kMostPositions) + " are unrolled");
-  if (in(node, 4)) {
-    auto lengths = constantInts(in(node, 4));
-    if (!lengths || std::any_of(lengths->begin(), lengths->end(), [&](int64_t length) { return length != positions; }))
-      return error(node, "has lengths of sequences that are not all " + Twine(positions) + ", the number of positions; this is not supported");
-  }
-  const size_t perDirection = cell.kind == Cell::Kind::Lstm ? 3 : cell.kind == Cell::Kind::Gru ? 2 : 1;
-  std::vector<std::string> called = {"Sigmoid", "Tanh", "Tanh"};
-  if (cell.kind == Cell::Kind::Rnn)
-    called = {"Tanh"};
-  called.resize(perDirection);
-  std::vector<std::string> activations;
-  if (const onnx::Attribute *given = attribute(node, "activations"))
-    for (const std::string &name : given->strings()) {
-      activations.push_back(activationCalled(name));
-      if (activations.back().empty())
-        return error(node, "has the activation '" + name + "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
-    }
-  else
-    for (int64_t d = 0; d < directions; ++d)
-      activations.insert(activations.end(), called.begin(), called.end());
-  if (activations.size() != perDirection * static_cast<size_t>(directions))
-    return error(node, "expects " + Twine(perDirection) + " activations for a direction, found " + Twine(activations.size()) + " in all");
+class Importer::Recurrence {
+public:
+  Recurrence(Importer &importer, const GraphNode &node)
+      : importer(importer), node(node), make(importer, node), x(importer.in(node, 0)), inputs(importer.in(node, 1)), state(importer.in(node, 2)),
+        first(importer.intAttribute(node, "layout", 0) != 0), outer(first ? 1 : 0) {}
 
-  Composition make(*this, node);
-  if (first)
-    x = make.transpose(x, {1, 0, 2});
-  // What starts at zero everywhere is left out.
-  auto initial = [&](size_t index, int64_t d) {
-    const Val given = in(node, index);
-    if (!given || uniformValue(given) == std::optional<double>(0))
-      return Val();
-    return make.squeeze(make.slice(given, first ? 1 : 0, d, 1), first ? 1 : 0);
-  };
-  std::vector<std::vector<Val>> outputs(static_cast<size_t>(positions)); // by position, then direction: samples x H
+  LogicalResult apply() {
+    if (failed(readShapes()) || failed(readActivations()))
+      return failure();
+    if (first)
+      x = make.transpose(x, {1, 0, 2});
+    outputs.resize(static_cast<size_t>(positions));
+    for (int64_t d = 0; d < directions && !make.hasFailed(); ++d)
+      unroll(d);
+    return make.hasFailed() ? failure() : writeResults();
+  }
+
+private:
+  Importer &importer;
+  const GraphNode &node;
+  Composition make;
+  Val x, inputs, state;
+  const bool first;    ///< the samples' axis is the first
+  const int64_t outer; ///< the axis of positions in x, and of directions in states
+  Cell cell;
+  std::string direction;
+  int64_t directions = 1, positions = 0;
+  size_t perDirection = 0; ///< activations
+  std::vector<std::string> activations;
+  std::vector<std::vector<Val>> outputs; ///< by position, then direction: samples x H
   std::vector<Val> lastHidden, lastMemory;
-  for (int64_t d = 0; d < directions && !make.hasFailed(); ++d) {
-    auto own = [&](const Val &all) { return make.squeeze(make.slice(all, 0, d, 1), 0); };
-    cell.activations.assign(activations.begin() + static_cast<long>(perDirection) * d,
-                            activations.begin() + static_cast<long>(perDirection) * (d + 1));
-    Weights weights;
-    weights.inputs = make.transpose(own(inputs), {1, 0});
-    weights.state = make.transpose(own(state), {1, 0});
+
+  LogicalResult readShapes() {
+    if ((!x.isGraph() && !x.isConstant()) || x.rank() != 3 || inputs.rank() != 3 || state.rank() != 3)
+      return importer.error(node, "expects inputs and two weights of rank 3");
+    cell.kind = node.op == "LSTM" ? Cell::Kind::Lstm : node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
+    cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
+    cell.hidden = state.view.size(2);
+    cell.clip = importer.floatAttribute(node, "clip", 0);
+    cell.inputForgets = importer.intAttribute(node, "input_forget", 0) != 0;
+    cell.resetsLast = importer.intAttribute(node, "linear_before_reset", 0) != 0;
+    direction = importer.stringAttribute(node, "direction", "forward");
+    directions = direction == "bidirectional" ? 2 : 1;
+    positions = x.view.size(outer);
+    if (importer.intAttribute(node, "hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions ||
+        state.view.size(0) != directions || inputs.view.size(1) != cell.gates * cell.hidden || state.view.size(1) != cell.gates * cell.hidden ||
+        inputs.view.size(2) != x.view.size(2))
+      return importer.error(node, "expects weights for " + Twine(directions) + (directions == 1 ? " direction, " : " directions, ") +
+                                      Twine(cell.gates) + " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
+    if (x.view.sampleAxis() == outer)
+      return importer.error(node, "runs over the samples; every op must treat samples apart");
+    if (positions < 1 || positions > kMostPositions)
+      return importer.error(node, "has " + Twine(positions) + " positions; 1 to " + Twine(kMostPositions) + " are unrolled");
+    if (importer.in(node, 4)) {
+      auto lengths = importer.constantInts(importer.in(node, 4));
+      if (!lengths || std::any_of(lengths->begin(), lengths->end(), [&](int64_t length) { return length != positions; }))
+        return importer.error(node,
+                              "has lengths of sequences that are not all " + Twine(positions) + ", the number of positions; this is not supported");
+    }
+    return success();
+  }
+
+  LogicalResult readActivations() {
+    perDirection = cell.kind == Cell::Kind::Lstm ? 3 : cell.kind == Cell::Kind::Gru ? 2 : 1;
+    std::vector<std::string> called = {"Sigmoid", "Tanh", "Tanh"};
+    if (cell.kind == Cell::Kind::Rnn)
+      called = {"Tanh"};
+    called.resize(perDirection);
+    if (const onnx::Attribute *given = importer.attribute(node, "activations"))
+      for (const std::string &name : given->strings()) {
+        activations.push_back(activationCalled(name));
+        if (activations.back().empty())
+          return importer.error(node, "has the activation '" + name + "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
+      }
+    else
+      for (int64_t d = 0; d < directions; ++d)
+        activations.insert(activations.end(), called.begin(), called.end());
+    if (activations.size() != perDirection * static_cast<size_t>(directions))
+      return importer.error(node, "expects " + Twine(perDirection) + " activations for a direction, found " + Twine(activations.size()) + " in all");
+    return success();
+  }
+
+  Val own(const Val &all, int64_t d) { return make.squeeze(make.slice(all, 0, d, 1), 0); }
+
+  /// A state before the first position. What starts at zero everywhere is left out.
+  Val initial(size_t index, int64_t d) {
+    const Val given = importer.in(node, index);
+    if (!given || importer.uniformValue(given) == std::optional<double>(0))
+      return Val();
+    return make.squeeze(make.slice(given, outer, d, 1), outer);
+  }
+
+  /// What the inputs of all positions bring, and all biases that are added before the reset gate.
+  Val broughtBy(Weights &weights, int64_t d) {
     Val brought = make("MatMul", {x, weights.inputs});
-    if (in(node, 3)) {
-      Val biases = own(in(node, 3));
+    if (importer.in(node, 3)) {
+      Val biases = own(importer.in(node, 3), d);
       const int64_t all = cell.gates * cell.hidden;
       brought = make("Add", {brought, make.slice(biases, 0, 0, all)});
       // Of a GRU that resets last the candidate's second bias is reset, too.
@@ -182,8 +212,18 @@ LogicalResult Importer::onRecurrent(const GraphNode &node) {
         brought = make("Add", {brought, make.slice(biases, 0, all, all)});
       }
     }
-    if (cell.kind == Cell::Kind::Lstm && in(node, 7))
-      weights.peepholes = own(in(node, 7));
+    return brought;
+  }
+
+  void unroll(int64_t d) {
+    cell.activations.assign(activations.begin() + static_cast<long>(perDirection) * d,
+                            activations.begin() + static_cast<long>(perDirection) * (d + 1));
+    Weights weights;
+    weights.inputs = make.transpose(own(inputs, d), {1, 0});
+    weights.state = make.transpose(own(state, d), {1, 0});
+    const Val brought = broughtBy(weights, d);
+    if (cell.kind == Cell::Kind::Lstm && importer.in(node, 7))
+      weights.peepholes = own(importer.in(node, 7), d);
     Unrolled unrolled(make, cell, weights);
     unrolled.hidden = initial(5, d);
     if (cell.kind == Cell::Kind::Lstm)
@@ -197,33 +237,37 @@ LogicalResult Importer::onRecurrent(const GraphNode &node) {
     lastHidden.push_back(unrolled.hidden);
     lastMemory.push_back(unrolled.memory);
   }
-  if (make.hasFailed())
-    return failure();
-  auto wanted = [&](size_t index) { return index < node.outputs.size() && node.outputs[index] >= 0; };
-  // Directions behind the samples' axis, or in front of it.
-  auto joined = [&](std::vector<Val> parts, int64_t axis) -> FailureOr<Val> { return stacked(node, std::move(parts), axis); };
-  if (wanted(0)) {
-    std::vector<Val> all;
-    for (std::vector<Val> &position : outputs) {
-      auto whole = joined(std::move(position), first ? 1 : 0);
+
+  /// Directions behind the samples' axis, or in front of it.
+  FailureOr<Val> joined(std::vector<Val> parts) { return importer.stacked(node, std::move(parts), outer); }
+
+  LogicalResult writeResults() {
+    auto wanted = [&](size_t index) { return index < node.outputs.size() && node.outputs[index] >= 0; };
+    if (wanted(0)) {
+      std::vector<Val> all;
+      for (std::vector<Val> &position : outputs) {
+        auto whole = joined(std::move(position));
+        if (failed(whole))
+          return failure();
+        all.push_back(*whole);
+      }
+      auto whole = joined(std::move(all));
       if (failed(whole))
         return failure();
-      all.push_back(*whole);
+      importer.out(node, 0, *whole);
     }
-    auto whole = joined(std::move(all), first ? 1 : 0);
-    if (failed(whole))
-      return failure();
-    out(node, 0, *whole);
+    for (size_t index : {1, 2})
+      if (wanted(index)) {
+        auto whole = joined(index == 1 ? lastHidden : lastMemory);
+        if (failed(whole))
+          return failure();
+        importer.out(node, index, *whole);
+      }
+    return success();
   }
-  for (size_t index : {1, 2})
-    if (wanted(index)) {
-      auto whole = joined(index == 1 ? lastHidden : lastMemory, first ? 1 : 0);
-      if (failed(whole))
-        return failure();
-      out(node, index, *whole);
-    }
-  return success();
-}
+};
+
+LogicalResult Importer::onRecurrent(const GraphNode &node) { return Recurrence(*this, node).apply(); }
 
 void Importer::addRecurrentOps(OperatorTable &table) {
   const std::string common =
