@@ -332,9 +332,9 @@ template <typename T, typename Field> static std::shared_ptr<std::vector<uint8_t
   return out;
 }
 
-std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile) {
+/// How many bytes a tensor of this shape and type has.
+static std::optional<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::string &where, std::string &error) {
   auto kind = static_cast<ElementKind>(tensor.data_type());
-  std::string where = "tensor '" + tensor.name() + "'";
   int64_t width = byteSize(kind);
   if (width == 0) {
     error = where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) +
@@ -349,92 +349,117 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
     }
     expected *= static_cast<uint64_t>(dim);
   }
+  return expected;
+}
 
+/// How errors about a tensor's size begin.
+static std::string expects(const std::string &where, uint64_t bytes, const onnx::Tensor &tensor) {
+  return where + ": expects " + std::to_string(bytes) + " bytes for its shape and type " + name(static_cast<ElementKind>(tensor.data_type()));
+}
+
+std::optional<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile,
+                                                      std::string &error) {
   TensorBytes result;
-  if (tensor.data_location() == 1) {
-    std::string location;
-    std::optional<uint64_t> offset = 0, length;
-    for (const onnx::StringPair &entry : tensor.external_data()) {
-      if (entry.key() == "location")
-        location = entry.value();
-      else if (entry.key() == "offset")
-        offset = parseNumber(entry.value());
-      else if (entry.key() == "length")
-        length = parseNumber(entry.value());
-    }
-    auto file = externalFile(location, error);
-    if (!file && mayLackFile && offset && !fileExists(location)) {
-      error.clear();
-      result.missing = true;
-      result.file = pathOf(location);
-      result.offset = *offset;
-      result.size = length.value_or(expected);
-      if (result.size == expected)
-        return result;
-      error = where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) +
-              ", its entry for external data says " + std::to_string(result.size);
-      return std::nullopt;
-    }
-    if (!file) {
-      error = where + ": " + error;
-      return std::nullopt;
-    }
-    uint64_t size = length.value_or(expected);
-    if (!offset || *offset > file->size() || size > file->size() - *offset) {
-      error = where + ": external data '" + location + "' holds " + std::to_string(file->size()) + " bytes, expects " + std::to_string(size) +
-              " at offset " + (offset ? std::to_string(*offset) : std::string("(not a number)")) +
-              "; the data file is truncated or belongs to another model";
-      return std::nullopt;
-    }
+  std::string location;
+  std::optional<uint64_t> offset = 0, length;
+  for (const onnx::StringPair &entry : tensor.external_data()) {
+    if (entry.key() == "location")
+      location = entry.value();
+    else if (entry.key() == "offset")
+      offset = parseNumber(entry.value());
+    else if (entry.key() == "length")
+      length = parseNumber(entry.value());
+  }
+  auto file = externalFile(location, error);
+  if (!file && mayLackFile && offset && !fileExists(location)) {
+    error.clear();
+    result.missing = true;
     result.file = pathOf(location);
     result.offset = *offset;
-    result.data = file->data() + *offset;
-    result.size = size;
-  } else if (tensor.has_raw_data()) {
-    result.data = reinterpret_cast<const uint8_t *>(tensor.raw_data().data());
-    result.size = tensor.raw_data().size();
-    auto found = std::lower_bound(rawOffsets.begin(), rawOffsets.end(), std::make_pair(&tensor, uint64_t(0)));
-    if (found != rawOffsets.end() && found->first == &tensor && found->second + result.size <= modelFile->size() &&
-        (result.size == 0 || std::memcmp(modelFile->data() + found->second, result.data, std::min<size_t>(result.size, 64)) == 0)) {
-      result.file = modelPath;
-      result.offset = found->second;
-    }
-  } else {
-    switch (kind) {
-    case ElementKind::F32:
-      result.owned = encode<float>(tensor.float_data());
-      break;
-    case ElementKind::F64:
-      result.owned = encode<double>(tensor.double_data());
-      break;
-    case ElementKind::I64:
-      result.owned = encode<int64_t>(tensor.int64_data());
-      break;
-    case ElementKind::U64:
-      result.owned = encode<uint64_t>(tensor.uint64_data());
-      break;
-    case ElementKind::U32:
-      result.owned = encode<uint32_t>(tensor.uint64_data());
-      break;
-    case ElementKind::I32:
-      result.owned = encode<int32_t>(tensor.int32_data());
-      break;
-    case ElementKind::I16:
-    case ElementKind::U16:
-    case ElementKind::F16:
-    case ElementKind::BF16:
-      result.owned = encode<uint16_t>(tensor.int32_data());
-      break;
-    default:
-      result.owned = encode<uint8_t>(tensor.int32_data());
-      break;
-    }
-    result.data = result.owned->data();
-    result.size = result.owned->size();
+    result.size = length.value_or(expected);
+    if (result.size == expected)
+      return result;
+    error = expects(where, expected, tensor) + ", its entry for external data says " + std::to_string(result.size);
+    return std::nullopt;
   }
-  if (result.size != expected) {
-    error =
-        where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) + ", found " + std::to_string(result.size);
+  if (!file) {
+    error = where + ": " + error;
+    return std::nullopt;
+  }
+  uint64_t size = length.value_or(expected);
+  if (!offset || *offset > file->size() || size > file->size() - *offset) {
+    error = where + ": external data '" + location + "' holds " + std::to_string(file->size()) + " bytes, expects " + std::to_string(size) +
+            " at offset " + (offset ? std::to_string(*offset) : std::string("(not a number)")) +
+            "; the data file is truncated or belongs to another model";
+    return std::nullopt;
+  }
+  result.file = pathOf(location);
+  result.offset = *offset;
+  result.data = file->data() + *offset;
+  result.size = size;
+  return result;
+}
+
+TensorBytes LoadedModel::rawBytes(const onnx::Tensor &tensor) const {
+  TensorBytes result;
+  result.data = reinterpret_cast<const uint8_t *>(tensor.raw_data().data());
+  result.size = tensor.raw_data().size();
+  auto found = std::lower_bound(rawOffsets.begin(), rawOffsets.end(), std::make_pair(&tensor, uint64_t(0)));
+  if (found != rawOffsets.end() && found->first == &tensor && found->second + result.size <= modelFile->size() &&
+      (result.size == 0 || std::memcmp(modelFile->data() + found->second, result.data, std::min<size_t>(result.size, 64)) == 0)) {
+    result.file = modelPath;
+    result.offset = found->second;
+  }
+  return result;
+}
+
+/// Of a tensor that has its elements in fields of their type.
+static TensorBytes fieldBytes(const onnx::Tensor &tensor) {
+  TensorBytes result;
+  switch (static_cast<ElementKind>(tensor.data_type())) {
+  case ElementKind::F32:
+    result.owned = encode<float>(tensor.float_data());
+    break;
+  case ElementKind::F64:
+    result.owned = encode<double>(tensor.double_data());
+    break;
+  case ElementKind::I64:
+    result.owned = encode<int64_t>(tensor.int64_data());
+    break;
+  case ElementKind::U64:
+    result.owned = encode<uint64_t>(tensor.uint64_data());
+    break;
+  case ElementKind::U32:
+    result.owned = encode<uint32_t>(tensor.uint64_data());
+    break;
+  case ElementKind::I32:
+    result.owned = encode<int32_t>(tensor.int32_data());
+    break;
+  case ElementKind::I16:
+  case ElementKind::U16:
+  case ElementKind::F16:
+  case ElementKind::BF16:
+    result.owned = encode<uint16_t>(tensor.int32_data());
+    break;
+  default:
+    result.owned = encode<uint8_t>(tensor.int32_data());
+    break;
+  }
+  result.data = result.owned->data();
+  result.size = result.owned->size();
+  return result;
+}
+
+std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile) {
+  const std::string where = "tensor '" + tensor.name() + "'";
+  std::optional<uint64_t> expected = expectedBytes(tensor, where, error);
+  if (!expected)
+    return std::nullopt;
+  std::optional<TensorBytes> result = tensor.data_location() == 1 ? externalBytes(tensor, *expected, where, mayLackFile, error)
+                                      : tensor.has_raw_data()     ? rawBytes(tensor)
+                                                                  : fieldBytes(tensor);
+  if (result && result->size != *expected) {
+    error = expects(where, *expected, tensor) + ", found " + std::to_string(result->size);
     return std::nullopt;
   }
   return result;

@@ -96,6 +96,9 @@ private:
   bool isBesideModel(int descriptor, const std::string &location, std::string &error) const;
   bool fileExists(const std::string &location) const;
   void locateRawData();
+  std::optional<TensorBytes> externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile,
+                                           std::string &error);
+  TensorBytes rawBytes(const onnx::Tensor &tensor) const;
 
   onnx::Model proto;
   std::string modelPath;
