@@ -474,6 +474,8 @@ private:
   /// The row-major number of every id [..., components] among places of these sizes.
   mlir::FailureOr<Val> placeNumbers(const GraphNode &node, const Val &ids, const std::vector<int64_t> &sizes);
   Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction);
+  /// The constant x with updates at the places that ids [..., depth] name.
+  mlir::FailureOr<Val> scatteredConstant(const GraphNode &node, const Val &x, const Val &updates, const std::vector<int64_t> &ids, int64_t depth);
   mlir::LogicalResult scatterPlaces(const GraphNode &node, int64_t depth); ///< a ScatterND by any ids
   mlir::LogicalResult gatherPerSample(const GraphNode &node, const Val &x, const Val &ids, int64_t axis);
   mlir::LogicalResult gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis);

@@ -131,6 +131,63 @@ LogicalResult Importer::scatterPlaces(const GraphNode &node, int64_t depth) {
   return make.result(make.reshape(make.transpose(changed, back), from));
 }
 
+FailureOr<Val> Importer::scatteredConstant(const GraphNode &node, const Val &x, const Val &updates, const std::vector<int64_t> &index,
+                                           int64_t depth) {
+  std::vector<int64_t> shape = x.shape();
+  int64_t count = static_cast<int64_t>(index.size()) / depth, inner = 1;
+  for (size_t i = depth; i < shape.size(); ++i)
+    inner *= shape[i];
+  if (x.view.elements() > (int64_t(1) << 25) || updates.view.elements() != count * inner)
+    return error(node, "scatters into a large constant, which is not folded");
+  auto base = constantFloats(x, int64_t(1) << 25), change = constantFloats(updates, int64_t(1) << 25);
+  auto baseInts = constantInts(x, int64_t(1) << 25), changeInts = constantInts(updates, int64_t(1) << 25);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = 0;
+    for (int64_t c = 0; c < depth; ++c) {
+      int64_t id = index[i * depth + c];
+      id = id < 0 ? id + shape[c] : id;
+      if (id < 0 || id >= shape[c])
+        return error(node, "an id is outside the operand");
+      at = at * shape[c] + id;
+    }
+    for (int64_t k = 0; k < inner; ++k) {
+      (*base)[at * inner + k] = (*change)[i * inner + k];
+      (*baseInts)[at * inner + k] = (*changeInts)[i * inner + k];
+    }
+  }
+  return constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape);
+}
+
+namespace {
+struct AxisRange {
+  int64_t axis, first, length;
+};
+} // namespace
+
+/// The range of one axis that ids [lead..., components] count row-major, over all of the other axes; axis -1: they count everything. None: they count
+/// in another way.
+static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const std::vector<int64_t> &lead, const std::vector<int64_t> &shape) {
+  const auto depth = static_cast<int64_t>(lead.size()), count = static_cast<int64_t>(index.size()) / depth;
+  std::vector<int64_t> begin(index.begin(), index.begin() + depth);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i;
+    for (int64_t c = depth; c-- > 0;) {
+      if (index[i * depth + c] != begin[c] + rest % lead[c])
+        return std::nullopt;
+      rest /= lead[c];
+    }
+  }
+  AxisRange range{-1, 0, 0};
+  for (int64_t c = 0; c < depth; ++c) {
+    if (begin[c] == 0 && lead[c] == shape[c])
+      continue;
+    if (range.axis >= 0)
+      return std::nullopt;
+    range = {c, begin[c], lead[c]};
+  }
+  return range;
+}
+
 // Constants only, or an update that overwrites a range of one axis of data.
 LogicalResult Importer::onScatterND(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
@@ -154,70 +211,30 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
     std::swap(shared, x.view.dims[along]);
     updates.view.dims[alongUpdates].clear();
   }
-  std::vector<int64_t> shape = x.shape();
-  int64_t count = static_cast<int64_t>(index->size()) / depth, inner = 1;
-  for (size_t i = depth; i < shape.size(); ++i)
-    inner *= shape[i];
   if (x.isConstant() && updates.isConstant()) {
-    if (count == 0)
+    if (index->empty())
       return onIdentity(node);
-    if (x.view.elements() > (int64_t(1) << 25) || updates.view.elements() != count * inner)
-      return error(node, "scatters into a large constant, which is not folded");
-    auto base = constantFloats(x, int64_t(1) << 25), change = constantFloats(updates, int64_t(1) << 25);
-    auto baseInts = constantInts(x, int64_t(1) << 25), changeInts = constantInts(updates, int64_t(1) << 25);
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t at = 0;
-      for (int64_t c = 0; c < depth; ++c) {
-        int64_t id = (*index)[i * depth + c];
-        id = id < 0 ? id + shape[c] : id;
-        if (id < 0 || id >= shape[c])
-          return error(node, "an id is outside the operand");
-        at = at * shape[c] + id;
-      }
-      for (int64_t k = 0; k < inner; ++k) {
-        (*base)[at * inner + k] = (*change)[i * inner + k];
-        (*baseInts)[at * inner + k] = (*changeInts)[i * inner + k];
-      }
-    }
-    Val changed = constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape);
+    auto changed = scatteredConstant(node, x, updates, *index, depth);
+    if (failed(changed))
+      return failure();
     if (!shared.empty())
-      changed.view.dims[along] = std::move(shared);
-    return out(node, 0, std::move(changed)), success();
+      changed->view.dims[along] = std::move(shared);
+    return out(node, 0, std::move(*changed)), success();
   }
   // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
-  int64_t first = -1, length = 0, axis = -1;
-  if (static_cast<int64_t>(lead.size()) == depth) {
-    bool regular = true;
-    std::vector<int64_t> begin(index->begin(), index->begin() + depth);
-    for (int64_t i = 0; regular && i < count; ++i) {
-      int64_t rest = i;
-      for (int64_t c = depth; c-- > 0;) {
-        regular &= (*index)[i * depth + c] == begin[c] + rest % lead[c];
-        rest /= lead[c];
-      }
-    }
-    for (int64_t c = 0; regular && c < depth; ++c) {
-      if (begin[c] == 0 && lead[c] == shape[c])
-        continue;
-      regular = axis < 0;
-      axis = c;
-      first = begin[c];
-      length = lead[c];
-    }
-    if (!regular)
-      axis = -2;
-  }
-  if (axis == -1 && static_cast<int64_t>(lead.size()) == depth)
-    return out(node, 0, updates), success();
-  if (axis < 0)
+  const auto range = static_cast<int64_t>(lead.size()) == depth ? rangeOf(*index, lead, x.shape()) : std::nullopt;
+  if (!range)
     return scatterPlaces(node, depth);
+  const auto [axis, first, length] = *range;
+  if (axis < 0)
+    return out(node, 0, updates), success();
   if (x.view.sampleAxis() == axis)
     return error(node, "overwrites some of the samples; every op must treat samples apart");
   std::vector<Val> parts;
   for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
-                                   std::make_tuple(first + length, shape[axis] - first - length, x)}) {
+                                   std::make_tuple(first + length, x.view.size(axis) - first - length, x)}) {
     if (size <= 0)
       continue;
     Val piece = part;
