@@ -47,6 +47,38 @@ FailureOr<Value> Importer::attentionMask(const GraphNode &node, const Val &q, in
   return isSampled(value) ? value : reshapeTo(value, {1, perHead ? heads : 1, queries, keys});
 }
 
+FailureOr<Val> Importer::splitHeads(const GraphNode &node, const Val &x, int64_t heads, const char *attributes) {
+  std::vector<int64_t> shape = x.shape();
+  if (heads <= 0 || shape[2] % heads != 0)
+    return error(node, "expects " + Twine(attributes) + " that divide the channels");
+  auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+  if (succeeded(value))
+    std::swap(value->view.dims[1], value->view.dims[2]);
+  return value;
+}
+
+LogicalResult Importer::outHeads(const GraphNode &node, Val result, bool flat) {
+  if (flat) {
+    std::vector<int64_t> shape = result.shape();
+    auto joined = reshaped(node, result, {shape[0], shape[1], shape[2] * shape[3]});
+    if (failed(joined))
+      return failure();
+    return out(node, 0, std::move(*joined)), success();
+  }
+  std::swap(result.view.dims[1], result.view.dims[2]);
+  return out(node, 0, std::move(result)), success();
+}
+
+/// Positions, heads and channels of keys or values whose heads are repeated, without the repeats; empty: they are not.
+static Groups unrepeated(const Val &x) {
+  const FactorList &list = x.view.dims[1];
+  if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
+    return {x.view.dims[2], {list[0]}, x.view.dims[3]};
+  if (list.size() == 1 && list[0].stride == 0)
+    return {x.view.dims[2], {}, x.view.dims[3]};
+  return {};
+}
+
 // Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
 LogicalResult Importer::onAttention(const GraphNode &node) {
   Val q = in(node, 0), k = in(node, 1), v = in(node, 2);
@@ -61,14 +93,10 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   bool flat = q.rank() == 3;
   auto split = [&](Val &x, int64_t heads) -> LogicalResult {
     if (x.rank() == 3) {
-      std::vector<int64_t> shape = x.shape();
-      if (heads <= 0 || shape[2] % heads != 0)
-        return error(node, "expects q_num_heads and kv_num_heads that divide the channels");
-      auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+      auto value = splitHeads(node, x, heads, "q_num_heads and kv_num_heads");
       if (failed(value))
         return failure();
-      x = *value;
-      std::swap(x.view.dims[1], x.view.dims[2]);
+      x = std::move(*value);
     }
     if (x.rank() != 4 || !x.isGraph() || !isFloat(x.type))
       return error(node, "expects float activations of rank 3 or 4");
@@ -102,14 +130,6 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   if (failed(qValue) || failed(kValue) || failed(vValue))
     return failure();
   // Repeated key heads need no copies.
-  auto unrepeated = [&](const Val &x) -> Groups {
-    const FactorList &list = x.view.dims[1];
-    if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
-      return {x.view.dims[2], {list[0]}, x.view.dims[3]};
-    if (list.size() == 1 && list[0].stride == 0)
-      return {x.view.dims[2], {}, x.view.dims[3]};
-    return {};
-  };
   if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() &&
                                                                k.view.dims[1].size() == v.view.dims[1].size() &&
                                                                k.view.dims[1].back().size == v.view.dims[1].back().size) {
@@ -124,14 +144,29 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   result.scale = v.scale;
   for (FactorList &list : result.view.dims)
     coalesce(list);
-  if (flat) {
-    auto joined = reshaped(node, result, {rows, queries, heads * valueChannels});
-    if (failed(joined))
-      return failure();
-    return out(node, 0, std::move(*joined)), success();
+  return outHeads(node, std::move(result), flat);
+}
+
+FailureOr<Val> Importer::rotaryTableAt(const GraphNode &node, const Val &table, const Val &ids) {
+  if (!ids.isConstant() || !table.isConstant())
+    return error(node, "expects constant positions and tables");
+  if (table.rank() != 2 || !isFloat(table.type) || isFloat(ids.type))
+    return error(node, "expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " +
+                           Twine(table.rank()) + " of " + name(table.type));
+  auto idValues = constantInts(ids);
+  std::vector<int64_t> tableShape = table.shape();
+  std::vector<int64_t> shape = ids.shape();
+  shape.push_back(tableShape[1]);
+  auto entries = constantFloats(table, int64_t(1) << 26);
+  if (!idValues || !entries)
+    return error(node, "its tables are too large");
+  std::vector<double> picked;
+  for (int64_t id : *idValues) {
+    if (id < 0 || id >= tableShape[0])
+      return error(node, "position " + Twine(id) + " is outside its tables");
+    picked.insert(picked.end(), entries->begin() + id * tableShape[1], entries->begin() + (id + 1) * tableShape[1]);
   }
-  std::swap(result.view.dims[1], result.view.dims[2]);
-  return out(node, 0, std::move(result)), success();
+  return constantOf(table.type, makeFloats(table.type, std::move(picked)), shape);
 }
 
 // RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2] or
@@ -142,15 +177,10 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
   if (!x.isGraph() || !isFloat(x.type) || !isFloat(cosine.type) || !isFloat(sine.type))
     return error(node, "expects float activations and tables");
   if (flat) {
-    std::vector<int64_t> shape = x.shape();
-    int64_t heads = intAttribute(node, "num_heads", 0);
-    if (heads <= 0 || shape[2] % heads != 0)
-      return error(node, "expects num_heads that divide the channels");
-    auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+    auto value = splitHeads(node, x, intAttribute(node, "num_heads", 0), "num_heads");
     if (failed(value))
       return failure();
-    x = *value;
-    std::swap(x.view.dims[1], x.view.dims[2]);
+    x = std::move(*value);
   }
   if (x.rank() != 4)
     return error(node, "expects rank 3 or 4");
@@ -160,34 +190,13 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
     rotated = channels;
   if (rotated < 2 || rotated > channels || rotated % 2)
     return error(node, "expects an even rotary_embedding_dim within the channels");
-  if (has(node, 3)) {
-    // Tables by position: constant ids only (positions 0, 1, ... of every sample).
-    GraphNode lookup = node;
-    lookup.attributes.clear();
+  if (has(node, 3)) // constant ids only (positions 0, 1, ... of every sample)
     for (Val *table : {&cosine, &sine}) {
-      std::vector<int> savedInputs = lookup.inputs;
-      Val ids = in(node, 3);
-      if (!ids.isConstant() || !table->isConstant())
-        return error(node, "expects constant positions and tables");
-      if (table->rank() != 2 || !isFloat(table->type) || isFloat(ids.type))
-        return error(node, "expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " +
-                               Twine(table->rank()) + " of " + name(table->type));
-      auto idValues = constantInts(ids);
-      std::vector<int64_t> tableShape = table->shape();
-      std::vector<int64_t> shape = ids.shape();
-      shape.push_back(tableShape[1]);
-      auto entries = constantFloats(*table, int64_t(1) << 26);
-      if (!idValues || !entries)
-        return error(node, "its tables are too large");
-      std::vector<double> picked;
-      for (int64_t id : *idValues) {
-        if (id < 0 || id >= tableShape[0])
-          return error(node, "position " + Twine(id) + " is outside its tables");
-        picked.insert(picked.end(), entries->begin() + id * tableShape[1], entries->begin() + (id + 1) * tableShape[1]);
-      }
-      *table = constantOf(table->type, makeFloats(table->type, std::move(picked)), shape);
+      auto picked = rotaryTableAt(node, *table, in(node, 3));
+      if (failed(picked))
+        return failure();
+      *table = std::move(*picked);
     }
-  }
   auto tableOf = [&](Val table) -> FailureOr<Value> {
     if (table.rank() == 2)
       table.view.dims.insert(table.view.dims.begin(), FactorList{});
@@ -218,14 +227,7 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
   }
   Val result = wrap(y, x.type, {rows, positions, heads, channels});
   result.scale = scale;
-  if (flat) {
-    auto joined = reshaped(node, result, {rows, positions, heads * channels});
-    if (failed(joined))
-      return failure();
-    return out(node, 0, std::move(*joined)), success();
-  }
-  std::swap(result.view.dims[1], result.view.dims[2]);
-  return out(node, 0, std::move(result)), success();
+  return outHeads(node, std::move(result), flat);
 }
 
 void Importer::addAttentionOps(OperatorTable &table) {

@@ -419,6 +419,12 @@ private:
   std::optional<mlir::LogicalResult> scaledBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   /// The mask of an Attention as a tensor; null where it hides nothing, or where `attention` can say it.
   mlir::FailureOr<mlir::Value> attentionMask(const GraphNode &node, const Val &q, int64_t keys, AttentionOptions &attention);
+  /// x [rows, positions, heads * channels] as [rows, heads, positions, channels]. \param attributes  that give the number of heads
+  mlir::FailureOr<Val> splitHeads(const GraphNode &node, const Val &x, int64_t heads, const char *attributes);
+  /// Sets the node's result, which has positions before heads here: heads joined with channels if it is `flat`, or in front.
+  mlir::LogicalResult outHeads(const GraphNode &node, Val result, bool flat);
+  /// Rows of a table by position.
+  mlir::FailureOr<Val> rotaryTableAt(const GraphNode &node, const Val &table, const Val &ids);
   Val joinedConstants(const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape);
   mlir::FailureOr<Val> joinedActivations(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
   /// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
