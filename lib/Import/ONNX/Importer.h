@@ -535,6 +535,9 @@ private:
   mlir::LogicalResult scaledLoss(const GraphNode &node, Val loss, const Val &other, bool divides);
   /// What a fixed batch of N makes of a constant factor of a loss: N and N times the elements of a sample stand for samples.
   mlir::FailureOr<Number> factorInFile(const GraphNode &node, const Number &constant, bool divides, const LossSummand &summand);
+  /// One over what the mean of a cross-entropy divides by: all labels, or the weights of those that are not ignored.
+  mlir::FailureOr<Number> meanFactor(const GraphNode &node, mlir::Value labels, mlir::Value weight, std::optional<int64_t> ignore,
+                                     int64_t elementsPerRow);
   mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore,
                                     const std::string &reduction);
   Val castTo(const Val &value, ElementKind type);

@@ -145,6 +145,29 @@ LogicalResult Importer::lossBinary(const GraphNode &node, const std::string &op,
   return notAffine(node, op == "Mul" ? "multiplies" : op == "Div" ? "divides by" : "takes a function of");
 }
 
+FailureOr<Number> Importer::meanFactor(const GraphNode &node, Value index, Value weight, std::optional<int64_t> ignore, int64_t elementsPerRow) {
+  if (!ignore && !weight)
+    return Number(1.0) / (samplesPerRow() * Number(static_cast<double>(elementsPerRow)));
+  auto indexType = cast<RankedTensorType>(index.getType());
+  auto floatType = RankedTensorType::get(indexType.getShape(), elementType(ElementKind::F32));
+  Value counted;
+  Value keep;
+  if (ignore)
+    keep = create<arith::CmpIOp>(arith::CmpIPredicate::ne, index, splat(static_cast<double>(*ignore), indexType));
+  if (weight) {
+    Value safe = ignore ? create<arith::SelectOp>(keep, index, splat(0, indexType)) : index;
+    counted = create<GatherOp>(weight, safe);
+    if (ignore)
+      counted = create<arith::SelectOp>(keep, counted, splat(0, floatType));
+  } else {
+    counted = create<arith::UIToFPOp>(floatType, keep);
+  }
+  Value perSample = sumPerSample(counted);
+  if (!isFromInputs(perSample))
+    return error(node, "divides by the sum of class weights that are parameters; freeze them into constants, or give no weights");
+  return Number(1.0) / countOf(perSample, ReduceKind::Sum);
+}
+
 // logits [N, C, d...], labels [N, d...].
 FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore,
                                       const std::string &reduction) {
@@ -196,7 +219,6 @@ FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val lab
   }
   Value loss = merge(CrossEntropyOp::create(builder, location, data, index, weight, ignore));
   losses.push_back({index, data, ignore, classes});
-  Type compute = elementType(ElementKind::F32);
   if (reduction == "none")
     return resultOf(loss, logits.type, axes, loop, shape);
 
@@ -208,28 +230,10 @@ FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val lab
   summand.elementsPerRow = elementsPerRow(lossType);
   summand.numerator = sumPerSample(loss);
   if (reduction == "mean") {
-    if (!ignore && !weight) {
-      summand.factor = Number(1.0) / (samplesPerRow() * Number(static_cast<double>(summand.elementsPerRow)));
-    } else {
-      auto indexType = cast<RankedTensorType>(index.getType());
-      auto floatType = RankedTensorType::get(indexType.getShape(), compute);
-      Value counted;
-      Value keep;
-      if (ignore)
-        keep = create<arith::CmpIOp>(arith::CmpIPredicate::ne, index, splat(static_cast<double>(*ignore), indexType));
-      if (weight) {
-        Value safe = ignore ? create<arith::SelectOp>(keep, index, splat(0, indexType)) : index;
-        counted = create<GatherOp>(weight, safe);
-        if (ignore)
-          counted = create<arith::SelectOp>(keep, counted, splat(0, floatType));
-      } else {
-        counted = create<arith::UIToFPOp>(floatType, keep);
-      }
-      Value perSample = sumPerSample(counted);
-      if (!isFromInputs(perSample))
-        return error(node, "divides by the sum of class weights that are parameters; freeze them into constants, or give no weights");
-      summand.factor = Number(1.0) / countOf(perSample, ReduceKind::Sum);
-    }
+    auto factor = meanFactor(node, index, weight, ignore, summand.elementsPerRow);
+    if (failed(factor))
+      return failure();
+    summand.factor = *factor;
   }
   result.summands.push_back(summand);
   return result;
