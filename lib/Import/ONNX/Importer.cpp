@@ -19,58 +19,87 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
+struct Importer::Input {
+  int value = -1;
+  std::string name;
+  ElementKind type = ElementKind::Undefined;
+  std::vector<int64_t> shape; ///< 0 in dimension 0 where it is symbolic
+};
+
+LogicalResult Importer::readInput(const onnx::ValueInfo &info, Input &input, int64_t &baked, std::string &bakedBy) {
+  if (!info.type().has_tensor_type())
+    return error("input '" + info.name() + "' is not a tensor");
+  const onnx::Type::TensorType &tensor = info.type().tensor_type();
+  input.name = info.name();
+  input.type = static_cast<ElementKind>(tensor.elem_type());
+  if (!byteSize(input.type))
+    return error("input '" + info.name() + "': element type " + Twine(name(input.type)) + " is not supported");
+  if (!tensor.has_shape() || tensor.shape().dim_size() == 0)
+    return error("input '" + info.name() + "': expects a shape whose dimension 0 counts samples, found " +
+                 (tensor.has_shape() ? "a scalar" : "none"));
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    const auto &dim = tensor.shape().dim(i);
+    int64_t size = dim.has_dim_value() ? dim.dim_value() : 0;
+    std::string symbol = dim.has_dim_param() ? dim.dim_param() : "";
+    if (i == 0) {
+      if (size > 0) {
+        if (baked && baked != size)
+          return error("inputs '" + bakedBy + "' and '" + info.name() + "' hold " + Twine(baked) + " and " + Twine(size) +
+                       " samples in dimension 0; expects one number of samples for all inputs");
+        baked = size;
+        bakedBy = info.name();
+      }
+    } else if (size <= 0) {
+      auto bound = options.dims.find(symbol);
+      if (bound != options.dims.end())
+        size = bound->second;
+      else if (i == 1 && options.sequence > 0)
+        size = options.sequence;
+      else
+        return error("input '" + info.name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
+                     " is symbolic; give the sequence length (--seq), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) + "=N)");
+    } else if (i == 1 && options.sequence > 0 && options.sequence != size) {
+      return error("input '" + info.name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " + Twine(options.sequence) +
+                   " is asked for; export with a symbolic sequence dimension");
+    }
+    if (size > (int64_t(1) << 32))
+      return error("input '" + info.name() + "': dimension " + Twine(i) + " is too large");
+    input.shape.push_back(size);
+  }
+  return success();
+}
+
+LogicalResult Importer::bindInput(Input &input, int64_t group) {
+  SmallVector<int64_t> shape{ShapedType::kDynamic};
+  input.shape[0] = rows;
+  if (options.batchNormRows > 0)
+    input.shape.insert(input.shape.begin() + 1, group);
+  shape.append(input.shape.begin() + 1, input.shape.end());
+  if (!isSensible(input.shape))
+    return error("input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
+  if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
+    return error("input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
+  Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
+  inputArguments[input.name] = static_cast<unsigned>(inputNames.size());
+  inputNames.push_back(input.name);
+  Val &value = values[input.value] = wrap(argument, input.type, input.shape);
+  if (options.batchNormRows > 0) { // the file counts single samples
+    FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
+    samples.insert(samples.end(), inside.begin(), inside.end());
+    value.view.dims.erase(value.view.dims.begin() + 1);
+  }
+  return success();
+}
+
 // Inputs: dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that divides no number of the file.
 LogicalResult Importer::bindInputs() {
-  struct Input {
-    int value;
-    std::string name;
-    ElementKind type;
-    std::vector<int64_t> shape;
-  };
   std::vector<Input> inputs;
   int64_t baked = 0;
   std::string bakedBy;
-  std::map<std::string, int64_t> firstDims;
   for (auto &[value, info] : graph.inputs) {
-    if (!info->type().has_tensor_type())
-      return error("input '" + info->name() + "' is not a tensor");
-    const onnx::Type::TensorType &tensor = info->type().tensor_type();
-    Input input{value, info->name(), static_cast<ElementKind>(tensor.elem_type()), {}};
-    if (!byteSize(input.type))
-      return error("input '" + info->name() + "': element type " + Twine(name(input.type)) + " is not supported");
-    if (!tensor.has_shape() || tensor.shape().dim_size() == 0)
-      return error("input '" + info->name() + "': expects a shape whose dimension 0 counts samples, found " +
-                   (tensor.has_shape() ? "a scalar" : "none"));
-    for (int i = 0; i < tensor.shape().dim_size(); ++i) {
-      const auto &dim = tensor.shape().dim(i);
-      int64_t size = dim.has_dim_value() ? dim.dim_value() : 0;
-      std::string symbol = dim.has_dim_param() ? dim.dim_param() : "";
-      if (i == 0) {
-        if (size > 0) {
-          if (baked && baked != size)
-            return error("inputs '" + bakedBy + "' and '" + info->name() + "' hold " + Twine(baked) + " and " + Twine(size) +
-                         " samples in dimension 0; expects one number of samples for all inputs");
-          baked = size;
-          bakedBy = info->name();
-        }
-      } else if (size <= 0) {
-        auto bound = options.dims.find(symbol);
-        if (bound != options.dims.end())
-          size = bound->second;
-        else if (i == 1 && options.sequence > 0)
-          size = options.sequence;
-        else
-          return error("input '" + info->name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
-                       " is symbolic; give the sequence length (--seq), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) + "=N)");
-      } else if (i == 1 && options.sequence > 0 && options.sequence != size) {
-        return error("input '" + info->name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " + Twine(options.sequence) +
-                     " is asked for; export with a symbolic sequence dimension");
-      }
-      if (size > (int64_t(1) << 32))
-        return error("input '" + info->name() + "': dimension " + Twine(i) + " is too large");
-      input.shape.push_back(size);
-    }
-    inputs.push_back(std::move(input));
+    inputs.emplace_back().value = value;
+    if (failed(readInput(*info, inputs.back(), baked, bakedBy)))
+      return failure();
   }
   if (inputs.empty())
     return error("the graph has no inputs: nothing carries samples");
@@ -85,27 +114,9 @@ LogicalResult Importer::bindInputs() {
   notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic"
                             : "samples are a symbolic dimension");
 
-  for (Input &input : inputs) {
-    SmallVector<int64_t> shape{ShapedType::kDynamic};
-    input.shape[0] = rows;
-    if (options.batchNormRows > 0)
-      input.shape.insert(input.shape.begin() + 1, group);
-    shape.append(input.shape.begin() + 1, input.shape.end());
-    if (!isSensible(input.shape))
-      return error("input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
-    if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
-      return error("input '" + input.name + "': element type " + Twine(name(input.type)) +
-                   " is not supported; use int64, int32, bool or a float type");
-    Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
-    inputArguments[input.name] = static_cast<unsigned>(inputNames.size());
-    inputNames.push_back(input.name);
-    Val &value = values[input.value] = wrap(argument, input.type, input.shape);
-    if (options.batchNormRows > 0) { // the file counts single samples
-      FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
-      samples.insert(samples.end(), inside.begin(), inside.end());
-      value.view.dims.erase(value.view.dims.begin() + 1);
-    }
-  }
+  for (Input &input : inputs)
+    if (failed(bindInput(input, group)))
+      return failure();
   return success();
 }
 

@@ -143,6 +143,11 @@ private:
   /// Names in the options must be names in the file.
   mlir::LogicalResult checkNames();
   mlir::LogicalResult bindInputs();
+  struct Input; ///< as the file declares it
+  /// \param baked  samples that an input before fixed, and this one may fix for others; 0: none. \param bakedBy  its name
+  mlir::LogicalResult readInput(const onnx::ValueInfo &info, Input &input, int64_t &baked, std::string &bakedBy);
+  /// Adds the argument. \param group  samples of a row
+  mlir::LogicalResult bindInput(Input &input, int64_t group);
   mlir::LogicalResult readInitializers(const std::vector<int> &wanted);
   mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
   mlir::LogicalResult interpretNode(const GraphNode &node);
