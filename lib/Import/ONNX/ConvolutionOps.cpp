@@ -2,6 +2,7 @@
 #include "Windows.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 using namespace zorse;
@@ -115,6 +116,14 @@ static Val withBias(Composition &make, const Val &y, const Val &bias) {
   return make("Add", {y, make.reshape(bias, shape)});
 }
 
+LogicalResult Importer::checkSlices(const GraphNode &node, const Windows &windows) {
+  const int64_t slices = std::accumulate(windows.kernel.begin(), windows.kernel.end(), int64_t(0));
+  if (slices > kMostSlices)
+    return error(node,
+                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  return success();
+}
+
 LogicalResult Importer::onConv(const GraphNode &node) {
   Val x = in(node, 0), w = in(node, 1), bias = in(node, 2);
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank())
@@ -135,14 +144,39 @@ LogicalResult Importer::onConv(const GraphNode &node) {
     return failure();
   if (groups == 1 && windows.tile())
     return tiledConvolution(node, x, w);
-  int64_t slices = 0;
-  for (int64_t size : windows.kernel)
-    slices += size;
-  if (slices > kMostSlices)
-    return error(node,
-                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  if (failed(checkSlices(node, windows)))
+    return failure();
   Composition make(*this, node);
   return make.result(withBias(make, convolved(make, paddedPositions(make, x, windows, 0), w, groups, windows), bias));
+}
+
+/// Every element and the zeros behind it, in a dimension of their own that is then merged.
+static Val spreadApart(Composition &make, const Val &x, int64_t axis, int64_t stride) {
+  std::vector<int64_t> shape = x.shape(), zeros(2 * (x.rank() + 1), 0);
+  Val apart = make.unsqueeze(x, axis + 1);
+  zeros[x.rank() + 1 + axis + 1] = stride - 1;
+  shape[axis] *= stride;
+  return make.slice(make.reshape(make("Pad", {apart, make.ints(zeros)}), shape), axis, 0, shape[axis] - stride + 1);
+}
+
+/// [C, M/groups, ...] -> [M, C/groups, ...], backwards along every dimension of positions.
+static Val turnedKernel(Composition &make, Val w, int64_t groups) {
+  const std::vector<int64_t> kernel = w.shape();
+  const int64_t rank = w.rank() - 2;
+  for (int64_t i = 0; i < rank; ++i) {
+    std::vector<int64_t> backwards(kernel[2 + i]);
+    for (int64_t k = 0; k < kernel[2 + i]; ++k)
+      backwards[k] = kernel[2 + i] - 1 - k;
+    if (backwards.size() > 1)
+      w = make("Gather", {w, make.ints(std::move(backwards))}, {{"axis", 2 + i}});
+  }
+  std::vector<int64_t> apart{groups, kernel[0] / groups, kernel[1]}, order{0, 2, 1}, turned{groups * kernel[1], kernel[0] / groups};
+  for (int64_t i = 0; i < rank; ++i) {
+    apart.push_back(kernel[2 + i]);
+    order.push_back(3 + i);
+    turned.push_back(kernel[2 + i]);
+  }
+  return make.reshape(make.transpose(make.reshape(w, apart), order), turned);
 }
 
 // What a convolution does to gradients: zeros between the elements and around them, then a convolution by the kernel backwards.
@@ -175,11 +209,9 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
   windows.strides.assign(rank, 1);
   Composition make(*this, node);
   Val spread = x;
-  int64_t slices = 0;
   for (int64_t i = 0; i < rank; ++i) {
     if (strides[i] < 1 || dilations[i] < 1 || strides[i] > 1024 || dilations[i] > 1024 || more[i] < 0 || pads[i] < 0 || pads[i + rank] < 0)
       return error(node, "has a stride, a dilation or a pad that is not sensible in dimension " + Twine(i + 2));
-    slices += windows.kernel[i];
     const int64_t span = windows.span(i), whole = strides[i] * (from[2 + i] - 1) + span + more[i];
     if (padding == "SAME_UPPER" || padding == "SAME_LOWER")
       wanted[i] = wanted[i] < 0 ? from[2 + i] * strides[i] : wanted[i];
@@ -194,45 +226,23 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
     const int64_t count = strides[i] * (from[2 + i] - 1) + span + more[i] - pads[i] - pads[i + rank];
     if (count < 1)
       return error(node, "has no positions left in dimension " + Twine(i + 2));
-    // Every element and the zeros behind it, in a dimension of their own that is then merged.
-    if (strides[i] > 1) {
-      std::vector<int64_t> shape = spread.shape(), zeros(2 * (rank + 3), 0);
-      Val apart = make.unsqueeze(spread, 3 + i);
-      zeros[rank + 3 + 3 + i] = strides[i] - 1;
-      shape[2 + i] *= strides[i];
-      spread = make.slice(make.reshape(make("Pad", {apart, make.ints(zeros)}), shape), 2 + i, 0, shape[2 + i] - strides[i] + 1);
-      if (make.hasFailed())
-        return failure();
-    }
+    if (strides[i] > 1)
+      spread = spreadApart(make, spread, 2 + i, strides[i]);
+    if (make.hasFailed())
+      return failure();
     windows.extents.push_back(spread.view.size(2 + i));
     windows.counts.push_back(count);
     windows.before.push_back(span - 1 - pads[i]);
     windows.after.push_back(span - 1 - pads[i + rank] + more[i]);
   }
-  if (slices > kMostSlices)
-    return error(node,
-                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  if (failed(checkSlices(node, windows)))
+    return failure();
   std::vector<int64_t> around{0, 0};
   around.insert(around.end(), windows.before.begin(), windows.before.end());
   around.insert(around.end(), {0, 0});
   around.insert(around.end(), windows.after.begin(), windows.after.end());
   spread = make("Pad", {spread, make.ints(around)});
-  // [C, M/groups, ...] -> [M, C/groups, ...], backwards along every dimension of positions
-  for (int64_t i = 0; i < rank; ++i) {
-    std::vector<int64_t> backwards(kernel[2 + i]);
-    for (int64_t k = 0; k < kernel[2 + i]; ++k)
-      backwards[k] = kernel[2 + i] - 1 - k;
-    if (backwards.size() > 1)
-      w = make("Gather", {w, make.ints(std::move(backwards))}, {{"axis", 2 + i}});
-  }
-  std::vector<int64_t> apart{groups, kernel[0] / groups, kernel[1]}, order{0, 2, 1}, turned{groups * kernel[1], kernel[0] / groups};
-  for (int64_t i = 0; i < rank; ++i) {
-    apart.push_back(kernel[2 + i]);
-    order.push_back(3 + i);
-    turned.push_back(kernel[2 + i]);
-  }
-  w = make.reshape(make.transpose(make.reshape(w, apart), order), turned);
-  return make.result(withBias(make, convolved(make, spread, w, groups, windows), bias));
+  return make.result(withBias(make, convolved(make, spread, turnedKernel(make, w, groups), groups, windows), bias));
 }
 
 void Importer::addConvolutionOps(OperatorTable &table) {

@@ -472,6 +472,8 @@ private:
   mlir::FailureOr<Val> stacked(const GraphNode &node, std::vector<Val> parts, int64_t axis);
   /// Reads the attributes of a convolution or pooling over x; `kernel`: extents of its windows.
   mlir::LogicalResult readWindows(const GraphNode &node, const Val &x, std::vector<int64_t> kernel, Windows &windows);
+  /// Refuses kernels of more slices than can be unrolled.
+  mlir::LogicalResult checkSlices(const GraphNode &node, const Windows &windows);
   mlir::LogicalResult tiledConvolution(const GraphNode &node, const Val &x, const Val &w);
   mlir::LogicalResult readPooling(const GraphNode &node, Windows &windows);
   Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows);
