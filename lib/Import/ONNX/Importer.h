@@ -475,6 +475,8 @@ private:
   /// Refuses kernels of more slices than can be unrolled.
   mlir::LogicalResult checkSlices(const GraphNode &node, const Windows &windows);
   mlir::LogicalResult tiledConvolution(const GraphNode &node, const Val &x, const Val &w);
+  struct Resizing; ///< ResizeOps.cpp
+  mlir::LogicalResult readResizing(const GraphNode &node, const Val &x, Resizing &resizing);
   mlir::LogicalResult readPooling(const GraphNode &node, Windows &windows);
   Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows);
   Val groupedProduct(Composition &make, const Val &x, const Val &w);

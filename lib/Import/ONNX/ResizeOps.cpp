@@ -78,11 +78,14 @@ std::vector<double> weightsOf(const Rule &rule, int64_t in, int64_t out, double 
 
 } // namespace
 
-LogicalResult Importer::onResize(const GraphNode &node) {
-  Val x = in(node, 0);
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type))
-    return error(node, "expects a tensor of floats");
+struct Importer::Resizing {
   Rule rule;
+  std::vector<int64_t> axes, sizes; ///< sizes or scales may be empty; both are given where sizes keep the aspect ratio
+  std::vector<double> scales;
+};
+
+LogicalResult Importer::readResizing(const GraphNode &node, const Val &x, Resizing &resizing) {
+  auto &[rule, axes, sizes, scales] = resizing;
   rule.mode = stringAttribute(node, "mode", "nearest");
   rule.coordinates = stringAttribute(node, "coordinate_transformation_mode", "half_pixel");
   rule.rounding = stringAttribute(node, "nearest_mode", "round_prefer_floor");
@@ -90,13 +93,11 @@ LogicalResult Importer::onResize(const GraphNode &node) {
   rule.excludesOutside = intAttribute(node, "exclude_outside", 0) != 0;
   rule.antialias = intAttribute(node, "antialias", 0) != 0;
 
-  std::vector<int64_t> axes = intsAttribute(node, "axes").value_or(std::vector<int64_t>());
+  axes = intsAttribute(node, "axes").value_or(std::vector<int64_t>());
   if (axes.empty())
     for (int64_t i = 0; i < x.rank(); ++i)
       axes.push_back(i);
   const auto hasElements = [&](size_t index) { return in(node, index) && in(node, index).view.elements() > 0; };
-  std::vector<double> scales;
-  std::vector<int64_t> sizes;
   if (hasElements(3)) {
     auto given = lengthsOf(node, 3);
     if (failed(given))
@@ -132,7 +133,17 @@ LogicalResult Importer::onResize(const GraphNode &node) {
       sizes[i] = static_cast<int64_t>(std::floor(common * static_cast<double>(x.view.size(axes[i])) + 0.5));
     }
   }
+  return success();
+}
 
+LogicalResult Importer::onResize(const GraphNode &node) {
+  Val x = in(node, 0);
+  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type))
+    return error(node, "expects a tensor of floats");
+  Resizing resizing;
+  if (failed(readResizing(node, x, resizing)))
+    return failure();
+  const auto &[rule, axes, sizes, scales] = resizing;
   Composition make(*this, node);
   constexpr int64_t kMostWeights = 1 << 24;
   for (size_t i = 0; i < axes.size() && !make.hasFailed(); ++i) {
