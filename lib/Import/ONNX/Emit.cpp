@@ -222,6 +222,45 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
   return true;
 }
 
+/// Row-major elements of `width` bytes; 1: bools.
+static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t offset, const FactorList &factors, unsigned width) {
+  const bool asFloat = lazy.isFloat();
+  int64_t count = 1;
+  for (const Factor &factor : factors)
+    count *= factor.size;
+  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(count) * width);
+  int64_t inner = factors.empty() ? 1 : factors.back().size, innerStride = factors.empty() ? 1 : factors.back().stride;
+  std::vector<double> floats(asFloat ? inner : 0);
+  std::vector<int64_t> ints(asFloat ? 0 : inner);
+  for (int64_t outer = 0; outer < count / inner; ++outer) {
+    int64_t from = offset, rest = outer;
+    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
+      from += rest % factors[i].size * factors[i].stride;
+      rest /= factors[i].size;
+    }
+    uint8_t *to = bytes->data() + static_cast<size_t>(outer * inner) * width;
+    if (asFloat)
+      lazy.readFloats(from, innerStride, inner, floats.data());
+    else
+      lazy.readInts(from, innerStride, inner, ints.data());
+    for (int64_t i = 0; i < inner; ++i, to += width) {
+      if (asFloat && width == 8)
+        std::memcpy(to, &floats[i], 8);
+      else if (asFloat) {
+        float value = static_cast<float>(floats[i]);
+        std::memcpy(to, &value, 4);
+      } else if (width == 8)
+        std::memcpy(to, &ints[i], 8);
+      else if (width == 4) {
+        int32_t value = static_cast<int32_t>(ints[i]);
+        std::memcpy(to, &value, 4);
+      } else
+        *to = ints[i] != 0;
+    }
+  }
+  return bytes;
+}
+
 // A constant without repeating axes: a scalar, a mask recognised by value, an attribute, or, above 1 MiB, a parameter that is not trained.
 Value Importer::materialiseConstant(const Val &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
   int64_t computed = 1; // products of sizes are within 2^44
@@ -241,11 +280,8 @@ Value Importer::materialiseConstant(const Val &operand, FactorList &factors, Sma
     }
   Type element = elementType(operand.type);
   SmallVector<int64_t> shape;
-  int64_t count = 1;
-  for (const Factor &factor : factors) {
+  for (const Factor &factor : factors)
     shape.push_back(factor.size);
-    count *= factor.size;
-  }
   auto type = RankedTensorType::get(shape, element);
   bool isBool = operand.type == ElementKind::Bool;
   if (factors.size() == 2 && (isBool || operand.lazy->isFloat())) {
@@ -264,39 +300,7 @@ Value Importer::materialiseConstant(const Val &operand, FactorList &factors, Sma
                                   isBool || std::isinf(pattern.fill) ? FloatAttr() : builder.getF64FloatAttr(pattern.fill));
   }
 
-  // Row-major bytes of the compute type.
-  bool asFloat = operand.lazy->isFloat();
-  unsigned width = isBool ? 1 : element.getIntOrFloatBitWidth() / 8;
-  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(count) * width);
-  int64_t inner = factors.empty() ? 1 : factors.back().size, innerStride = factors.empty() ? 1 : factors.back().stride;
-  std::vector<double> floats(asFloat ? inner : 0);
-  std::vector<int64_t> ints(asFloat ? 0 : inner);
-  for (int64_t outer = 0; outer < count / inner; ++outer) {
-    int64_t from = operand.view.offset, rest = outer;
-    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
-      from += rest % factors[i].size * factors[i].stride;
-      rest /= factors[i].size;
-    }
-    uint8_t *to = bytes->data() + static_cast<size_t>(outer * inner) * width;
-    if (asFloat)
-      operand.lazy->readFloats(from, innerStride, inner, floats.data());
-    else
-      operand.lazy->readInts(from, innerStride, inner, ints.data());
-    for (int64_t i = 0; i < inner; ++i, to += width) {
-      if (asFloat && width == 8)
-        std::memcpy(to, &floats[i], 8);
-      else if (asFloat) {
-        float value = static_cast<float>(floats[i]);
-        std::memcpy(to, &value, 4);
-      } else if (width == 8)
-        std::memcpy(to, &ints[i], 8);
-      else if (width == 4) {
-        int32_t value = static_cast<int32_t>(ints[i]);
-        std::memcpy(to, &value, 4);
-      } else
-        *to = ints[i] != 0;
-    }
-  }
+  auto bytes = bytesOf(*operand.lazy, operand.view.offset, factors, isBool ? 1 : element.getIntOrFloatBitWidth() / 8);
   if (bytes->size() > (size_t(1) << 20))
     return liftedBytes(type, bytes);
   if (isBool) {
