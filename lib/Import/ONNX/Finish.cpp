@@ -309,7 +309,7 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
     op.erase();
 
   result.hub = facts.hubModel;
-  reportParameters(result);
+  reportParameters();
   result.warnings = warnings;
   result.notes = notes;
   result.module = std::move(module);

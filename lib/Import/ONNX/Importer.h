@@ -185,7 +185,9 @@ private:
 
   // --- parameters (Parameters.cpp)
   void restoreTies(const std::set<const onnx::Tensor *> &own);
-  void reportParameters(ImportedModel &result);
+  void reportParameters();
+  void reportChanged();
+  void reportModes();
   Val parameter(const onnx::Tensor &tensor);
   /// Operand `index` as a running statistic: state that a step moves towards what it observes.
   mlir::FailureOr<mlir::Value> runningStatistic(const GraphNode &node, size_t index);

@@ -218,12 +218,19 @@ static std::string grouped(int64_t number) {
   return text;
 }
 
-// Says what cannot be undone: parameters that the exporter merged, renamed or folded.
-void Importer::reportParameters(ImportedModel &result) {
-  const char *remedy = ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
+/// The first `most` of these in quotes.
+static std::string firstOf(const std::vector<std::string> &names, size_t most) {
+  std::string list;
+  for (size_t i = 0; i < names.size() && i < most; ++i)
+    list += (i ? ", '" : "'") + names[i] + "'";
+  return list + (names.size() > most ? ", ..." : "");
+}
+
+/// By name of a value the modules of the nodes that compute with it.
+static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph &graph) {
   std::map<std::string, std::vector<std::string>> sites;
   static const llvm::StringSet<> views{"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast"};
-  for (const onnx::Node &node : model.model().graph().node()) {
+  for (const onnx::Node &node : graph.node()) {
     if (views.contains(node.op_type()))
       continue;
     for (const std::string &input : node.input()) {
@@ -233,6 +240,15 @@ void Importer::reportParameters(ImportedModel &result) {
       sites[input].push_back(module.empty() ? node.name() : module);
     }
   }
+  return sites;
+}
+
+static constexpr const char *kRemedy =
+    ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
+
+// Parameters that the exporter merged, renamed or folded: what cannot be undone.
+void Importer::reportChanged() {
+  std::map<std::string, std::vector<std::string>> sites = usersOf(model.model().graph());
   std::vector<std::string> renamed;
   for (const onnx::Tensor &tensor : model.model().graph().initializer()) {
     auto found = parameters.find(&tensor);
@@ -247,39 +263,24 @@ void Importer::reportParameters(ImportedModel &result) {
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
       warn("parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
-           "): the exporter merged parameters whose initial values are equal, and training this file ties them" + remedy);
+           "): the exporter merged parameters whose initial values are equal, and training this file ties them" + kRemedy);
     }
     if (!facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
       auto stored = facts.stored.find(tensor.name());
       renamed.push_back(tensor.name() + (stored == facts.stored.end() ? "" : "' for '" + stored->second.parameter));
     }
   }
-  int64_t trained = 0, all = 0, trainedTensors = 0;
-  for (auto &[tensor, value] : parameters) {
-    int64_t numbers = 1;
-    for (int64_t dimension : tensor->dims())
-      numbers *= dimension;
-    all += numbers;
-    trained += roles[tensor] == InitializerRole::Trained ? numbers : 0;
-    trainedTensors += roles[tensor] == InitializerRole::Trained;
-  }
-  if (!renamed.empty()) {
-    std::string list;
-    for (size_t i = 0; i < renamed.size() && i < 6; ++i)
-      list += (i ? ", '" : "'") + renamed[i] + "'";
-    if (renamed.size() > 6)
-      list += ", ...";
-    warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + list +
-         "): the checkpoint will not load into the model by name" + remedy);
-  }
-  if (!frozenNorms.empty()) {
-    std::string list;
-    for (size_t i = 0; i < frozenNorms.size() && i < 3; ++i)
-      list += (i ? ", '" : "'") + frozenNorms[i] + "'";
-    warn(std::to_string(frozenNorms.size()) + (frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") + list +
-         (frozenNorms.size() > 3 ? ", ..." : "") + ") normalise by running statistics, which training does not change" +
+  if (!renamed.empty())
+    warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + firstOf(renamed, 6) +
+         "): the checkpoint will not load into the model by name" + kRemedy);
+}
+
+// Norms, dropout and samples that may not be what the user wants.
+void Importer::reportModes() {
+  if (!frozenNorms.empty())
+    warn(std::to_string(frozenNorms.size()) + (frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") + firstOf(frozenNorms, 3) +
+         ") normalise by running statistics, which training does not change" +
          (normsMayTrain ? "; --batch-norm-rows=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
-  }
   if (inertDropouts > 0) {
     bool exportedInTraining = dropouts > 0 || facts.training.value_or(false);
     warn(std::to_string(inertDropouts) + (dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
@@ -295,6 +296,20 @@ void Importer::reportParameters(ImportedModel &result) {
   if (guessedSingleRow)
     warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
          "symbolic batch dimension, or with at least 2 samples");
+}
+
+void Importer::reportParameters() {
+  reportChanged();
+  reportModes();
+  int64_t trained = 0, all = 0, trainedTensors = 0;
+  for (auto &[tensor, value] : parameters) {
+    int64_t numbers = 1;
+    for (int64_t dimension : tensor->dims())
+      numbers *= dimension;
+    all += numbers;
+    trained += roles[tensor] == InitializerRole::Trained ? numbers : 0;
+    trainedTensors += roles[tensor] == InitializerRole::Trained;
+  }
   char share[32];
   std::snprintf(share, sizeof share, "%.4g", all > 0 ? 100 * double(trained) / double(all) : 0);
   notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + share + " %), in " + std::to_string(trainedTensors) +
