@@ -229,6 +229,8 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
   for (const Factor &factor : factors)
     count *= factor.size;
   auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(count) * width);
+  if (count == 0)
+    return bytes;
   int64_t inner = factors.empty() ? 1 : factors.back().size, innerStride = factors.empty() ? 1 : factors.back().stride;
   std::vector<double> floats(asFloat ? inner : 0);
   std::vector<int64_t> ints(asFloat ? 0 : inner);

@@ -167,6 +167,8 @@ struct AxisRange {
 /// The range of one axis that ids [lead..., components] count row-major, over all of the other axes; axis -1: they count everything. None: they count
 /// in another way.
 static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const std::vector<int64_t> &lead, const std::vector<int64_t> &shape) {
+  if (index.empty())
+    return std::nullopt;
   const auto depth = static_cast<int64_t>(lead.size()), count = static_cast<int64_t>(index.size()) / depth;
   std::vector<int64_t> begin(index.begin(), index.begin() + depth);
   for (int64_t i = 0; i < count; ++i) {

@@ -87,8 +87,9 @@ private:
     return false;
   }
   std::vector<Devices> oneClass() {
+    const std::vector<std::vector<size_t>> choices = choose({});
     for (size_t c = 0; c < byClass.size(); ++c)
-      for (size_t count : choose({})[c]) {
+      for (size_t count : choices[c]) {
         std::vector<size_t> counts(byClass.size(), 0);
         counts[c] = count;
         add(counts);
