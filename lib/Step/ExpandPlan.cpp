@@ -107,13 +107,13 @@ bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &erro
 /// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that
 /// lacks as much as before is to have as much less again. `lacked`: by device, of the try before. \returns false if there is nothing to lack or to
 /// gain.
-bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
+bool findLack(const Expansion &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (!scheduleRule(x.plan.schedule.kind).givesWay())
     return false;
   bool lacks = false;
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     const MemoryUse &use = x.graph.devices[d].memory;
-    uint64_t limit = x.plan.devices[d].memory, total = x.options.timeOnly ? use.least : use.total;
+    uint64_t limit = x.plan.devices[d].memory, total = use.*needed;
     if (limit == 0 || total <= limit || use.cellsAlive <= 1)
       continue;
     less.resize(x.plan.devices.size(), 0);
@@ -125,48 +125,77 @@ bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint6
   return lacks;
 }
 
-/// Of a plan that gathers by phase or offloads: what a list that knows no limits says. None where there is no list: the expansion then says why.
-std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &given) {
-  if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }) &&
-      std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
-    return std::nullopt;
-  ExpandOptions options(given);
-  options.timeOnly = true;
-  Expansion x(summary, plan, options, *options.tables);
-  std::string error;
+/// Lists the step and measures what it holds, again with fewer samples in flight as long as devices lack memory.
+template <typename Measure> bool listToFit(Expansion &x, Measure measure, uint64_t MemoryUse::*needed, std::string &error) {
+  std::vector<uint64_t> less, lacked;
+  for (int tries = 0; tries < x.options.tries; ++tries) {
+    if (!listStep(x, less, error))
+      return false;
+    measure();
+    if (!findLack(x, needed, less, lacked))
+      break;
+  }
+  return true;
+}
+
+/// Cells and state, transfers as they go.
+bool expandGraph(Expansion &x, std::string &error) {
   layoutState(x);
   if (!expandCells(x, error))
-    return std::nullopt;
+    return false;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   expandState(x);
   routeTransfers(x);
   stageTransfers(x);
-  if (!listStep(x, {}, error))
+  return true;
+}
+
+/// Of a plan that gathers by phase or offloads: what a list that knows no limits says. None where there is no list: the expansion then says why.
+std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Twins *twins) {
+  if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }) &&
+      std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
+    return std::nullopt;
+  Expansion x(summary, plan, options, *options.tables, nullptr, twins);
+  std::string error;
+  if (!expandGraph(x, error) || !listStep(x, {}, error))
     return std::nullopt;
   WindowHints hints = hintWindows(x);
   hints.offload = hintOffloads(x);
   return hints;
 }
 
-/// Times and peaks alone.
-StepGraph summarize(Expansion &x) {
-  x.graph.collectives.clear();
-  x.graph.state.clear();
-  for (DeviceProgram &device : x.graph.devices)
-    device.state = {};
-  x.graph.listLength = static_cast<uint32_t>(x.list.size());
-  for (double end : x.endTime)
-    x.graph.stepTime = std::max(x.graph.stepTime, end);
-  for (size_t d = 0; d < x.graph.devices.size(); ++d)
-    x.graph.devices[d].busy = x.busy[d];
-  for (auto [like, twin] : x.twins())
-    x.graph.devices[twin].busy = x.busy[like];
-  return std::move(x.graph);
-}
+/// A plan that has been checked, with costs and tables, and hints where it needs them. Arguments must outlive it.
+class CheckedStep {
+public:
+  CheckedStep(const zorse::bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Twins *twins)
+      : summary(summary), plan(plan), options(given), twins(twins) {}
+
+  bool check(std::string &error) {
+    if (!options.checked && (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error)))
+      return false;
+    if (!options.costs) {
+      costs = planCosts(summary, plan);
+      options.costs = costs.get();
+    }
+    if (!options.tables)
+      options.tables = makeExpansionTables(summary, options.bodies, options.costs);
+    hints = findHints(summary, plan, options, twins);
+    return true;
+  }
+  Expansion expansion() { return Expansion(summary, plan, options, *options.tables, hints ? &*hints : nullptr, twins); }
+
+private:
+  const zorse::bundle::ModelSummary &summary;
+  const Plan &plan;
+  StepOptions options;
+  const Twins *twins;
+  std::unique_ptr<Costs> costs;
+  std::optional<WindowHints> hints;
+};
 
 /// What is known before memory is planned, and before the list is, in the order in which it was made.
 StepGraph withoutPlaces(Expansion &x) {
-  if (x.options.until < ExpandUntil::Order)
+  if (x.list.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].halves.size() != 0)
         x.list.push_back(op);
@@ -186,45 +215,31 @@ StepGraph withoutPlaces(Expansion &x) {
 }
 
 /// All but the waits, which need nothing but the graph.
-std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &given) {
-  if (!given.checked && (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error)))
+std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summary, const Plan &plan, std::string &error,
+                                       const ExpandOptions &options) {
+  CheckedStep step(summary, plan, options, nullptr);
+  if (!step.check(error))
     return std::nullopt;
-  ExpandOptions options(given);
-  std::unique_ptr<Costs> costs;
-  if (!options.costs) {
-    costs = planCosts(summary, plan);
-    options.costs = costs.get();
-  }
-  if (!options.tables)
-    options.tables = makeExpansionTables(summary, options.bodies, options.costs);
-  const std::optional<WindowHints> hints = findHints(summary, plan, options);
-  Expansion x(summary, plan, options, *options.tables, hints ? &*hints : nullptr);
+  Expansion x = step.expansion();
   layoutState(x);
   if (!expandCells(x, error))
     return std::nullopt;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   if (options.until == ExpandUntil::Stages)
     return withoutPlaces(x);
-  expandState(x);
+  expandState(x, options.until != ExpandUntil::Offload);
   if (options.until == ExpandUntil::Offload)
     return withoutPlaces(x);
   routeTransfers(x);
   stageTransfers(x);
   if (options.until == ExpandUntil::Collectives)
     return withoutPlaces(x);
-
-  std::vector<uint64_t> less, lacked;
-  for (int tries = 0; tries < options.tries; ++tries) {
-    if (!listStep(x, less, error))
-      return std::nullopt;
+  auto measure = [&] {
     measureMemory(x);
-    if (!options.timeOnly)
-      packArenas(x);
-    if (!findLack(x, less, lacked))
-      break;
-  }
-  if (options.timeOnly)
-    return summarize(x);
+    packArenas(x, options.shareBytes);
+  };
+  if (!listToFit(x, measure, &MemoryUse::total, error))
+    return std::nullopt;
   if (options.until == ExpandUntil::Order)
     return withoutPlaces(x);
   if (options.checkMemory && !checkMemory(x, error))
@@ -240,11 +255,31 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
 
 } // namespace
 
+std::optional<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
+                                               const TimeOptions &options) {
+  error.clear();
+  CheckedStep step(summary, plan, options, options.twins);
+  if (!step.check(error))
+    return std::nullopt;
+  Expansion x = step.expansion();
+  if (!expandGraph(x, error) || !listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least, error))
+    return std::nullopt;
+  StepTimes times;
+  times.listLength = static_cast<uint32_t>(x.list.size());
+  for (double end : x.endTime)
+    times.stepTime = std::max(times.stepTime, end);
+  for (size_t d = 0; d < x.graph.devices.size(); ++d)
+    times.devices.push_back({x.graph.devices[d].memory, x.busy[d]});
+  for (auto [like, twin] : x.twins)
+    times.devices[twin].busy = x.busy[like];
+  return times;
+}
+
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
                                                  const ExpandOptions &options) {
   error.clear();
   std::optional<StepGraph> graph = expandEntries(summary, plan, error, options);
-  if (graph && !options.timeOnly && options.until == ExpandUntil::All)
+  if (graph && options.until == ExpandUntil::All)
     computeWaits(*graph, plan.blocking);
   return graph;
 }

@@ -102,7 +102,7 @@ public:
           x.addEdge(all, reduction[g]);
       done[chunk.device].push_back({&chunk, all});
     }
-    for (auto [like, twin] : x.twins()) {
+    for (auto [like, twin] : x.twins) {
       done[twin] = done[like];
       x.sumLoss[twin] = x.sumLoss[like];
     }
@@ -479,9 +479,9 @@ private:
 
 } // namespace
 
-void zorse::step::expandState(Expansion &x) {
+void zorse::step::expandState(Expansion &x, bool reductions) {
   StateExpander state(x);
   state.loadsAndGathers();
-  if (x.options.until != ExpandUntil::Offload)
+  if (reductions)
     state.reductionsAndUpdates();
 }

@@ -10,10 +10,12 @@ Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, 
   return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
 }
 
-Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
-                     const WindowHints *hints)
+static const Twins kNoTwins;
+
+Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
+                     const WindowHints *hints, const Twins *twins)
     : ExpansionArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
-      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints) {
+      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), twins(twins ? *twins : kNoTwins) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();
@@ -182,11 +184,6 @@ Holding *Expansion::findHolding(uint32_t device, uint32_t group) {
   auto &list = holdings[device];
   auto it = std::lower_bound(list.begin(), list.end(), group, [](const Holding &h, uint32_t g) { return h.group < g; });
   return it != list.end() && it->group == group ? &*it : nullptr;
-}
-
-const std::vector<std::pair<uint32_t, uint32_t>> &Expansion::twins() const {
-  static const std::vector<std::pair<uint32_t, uint32_t>> none;
-  return options.twins ? *options.twins : none;
 }
 
 std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {

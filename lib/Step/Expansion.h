@@ -332,14 +332,14 @@ struct ExpansionArrays {
 };
 
 struct Expansion : ExpansionArrays {
-  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
-            const WindowHints *hints = nullptr);
+  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
+            const WindowHints *hints = nullptr, const Twins *twins = nullptr);
   ~Expansion();
   Expansion(const Expansion &) = delete;
 
   const bundle::ModelSummary &summary;
   const Plan &plan;
-  const ExpandOptions &options;
+  const StepOptions &options;
   ExpansionTables &tables;
   const Costs *costs;
   StepGraph graph; ///< until placeRegions, Region.arena is a buffer and offset is relative to it
@@ -443,8 +443,7 @@ struct Expansion : ExpansionArrays {
   void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
 
-  /// See ExpandOptions.
-  const std::vector<std::pair<uint32_t, uint32_t>> &twins() const;
+  const Twins &twins; ///< see TimeOptions
 
   double taskSeconds(uint32_t cell, TaskKind kind);
   bool hasWork(uint32_t cell, TaskKind kind);
@@ -483,7 +482,8 @@ void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const Ce
 void bringBack(Expansion &x, uint32_t cell);
 /// After all cells are expanded: as hints say.
 void limitOffloads(Expansion &x);
-void expandState(Expansion &x);
+/// \param reductions  and what follows them; else only loads and gathers
+void expandState(Expansion &x, bool reductions = true);
 /// The updates of what a device owns, in the order given, after the op that decides.
 void expandUpdates(Expansion &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates);
 /// After all entries and edges are there but those of the schedule: moves transfers and collectives to the queue for what is direct, where all their
@@ -517,7 +517,7 @@ void writeEntries(Expansion &x);
 /// Adds calls with their slots to the entries of cells' tasks, in the order of the list. Regions are final, or absent as long as there are no places.
 void addCellCalls(Expansion &x);
 /// Places every buffer in its device's arena and says how memory is used.
-void packArenas(Expansion &x);
+void packArenas(Expansion &x, bool shareBytes);
 /// MemoryUse::least, activations, host and cellsAlive, and the places of buffers in the list.
 void measureMemory(Expansion &x);
 /// Itemises the devices that lack memory.

@@ -102,7 +102,7 @@ void findReaders(Expansion &x) {
       x.holdings[d].push_back(holding);
     }
   }
-  for (auto [like, twin] : x.twins())
+  for (auto [like, twin] : x.twins)
     x.holdings[twin] = x.holdings[like];
   for (uint32_t d = 0; d < devices; ++d)
     for (const Holding &holding : x.holdings[d])

@@ -63,7 +63,7 @@ public:
     for (const Buffer &buffer : x.buffers)
       if (buffer.persistent)
         (buffer.memory == bundle::DEVICE ? persistent : persistentOnHost)[buffer.device] += alignRegion(buffer.bytes);
-    for (auto [like, twin] : x.twins()) {
+    for (auto [like, twin] : x.twins) {
       most[twin] = most[like] - persistent[like] + persistent[twin];
       mostOnHost[twin] = mostOnHost[like] - persistentOnHost[like] + persistentOnHost[twin];
       mostCells[twin] = mostCells[like];

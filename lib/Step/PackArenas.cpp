@@ -331,14 +331,14 @@ private:
 
 } // namespace
 
-void zorse::step::packArenas(Expansion &x) {
+void zorse::step::packArenas(Expansion &x, bool shareBytes) {
   Lives(x).find();
   std::vector<std::map<bundle::MemoryKind, Residents>> residents(x.plan.devices.size());
   for (uint32_t b = 0; b < x.numbers; ++b) {
     const Buffer &buffer = x.numbered[b];
     if (buffer.bytes == 0)
       continue;
-    if (buffer.persistent || !x.options.shareBytes)
+    if (buffer.persistent || !shareBytes)
       residents[buffer.device][buffer.memory].fixed.push_back(b);
     else if (buffer.first != kNone)
       residents[buffer.device][buffer.memory].byFirst.push_back(b);

@@ -401,8 +401,6 @@ private:
 
   /// Follows unfinished predecessors until one repeats.
   std::string describeCycle() const {
-    if (x.options.timeOnly)
-      return "the order cannot run";
     std::vector<uint32_t> before(x.ops.size(), kNone);
     for (auto [from, to] : x.edges)
       if (!finished[from] && !finished[to] && before[to] == kNone)

@@ -76,12 +76,11 @@ double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &co
     plan.schedule.kind = ScheduleKind::Timed;
     plan.schedule.splitBackward = split;
     plan.schedule.inFlight = factor;
-    ExpandOptions options;
+    TimeOptions options;
     options.costs = &costs;
-    options.timeOnly = true;
     std::string error;
-    if (auto graph = expandPlan(summary, plan, error, options))
-      best = std::min(best, graph->stepTime);
+    if (auto times = timeStep(summary, plan, error, options))
+      best = std::min(best, times->stepTime);
   }
   return best;
 }

@@ -11,4 +11,4 @@ search=build/release/bin/zorse_search_tests
 compare() { ZORSE_TRIALS=$1 $search --gtest_brief=1 --gtest_filter="$2" | tee /dev/stderr | grep 'layouts'; }
 figure "" compare $trials LayoutTimer.IsTheExpansion
 figure "" compare $((trials / 2)) LayoutTimer.IsTheExpansionWhereStagesShareUnits
-figure "750 random tilings under all schedules" build/release/bin/zorse_step_tests --gtest_brief=1 --gtest_filter='Schedule.TimeOnlyAgreesWithTheFullExpansion'
+figure "750 random tilings under all schedules" build/release/bin/zorse_step_tests --gtest_brief=1 --gtest_filter='Schedule.TimesAgreeWithTheFullExpansion'

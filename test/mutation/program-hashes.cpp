@@ -40,12 +40,11 @@ std::string line(uint64_t seed, int largest) {
     const std::string bytes = program.SerializeAsString();
     programs.add(bytes.data(), bytes.size());
   }
-  step::ExpandOptions options;
+  step::TimeOptions options;
   options.bodies = &real.model.bodies;
-  options.timeOnly = true;
-  if (auto graph = step::expandPlan(real.model.summary, drawn.plan, error, options)) {
-    times.add(graph->stepTime);
-    for (const auto &device : graph->devices) {
+  if (auto found = step::timeStep(real.model.summary, drawn.plan, error, options)) {
+    times.add(found->stepTime);
+    for (const auto &device : found->devices) {
       times.add(device.busy);
       times.add(device.memory.least);
     }

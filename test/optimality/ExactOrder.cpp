@@ -154,13 +154,11 @@ private:
   }
 
   void time(const step::Plan &candidate) {
-    step::ExpandOptions options;
+    step::TimeOptions options;
     options.costs = &costs;
-    options.timeOnly = true;
-    options.checkMemory = false;
     std::string error;
-    if (auto graph = step::expandPlan(summary, candidate, error, options))
-      best = std::min(best, graph->stepTime);
+    if (auto times = step::timeStep(summary, candidate, error, options))
+      best = std::min(best, times->stepTime);
   }
 
   double bound() {

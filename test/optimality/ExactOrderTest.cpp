@@ -15,13 +15,12 @@ using namespace zorse::test;
 namespace {
 
 double timeOf(const bundle::ModelSummary &summary, const Plan &plan, const Costs &costs) {
-  ExpandOptions options;
+  TimeOptions options;
   options.costs = &costs;
-  options.timeOnly = true;
   std::string error;
-  auto graph = expandPlan(summary, plan, error, options);
-  EXPECT_TRUE(graph) << error;
-  return graph ? graph->stepTime : 0;
+  auto times = timeStep(summary, plan, error, options);
+  EXPECT_TRUE(times) << error;
+  return times ? times->stepTime : 0;
 }
 
 TEST(ExactOrder, ByHand) {

@@ -737,16 +737,14 @@ private:
     ++best.simulated;
     step::Plan plan = makePlan(problem, layout);
     std::string error;
-    step::ExpandOptions expand;
-    expand.costs = &problem.costs;
-    expand.checkMemory = false;
-    expand.timeOnly = true;
-    std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, expand);
-    if (!graph || graph->stepTime >= limit)
+    step::TimeOptions options;
+    options.costs = &problem.costs;
+    std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
+    if (!times || times->stepTime >= limit)
       return;
-    for (size_t d = 0; d < graph->devices.size(); ++d) {
+    for (size_t d = 0; d < times->devices.size(); ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
-      if (device.memory && graph->devices[d].memory.least + device.reserve > device.memory)
+      if (device.memory && times->devices[d].memory.least + device.reserve > device.memory)
         return;
     }
     std::optional<Evaluation> e = evaluate(problem, plan, error);

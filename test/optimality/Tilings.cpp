@@ -370,13 +370,11 @@ private:
       plan.order[cells[t / 2].device].push_back({t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
     plan.defaultOwners = rule;
     std::string error;
-    step::ExpandOptions expand;
-    expand.costs = &problem.costs;
-    expand.checkMemory = false;
-    expand.timeOnly = true;
+    step::TimeOptions options;
+    options.costs = &problem.costs;
     ++best.simulated;
-    std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, expand);
-    if (!graph || graph->stepTime >= limit)
+    std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
+    if (!times || times->stepTime >= limit)
       return;
     std::optional<Evaluation> e = evaluate(problem, plan, error);
     if (!e || e->excess > 0 || e->step >= limit)

@@ -102,10 +102,11 @@ const Techniques &techniquesOf(const Problem &problem, const Layout &layout);
 /// step::validatePlan afterwards).
 step::Plan makePlan(const Problem &problem, const Layout &layout);
 
-/// Bytes by which devices' parts in their hosts' memory exceed what nodes have of it, summed. Nodes whose memory is not stated are not limited.
-uint64_t hostExcess(const Cluster &cluster, const step::StepGraph &graph);
+/// Bytes by which devices' parts in their hosts' memory (`host`, by device) exceed what nodes have of it, summed. Nodes whose memory is not stated
+/// are not limited.
+uint64_t hostExcess(const Cluster &cluster, const std::vector<uint64_t> &host);
 
-/// How a plan does, by the full expansion: what the compiler will make of it.
+/// How a plan does.
 struct Evaluation {
   double step = 0;                  ///< seconds
   uint64_t excess = 0;              ///< bytes by which devices lack memory, summed; 0: it fits
@@ -114,9 +115,11 @@ struct Evaluation {
   std::vector<uint32_t> cellsAlive; ///< per device: that hold activations at once, at most
 };
 
-/// \param timeOnly  without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing
-/// needs
+/// By the full expansion: what the compiler will make of the plan.
 /// \returns nullopt and a message for a plan that cannot run.
-std::optional<Evaluation> evaluate(const Problem &problem, const step::Plan &plan, std::string &error, bool timeOnly = false);
+std::optional<Evaluation> evaluate(const Problem &problem, const step::Plan &plan, std::string &error);
+
+/// Without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing needs.
+std::optional<Evaluation> estimate(const Problem &problem, const step::Plan &plan, std::string &error);
 
 } // namespace zorse::planning

@@ -159,15 +159,19 @@ struct BufferLife {
   double begin = 0, end = 0; ///< seconds; persistent ones live for the whole step
 };
 
-struct DeviceProgram {
+/// What a device does in a step, and what it holds.
+struct DeviceUse {
+  MemoryUse memory;
+  double busy = 0; ///< seconds of compute on the simulated clock
+};
+
+struct DeviceProgram : DeviceUse {
   std::string name;
   std::vector<Arena> arenas;
   std::vector<Queue> queues;
   Span entries;
   Span state;
   uint64_t plannedBytes = 0;
-  MemoryUse memory;
-  double busy = 0; ///< seconds of compute on the simulated clock
 };
 
 struct StepGraph {
@@ -208,28 +212,17 @@ struct CellMemory {
 };
 CellMemory cellMemory(ExpansionTables &tables, const Cell &cell, bool splitBackward);
 
-struct ExpandOptions {
+/// What expanding a plan and timing it have in common.
+struct StepOptions {
   /// Bodies whose slot lists decide what a task really touches: a boundary input the backward does not have is freed after the forward. Without it,
   /// every slot the architecture allows is taken to exist: a correct program with a little more memory.
   const bundle::BodyLibrary *bodies = nullptr;
   /// Times of tasks and transfers, by the plan's devices; without it, FLOPs over the plan's speeds and its two links.
   const Costs *costs = nullptr;
-  bool keepBuffers = false;
-  /// Refuse a plan that does not fit the devices' memory (the planner turns this off to grade candidates).
-  bool checkMemory = true;
-  /// Stop after the simulation, for planners: the graph then has devices with `busy` and `memory.least`, and `stepTime`; nothing else. Memory is not
-  /// checked. An order that cannot run is an error without the cycle.
-  bool timeOnly = false;
-  ExpandUntil until = ExpandUntil::All;
-  std::shared_ptr<ExpansionTables> tables; ///< null: made for this expansion
+  std::shared_ptr<ExpansionTables> tables; ///< null: made for this step
   bool checked = false;                    ///< the summary, the plan and the sizes that follow are known to be valid
-  /// With timeOnly: devices that do what others do at the same time, (like, twin), ascending. The plan has no cells for twins, and they take part in
-  /// what concerns state alone. Their memory is that of the device they are like, but for what they own.
-  const std::vector<std::pair<uint32_t, uint32_t>> *twins = nullptr;
   /// Orders that take samples in as memory lasts leave one part in so many of what activations may take to the gaps between placed buffers; 0: none.
   uint64_t gaps = 0;
-  /// Buffers whose lives do not meet share bytes. Measurements compare with steps that share none.
-  bool shareBytes = true;
   /// How often such orders are tried with fewer samples in flight, where a device lacks memory in the end.
   int tries = 6;
   /// Bytes of a shard that a direct reduction adds at once; a multiple of 512, which tests choose. 0: as many as bring an owner about 64 MiB from all
@@ -238,6 +231,35 @@ struct ExpandOptions {
   /// Bytes of an array that come from the host for one update; a multiple of 512. Of groups of more than 32 such parts, one part in 32 comes at
   /// once. Tests choose less.
   uint64_t updatePart = 4 << 20;
+};
+
+/// Devices that do what others do at the same time: (like, twin), ascending.
+using Twins = std::vector<std::pair<uint32_t, uint32_t>>;
+
+struct TimeOptions : StepOptions {
+  /// The plan has no cells for twins, and they take part in what concerns state alone. Their memory is that of the device they are like, but for
+  /// what they own.
+  const Twins *twins = nullptr;
+};
+
+struct StepTimes {
+  double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
+  uint32_t listLength = 0;        ///< entries of the global list
+  std::vector<DeviceUse> devices; ///< by the plan's devices; of memory `least`, `cellsAlive`, `host` and what they are made of are known
+};
+
+/// What a planner asks of a plan: its times, and the most that devices hold at once, without a place for any buffer. The list is that of expandPlan,
+/// but where a timed order is made again because memory does not suffice: here `least` is compared with the device's memory, there what is placed.
+/// \returns nullopt and `error` for an invalid plan, or an order that cannot run.
+std::optional<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const TimeOptions &options = {});
+
+struct ExpandOptions : StepOptions {
+  bool keepBuffers = false;
+  /// Refuse a plan that does not fit the devices' memory (the planner turns this off to grade candidates).
+  bool checkMemory = true;
+  ExpandUntil until = ExpandUntil::All;
+  /// Buffers whose lives do not meet share bytes. Measurements compare with steps that share none.
+  bool shareBytes = true;
 };
 
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.

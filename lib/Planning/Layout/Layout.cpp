@@ -59,11 +59,11 @@ const Techniques &zorse::planning::techniquesOf(const Problem &problem, const La
 
 step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layout) { return LayoutTimer(problem).plan(layout); }
 
-uint64_t zorse::planning::hostExcess(const Cluster &cluster, const step::StepGraph &graph) {
+uint64_t zorse::planning::hostExcess(const Cluster &cluster, const std::vector<uint64_t> &host) {
   std::vector<uint64_t> used(cluster.nodes.size(), 0);
-  for (size_t d = 0; d < graph.devices.size(); ++d)
+  for (size_t d = 0; d < host.size(); ++d)
     if (cluster.devices[d].node < used.size())
-      used[cluster.devices[d].node] += graph.devices[d].memory.host;
+      used[cluster.devices[d].node] += host[d];
   uint64_t excess = 0;
   for (size_t n = 0; n < used.size(); ++n)
     if (const uint64_t limit = cluster.nodes[n].hostMemory; limit && used[n] > limit)
@@ -71,25 +71,37 @@ uint64_t zorse::planning::hostExcess(const Cluster &cluster, const step::StepGra
   return excess;
 }
 
-std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error, bool timeOnly) {
+/// \param held  bytes of a device
+template <typename Step, typename Held> static Evaluation evaluationOf(const Problem &problem, const Step &step, Held held) {
+  Evaluation result;
+  result.step = step.stepTime;
+  std::vector<uint64_t> host;
+  for (const auto &device : step.devices) {
+    const uint64_t bytes = held(device), limit = problem.cluster.devices[host.size()].capacity();
+    host.push_back(device.memory.host);
+    result.memory.push_back(bytes);
+    result.busy.push_back(device.busy);
+    result.cellsAlive.push_back(device.memory.cellsAlive);
+    if (limit && bytes > limit)
+      result.excess += bytes - limit;
+  }
+  result.excess += hostExcess(problem.cluster, host);
+  return result;
+}
+
+std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error) {
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
   options.checkMemory = false;
-  options.timeOnly = timeOnly;
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  if (!graph)
-    return std::nullopt;
-  Evaluation result;
-  result.step = graph->stepTime;
-  result.excess = hostExcess(problem.cluster, *graph);
-  for (size_t d = 0; d < graph->devices.size(); ++d) {
-    uint64_t planned = timeOnly ? graph->devices[d].memory.least : graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].capacity();
-    result.memory.push_back(planned);
-    result.busy.push_back(graph->devices[d].busy);
-    result.cellsAlive.push_back(graph->devices[d].memory.cellsAlive);
-    if (limit && planned > limit)
-      result.excess += planned - limit;
-  }
-  return result;
+  const std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
+  return graph ? std::optional(evaluationOf(problem, *graph, [](const step::DeviceProgram &device) { return device.plannedBytes; })) : std::nullopt;
+}
+
+std::optional<Evaluation> zorse::planning::estimate(const Problem &problem, const step::Plan &plan, std::string &error) {
+  step::TimeOptions options;
+  options.bodies = problem.bodies;
+  options.costs = &problem.costs;
+  const std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
+  return times ? std::optional(evaluationOf(problem, *times, [](const step::DeviceUse &device) { return device.memory.least; })) : std::nullopt;
 }

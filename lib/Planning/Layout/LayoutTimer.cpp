@@ -82,6 +82,7 @@ LayoutTimer::LayoutTimer(const Problem &problem, uint64_t gaps, int tries)
   result.memory.resize(devices);
   result.gaps.resize(devices);
   result.busy.resize(devices);
+  host.resize(devices);
 }
 
 void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) const {
@@ -100,17 +101,17 @@ void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) c
   applyTechniques(techniquesOf(problem, layout), plan);
 }
 
-std::optional<step::StepGraph> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
-  step::ExpandOptions options;
+std::optional<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
+  step::TimeOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
   options.tables = tables;
-  options.timeOnly = options.checked = true;
+  options.checked = true;
   options.twins = withTwins ? nullptr : &twins.devices();
   options.gaps = gaps;
   options.tries = tries;
   std::string error;
-  return step::expandPlan(problem.summary, plan, error, options);
+  return step::timeStep(problem.summary, plan, error, options);
 }
 
 /// StateRule::FreeMemory: masters and moments go where most memory is left when all own equally much; parameters and gradients are where they are
@@ -119,8 +120,8 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
   if (layout.state != StateRule::FreeMemory)
     return;
   const auto &devices = problem.cluster.devices;
-  std::optional<step::StepGraph> graph = time(plan, withTwins);
-  if (!graph)
+  std::optional<step::StepTimes> times = time(plan, withTwins);
+  if (!times)
     return;
   // Groups by who reads them.
   const int groups = problem.summary.groups_size();
@@ -160,9 +161,9 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
   // What is left besides what they own now, which is equally much.
   std::vector<double> left(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
-    if (graph->devices[d].memory.least > 0 && devices[d].capacity() == 0)
+    if (times->devices[d].memory.least > 0 && devices[d].capacity() == 0)
       return; // memory is not limited
-    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(graph->devices[d].memory.least);
+    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(times->devices[d].memory.least);
   }
   for (const auto &[set, members] : sets)
     for (uint32_t g : members)
@@ -196,22 +197,23 @@ const LayoutTimer::Result &LayoutTimer::run(const Layout &layout) {
   twins.find(layout);
   deal(layout, /*withTwins=*/false, reused);
   ownByMemory(layout, /*withTwins=*/false, reused);
-  const std::optional<step::StepGraph> graph = time(reused, /*withTwins=*/false);
-  result.ran = graph.has_value();
+  const std::optional<step::StepTimes> times = time(reused, /*withTwins=*/false);
+  result.ran = times.has_value();
   result.excess = 0;
-  if (!graph)
+  if (!times)
     return result;
-  result.step = graph->stepTime;
-  result.excess = hostExcess(problem.cluster, *graph);
-  result.tasks = graph->listLength;
+  result.step = times->stepTime;
+  result.tasks = times->listLength;
   for (size_t d = 0; d < result.memory.size(); ++d) {
-    const step::DeviceProgram &device = graph->devices[d];
+    const step::DeviceUse &device = times->devices[d];
+    host[d] = device.memory.host;
     result.gaps[d] = gaps ? device.memory.activations / gaps : 0;
     result.memory[d] = device.memory.least + result.gaps[d];
     result.busy[d] = device.busy;
     if (const uint64_t memory = problem.cluster.devices[d].capacity(); memory && result.memory[d] > memory)
       result.excess += result.memory[d] - memory;
   }
+  result.excess += hostExcess(problem.cluster, host);
   return result;
 }
 

@@ -37,7 +37,7 @@ public:
 
 private:
   void deal(const Layout &layout, bool withTwins, step::Plan &plan) const;
-  std::optional<step::StepGraph> time(const step::Plan &plan, bool withTwins);
+  std::optional<step::StepTimes> time(const step::Plan &plan, bool withTwins);
   void ownByMemory(const Layout &layout, bool withTwins, step::Plan &plan);
 
   const Problem &problem;
@@ -45,7 +45,8 @@ private:
   const int tries;
   std::shared_ptr<step::ExpansionTables> tables;
   TwinFinder twins;
-  step::Plan reused; ///< devices and links are the same for all layouts
+  step::Plan reused;          ///< devices and links are the same for all layouts
+  std::vector<uint64_t> host; ///< by device: bytes in its host's memory
   Result result;
 };
 

@@ -105,7 +105,7 @@ private:
   /// What saves memory: how much, and what it costs; how much devices would lack without any of it.
   void techniques() {
     std::string error;
-    const std::optional<Evaluation> with = evaluate(problem, plan, error, /*timeOnly=*/true);
+    const std::optional<Evaluation> with = estimate(problem, plan, error);
     const bool keepsLess = activations(with), keepsElsewhere = residency(with);
     if (!keepsLess && !keepsElsewhere)
       return;
@@ -113,7 +113,7 @@ private:
     for (step::Cell &cell : plain.cells)
       cell.activations = step::Activations::Keep;
     plain.residency.clear();
-    if (const std::optional<Evaluation> other = evaluate(problem, plain, error, /*timeOnly=*/true))
+    if (const std::optional<Evaluation> other = estimate(problem, plain, error))
       say(other->excess ? "without any of that, devices lack " + showBytes(double(other->excess))
                         : "without any of that, it fits and takes " + format("%.4g s", other->step));
   }
@@ -181,7 +181,7 @@ private:
     std::string text = devices.size() == 1 ? plan.devices[*devices.begin()].name + " " + one : std::to_string(devices.size()) + " devices " + many;
     text += unitsOf(devices);
     std::string error;
-    const std::optional<Evaluation> other = evaluate(problem, without, error, /*timeOnly=*/true);
+    const std::optional<Evaluation> other = estimate(problem, without, error);
     const std::optional<Evaluation> fastest = fastestWithMemory(without);
     if (other && fastest && with) {
       uint64_t saved = 0;
@@ -206,7 +206,7 @@ private:
       step::Plan roomy = without;
       for (step::PlanDevice &device : roomy.devices)
         device.memory = static_cast<uint64_t>(static_cast<double>(device.memory) * times);
-      if (std::optional<Evaluation> found = evaluate(problem, roomy, error, /*timeOnly=*/true); found && (!fastest || found->step < fastest->step))
+      if (std::optional<Evaluation> found = estimate(problem, roomy, error); found && (!fastest || found->step < fastest->step))
         fastest = std::move(found);
     }
     return fastest;

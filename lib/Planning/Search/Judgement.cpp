@@ -102,7 +102,7 @@ private:
   void expand(const Candidate &candidate) {
     Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
     std::string why;
-    std::optional<Evaluation> evaluation = evaluate(problem, one.plan, why, /*timeOnly=*/true);
+    std::optional<Evaluation> evaluation = estimate(problem, one.plan, why);
     if (!evaluation) {
       error = why;
       return;
@@ -222,7 +222,7 @@ private:
     const LayoutTimer::Result &found = context.timer(0).run(layout);
     if (!found.ran || found.excess >= closestEvaluation.excess)
       return;
-    if (std::optional<Evaluation> evaluation = evaluate(problem, makePlan(problem, layout), ignored, /*timeOnly=*/true);
+    if (std::optional<Evaluation> evaluation = estimate(problem, makePlan(problem, layout), ignored);
         evaluation && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
       least = layout;
       closestEvaluation = std::move(*evaluation);

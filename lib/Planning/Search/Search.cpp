@@ -273,8 +273,8 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     return result;
   result->layout = canonical->restore(result->layout);
   result->plan = makePlan(problem, result->layout);
-  std::optional<Evaluation> evaluation =
-      evaluate(problem, result->plan, error, /*timeOnly=*/!SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst);
+  const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
+  std::optional<Evaluation> evaluation = places ? evaluate(problem, result->plan, error) : estimate(problem, result->plan, error);
   if (evaluation && evaluation->excess == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

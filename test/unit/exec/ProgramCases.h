@@ -81,11 +81,11 @@ inline bundle::Entry *pick(Programs &programs, Random &random, const std::functi
 /// Times and peaks of memory are found without entries, too.
 inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
   std::string error;
-  step::ExpandOptions lean;
-  lean.bodies = &c.model.bodies;
-  auto full = step::expandPlan(c.model.summary, c.plan, error, lean);
-  lean.timeOnly = true;
-  auto times = step::expandPlan(c.model.summary, c.plan, error, lean);
+  step::ExpandOptions expand;
+  step::TimeOptions time;
+  expand.bodies = time.bodies = &c.model.bodies;
+  auto full = step::expandPlan(c.model.summary, c.plan, error, expand);
+  auto times = step::timeStep(c.model.summary, c.plan, error, time);
   ASSERT_TRUE(full && times) << error;
   EXPECT_EQ(full->stepTime, times->stepTime) << name;
   EXPECT_EQ(full->listLength, times->listLength) << name;

@@ -33,6 +33,9 @@ def Zorse_SlotAttr : AttrDef<Zorse_Dialect, "Slot"> {
   }];
   let parameters = (ins EnumParameter<Zorse_SlotKind>:$kind, "uint32_t":$index,
                         DefaultValuedParameter<"::zorse::ScalarField", "::zorse::ScalarField::LossSeed">:$field);
+  let builders = [AttrBuilder<(ins "::zorse::SlotKind":$kind, "uint32_t":$index), [{
+    return $_get($_ctxt, kind, index, ::zorse::ScalarField::LossSeed);
+  }]>];
   let assemblyFormat = "`<` $kind `,` $index (`,` $field^)? `>`";
   let genVerifyDecl = 1;
 }
