@@ -6,8 +6,8 @@
 //
 // Fails where more than one device of a hundred, given 1.03 times the peak of what is alive, has a larger arena, or more than one plan of a hundred
 // takes more than 1.01 times as long as without sharing.
+#include "RandomPlan.h"
 #include "zorse/Planning/ModelShape.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/StepGraph.h"
 

@@ -39,7 +39,7 @@ def main():
             z.call(*compiling(group, one, None, first, "--precision", "f64"))
             for seed in range(3 if group < batch else 1):
                 plans[f"random plan {seed}"] = os.path.join(folder, f"{group}.{seed}.json")
-                z.call("zorse-plan", "--random", seed, "--summary", os.path.join(first, "summary.pb"), "--devices", 2, "--batch", batch, "-o", plans[f"random plan {seed}"])
+                z.call("random-plan", os.path.join(first, "summary.pb"), 2, batch, seed, plans[f"random plan {seed}"])
             if group < batch:  # each device its own samples, all of the model
                 with open(plans["random plan 0"]) as f:
                     last = max(cell["units"][1] for cell in json.load(f)["cells"])

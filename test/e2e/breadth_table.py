@@ -80,7 +80,7 @@ def tried(name, scratch, clusters):
         bundle, plan = os.path.join(scratch, f"{run}.zorse"), []
         if run:
             plan = ["--plan", os.path.join(scratch, "plan.json")]
-            z.call("zorse-plan", "--random", sum(map(ord, name)) + run, "--summary", os.path.join(scratch, "0.zorse", "summary.pb"), "--devices", DEVICES, "--batch", facts["batch"], "-o", plan[1])
+            z.call("random-plan", os.path.join(scratch, "0.zorse", "summary.pb"), DEVICES, facts["batch"], sum(map(ord, name)) + run, plan[1])
         z.call("zorse-compile", at + ".onnx", "--cluster", clusters[bool(run)], "--batch", facts["batch"], "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", RATE, "--warmup", "0", "--clip", "0",
                "--weight-decay", "0", "--quiet", "-o", bundle, *plan)
         loss, error, where = compared(scratch, name, bundle, facts, gradients)

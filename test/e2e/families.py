@@ -289,7 +289,7 @@ def compare(folder, name, variant, path, batch, length, options):
         try:
             if len(devices) > 1:
                 plan = os.path.join(folder, "random.plan.json")
-                z.call("zorse-plan", "--random", batch + length, "--summary", os.path.join(folder, "1.zorse", "summary.pb"), "--devices", 2, "--batch", batch, "-o", plan)
+                z.call("random-plan", os.path.join(folder, "1.zorse", "summary.pb"), 2, batch, batch + length, plan)
                 with open(plan) as f:
                     split_plan = split(json.load(f), batch)
                 with open(plan, "w") as f:

@@ -136,7 +136,7 @@ def bundles(folder, count):
         one, plan_file, bundle = (os.path.join(folder, n) for n in (f"one-{batch}.zorse", "random.plan.json", f"random-{seed}.zorse"))
         if not os.path.exists(one):
             z.compile(TINY, one, z.cluster(folder, ["d0"]), batch, TINY_LENGTH)
-        z.call("zorse-plan", "--random", seed, "--summary", os.path.join(one, "summary.pb"), "--devices", devices, "--batch", batch, "-o", plan_file)
+        z.call("random-plan", os.path.join(one, "summary.pb"), devices, batch, seed, plan_file)
         z.compile(TINY, bundle, z.cluster(folder, [f"d{i}" for i in range(devices)]), batch, TINY_LENGTH, plan_file, training)
         yield f"random-{seed}", bundle, devices, ["--data", make_data(folder, batch), "--steps", 6, "--seed", 5]
 

@@ -34,7 +34,7 @@ def random(folder, count, most_devices=5):
         one, bundle = os.path.join(folder, "one.zorse"), os.path.join(folder, f"random-{seed}.zorse")
         z.compile(MODEL, one, z.cluster(folder, ["d0"]), batch, LENGTH, None, training, "f32")
         plan = os.path.join(folder, "random.plan.json")
-        z.call("zorse-plan", "--random", 1000 + seed, "--summary", os.path.join(one, "summary.pb"), "--devices", len(devices), "--batch", batch, "-o", plan)
+        z.call("random-plan", os.path.join(one, "summary.pb"), len(devices), batch, 1000 + seed, plan)
         z.compile(MODEL, bundle, z.cluster(folder, devices), batch, LENGTH, plan, training, "f32")
         yield f"random plan {seed}, {len(devices)} devices, batch {batch}", bundle, make_data(folder, batch), ["--seed", "5"]
 
@@ -65,7 +65,7 @@ def tiers(folder, count, most_devices=4):
         devices = [f"d{i}" for i in range(2 + seed % (most_devices - 1))]
         one, drawn = os.path.join(folder, "one.zorse"), os.path.join(folder, "random.plan.json")
         z.compile(MODEL, one, z.cluster(folder, ["d0"]), batch, LENGTH, None, training, "f32")
-        z.call("zorse-plan", "--random", 2000 + seed, "--summary", os.path.join(one, "summary.pb"), "--devices", len(devices), "--batch", batch, "-o", drawn)
+        z.call("random-plan", os.path.join(one, "summary.pb"), len(devices), batch, 2000 + seed, drawn)
         with open(drawn) as f:
             plan = json.load(f)
         paths = []

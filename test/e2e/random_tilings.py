@@ -102,7 +102,7 @@ def main():
             cluster = z.cluster(folder, [f"d{i}" for i in range(devices)])
             plan_file = os.path.join(folder, "random.plan.json")
             begin = time.monotonic()
-            z.call("zorse-plan", "--random", seed, "--summary", os.path.join(reference_bundle, "summary.pb"), "--devices", devices, "--batch", batch, "-o", plan_file)
+            z.call("random-plan", os.path.join(reference_bundle, "summary.pb"), devices, batch, seed, plan_file)
             if seed % 2:
                 with open(plan_file) as f:
                     plan = split(json.load(f), seed)

@@ -55,7 +55,7 @@ def plans(folder, count):
         z.compile(MODEL, one, z.cluster(folder, ["d0"]), 8, LENGTH)
     for seed in range(count):
         batch, devices, plan = 3 + seed % 11, [f"d{i}" for i in range(2 + seed % 5)], os.path.join(folder, f"random-{seed}.plan.json")
-        z.call("zorse-plan", "--random", seed, "--summary", os.path.join(one, "summary.pb"), "--devices", len(devices), "--batch", batch, "-o", plan)
+        z.call("random-plan", os.path.join(one, "summary.pb"), len(devices), batch, seed, plan)
         yield f"random plan {seed}", MODEL, batch, LENGTH, devices, plan, TRAININGS[seed % 4]
 
 

@@ -175,7 +175,7 @@ def compiled(path, folder, batch, found, planned):
     plan = []
     if planned:
         plan = ["--plan", os.path.join(folder, "plan.json")]
-        z.call("zorse-plan", "--random", sum(map(ord, os.path.basename(path))), "--summary", os.path.join(folder, "0.zorse", "summary.pb"), "--devices", DEVICES, "--batch", batch, "-o", plan[1])
+        z.call("random-plan", os.path.join(folder, "0.zorse", "summary.pb"), DEVICES, batch, sum(map(ord, os.path.basename(path))), plan[1])
     words = ["--batch", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup", "0", "--clip", "0", "--weight-decay", "0", "--quiet"]
     words += ["--batch-norm-rows", batch] * found["statistics"]
     code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)

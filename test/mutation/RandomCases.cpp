@@ -1,7 +1,7 @@
 #include "RandomCases.h"
 
+#include "RandomPlan.h"
 #include "zorse/Step/Deal.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/Schedules.h"
 
 #include <algorithm>

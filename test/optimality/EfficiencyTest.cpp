@@ -1,9 +1,9 @@
 // η and its factors: products, limits, and that no plan beats the bound.
 #include "Optima.h"
 
+#include "RandomPlan.h"
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/ModelShape.h"
-#include "zorse/Step/RandomPlan.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include "ChainModel.h"
 
 #include "ExactOrder.h"
-#include "zorse/Step/RandomPlan.h"
+#include "RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "zorse/Step/RandomPlan.h"
+#include "RandomPlan.h"
 
 #include "zorse/Summary/Summary.h"
 

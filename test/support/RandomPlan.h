@@ -1,4 +1,4 @@
-// Random valid plans, for property tests and for trying a model on odd tilings (zorse-plan --random).
+// Random valid plans, for property tests and for training on odd tilings (bin/random-plan).
 #pragma once
 
 #include "zorse/Step/Plan.h"

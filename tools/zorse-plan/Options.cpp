@@ -54,7 +54,4 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
   app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
   app.add_flag("!--no-techniques", o.search.techniques, "neither recomputation nor state on hosts, also where memory lacks")->group(search);
-
-  app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->check(wholeNumber())->group("Tests");
-  app.add_option("--devices", o.devices, "with --random: number of devices")->group("Tests");
 }

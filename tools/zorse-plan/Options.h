@@ -16,7 +16,7 @@ struct Options {
   std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, communication,
                                                                                            planner = "zorse";
   std::vector<std::string> exclude, compare;
-  int64_t batch = 0, random = -1, devices = 0;
+  int64_t batch = 0;
   bool quiet = false, explain = false;
   planning::SearchOptions search;
   pipelines::CompileOptions compile;

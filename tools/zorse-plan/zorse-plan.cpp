@@ -10,7 +10,6 @@
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/ShowBytes.h"
 #include "zorse/Summary/Summary.h"
@@ -197,7 +196,7 @@ bool adaptToModel(const std::string &path, Inputs &inputs, std::string &error) {
   return true;
 }
 
-/// Reads or draws the plan where the options say so. A plan that is given may stand alone; to choose one takes a cluster.
+/// Reads the plan where the options say so. A plan that is given may stand alone; to choose one takes a cluster.
 /// \param o  its batch is in rows
 bool takePlan(const Options &o, Inputs &inputs, std::string &error) {
   std::optional<step::Plan> &plan = inputs.plan;
@@ -206,10 +205,6 @@ bool takePlan(const Options &o, Inputs &inputs, std::string &error) {
       return false;
     if (o.batch > 0 && o.batch != plan->batch)
       return error = step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow), false;
-  } else if (o.random >= 0) {
-    if (o.devices < 1 || o.devices > 4096 || o.batch < 1)
-      return error = "--random expects --devices (1 to 4096) and --batch of at least 1", false;
-    plan = step::randomPlan(inputs.model.summary, o.batch, static_cast<uint32_t>(o.devices), static_cast<uint64_t>(o.random));
   } else if (!inputs.cluster) {
     return error = "--cluster is missing: the devices to plan for (docs/cluster.md)", false;
   } else if (o.batch < 1 && o.compare.empty()) {

@@ -1,6 +1,6 @@
 // zorse-inspect shows every view of a bundle, and says what is wrong with a broken one.
+#include "RandomPlan.h"
 #include "zorse/Bundle/BundleWriter.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 
 #include "SyntheticModel.h"

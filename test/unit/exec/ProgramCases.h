@@ -1,7 +1,7 @@
 // Programs of random plans of small models, and mistakes in them that the verifier must find.
 #pragma once
 
-#include "zorse/Step/RandomPlan.h"
+#include "RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
 

@@ -1,7 +1,7 @@
 // Random plans of a synthetic model: the step graph's programs pass the verifier as serialised, and survive the way to text and back.
+#include "RandomPlan.h"
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Conversion/ExecConversion.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
 #include "zorse/runtime/Bundle.h"

@@ -3,9 +3,9 @@
 #include "SummaryFunctions.h"
 #include "SyntheticModel.h"
 
+#include "RandomPlan.h"
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Plan.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 
 #include <cmath>
