@@ -85,7 +85,7 @@ void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
   };
   for (bundle::UnitClass &unitClass : *model.summary.mutable_classes())
     for (bundle::UnitFunction &function : *unitClass.mutable_functions())
-      fill(*function.add_work(), units::functionOf(model, unitClass, function.task()));
+      fill(*function.add_work(), units::functionOp(model, unitClass, function.task()));
 }
 
 } // namespace zorse::pipelines

@@ -352,7 +352,7 @@ std::string units::contentHash(ModuleOp module) {
 
 FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &options) { return UnitsBuilder(model, options).run(); }
 
-func::FuncOp units::functionOf(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+func::FuncOp units::functionOp(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
   auto found = model.functions.get().lookupSymbol<ClassOp>(unitClass.name());
   return found ? found.function(static_cast<Task>(task)) : func::FuncOp();
 }

@@ -54,7 +54,7 @@ struct UnitModel {
 };
 
 /// A function of one of the summary's classes.
-mlir::func::FuncOp functionOf(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
+mlir::func::FuncOp functionOp(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
 
 /// Of a recognised model, for ModelSummary.content_hash; locations do not count, and lifted constants count by their names, which hold a hash of
 /// their values.

@@ -23,7 +23,7 @@ struct Step {
 inline mlir::func::FuncOp functionOf(units::UnitModel &model, llvm::StringRef name) {
   return model.functions->lookupSymbol<mlir::func::FuncOp>(name);
 }
-using units::functionOf;
+using units::functionOp;
 
 /// What is known of a batch: its counts, and the values of expressions of them.
 struct KnownOfBatch {
@@ -84,7 +84,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
       slots[{"boundary_in", i}] = values[unit.values_in(i)];
     for (int j = 0; j < summary.known_size(); ++j)
       slots[{"known", j}] = Tensor{{}, {batch.known[j]}};
-    Slots out = run(functionOf(model, classOf(summary, unit), bundle::UnitFunction::FORWARD), slots, options);
+    Slots out = run(functionOp(model, classOf(summary, unit), bundle::UnitFunction::FORWARD), slots, options);
     if (out.empty())
       return step.ok = false, step;
     for (auto &[key, value] : out) {
@@ -121,7 +121,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
     if (split && unit.splits())
       tasks = {bundle::UnitFunction::INPUT_GRADIENTS, bundle::UnitFunction::WEIGHT_GRADIENTS};
     for (bundle::UnitFunction::Task task : tasks) {
-      mlir::func::FuncOp function = functionOf(model, classOf(summary, unit), task);
+      mlir::func::FuncOp function = functionOp(model, classOf(summary, unit), task);
       Slots out = run(function, slots, options);
       if (out.empty() && function.getNumResults())
         return step.ok = false, step;

@@ -144,7 +144,7 @@ TEST(Units, SavedBytesFollowThePackingRule) {
   Built b = build(readModel("llama.mlir"));
   ASSERT_TRUE(b.model);
   for (const bundle::UnitInfo &unit : b.summary().units()) {
-    mlir::func::FuncOp forward = functionOf(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
+    mlir::func::FuncOp forward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
     int64_t bytes = 0, index = 0;
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
       if (isSlot(slotOfResult(forward, i), SlotKind::Saved)) {
@@ -163,7 +163,7 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
     Built b = build(text);
     ASSERT_TRUE(b.model);
     for (const bundle::UnitInfo &unit : b.summary().units()) {
-      mlir::func::FuncOp backward = functionOf(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
+      mlir::func::FuncOp backward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
         found.insert(testing::keyOf(slotOfResult(backward, i)));
