@@ -1,0 +1,83 @@
+// Plans as the verifier reads them: what is accepted, and what is said of the rest.
+#include "zorse/Verify/PlanView.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+using namespace zorse;
+
+TEST(Plans, AreRead) {
+  std::string error;
+  auto plan = verify::readPlanView(R"({"batch": 4, "devices": [{"name": "a", "memory": 100}, {"name": "b"}],
+    "cells": [{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"units": [2, 3], "samples": [0, 4], "device": 1}],
+    "state": {"groups": [{"group": 3, "owners": [{"device": "b", "elements": [0, 256]}, {"device": "a", "share": 0}]}]}})",
+                                   error);
+  ASSERT_TRUE(plan) << error;
+  EXPECT_EQ(plan->devices[0].memoryBytes, 100);
+  EXPECT_EQ(plan->cells[1].device, 1u);
+  ASSERT_EQ(plan->owners.size(), 2u);
+  EXPECT_EQ(plan->owners[0].end, 256);
+  EXPECT_FALSE(plan->splitBackward);
+  plan = verify::readPlanView(R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": true})", error);
+  EXPECT_TRUE(plan && plan->splitBackward) << error;
+  for (const char *bad :
+       {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
+        R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
+        R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
+        R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
+    EXPECT_FALSE(verify::readPlanView(bad, error)) << bad;
+    EXPECT_FALSE(error.empty()) << bad;
+  }
+}
+
+/// Messages say where, what was expected and what was found. Of a key that is there twice the last counts, as for lib/Step.
+TEST(Plans, CellsAreReadOrRefused) {
+  std::string error;
+  auto read = [&](const std::string &cells, const std::string &rest = "") {
+    auto plan = verify::readPlanView(
+        R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells + R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}", error);
+    std::string text = plan ? "" : error;
+    for (const auto &c : plan ? plan->cells : std::vector<verify::PlanView::Cell>())
+      text += std::to_string(c.firstUnit) + "-" + std::to_string(c.endUnit) + " x " + std::to_string(c.firstSample) + "-" +
+              std::to_string(c.endSample) + " on " + std::to_string(c.device) + "; ";
+    return text;
+  };
+  const std::string expected = "0-2 x 0-4 on 0; 2-3 x -1-4 on 1; ";
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"), expected);
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a", "note": [{}]}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"),
+            expected);
+  EXPECT_EQ(read(R"([{"units": [7, 8], "units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": "b", "samples": [-1, 4], "units": [2, 3]}])"),
+            expected);
+  EXPECT_EQ(read(R"([{"units": [7, 8], "samples": [0, 4], "device": "a"}])", R"(, "cells": [])"), "");
+  EXPECT_EQ(read(R"([])", R"(, "cells": 3)"), "cells: expected an array, got 3");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "c"}])"), "cells[0].device: expected one of \"devices\", got \"c\"");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": 2}])"), "cells[0].device: expected a whole number from 0 to 1, got 2");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4, 5], "device": 0}])"), "cells[0].samples: expected [begin, end], got [0,4,5]");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 1.5], "device": 0}])"), "cells[0].samples[1]: expected a whole number, got 1.5");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "device": 0}])"), R"(cells[0]: expected units, samples and device, got {"device":0,"units":[0,2]})");
+  EXPECT_EQ(read(R"([[]])"), "cells[0]: expected units, samples and device, got []");
+  EXPECT_EQ(read("[]", R"(, "activations": "drop")"), R"(activations: expected "keep", "recompute" or "offload", got "drop")");
+  EXPECT_EQ(read("[]", R"(, "state": {"groups": [{"group": 0, "owners": []}, {"group": 1, "owners": [{"device": 0}, {"device": "c"}]}]})"),
+            R"(state.groups[1].owners[1].device: expected one of "devices", got "c")");
+  EXPECT_EQ(read("[]", R"(, "residency": [{"moments": "disk"}])"), R"(residency[0].moments: expected "device" or "host", got "disk")");
+  EXPECT_EQ(read("[]", R"(, "residency": [{"groups": [-1]}])"), "residency[0].groups[0]: expected a whole number from 0 to 4294967295, got -1");
+}
+
+/// What others write may end early, go on behind its end, or nest so deep that a reader which calls itself overflows its stack.
+TEST(Plans, HostileTextIsRefused) {
+  std::string error;
+  auto refuse = [&](const std::string &text) {
+    EXPECT_FALSE(verify::readPlanView(text, error));
+    return error;
+  };
+  const std::string plan = R"({"batch": 4, "devices": ["a"], "cells": []})";
+  ASSERT_TRUE(verify::readPlanView(plan + " // a comment\n", error)) << error;
+  EXPECT_EQ(refuse(plan + " {}"), "line 1, column 45: not valid JSON");
+  EXPECT_EQ(refuse(plan.substr(0, plan.size() - 1)), "line 1, column 43: not valid JSON");
+  const std::string deep(1000000, '['), ends(1000000, ']');
+  EXPECT_NE(refuse(deep), "");
+  EXPECT_EQ(refuse(deep + ends).substr(0, 36), "the plan: expected an object, got [[");
+  EXPECT_EQ(refuse(R"({"batch": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 38), "batch: expected a whole number, got [[");
+}
