@@ -1,25 +1,12 @@
-// The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces; and what happens when a device fails or nothing
-// moves.
-#include "zorse/runtime/Executor.h"
-#include "Must.h"
-#include "Patience.h"
-#include "TemporaryFolder.h"
-#include "TwoDevices.h"
-#include "zorse/runtime/CpuDevice.h"
+// The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces.
+#include "ExecutorRig.h"
+
 #include "zorse/runtime/Report.h"
-#include "zorse/runtime/Safetensors.h"
-#include "zorse/runtime/State.h"
-#include "zorse/runtime/Training.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 using namespace zorse;
@@ -33,152 +20,6 @@ std::string bytesAt(const Executor &executor, uint32_t device, const bundle::Reg
   EXPECT_FALSE(executor.read(device, region, 0, bytes.data(), bytes.size()).failed());
   return bytes;
 }
-
-/// Sample n of the run is a function of n.
-class NumberedData final : public DataSource {
-public:
-  static float element(uint64_t sample, int j) { return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f; }
-
-  Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) override {
-    if (first == failAt)
-      return userError("the data ends here");
-    auto batch = std::make_shared<Batch>();
-    batch->inputs.emplace_back(5 * 16);
-    for (int row = 0; row < 5; ++row)
-      for (int j = 0; j < 4; ++j) {
-        float value = element(first + std::min<uint64_t>(row, samples - 1), j);
-        std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
-      }
-    return std::shared_ptr<const Batch>(batch);
-  }
-  uint64_t samplesPerEpoch() const override { return 15; }
-
-  uint64_t failAt = UINT64_MAX;
-};
-
-class ExecutorTest : public ::testing::Test {
-protected:
-  ExecutorTest() : two(folder.path("two.zorse")) {
-    float weights[6] = {0, 0, 1, 2, 3, 4};
-    folder.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
-    std::filesystem::create_directories(folder.path("two.zorse/kernels/x86-64"));
-    std::filesystem::copy_file(ZORSE_TEST_KERNELS, folder.path("two.zorse/kernels/x86-64/kernels.so"));
-  }
-
-  std::vector<std::unique_ptr<Device>> makeDevices() {
-    std::vector<std::unique_ptr<Device>> devices;
-    for (const BundleDevice &described : two.bundle.devices) {
-      CpuDeviceOptions options;
-      options.name = described.name;
-      options.threads = described.threads;
-      auto device = CpuDevice::create(options);
-      EXPECT_FALSE(device.failed()) << device.message();
-      devices.push_back(std::move(*device));
-    }
-    return devices;
-  }
-
-  std::unique_ptr<Executor> make(const ExecutorOptions &options = {}, std::vector<std::unique_ptr<Device>> devices = {},
-                                 std::vector<std::unique_ptr<Transport>> transports = {}) {
-    if (devices.empty())
-      devices = makeDevices();
-    if (transports.empty())
-      transports = makeLocalTransports(2);
-    std::vector<LocalDevice> locals;
-    for (uint32_t i = 0; i < 2; ++i)
-      locals.push_back({i, withThreads(std::move(devices[i])), std::move(transports[i])});
-    auto executor = Executor::create(two.bundle, std::move(locals), options);
-    EXPECT_FALSE(executor.failed()) << executor.message();
-    if (executor.failed())
-      return nullptr;
-    Status loaded = loadState(**executor, two.bundle, "");
-    EXPECT_FALSE(loaded.failed()) << loaded.message();
-    return std::move(*executor);
-  }
-
-  TrainingRun training(uint64_t steps, std::vector<StepReport> &reports) {
-    TrainingRun run;
-    run.steps = steps;
-    run.options = two.bundle.summary.training();
-    run.data = &data;
-    run.report = [&reports](const StepReport &report) { reports.push_back(report); };
-    return run;
-  }
-
-  void expectTrained(const std::vector<StepReport> &reports, const Executor &executor, double clip) {
-    TwoDevicesReference reference;
-    for (size_t i = 0; i < reports.size(); ++i) {
-      float x[20];
-      for (int e = 0; e < 20; ++e)
-        x[e] = NumberedData::element(i * 5 + e / 4, e % 4);
-      double norm, loss = reference.step(x, 0.5, clip, norm);
-      EXPECT_NEAR(reports[i].loss, loss, 1e-5 * (1 + std::abs(loss))) << i;
-      EXPECT_NEAR(reports[i].gradientNorm, norm, 1e-5 * norm) << i;
-      EXPECT_EQ(reports[i].step, i + 1);
-    }
-    std::string path = folder.path("checkpoint.safetensors");
-    ASSERT_FALSE(saveCheckpoint(executor, two.bundle, path).failed());
-    auto file = SafetensorsFile::open(path);
-    ASSERT_FALSE(file.failed()) << file.message();
-    const auto *w = reinterpret_cast<const float *>(file->tensors().at("w").data);
-    for (int j = 0; j < 4; ++j)
-      EXPECT_NEAR(w[j], reference.w[j], 1e-5 * (1 + std::abs(reference.w[j])));
-  }
-
-  TemporaryFolder folder;
-  TwoDevices two;
-  NumberedData data;
-};
-
-/// Passes everything on, and fails or dawdles where told to.
-class TroubledDevice final : public Device {
-public:
-  /// A body takes `naps` launches more, of so many milliseconds each.
-  TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
-      : inner_(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
-  std::string description() const override { return inner_->description(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
-    return inner_->allocate(kind, bytes, options);
-  }
-  Status read(void *to, DeviceAddress from, size_t bytes) override { return inner_->read(to, from, bytes); }
-  Status write(DeviceAddress to, const void *from, size_t bytes) override { return inner_->write(to, from, bytes); }
-  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return inner_->copy(to, from, bytes); }
-  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return inner_->fill(to, value, bytes); }
-  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return inner_->expose(address, transport); }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return inner_->loadBodies(library, objects); }
-  Status runBody(uint32_t index, const BodyArguments &arguments) override {
-    if (calls_++ == failAt_)
-      return userError("the device has gone");
-    for (int i = 0; i < naps_; ++i, ++launches_)
-      std::this_thread::sleep_for(std::chrono::milliseconds(nap_));
-    return inner_->runBody(index, arguments);
-  }
-  uint64_t launches() const override { return launches_ + inner_->launches(); }
-
-private:
-  std::unique_ptr<Device> inner_;
-  int failAt_, naps_, nap_, calls_ = 0;
-  std::atomic<uint64_t> launches_{0};
-};
-
-/// Swallows receives until the run is aborted.
-class DeafTransport final : public Transport {
-public:
-  explicit DeafTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
-  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
-  Status receive(Operation, uint32_t, void *, size_t) override {
-    int ignored = 0;
-    return inner_->receive({9999, 0}, 0, &ignored, sizeof ignored); // nobody ever sends this.
-  }
-  Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
-  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
-  Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
-  uint64_t moved() const override { return inner_->moved(); }
-  void abort(const Error &why) override { inner_->abort(why); }
-
-private:
-  std::unique_ptr<Transport> inner_;
-};
 
 /// Notes what it is told to expect, and whether the receives that follow are those.
 class ExpectingTransport final : public Transport {
@@ -404,68 +245,6 @@ TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
   EXPECT_EQ(problem(), "accepted");
 }
 
-TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
-  for (int failAt : {0, 3, 11}) {
-    auto devices = makeDevices();
-    devices[1] = std::make_unique<TroubledDevice>(std::move(devices[1]), failAt);
-    auto executor = make({}, std::move(devices));
-    ASSERT_TRUE(executor);
-    std::vector<StepReport> reports;
-    Result<TrainingEnd> status = train(*executor, two.bundle, training(20, reports));
-    ASSERT_TRUE(status.failed());
-    EXPECT_EQ(status.error().kind, ErrorKind::User);
-    EXPECT_NE(status.message().find("device beta, entry "), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find("the device has gone"), std::string::npos) << status.message();
-    if (failAt == 0) {
-      EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos) << status.message();
-    }
-    EXPECT_TRUE(executor->wait().failed()); // and stays failed.
-  }
-}
-
-TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
-  auto transports = makeLocalTransports(2);
-  transports[1] = std::make_unique<DeafTransport>(std::move(transports[1]));
-  ExecutorOptions options;
-  options.stallSeconds = 0.2;
-  auto executor = make(options, {}, std::move(transports));
-  ASSERT_TRUE(executor);
-  std::vector<StepReport> reports;
-  Result<TrainingEnd> status = train(*executor, two.bundle, training(2, reports));
-  ASSERT_TRUE(status.failed());
-  EXPECT_EQ(status.error().kind, ErrorKind::Internal);
-  EXPECT_NE(status.message().find("device beta: entry "), std::string::npos) << status.message();
-  EXPECT_NE(status.message().find("(receive from alpha)"), std::string::npos) << status.message();
-  EXPECT_NE(status.message().find("device alpha"), std::string::npos) << status.message();
-}
-
-TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
-  // A body of ten launches, each shorter than the deadline, all of them longer.
-  auto devices = makeDevices();
-  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 70);
-  ExecutorOptions options;
-  options.stallSeconds = 0.5;
-  auto executor = make(options, std::move(devices));
-  std::vector<StepReport> reports;
-  Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
-  EXPECT_FALSE(status.failed()) << status.message();
-}
-
-TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
-  auto devices = makeDevices();
-  const double patience = std::min(4.0, zorse::test::patience());
-  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 1, int(1000 * patience));
-  ExecutorOptions options;
-  options.stallSeconds = 0.2;
-  auto executor = make(options, std::move(devices));
-  std::vector<StepReport> reports;
-  auto begin = std::chrono::steady_clock::now();
-  Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
-  ASSERT_TRUE(status.failed());
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // it is still inside.
-  EXPECT_NE(status.message().find("device alpha: entry "), std::string::npos) << status.message();
-}
-
 TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
   // Reads parameters a while after each step, while the next one is under way: they are those of the step's end, as the executor leaves them without
   // a reader.
@@ -564,16 +343,6 @@ TEST_F(ExecutorTest, AStoppedRunEndsAfterWhatItHasEntered) {
   EXPECT_LE(end->lastStep, 5u);
 }
 
-TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {
-  auto executor = make();
-  data.failAt = 15;
-  std::vector<StepReport> reports;
-  Result<TrainingEnd> status = train(*executor, two.bundle, training(10, reports));
-  ASSERT_TRUE(status.failed());
-  EXPECT_EQ(status.message(), "the data ends here");
-  executor.reset(); // does not hang.
-}
-
 TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
   ExecutorOptions options;
   options.trace = true;
@@ -601,38 +370,6 @@ TEST_F(ExecutorTest, RunsAreBitEqual) {
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_EQ(first[i].loss, second[i].loss);
     EXPECT_EQ(first[i].gradientNorm, second[i].gradientNorm);
-  }
-}
-
-TEST(MetricsFile, AnEarlierStartDoesNotWriteIntoALaterOnesFile) {
-  auto report = [](uint64_t step) {
-    StepReport made;
-    made.step = step;
-    return made;
-  };
-  for (uint64_t resumed : {0, 2}) {
-    TemporaryFolder folder;
-    std::string path = folder.path("link");
-    folder.write("metrics", "");
-    std::filesystem::create_symlink("metrics", path);
-    auto first = must(MetricsFile::open(path));
-    for (uint64_t step = 1; step <= 4; ++step)
-      first->step(report(step));
-    auto second = must(MetricsFile::open(path, resumed));
-    second->step(report(resumed + 1));
-    first->step(report(5)); // it was stopped meanwhile, and goes on.
-    second->step(report(resumed + 2));
-    EXPECT_FALSE(second->close().failed());
-    EXPECT_FALSE(first->close().failed());
-    std::vector<uint64_t> expected, found;
-    for (uint64_t step = 1; step <= resumed + 2; ++step)
-      expected.push_back(step);
-    std::istringstream lines(folder.read("metrics"));
-    for (std::string line; std::getline(lines, line);)
-      found.push_back(std::stoull(line.substr(line.find(':') + 1)));
-    EXPECT_EQ(found, expected);
-    EXPECT_TRUE(std::filesystem::is_symlink(path));
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path(".")), {}), 2);
   }
 }
 

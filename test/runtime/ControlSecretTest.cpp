@@ -1,0 +1,85 @@
+// Where the secret of a job comes from.
+#include "ControlRig.h"
+#include "TemporaryFolder.h"
+
+#include <cstdlib>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <sys/stat.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+class Variable {
+public:
+  Variable(const char *name, const char *value) : name_(name) {
+    if (const char *old = std::getenv(name))
+      old_ = old;
+    value ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  ~Variable() { old_ ? ::setenv(name_, old_->c_str(), 1) : ::unsetenv(name_); }
+
+private:
+  const char *name_;
+  std::optional<std::string> old_;
+};
+
+TEST(ControlTrust, TheSecretsSources) {
+  TemporaryFolder folder;
+  Variable home("HOME", folder.path("home").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  ::mkdir(folder.path("home").c_str(), 0755);
+
+  Result<std::string> made = jobSecret("");
+  ASSERT_FALSE(made.failed()) << made.message();
+  EXPECT_EQ(made->size(), 64u);
+  struct stat info = {};
+  ASSERT_EQ(::stat(folder.path("home/.config/zorse/secret").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  EXPECT_EQ(*jobSecret(""), *made);
+
+  std::string path = folder.write("file", "0123456789abcdef\n");
+  ::chmod(path.c_str(), 0600);
+  EXPECT_EQ(*jobSecret(path), "0123456789abcdef");
+  {
+    Variable file("ZORSE_SECRET_FILE", path.c_str());
+    EXPECT_EQ(*jobSecret(""), "0123456789abcdef");
+    Variable secret("ZORSE_SECRET", "from the environment");
+    EXPECT_EQ(*jobSecret(path), "from the environment");
+    EXPECT_EQ(std::getenv("ZORSE_SECRET"), nullptr) << "it leaves the environment, which kernels and children could read";
+    Variable shortOne("ZORSE_SECRET", "short");
+    EXPECT_TRUE(contains(jobSecret(path).message(), "at least 16"));
+  }
+  ::chmod(path.c_str(), 0640);
+  EXPECT_TRUE(contains(jobSecret(path).message(), "chmod 600"));
+  EXPECT_TRUE(contains(jobSecret(folder.path("nowhere")).message(), "No such file"));
+  EXPECT_TRUE(jobSecret(folder.path("")).failed());
+  std::string brief = folder.write("brief", "abc");
+  ::chmod(brief.c_str(), 0600);
+  EXPECT_TRUE(contains(jobSecret(brief).message(), "at least 16"));
+  std::string huge = folder.write("huge", std::string(1 << 20, 'x'));
+  ::chmod(huge.c_str(), 0600);
+  EXPECT_TRUE(contains(jobSecret(huge).message(), "more than"));
+}
+
+TEST(ControlTrust, ProcessesThatMakeTheSecretAtOnceGetTheSame) {
+  TemporaryFolder folder;
+  Variable home("HOME", folder.path("").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  std::vector<std::string> secrets(8);
+  std::vector<std::thread> threads;
+  for (std::string &secret : secrets)
+    threads.emplace_back([&secret] {
+      Result<std::string> got = jobSecret("");
+      secret = got.failed() ? got.message() : *got;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &secret : secrets)
+    EXPECT_EQ(secret, secrets[0]);
+  EXPECT_EQ(secrets[0].size(), 64u);
+}
+
+} // namespace

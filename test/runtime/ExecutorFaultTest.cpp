@@ -1,0 +1,137 @@
+// The executor when a device fails, when the data end, and when nothing moves.
+#include "ExecutorRig.h"
+#include "Patience.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+/// Passes everything on, and fails or dawdles where told to.
+class TroubledDevice final : public Device {
+public:
+  /// A body takes `naps` launches more, of so many milliseconds each.
+  TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
+      : inner_(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
+  std::string description() const override { return inner_->description(); }
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+    return inner_->allocate(kind, bytes, options);
+  }
+  Status read(void *to, DeviceAddress from, size_t bytes) override { return inner_->read(to, from, bytes); }
+  Status write(DeviceAddress to, const void *from, size_t bytes) override { return inner_->write(to, from, bytes); }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return inner_->copy(to, from, bytes); }
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return inner_->fill(to, value, bytes); }
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return inner_->expose(address, transport); }
+  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return inner_->loadBodies(library, objects); }
+  Status runBody(uint32_t index, const BodyArguments &arguments) override {
+    if (calls_++ == failAt_)
+      return userError("the device has gone");
+    for (int i = 0; i < naps_; ++i, ++launches_)
+      std::this_thread::sleep_for(std::chrono::milliseconds(nap_));
+    return inner_->runBody(index, arguments);
+  }
+  uint64_t launches() const override { return launches_ + inner_->launches(); }
+
+private:
+  std::unique_ptr<Device> inner_;
+  int failAt_, naps_, nap_, calls_ = 0;
+  std::atomic<uint64_t> launches_{0};
+};
+
+/// Swallows receives until the run is aborted.
+class DeafTransport final : public Transport {
+public:
+  explicit DeafTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
+  Status receive(Operation, uint32_t, void *, size_t) override {
+    int ignored = 0;
+    return inner_->receive({9999, 0}, 0, &ignored, sizeof ignored); // nobody ever sends this.
+  }
+  Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
+  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
+  Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
+  uint64_t moved() const override { return inner_->moved(); }
+  void abort(const Error &why) override { inner_->abort(why); }
+
+private:
+  std::unique_ptr<Transport> inner_;
+};
+
+TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
+  for (int failAt : {0, 3, 11}) {
+    auto devices = makeDevices();
+    devices[1] = std::make_unique<TroubledDevice>(std::move(devices[1]), failAt);
+    auto executor = make({}, std::move(devices));
+    ASSERT_TRUE(executor);
+    std::vector<StepReport> reports;
+    Result<TrainingEnd> status = train(*executor, two.bundle, training(20, reports));
+    ASSERT_TRUE(status.failed());
+    EXPECT_EQ(status.error().kind, ErrorKind::User);
+    EXPECT_NE(status.message().find("device beta, entry "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("the device has gone"), std::string::npos) << status.message();
+    if (failAt == 0) {
+      EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos) << status.message();
+    }
+    EXPECT_TRUE(executor->wait().failed()); // and stays failed.
+  }
+}
+
+TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
+  auto transports = makeLocalTransports(2);
+  transports[1] = std::make_unique<DeafTransport>(std::move(transports[1]));
+  ExecutorOptions options;
+  options.stallSeconds = 0.2;
+  auto executor = make(options, {}, std::move(transports));
+  ASSERT_TRUE(executor);
+  std::vector<StepReport> reports;
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(2, reports));
+  ASSERT_TRUE(status.failed());
+  EXPECT_EQ(status.error().kind, ErrorKind::Internal);
+  EXPECT_NE(status.message().find("device beta: entry "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("(receive from alpha)"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("device alpha"), std::string::npos) << status.message();
+}
+
+TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
+  // A body of ten launches, each shorter than the deadline, all of them longer.
+  auto devices = makeDevices();
+  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 70);
+  ExecutorOptions options;
+  options.stallSeconds = 0.5;
+  auto executor = make(options, std::move(devices));
+  std::vector<StepReport> reports;
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
+  EXPECT_FALSE(status.failed()) << status.message();
+}
+
+TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
+  auto devices = makeDevices();
+  const double patience = std::min(4.0, zorse::test::patience());
+  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 1, int(1000 * patience));
+  ExecutorOptions options;
+  options.stallSeconds = 0.2;
+  auto executor = make(options, std::move(devices));
+  std::vector<StepReport> reports;
+  auto begin = std::chrono::steady_clock::now();
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
+  ASSERT_TRUE(status.failed());
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // it is still inside.
+  EXPECT_NE(status.message().find("device alpha: entry "), std::string::npos) << status.message();
+}
+
+TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {
+  auto executor = make();
+  data.failAt = 15;
+  std::vector<StepReport> reports;
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(10, reports));
+  ASSERT_TRUE(status.failed());
+  EXPECT_EQ(status.message(), "the data ends here");
+  executor.reset(); // does not hang.
+}
+
+} // namespace
