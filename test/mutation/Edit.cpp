@@ -15,31 +15,11 @@ SlotPlace test::pickSlot(const Programs &programs, const bundle::BodyLibrary &bo
       for (int c = 0; c < programs[p].entries(e).compute().calls_size(); ++c) {
         const auto &call = programs[p].entries(e).compute().calls(c);
         for (int s = 0; s < call.slots_size(); ++s)
-          if (call.slots(s).region().bytes() && wanted(programs[p].entries(e), call, bodies.bodies(int(call.body())).slots(s)) &&
-              random() % ++count == 0)
+          if (call.slots(s).region().bytes() && wanted(programs[p].entries(e), bodies.bodies(int(call.body())).slots(s)) && random() % ++count == 0)
             chosen = {{int(p), e}, c, s};
       }
   }
   return chosen;
-}
-
-bool test::dropEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted) {
-  Place place = pickEntry(programs, random, wanted);
-  if (!place)
-    return false;
-  what = at(programs, place);
-  eraseId(programs, entryAt(programs, place).id());
-  return true;
-}
-
-bool test::doubleEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted) {
-  Place place = pickEntry(programs, random, wanted);
-  if (!place)
-    return false;
-  what = at(programs, place);
-  spreadIds(programs);
-  repeatEntry(programs, entryAt(programs, place).id());
-  return true;
 }
 
 void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {

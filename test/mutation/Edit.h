@@ -3,6 +3,7 @@
 
 #include "bundle.pb.h"
 
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <string>
@@ -17,15 +18,25 @@ struct Place {
   explicit operator bool() const { return program >= 0; }
 };
 
-/// A random entry for which `wanted` holds.
-inline Place pickEntry(const Programs &programs, std::mt19937 &random, const std::function<bool(const bundle::Entry &)> &wanted) {
+using Entry = bundle::Entry;
+using Compute = bundle::Compute;
+using Random = std::mt19937;
+using Wanted = std::function<bool(const Entry &)>;
+
+/// A random entry for which `wanted` holds of its program and itself.
+template <typename F> Place pickWhere(const Programs &programs, Random &random, F wanted) {
   Place place;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p)
     for (int e = 0; e < programs[p].entries_size(); ++e)
-      if (wanted(programs[p].entries(e)) && random() % ++count == 0)
+      if (wanted(programs[p], programs[p].entries(e)) && random() % ++count == 0)
         place = {int(p), e};
   return place;
+}
+
+/// A random entry for which `wanted` holds.
+inline Place pickEntry(const Programs &programs, Random &random, const Wanted &wanted) {
+  return pickWhere(programs, random, [&](const bundle::Program &, const Entry &entry) { return wanted(entry); });
 }
 
 inline uint32_t positionOf(const bundle::Program &program, int entry) {
@@ -68,6 +79,16 @@ inline void insertEntry(bundle::Program &program, int index, const bundle::Entry
   *program.add_entries() = copy;
   for (int e = program.entries_size() - 1; e > index; --e)
     program.mutable_entries()->SwapElements(e, e - 1);
+}
+
+/// Inserts `copy`, of another program, where its id belongs: on a queue that there is, without waits.
+inline void insertById(bundle::Program &program, bundle::Entry copy) {
+  copy.clear_waits();
+  copy.set_queue(copy.queue() % uint32_t(program.queues_size()));
+  int index = 0;
+  while (index < program.entries_size() && program.entries(index).id() < copy.id())
+    ++index;
+  insertEntry(program, index, copy);
 }
 
 /// Repeats every half of entry `id` right after it (ids must be even: spreadIds).
@@ -147,10 +168,6 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
 
 // Places to change.
 
-using Entry = bundle::Entry;
-using Compute = bundle::Compute;
-using Random = std::mt19937;
-
 inline Entry &entryAt(Programs &programs, Place place) { return *programs[place.program].mutable_entries(place.entry); }
 inline std::string at(const Programs &programs, Place place) {
   return "device " + std::to_string(programs[place.program].device()) + " entry " + std::to_string(programs[place.program].entries(place.entry).id());
@@ -159,9 +176,40 @@ inline bool isTask(const Entry &entry, Compute::Task task) { return entry.has_co
 inline bool isUnitTask(const Entry &entry) { return isTask(entry, Compute::F) || isTask(entry, Compute::B) || isTask(entry, Compute::W); }
 inline bool isTransfer(const Entry &entry) { return entry.has_send() || entry.has_receive(); }
 inline bool isCollective(const Entry &entry) { return entry.has_all_gather() || entry.has_reduce_scatter() || entry.has_all_reduce(); }
+inline bool isAny(const Entry &) { return true; }
+inline bool isCompute(const Entry &entry) { return entry.has_compute(); }
+inline bool hasCalls(const Entry &entry) { return entry.has_compute() && entry.compute().calls_size() > 1; }
+inline bool isCopy(const Entry &entry) { return entry.has_copy(); }
+inline bool isSend(const Entry &entry) { return entry.has_send(); }
+inline bool isReceive(const Entry &entry) { return entry.has_receive(); }
+inline bool isGather(const Entry &entry) { return entry.has_all_gather(); }
+inline bool isReduceScatter(const Entry &entry) { return entry.has_reduce_scatter(); }
+inline bool isReport(const Entry &entry) { return entry.has_report(); }
+inline bool loadsInput(const Entry &entry) { return entry.has_load_input(); }
+inline bool loadsScalars(const Entry &entry) { return entry.has_load_scalars(); }
+inline bool isLoad(const Entry &entry) { return loadsInput(entry) || loadsScalars(entry); }
+inline bool hasWaits(const Entry &entry) { return entry.waits_size() > 0; }
+inline bool isB(const Entry &entry) { return isTask(entry, Compute::B); }
+inline bool isDecision(const Entry &entry) { return isTask(entry, Compute::DECIDE); }
+inline bool isUpdate(const Entry &entry) { return isTask(entry, Compute::UPDATE_GROUP); }
+inline bool addsToSums(const Entry &entry) { return isTask(entry, Compute::NORM) || isTask(entry, Compute::SUM_LOSS); }
+inline Wanted taskIs(Compute::Task task) {
+  return [task](const Entry &entry) { return isTask(entry, task); };
+}
+
+/// Of a transfer.
+inline bundle::Region &regionOf(Entry &entry) {
+  return entry.has_send() ? *entry.mutable_send()->mutable_region() : *entry.mutable_receive()->mutable_region();
+}
+/// Of a transfer or copy.
+inline bundle::Value &valueOf(Entry &entry) {
+  return entry.has_send()      ? *entry.mutable_send()->mutable_value()
+         : entry.has_receive() ? *entry.mutable_receive()->mutable_value()
+                               : *entry.mutable_copy()->mutable_value();
+}
 
 /// Another entry of the same program for which `wanted` holds, or none.
-inline Place pickOther(const Programs &programs, Random &random, Place place, const std::function<bool(const Entry &)> &wanted) {
+inline Place pickOther(const Programs &programs, Random &random, Place place, const Wanted &wanted) {
   Place other;
   size_t count = 0;
   const auto &program = programs[size_t(place.program)];
@@ -177,7 +225,10 @@ struct SlotPlace {
   int call = -1, slot = -1;
   explicit operator bool() const { return slot >= 0; }
 };
-using SlotWanted = std::function<bool(const Entry &, const bundle::Call &, const bundle::Slot &)>;
+using SlotWanted = std::function<bool(const Entry &, const bundle::Slot &)>;
+inline SlotWanted ofKinds(const std::vector<bundle::SlotKind> &kinds) {
+  return [kinds](const Entry &, const bundle::Slot &slot) { return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end(); };
+}
 SlotPlace pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
 inline bundle::SlotBinding &slotAt(Programs &programs, const SlotPlace &p) {
   return *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call)->mutable_slots(p.slot);
@@ -191,10 +242,6 @@ template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
         f(program, entry);
 }
 
-/// Removes all halves of a random entry.
-bool dropEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted);
-/// Repeats all halves of a random entry right behind it.
-bool doubleEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted);
 /// Moves all halves of entry `id` in front of entry `before` (an id), or to the end with UINT32_MAX; waits follow the entries they name.
 void moveEntry(Programs &programs, uint32_t id, uint32_t before);
 /// Exchanges what two entries do on every device that has both.

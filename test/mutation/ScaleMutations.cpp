@@ -1,6 +1,5 @@
 // Scales: what multiplies the first gradients of a step, and who decides the next.
-#include "Edit.h"
-#include "Mutations.h"
+#include "Change.h"
 
 using namespace zorse;
 using namespace zorse::test;
@@ -9,98 +8,81 @@ namespace {
 
 bool isScaling(const Entry &e) { return isTask(e, Compute::SCALE_SEEDS); }
 
-bool onScaling(Programs &p, Random &r, std::string &w, const std::function<void(bundle::Program &, int entry)> &change) {
-  Place place = pickEntry(p, r, isScaling);
-  if (!place)
-    return false;
-  w = at(p, place);
-  change(p[size_t(place.program)], place.entry);
+/// Moves the slot of `kind`, back where there is room.
+bool moveSlot(Change &m, bundle::SlotKind kind, uint64_t by) {
+  auto *region = m.regionOf(kind);
+  region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);
   return true;
 }
 
-/// Exchanges two entries of one device's compute queue; false when there is no such pair.
-bool exchange(Programs &p, Random &r, std::string &w, const std::function<bool(const Entry &)> &with) {
-  Place a = pickEntry(p, r, isScaling);
-  if (!a)
-    return false;
-  Place b = pickOther(p, r, a, [&](const Entry &e) { return with(e); });
-  if (!b || a.program != b.program)
-    return false;
-  w = at(p, a) + " and " + at(p, b);
-  swapPayload(entryAt(p, a), entryAt(p, b));
+bool dropCalls(Change &m) {
+  m.compute().clear_calls();
   return true;
 }
 
-/// The first slot of `kind` in the only call of an entry.
-bundle::SlotBinding *slotOf(const RealCase &o, Entry &e, bundle::SlotKind kind) {
-  auto &call = *e.mutable_compute()->mutable_calls(0);
-  const auto &body = o.model.bodies.bodies(int(call.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == kind)
-      return call.mutable_slots(s);
-  return nullptr;
+bool scaleTwice(Change &m) {
+  spreadIds(m.programs);
+  if (!m.pick(isScaling))
+    return false;
+  Entry copy = m.entry();
+  copy.set_id(copy.id() + 1);
+  copy.clear_waits();
+  insertEntry(m.program(), m.place.entry + 1, copy);
+  return true;
+}
+
+bool scaleOtherBytes(Change &m) {
+  const bundle::SlotKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP_SLOT;
+  const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
+  return m.pick(isScaling) && moveSlot(m, kind, by);
+}
+
+bool dropScale(Change &m) {
+  auto &program = m.program();
+  for (int s = program.state_size() - 1; s >= 0; --s)
+    if (program.state(s).value().kind() == bundle::Value::OPTIMIZER_STEP)
+      program.mutable_state()->DeleteSubrange(s, 1);
+  return true;
+}
+
+bool dropLastDecision(Change &m) {
+  auto &program = m.program();
+  for (int e = program.entries_size() - 1; e >= 0; --e)
+    if (isDecision(program.entries(e))) {
+      eraseEntry(program, e);
+      break;
+    }
+  return true;
+}
+
+bool decideByOtherBytes(Change &m) {
+  return pickEntry(m.programs, m.random, isScaling) && m.pick(isDecision) &&
+         moveSlot(m, m.coin() ? bundle::OPTIMIZER_STEP_SLOT : bundle::SUMS_SLOT, 32);
 }
 
 } // namespace
 
 void test::addScaleMutations(MutationList &list) {
-  auto add = [&](const char *name, decltype(Mutation::apply) apply) { list.push_back({"scales", name, std::move(apply)}); };
-  add("seeds not scaled", [](Programs &p, const RealCase &, Random &r, std::string &w) { return onScaling(p, r, w, eraseEntry); });
-  add("a scaling without its call", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return onScaling(p, r, w, [](bundle::Program &program, int e) { program.mutable_entries(e)->mutable_compute()->clear_calls(); });
-  });
-  add("seeds scaled twice", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    spreadIds(p);
-    return onScaling(p, r, w, [](bundle::Program &program, int e) {
-      Entry copy = program.entries(e);
-      copy.set_id(copy.id() + 1);
-      copy.clear_waits();
-      insertEntry(program, e + 1, copy);
-    });
-  });
-  add("seeds scaled behind a backward", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return exchange(p, r, w, [](const Entry &e) { return isTask(e, Compute::B); });
-  });
-  add("seeds scaled behind the decision", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return exchange(p, r, w, [](const Entry &e) { return isTask(e, Compute::DECIDE); });
-  });
-  add("a scaling that evaluations run", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return onScaling(p, r, w, [](bundle::Program &program, int e) { program.mutable_entries(e)->set_phase(bundle::FORWARD); });
-  });
-  add("a scaling without waits", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return onScaling(p, r, w, [](bundle::Program &program, int e) { program.mutable_entries(e)->clear_waits(); });
-  });
-  add("a scaling of other bytes", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    const bundle::SlotKind kind = r() % 2 ? bundle::SCALARS : bundle::OPTIMIZER_STEP_SLOT;
-    const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + r() % 4) : 8 * (1 + r() % 3);
-    return onScaling(p, r, w, [&](bundle::Program &program, int e) {
-      auto *region = slotOf(o, *program.mutable_entries(e), kind)->mutable_region();
-      region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);
-    });
-  });
-  add("a scale that is not kept", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return onScaling(p, r, w, [](bundle::Program &program, int) {
-      for (int s = program.state_size() - 1; s >= 0; --s)
-        if (program.state(s).value().kind() == bundle::Value::OPTIMIZER_STEP)
-          program.mutable_state()->DeleteSubrange(s, 1);
-    });
-  });
-  add("a device that scales and does not decide", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return onScaling(p, r, w, [](bundle::Program &program, int) {
-      for (int e = program.entries_size() - 1; e >= 0; --e)
-        if (isTask(program.entries(e), Compute::DECIDE))
-          return eraseEntry(program, e);
-    });
-  });
-  add("a decision from other bytes", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    if (!pickEntry(p, r, isScaling))
-      return false;
-    Place place = pickEntry(p, r, [](const Entry &e) { return isTask(e, Compute::DECIDE); });
-    if (!place)
-      return false;
-    w = at(p, place);
-    auto *region = slotOf(o, entryAt(p, place), r() % 2 ? bundle::OPTIMIZER_STEP_SLOT : bundle::SUMS_SLOT)->mutable_region();
-    region->set_offset(region->offset() >= 32 ? region->offset() - 32 : region->offset() + 32);
-    return true;
-  });
+  addRows(list, "scales",
+          {
+              {"seeds not scaled", isScaling, dropHalf},
+              {"a scaling without its call", isScaling, dropCalls},
+              {"seeds scaled twice", nullptr, scaleTwice},
+              {"seeds scaled behind a backward", isScaling, [](Change &m) { return swapWith(m, isB); }},
+              {"seeds scaled behind the decision", isScaling, [](Change &m) { return swapWith(m, isDecision); }},
+              {"a scaling that evaluations run", isScaling,
+               [](Change &m) {
+                 m.entry().set_phase(bundle::FORWARD);
+                 return true;
+               }},
+              {"a scaling without waits", isScaling,
+               [](Change &m) {
+                 m.entry().clear_waits();
+                 return true;
+               }},
+              {"a scaling of other bytes", nullptr, scaleOtherBytes},
+              {"a scale that is not kept", isScaling, dropScale},
+              {"a device that scales and does not decide", isScaling, dropLastDecision},
+              {"a decision from other bytes", nullptr, decideByOtherBytes},
+          });
 }

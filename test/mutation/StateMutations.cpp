@@ -1,6 +1,5 @@
 // Groups: which state, and who takes part. Extents: who owns which elements. Versions: before or after which update.
-#include "Edit.h"
-#include "Mutations.h"
+#include "Change.h"
 
 #include <algorithm>
 
@@ -12,6 +11,9 @@ namespace {
 bundle::Extents *extentsOf(Entry &entry) {
   return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shards() : entry.mutable_reduce_scatter()->mutable_shards();
 }
+bundle::Region *fullOf(Entry &entry) {
+  return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_full() : entry.mutable_reduce_scatter()->mutable_full();
+}
 bundle::Region *shardOf(Entry &entry) {
   return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shard() : entry.mutable_reduce_scatter()->mutable_shard();
 }
@@ -20,28 +22,24 @@ google::protobuf::RepeatedField<uint32_t> *membersOf(Entry &entry) {
          : entry.has_reduce_scatter() ? entry.mutable_reduce_scatter()->mutable_contributors()
                                       : entry.mutable_all_reduce()->mutable_members();
 }
+uint32_t groupOf(const Entry &e) {
+  return e.has_all_gather() ? e.all_gather().group() : e.has_reduce_scatter() ? e.reduce_scatter().group() : uint32_t(e.compute().group());
+}
 bool isOwned(const Entry &e) { return e.has_all_gather() || e.has_reduce_scatter(); }
 int ownersOf(const Entry &e) {
   return e.has_all_gather() ? e.all_gather().shards().members_size() : e.has_reduce_scatter() ? e.reduce_scatter().shards().members_size() : 0;
 }
+bool hasOwners(const Entry &e) { return isOwned(e) && ownersOf(e) > 1; }
 
-bool memberMissing(Programs &p, Random &r, std::string &w, const std::function<bool(const Entry &)> &wanted) {
-  Place place = pickEntry(p, r, [&](const Entry &e) {
-    return wanted(e) &&
-           ((e.has_all_gather() && e.all_gather().readers_size() > 1) || (e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1) ||
-            (e.has_all_reduce() && e.all_reduce().members_size() > 1));
-  });
-  if (!place)
-    return false;
-  uint32_t id = entryAt(p, place).id(), victim = ~0u;
-  w = at(p, place);
-  forHalves(p, id, [&](bundle::Program &, Entry &entry) {
+bool memberMissing(Change &m) {
+  uint32_t id = m.entry().id(), victim = ~0u;
+  m.halves([&](bundle::Program &, Entry &entry) {
     auto *members = membersOf(entry);
     if (victim == ~0u)
-      victim = members->Get(int(r() % uint32_t(members->size())));
+      victim = members->Get(m.draw(members->size()));
     members->erase(std::remove(members->begin(), members->end(), victim), members->end());
   });
-  for (auto &program : p)
+  for (auto &program : m.programs)
     if (program.device() == victim)
       for (int e = program.entries_size() - 1; e >= 0; --e)
         if (program.entries(e).id() == id) {
@@ -60,19 +58,14 @@ bool memberMissing(Programs &p, Random &r, std::string &w, const std::function<b
   return true;
 }
 
-bool wrongGroup(Programs &p, const RealCase &o, Random &r, std::string &w, bool everywhere) {
-  Place place = pickEntry(p, r, [](const Entry &e) { return isOwned(e) || isTask(e, Compute::UPDATE_GROUP); });
-  if (!place)
-    return false;
-  auto groupOf = [](const Entry &e) {
-    return e.has_all_gather() ? e.all_gather().group() : e.has_reduce_scatter() ? e.reduce_scatter().group() : uint32_t(e.compute().group());
-  };
-  uint32_t old = groupOf(entryAt(p, place)), fresh = uint32_t(r() % uint32_t(o.model.summary.groups_size()));
+bool hasGroup(const Entry &e) { return isOwned(e) || isUpdate(e); }
+
+bool wrongGroup(Change &m, bool everywhere) {
+  uint32_t old = groupOf(m.entry()), fresh = uint32_t(m.draw(m.original.model.summary.groups_size()));
   if (fresh == old)
     return false;
-  w = at(p, place);
-  const uint32_t device = p[size_t(place.program)].device();
-  forHalves(p, entryAt(p, place).id(), [&](bundle::Program &program, Entry &e) {
+  const uint32_t device = m.program().device();
+  m.halves([&](bundle::Program &program, Entry &e) {
     if (!everywhere && program.device() != device)
       return;
     if (e.has_all_gather()) {
@@ -93,96 +86,54 @@ bool wrongGroup(Programs &p, const RealCase &o, Random &r, std::string &w, bool 
   return true;
 }
 
-void addGroups(MutationList &list) {
-  auto add = [&](const char *name, decltype(Mutation::apply) apply) { list.push_back({"groups", name, std::move(apply)}); };
-  add("wrong group", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return wrongGroup(p, o, r, w, true); });
-  add("wrong group on one device", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return wrongGroup(p, o, r, w, false); });
-  add("reader missing", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return memberMissing(p, r, w, [](const Entry &e) { return e.has_all_gather(); });
-  });
-  add("contributor missing", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return memberMissing(p, r, w, [](const Entry &e) { return e.has_reduce_scatter(); });
-  });
-  add("device missing from the sums", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return memberMissing(p, r, w, [](const Entry &e) { return e.has_all_reduce(); });
-  });
-  add("contributor added", [](Programs &p, const RealCase &, Random &r, std::string &w) { // an owner adds whatever its bytes hold
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.has_reduce_scatter() && !e.reduce_scatter().full().bytes(); });
-    if (!place)
-      return false;
-    auto &program = p[size_t(place.program)];
-    const uint32_t device = program.device();
-    uint64_t bytes = 0;
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) { bytes = std::max(bytes, e.reduce_scatter().full().bytes()); });
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) { e.mutable_reduce_scatter()->add_contributors(device); });
-    auto *full = entryAt(p, place).mutable_reduce_scatter()->mutable_full();
-    full->set_offset(freshBytes(program, 0, bytes));
-    full->set_bytes(bytes);
-    w = at(p, place);
-    return true;
-  });
-  add("groups of two collectives exchanged", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place a = pickEntry(p, r, isOwned);
-    if (!a)
-      return false;
-    const bool gather = entryAt(p, a).has_all_gather();
-    Place b = pickOther(p, r, a, [&](const Entry &e) { return gather ? e.has_all_gather() : e.has_reduce_scatter(); });
-    if (!b)
-      return false;
-    w = at(p, a) + " and " + at(p, b);
-    swapEverywhere(p, entryAt(p, a).id(), entryAt(p, b).id());
-    return true;
-  });
-  add("buffers of two groups exchanged", [](Programs &p, const RealCase &, Random &r, std::string &w) { // on one device, where they are equally long
-    for (int attempt = 0; attempt < 10; ++attempt) {
-      Place a = pickEntry(p, r, isOwned);
-      if (!a)
-        return false;
-      Place b = pickOther(p, r, a, isOwned);
-      if (!b)
-        continue;
-      auto full = [&](Place place) {
-        auto &e = entryAt(p, place);
-        return e.has_all_gather() ? e.mutable_all_gather()->mutable_full() : e.mutable_reduce_scatter()->mutable_full();
-      };
-      if (full(a)->bytes() == 0 || full(a)->bytes() != full(b)->bytes() || full(a)->offset() == full(b)->offset())
-        continue;
-      full(a)->Swap(full(b));
-      shardOf(entryAt(p, a))->Swap(shardOf(entryAt(p, b)));
-      w = at(p, a) + " and " + at(p, b);
-      return true;
-    }
-    return false;
-  });
-  add("update with another group's gradients", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    auto isState = [](const Entry &e, const bundle::Call &, const bundle::Slot &s) {
-      return isTask(e, Compute::UPDATE_GROUP) && s.kind() == bundle::STATE;
-    };
-    for (int attempt = 0; attempt < 20; ++attempt) {
-      SlotPlace a = pickSlot(p, o.model.bodies, r, isState);
-      if (!a)
-        return false;
-      SlotPlace b = pickSlot(p, o.model.bodies, r, isState, a.place.program);
-      auto *x = slotAt(p, a).mutable_region(), *y = slotAt(p, b).mutable_region();
-      if (x->offset() == y->offset() || x->bytes() != y->bytes())
-        continue;
-      *x = *y;
-      w = at(p, a.place) + " from " + at(p, b.place);
-      return true;
-    }
-    return false;
-  });
+/// An owner adds whatever its bytes hold.
+bool addContributor(Change &m) {
+  auto &program = m.program();
+  uint64_t bytes = 0;
+  m.halves([&](bundle::Program &, Entry &e) { bytes = std::max(bytes, e.reduce_scatter().full().bytes()); });
+  m.halves([&](bundle::Program &, Entry &e) { e.mutable_reduce_scatter()->add_contributors(program.device()); });
+  auto *full = m.entry().mutable_reduce_scatter()->mutable_full();
+  full->set_offset(freshBytes(program, 0, bytes));
+  full->set_bytes(bytes);
+  return true;
 }
 
-bool shrinkCall(Programs &p, const RealCase &o, Random &r, std::string &w, Compute::Task task) {
-  Place place = pickEntry(p, r, [&](const Entry &e) { return isTask(e, task); });
-  if (!place)
+bool swapGroups(Change &m) {
+  Entry *other = m.other(m.entry().has_all_gather() ? isGather : isReduceScatter);
+  if (!other)
     return false;
-  auto &compute = *entryAt(p, place).mutable_compute();
-  auto &call = *compute.mutable_calls(int(r() % uint32_t(compute.calls_size())));
+  swapEverywhere(m.programs, m.entry().id(), other->id());
+  return true;
+}
+
+/// On one device, where they are equally long.
+bool swapBuffers(Change &m) {
+  Entry *other = m.other(isOwned);
+  if (!other)
+    return false;
+  auto *x = fullOf(m.entry()), *y = fullOf(*other);
+  if (x->bytes() == 0 || x->bytes() != y->bytes() || x->offset() == y->offset())
+    return false;
+  x->Swap(y);
+  shardOf(m.entry())->Swap(shardOf(*other));
+  return true;
+}
+
+bool isUpdatedState(const Entry &e, const bundle::Slot &slot) { return isUpdate(e) && slot.kind() == bundle::STATE; }
+
+bool takeOtherState(Change &m) {
+  auto *other = otherSlot(m, isUpdatedState, " from ");
+  if (!other)
+    return false;
+  *m.binding().mutable_region() = other->region();
+  return true;
+}
+
+bool shrinkCall(Change &m) {
+  auto &call = m.drawCall();
   if (call.rows() <= 16)
     return false;
-  const auto &body = o.model.bodies.bodies(int(call.body()));
+  const auto &body = m.original.model.bodies.bodies(int(call.body()));
   for (int s = 0; s < call.slots_size(); ++s)
     if (body.slots(s).kind() == bundle::STATE) {
       auto &slot = *call.mutable_slots(s);
@@ -190,54 +141,43 @@ bool shrinkCall(Programs &p, const RealCase &o, Random &r, std::string &w, Compu
       slot.mutable_value()->set_end(slot.value().end() - 16);
     }
   call.set_rows(call.rows() - 16);
-  w = at(p, place);
   return true;
 }
 
 /// Moves a call's extent by 16 elements, all of its slots or one.
-bool shiftCall(Programs &p, const RealCase &o, Random &r, std::string &w, Compute::Task task, bool all) {
-  Place place = pickEntry(p, r, [&](const Entry &e) { return isTask(e, task); });
-  if (!place)
-    return false;
-  auto &compute = *entryAt(p, place).mutable_compute();
-  auto &call = *compute.mutable_calls(int(r() % uint32_t(compute.calls_size())));
-  const auto &body = o.model.bodies.bodies(int(call.body()));
+bool shiftCall(Change &m, bool all) {
+  auto &call = m.drawCall();
+  const auto &body = m.original.model.bodies.bodies(int(call.body()));
   std::vector<int> slots;
   for (int s = 0; s < call.slots_size(); ++s)
     if (body.slots(s).kind() == bundle::STATE)
       slots.push_back(s);
   if (!all)
-    slots = {slots[r() % slots.size()]};
-  const int64_t by = r() % 2 ? 16 : -16;
-  const auto &program = p[size_t(place.program)];
+    slots = {slots[m.draw(slots.size())]};
+  const int64_t by = m.coin() ? 16 : -16;
+  const auto &program = m.program();
   for (int s : slots) {
     auto &slot = *call.mutable_slots(s);
     const uint64_t offset = slot.region().offset() + uint64_t(by * 4);
-    if (slot.value().begin() + by < 0 || slot.value().end() + by > o.model.summary.groups(int(slot.value().id())).elements() ||
+    if (slot.value().begin() + by < 0 || slot.value().end() + by > m.original.model.summary.groups(int(slot.value().id())).elements() ||
         offset > program.arenas(int(slot.region().arena())).bytes() - slot.region().bytes())
       return false;
     slot.mutable_region()->set_offset(offset);
     slot.mutable_value()->set_begin(slot.value().begin() + by);
     slot.mutable_value()->set_end(slot.value().end() + by);
   }
-  w = at(p, place);
   return true;
 }
 
 /// The border between two owners moves.
 /// \param where  0: on all members of one collective; 1: on one member; 2: of all collectives of the group and of the state.
-bool moveBorder(Programs &p, Random &r, std::string &w, int where) {
-  Place place = pickEntry(p, r, [](const Entry &e) { return isOwned(e) && ownersOf(e) > 1; });
-  if (!place)
-    return false;
-  const uint32_t id = entryAt(p, place).id(), device = p[size_t(place.program)].device();
-  auto groupOf = [](const Entry &e) { return e.has_all_gather() ? e.all_gather().group() : e.reduce_scatter().group(); };
-  const uint32_t group = groupOf(entryAt(p, place));
-  const int64_t step = 64 * int64_t(1 + r() % 2) * (r() % 2 ? 1 : -1);
-  const int which = int(r() % uint32_t(ownersOf(entryAt(p, place)) - 1));
-  w = at(p, place) + " by " + std::to_string(step) + " elements";
+bool moveBorder(Change &m, int where) {
+  const uint32_t id = m.entry().id(), device = m.program().device(), group = groupOf(m.entry());
+  const int64_t step = 64 * (1 + m.draw(int64_t(2))) * (m.coin() ? 1 : -1);
+  const int which = m.draw(ownersOf(m.entry()) - 1);
+  m.what += " by " + std::to_string(step) + " elements";
   uint32_t left = 0, right = 0;
-  for (auto &program : p) {
+  for (auto &program : m.programs) {
     for (auto &entry : *program.mutable_entries()) {
       if (!isOwned(entry) || (where == 2 ? groupOf(entry) != group : entry.id() != id) || (where == 1 && program.device() != device))
         continue;
@@ -274,175 +214,145 @@ bool moveBorder(Programs &p, Random &r, std::string &w, int where) {
   return true;
 }
 
-void addExtents(MutationList &list) {
-  auto add = [&](const char *name, decltype(Mutation::apply) apply) { list.push_back({"extents", name, std::move(apply)}); };
-  add("border moved in one collective", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveBorder(p, r, w, 0); });
-  add("border moved on one member", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveBorder(p, r, w, 1); });
-  add("border moved everywhere but in updates", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveBorder(p, r, w, 2); });
-  add("extents of two owners exchanged", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place place = pickEntry(p, r, [](const Entry &e) { return isOwned(e) && ownersOf(e) > 1; });
-    if (!place)
-      return false;
-    w = at(p, place);
-    const int i = int(r() % uint32_t(ownersOf(entryAt(p, place)) - 1));
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &program, Entry &entry) {
-      auto *shards = extentsOf(entry);
-      shards->mutable_members()->SwapElements(i, i + 1);
-      for (int k : {i, i + 1})
-        if (shards->members(k) == program.device())
-          shardOf(entry)->set_bytes(uint64_t(shards->end(k) - shards->begin(k)) * 4);
-    });
-    return true;
+bool swapOwners(Change &m) {
+  const int i = m.draw(ownersOf(m.entry()) - 1);
+  m.halves([&](bundle::Program &program, Entry &entry) {
+    auto *shards = extentsOf(entry);
+    shards->mutable_members()->SwapElements(i, i + 1);
+    for (int k : {i, i + 1})
+      if (shards->members(k) == program.device())
+        shardOf(entry)->set_bytes(uint64_t(shards->end(k) - shards->begin(k)) * 4);
   });
-  add("owner missing", [](Programs &p, const RealCase &, Random &r, std::string &w) { // its elements reach nobody, or come from nobody
-    Place place = pickEntry(p, r, [](const Entry &e) { return isOwned(e) && ownersOf(e) > 1; });
-    if (!place)
-      return false;
-    w = at(p, place);
-    const int i = int(r() % uint32_t(ownersOf(entryAt(p, place))));
-    const uint32_t id = entryAt(p, place).id(), victim = extentsOf(entryAt(p, place))->members(i);
-    forHalves(p, id, [&](bundle::Program &program, Entry &entry) {
-      auto *shards = extentsOf(entry);
-      shards->mutable_members()->erase(shards->mutable_members()->begin() + i);
-      shards->mutable_begin()->erase(shards->mutable_begin()->begin() + i);
-      shards->mutable_end()->erase(shards->mutable_end()->begin() + i);
-      if (program.device() == victim)
-        shardOf(entry)->Clear();
-    });
-    for (auto &program : p)
-      for (int e = program.entries_size() - 1; e >= 0; --e)
-        if (program.device() == victim && program.entries(e).id() == id &&
-            !(program.entries(e).has_all_gather() ? program.entries(e).all_gather().full().bytes()
-                                                  : program.entries(e).reduce_scatter().full().bytes()))
-          eraseEntry(program, e);
-    return true;
-  });
-  add("state shorter", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    auto &program = p[r() % p.size()];
-    if (!program.state_size())
-      return false;
-    auto &state = *program.mutable_state(int(r() % uint32_t(program.state_size())));
-    if (state.value().end() - state.value().begin() <= 16)
-      return false;
-    state.mutable_value()->set_end(state.value().end() - 16);
-    state.mutable_region()->set_bytes(state.region().bytes() - 64);
-    w = "device " + std::to_string(program.device());
-    return true;
-  });
-  add("norm misses part of a shard", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shrinkCall(p, o, r, w, Compute::NORM); });
-  add("update misses part of a shard",
-      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shrinkCall(p, o, r, w, Compute::UPDATE_GROUP); });
-  add("norm of shifted elements",
-      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::NORM, true); });
-  add("update of shifted elements",
-      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::UPDATE_GROUP, true); });
-  add("one slot of an update shifted",
-      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::UPDATE_GROUP, false); });
+  return true;
 }
 
-void addVersions(MutationList &list) {
-  auto add = [&](const char *name, decltype(Mutation::apply) apply) { list.push_back({"versions", name, std::move(apply)}); };
-  auto isUpdate = [](const Entry &e) { return isTask(e, Compute::UPDATE_GROUP); };
-  add("update too early", [=](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place update = pickEntry(p, r, isUpdate);
-    if (!update)
-      return false;
-    const uint32_t queue = entryAt(p, update).queue(), id = entryAt(p, update).id();
-    Place earlier = pickOther(p, r, update, [&](const Entry &e) { return e.has_compute() && e.queue() == queue && e.id() < id; });
-    if (!earlier)
-      return false;
-    w = at(p, update) + " and " + at(p, earlier);
-    swapPayload(entryAt(p, update), entryAt(p, earlier));
-    return true;
+/// Its elements reach nobody, or come from nobody.
+bool dropOwner(Change &m) {
+  const int i = m.draw(ownersOf(m.entry()));
+  const uint32_t id = m.entry().id(), victim = extentsOf(m.entry())->members(i);
+  m.halves([&](bundle::Program &program, Entry &entry) {
+    auto *shards = extentsOf(entry);
+    shards->mutable_members()->erase(shards->mutable_members()->begin() + i);
+    shards->mutable_begin()->erase(shards->mutable_begin()->begin() + i);
+    shards->mutable_end()->erase(shards->mutable_end()->begin() + i);
+    if (program.device() == victim)
+      shardOf(entry)->Clear();
   });
-  add("gather too late", [](Programs &p, const RealCase &, Random &r, std::string &w) { // exchanged with another collective, on all members
-    Place gather = pickEntry(p, r, [](const Entry &e) { return e.has_all_gather(); });
-    Place other = pickEntry(p, r, isCollective);
-    if (!gather || entryAt(p, gather).id() == entryAt(p, other).id())
+  for (auto &program : m.programs)
+    for (int e = program.entries_size() - 1; e >= 0; --e)
+      if (program.device() == victim && program.entries(e).id() == id &&
+          !(program.entries(e).has_all_gather() ? program.entries(e).all_gather().full().bytes()
+                                                : program.entries(e).reduce_scatter().full().bytes()))
+        eraseEntry(program, e);
+  return true;
+}
+
+bool shortenState(Change &m) {
+  auto &program = m.drawProgram();
+  if (!program.state_size())
+    return false;
+  auto &state = *program.mutable_state(m.draw(program.state_size()));
+  if (state.value().end() - state.value().begin() <= 16)
+    return false;
+  state.mutable_value()->set_end(state.value().end() - 16);
+  state.mutable_region()->set_bytes(state.region().bytes() - 64);
+  return true;
+}
+
+bool updateEarly(Change &m) {
+  const uint32_t queue = m.entry().queue(), id = m.entry().id();
+  return swapWith(m, [&](const Entry &e) { return e.has_compute() && e.queue() == queue && e.id() < id; });
+}
+
+/// Exchanged with another collective, on all members.
+bool gatherLate(Change &m) {
+  Place other = pickEntry(m.programs, m.random, isCollective);
+  const uint32_t x = m.entry().id(), y = entryAt(m.programs, other).id();
+  if (x == y)
+    return false;
+  for (auto &program : m.programs) { // where a device has only one of the two, ids would no longer fit
+    int found = 0;
+    for (auto &entry : program.entries())
+      found += entry.id() == x || entry.id() == y;
+    if (found == 1)
       return false;
-    uint32_t x = entryAt(p, gather).id(), y = entryAt(p, other).id();
-    for (auto &program : p) { // where a device has only one of the two, ids would no longer fit
-      int found = 0;
-      for (auto &entry : program.entries())
-        found += entry.id() == x || entry.id() == y;
-      if (found == 1)
-        return false;
+  }
+  m.what += " and " + at(m.programs, other);
+  swapEverywhere(m.programs, x, y);
+  return true;
+}
+
+bool gatherLast(Change &m) {
+  const bool declared = m.coin();
+  m.halves([&](bundle::Program &, Entry &e) { e.mutable_all_gather()->mutable_value()->set_version(declared); });
+  return moveToEnd(m);
+}
+
+bool reduceEarly(Change &m) {
+  Place backward = pickEntry(m.programs, m.random, isB);
+  const uint32_t id = m.entry().id(), before = entryAt(m.programs, backward).id();
+  if (before > id)
+    return false;
+  m.what += " before " + at(m.programs, backward);
+  moveEntry(m.programs, id, before);
+  return true;
+}
+
+bool declareNextVersion(Change &m) {
+  m.halves([&](bundle::Program &, Entry &e) {
+    if (e.has_all_gather()) {
+      e.mutable_all_gather()->mutable_value()->set_version(1);
+      return;
     }
-    w = at(p, gather) + " and " + at(p, other);
-    swapEverywhere(p, x, y);
-    return true;
+    for (auto &call : *e.mutable_compute()->mutable_calls())
+      for (auto &slot : *call.mutable_slots())
+        if (slot.value().kind() == bundle::Value::PARAMETERS)
+          slot.mutable_value()->set_version(1);
   });
-  add("gather after the updates", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place gather = pickEntry(p, r, [](const Entry &e) { return e.has_all_gather(); });
-    if (!gather)
-      return false;
-    w = at(p, gather);
-    const bool declared = r() % 2;
-    forHalves(p, entryAt(p, gather).id(), [&](bundle::Program &, Entry &e) { e.mutable_all_gather()->mutable_value()->set_version(declared); });
-    moveEntry(p, entryAt(p, gather).id(), UINT32_MAX);
-    return true;
-  });
-  add("gather dropped",
-      [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_all_gather(); }); });
-  add("reduction dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return dropEntry(p, r, w, [](const Entry &e) { return e.has_reduce_scatter() || e.has_all_reduce(); });
-  });
-  add("reduction before the last backward", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place reduction = pickEntry(p, r, [](const Entry &e) { return e.has_reduce_scatter(); });
-    if (!reduction)
-      return false;
-    Place backward = pickEntry(p, r, [](const Entry &e) { return isTask(e, Compute::B); });
-    const uint32_t id = entryAt(p, reduction).id(), before = entryAt(p, backward).id();
-    if (before > id)
-      return false;
-    w = at(p, reduction) + " before " + at(p, backward);
-    moveEntry(p, id, before);
-    return true;
-  });
-  add("update dropped", [=](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, isUpdate); });
-  add("update doubled", [=](Programs &p, const RealCase &, Random &r, std::string &w) { return doubleEntry(p, r, w, isUpdate); });
-  add("update before the decision", [=](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place decide = pickEntry(p, r, [](const Entry &e) { return isTask(e, Compute::DECIDE); });
-    if (!decide)
-      return false;
-    Place update = pickOther(p, r, decide, isUpdate);
-    if (!update)
-      return false;
-    w = at(p, decide) + " and " + at(p, update);
-    swapPayload(entryAt(p, decide), entryAt(p, update));
-    return true;
-  });
-  add("norm after the sum", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place norm = pickEntry(p, r, [](const Entry &e) { return isTask(e, Compute::NORM) || isTask(e, Compute::SUM_LOSS); });
-    if (!norm)
-      return false;
-    w = at(p, norm);
-    moveEntry(p, entryAt(p, norm).id(), UINT32_MAX);
-    return true;
-  });
-  add("declared version changed", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.has_all_gather() || isTask(e, Compute::UPDATE_GROUP); });
-    if (!place)
-      return false;
-    w = at(p, place);
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) {
-      if (e.has_all_gather()) {
-        e.mutable_all_gather()->mutable_value()->set_version(1);
-        return;
-      }
-      for (auto &call : *e.mutable_compute()->mutable_calls())
-        for (auto &slot : *call.mutable_slots())
-          if (slot.value().kind() == bundle::Value::PARAMETERS)
-            slot.mutable_value()->set_version(1);
-    });
-    return true;
-  });
+  return true;
 }
 
 } // namespace
 
 void test::addStateMutations(MutationList &list) {
-  addGroups(list);
-  addExtents(list);
-  addVersions(list);
+  addRows(list, "groups",
+          {
+              {"wrong group", hasGroup, [](Change &m) { return wrongGroup(m, true); }},
+              {"wrong group on one device", hasGroup, [](Change &m) { return wrongGroup(m, false); }},
+              {"reader missing", [](const Entry &e) { return e.all_gather().readers_size() > 1; }, memberMissing},
+              {"contributor missing", [](const Entry &e) { return e.reduce_scatter().contributors_size() > 1; }, memberMissing},
+              {"device missing from the sums", [](const Entry &e) { return e.all_reduce().members_size() > 1; }, memberMissing},
+              {"contributor added", [](const Entry &e) { return isReduceScatter(e) && !e.reduce_scatter().full().bytes(); }, addContributor},
+              {"groups of two collectives exchanged", isOwned, swapGroups},
+              {"buffers of two groups exchanged", isOwned, swapBuffers, 10},
+              {"update with another group's gradients", slotWhere(isUpdatedState), takeOtherState, 20},
+          });
+  addRows(list, "extents",
+          {
+              {"border moved in one collective", hasOwners, [](Change &m) { return moveBorder(m, 0); }},
+              {"border moved on one member", hasOwners, [](Change &m) { return moveBorder(m, 1); }},
+              {"border moved everywhere but in updates", hasOwners, [](Change &m) { return moveBorder(m, 2); }},
+              {"extents of two owners exchanged", hasOwners, swapOwners},
+              {"owner missing", hasOwners, dropOwner},
+              {"state shorter", nullptr, shortenState},
+              {"norm misses part of a shard", taskIs(Compute::NORM), shrinkCall},
+              {"update misses part of a shard", isUpdate, shrinkCall},
+              {"norm of shifted elements", taskIs(Compute::NORM), [](Change &m) { return shiftCall(m, true); }},
+              {"update of shifted elements", isUpdate, [](Change &m) { return shiftCall(m, true); }},
+              {"one slot of an update shifted", isUpdate, [](Change &m) { return shiftCall(m, false); }},
+          });
+  addRows(list, "versions",
+          {
+              {"update too early", isUpdate, updateEarly},
+              {"gather too late", isGather, gatherLate},
+              {"gather after the updates", isGather, gatherLast},
+              {"gather dropped", isGather, dropEntry},
+              {"reduction dropped", [](const Entry &e) { return isReduceScatter(e) || e.has_all_reduce(); }, dropEntry},
+              {"reduction before the last backward", isReduceScatter, reduceEarly},
+              {"update dropped", isUpdate, dropEntry},
+              {"update doubled", isUpdate, doubleEntry},
+              {"update before the decision", isDecision, [](Change &m) { return swapWith(m, isUpdate); }},
+              {"norm after the sum", addsToSums, moveToEnd},
+              {"declared version changed", [](const Entry &e) { return isGather(e) || isUpdate(e); }, declareNextVersion},
+          });
 }

@@ -1,194 +1,154 @@
 // The step boundary: programs whose first step is right, as state is loaded and arenas are fresh, and whose second is not; and what shows in
 // evaluation only.
-#include "Edit.h"
-#include "Mutations.h"
-
-#include <algorithm>
+#include "Change.h"
 
 using namespace zorse;
 using namespace zorse::test;
 
 namespace {
 
-struct WaitPlace {
-  Place place;
-  int wait = -1;
-};
 /// A random wait for the step before.
-WaitPlace pickPrevious(const Programs &p, Random &r) {
-  WaitPlace chosen;
+Place pickPrevious(Change &m) {
+  Place chosen;
   size_t count = 0;
-  for (size_t d = 0; d < p.size(); ++d)
-    for (int e = 0; e < p[d].entries_size(); ++e)
-      for (int i = 0; i < p[d].entries(e).waits_size(); ++i)
-        if (p[d].entries(e).waits(i).previous_step() && r() % ++count == 0)
-          chosen = {{int(d), e}, i};
+  for (size_t d = 0; d < m.programs.size(); ++d)
+    for (int e = 0; e < m.programs[d].entries_size(); ++e)
+      for (int i = 0; i < m.programs[d].entries(e).waits_size(); ++i)
+        if (m.programs[d].entries(e).waits(i).previous_step() && m.random() % ++count == 0) {
+          chosen = {int(d), e};
+          m.wait = i;
+        }
   return chosen;
 }
 
-} // namespace
+bool dropPrevious(Change &m) {
+  m.entry().mutable_waits()->DeleteSubrange(m.wait, 1);
+  return true;
+}
 
-void test::addStepMutations(MutationList &list) {
-  auto add = [&](const char *name, decltype(Mutation::apply) apply) { list.push_back({"step boundary", name, std::move(apply)}); };
-  add("wait for the step before dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    WaitPlace place = pickPrevious(p, r);
-    if (place.wait < 0)
-      return false;
-    entryAt(p, place.place).mutable_waits()->DeleteSubrange(place.wait, 1);
-    w = at(p, place.place);
-    return true;
+bool dropAllPrevious(Change &m) {
+  for (auto &entry : *m.program().mutable_entries())
+    for (int i = entry.waits_size() - 1; i >= 0; --i)
+      if (entry.waits(i).previous_step())
+        entry.mutable_waits()->DeleteSubrange(i, 1);
+  m.what = "device " + std::to_string(m.program().device());
+  return true;
+}
+
+/// What a gather brings of elements from `begin` to `end` becomes state.
+void keep(bundle::Program &program, const bundle::AllGather &gather, bundle::ElementType type, int64_t begin, int64_t end) {
+  if (begin >= end)
+    return;
+  auto *state = program.add_state();
+  state->set_type(type);
+  *state->mutable_value() = gather.value();
+  state->mutable_value()->set_begin(begin);
+  state->mutable_value()->set_end(end);
+  *state->mutable_region() = gather.full();
+  state->mutable_region()->set_offset(gather.full().offset() + uint64_t(begin) * 4);
+  state->mutable_region()->set_bytes(uint64_t(end - begin) * 4);
+}
+
+bool loadOnce(Change &m) {
+  const uint32_t id = m.entry().id();
+  const bool owned = m.coin(); // also elements the device owns, or only those that it would receive
+  m.halves([&](bundle::Program &program, Entry &entry) {
+    const auto &gather = entry.all_gather();
+    if (!gather.full().bytes())
+      return;
+    const auto type = m.original.model.summary.groups(int(gather.group())).type();
+    int64_t begin = 0, end = 0;
+    for (int i = 0; i < gather.shards().members_size(); ++i)
+      if (gather.shards().members(i) == program.device()) {
+        begin = gather.shards().begin(i);
+        end = gather.shards().end(i);
+      }
+    if (owned || begin >= end) {
+      keep(program, gather, type, 0, gather.value().end());
+    } else {
+      keep(program, gather, type, 0, begin);
+      keep(program, gather, type, end, gather.value().end());
+    }
   });
-  add("wait for an earlier entry of the step before", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    WaitPlace place = pickPrevious(p, r);
-    if (place.wait < 0)
-      return false;
-    auto *wait = entryAt(p, place.place).mutable_waits(place.wait);
-    if (wait->position() == 0)
-      return false;
-    wait->set_position(r() % 2 ? wait->position() - 1 : uint32_t(r() % wait->position()));
-    w = at(p, place.place);
-    return true;
-  });
-  add("no waits for the step before on a device", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    WaitPlace place = pickPrevious(p, r);
-    if (place.wait < 0)
-      return false;
-    auto &program = p[size_t(place.place.program)];
-    for (auto &entry : *program.mutable_entries())
-      for (int i = entry.waits_size() - 1; i >= 0; --i)
-        if (entry.waits(i).previous_step())
-          entry.mutable_waits()->DeleteSubrange(i, 1);
-    w = "device " + std::to_string(program.device());
-    return true;
-  });
-  add("parameters loaded once instead of gathered", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.has_all_gather(); });
-    if (!place)
-      return false;
-    w = at(p, place);
-    const uint32_t id = entryAt(p, place).id();
-    const bool owned = r() % 2; // also elements the device owns, or only those that it would receive
-    for (auto &program : p)
-      for (const auto &entry : program.entries())
-        if (entry.id() == id && entry.all_gather().full().bytes()) {
-          const auto &gather = entry.all_gather();
-          auto keep = [&](int64_t begin, int64_t end) {
-            if (begin >= end)
-              return;
-            auto *state = program.add_state();
-            state->set_type(o.model.summary.groups(int(gather.group())).type());
-            *state->mutable_value() = gather.value();
-            state->mutable_value()->set_begin(begin);
-            state->mutable_value()->set_end(end);
-            *state->mutable_region() = gather.full();
-            state->mutable_region()->set_offset(gather.full().offset() + uint64_t(begin) * 4);
-            state->mutable_region()->set_bytes(uint64_t(end - begin) * 4);
-          };
-          int64_t begin = 0, end = 0;
-          for (int i = 0; i < gather.shards().members_size(); ++i)
-            if (gather.shards().members(i) == program.device()) {
-              begin = gather.shards().begin(i);
-              end = gather.shards().end(i);
-            }
-          if (owned || begin >= end) {
-            keep(0, gather.value().end());
-          } else {
-            keep(0, begin);
-            keep(end, gather.value().end());
-          }
-        }
-    eraseId(p, id);
-    return true;
-  });
-  add("update of a copy of the state", [](Programs &p, const RealCase &o, Random &r, std::string &w) { // what is read next is what was loaded
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &e, const bundle::Call &, const bundle::Slot &slot) {
-      return isTask(e, Compute::UPDATE_GROUP) && slot.kind() == bundle::STATE && slot.index() == 0;
-    });
-    if (!s)
-      return false;
-    auto &program = p[size_t(s.place.program)];
-    auto &slot = slotAt(p, s);
-    auto *state = program.add_state();
-    state->set_type(o.model.summary.groups(int(slot.value().id())).type());
-    *state->mutable_value() = slot.value();
-    slot.mutable_region()->set_offset(freshBytes(program, slot.region().arena(), slot.region().bytes()));
-    *state->mutable_region() = slot.region();
-    w = at(p, s.place);
-    return true;
-  });
-  add("scalars loaded late", [](Programs &p, const RealCase &, Random &r, std::string &w) { // what comes before reads the last step's
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.has_load_scalars(); });
-    if (!place)
-      return false;
-    const uint32_t id = entryAt(p, place).id();
-    Place other = pickOther(p, r, place, [&](const Entry &e) { return e.id() > id; });
-    if (!other)
-      return false;
-    w = at(p, place) + " before " + at(p, other);
-    moveEntry(p, id, entryAt(p, other).id());
-    return true;
-  });
-  add("accumulator of the step before", [](Programs &p, const RealCase &o, Random &r, std::string &w) { // no contribution starts it afresh
-    SlotPlace s = pickSlot(p, o.model.bodies, r,
-                           [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; });
-    if (!s)
-      return false;
-    const auto value = slotAt(p, s).value();
-    bool changed = false;
-    for (auto &entry : *p[size_t(s.place.program)].mutable_entries()) {
-      if (!entry.has_compute())
-        continue;
+  eraseId(m.programs, id);
+  return true;
+}
+
+/// What is read next is what was loaded.
+bool updateCopy(Change &m) {
+  auto *state = m.program().add_state();
+  state->set_type(m.original.model.summary.groups(int(m.binding().value().id())).type());
+  *state->mutable_value() = m.binding().value();
+  freshRegion(m);
+  *state->mutable_region() = m.binding().region();
+  return true;
+}
+
+/// What comes before it reads the last step's.
+bool loadLate(Change &m) {
+  const uint32_t id = m.entry().id();
+  Entry *other = m.other([&](const Entry &e) { return e.id() > id; }, " before ");
+  if (!other)
+    return false;
+  moveEntry(m.programs, id, other->id());
+  return true;
+}
+
+/// No contribution starts the accumulator afresh.
+bool neverOverwrite(Change &m) {
+  const auto &value = m.binding().value();
+  bool changed = false;
+  for (auto &entry : *m.program().mutable_entries())
+    if (entry.has_compute())
       for (auto &call : *entry.mutable_compute()->mutable_calls())
         for (auto &slot : *call.mutable_slots())
           if (slot.overwrite() && slot.value().kind() == value.kind() && slot.value().id() == value.id()) {
             slot.set_overwrite(false);
             changed = true;
           }
-    }
-    w = at(p, s.place);
-    return changed;
-  });
-  add("first entry moved to the end", [](Programs &p, const RealCase &, Random &r, std::string &w) { // of the step, so that it serves the next
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; });
-    if (!place)
-      return false;
-    w = at(p, place);
-    moveEntry(p, entryAt(p, place).id(), UINT32_MAX);
-    return true;
-  });
-  add("last entry moved to the front", [](Programs &p, const RealCase &, Random &r, std::string &w) { // so that it serves the step before
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.phase() >= bundle::COMMIT; });
-    Place first = pickEntry(p, r, [](const Entry &e) { return e.phase() <= bundle::FORWARD && e.id() > 0; });
-    if (!place || !first)
-      return false;
-    w = at(p, place) + " before " + at(p, first);
-    moveEntry(p, entryAt(p, place).id(), entryAt(p, first).id());
-    return true;
-  });
-  add("wrong phase", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place place = pickEntry(p, r, [](const Entry &) { return true; });
-    auto phase = bundle::Phase(1 + r() % 8);
-    if (!place || phase == entryAt(p, place).phase())
-      return false;
-    w = at(p, place);
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) { e.set_phase(phase); });
-    return true;
-  });
-  add("left out of evaluation", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::REPORT; });
-    if (!place)
-      return false;
-    w = at(p, place);
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) { e.set_phase(bundle::BACKWARD); });
-    return true;
-  });
-  add("done in evaluation, too", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    Place place = pickEntry(p, r, [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; });
-    if (!place)
-      return false;
-    w = at(p, place);
-    const auto phase = r() % 2 ? bundle::REPORT : bundle::FORWARD;
-    forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) { e.set_phase(phase); });
-    return true;
-  });
+  return changed;
+}
+
+bool moveToFront(Change &m) {
+  Place first = pickEntry(m.programs, m.random, [](const Entry &e) { return e.phase() <= bundle::FORWARD && e.id() > 0; });
+  if (!first)
+    return false;
+  m.what += " before " + at(m.programs, first);
+  moveEntry(m.programs, m.entry().id(), entryAt(m.programs, first).id());
+  return true;
+}
+
+bool setPhase(Change &m, bundle::Phase phase) {
+  m.halves([&](bundle::Program &, Entry &e) { e.set_phase(phase); });
+  return true;
+}
+
+bool wrongPhase(Change &m) {
+  const auto phase = bundle::Phase(1 + m.draw(8));
+  return phase != m.entry().phase() && setPhase(m, phase);
+}
+
+} // namespace
+
+void test::addStepMutations(MutationList &list) {
+  auto isState = [](const Entry &e, const bundle::Slot &slot) { return isUpdate(e) && slot.kind() == bundle::STATE && slot.index() == 0; };
+  auto accumulates = [](const Entry &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; };
+  addRows(
+      list, "step boundary",
+      {
+          {"wait for the step before dropped", pickPrevious, dropPrevious},
+          {"wait for an earlier entry of the step before", pickPrevious, [](Change &m) { return waitEarlier(m, *m.entry().mutable_waits(m.wait)); }},
+          {"no waits for the step before on a device", pickPrevious, dropAllPrevious},
+          {"parameters loaded once instead of gathered", isGather, loadOnce},
+          {"update of a copy of the state", slotWhere(isState), updateCopy},
+          {"scalars loaded late", loadsScalars, loadLate},
+          {"accumulator of the step before", slotWhere(accumulates), neverOverwrite},
+          {"first entry moved to the end", [](const Entry &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; }, moveToEnd},
+          {"last entry moved to the front", [](const Entry &e) { return e.phase() >= bundle::COMMIT; }, moveToFront},
+          {"wrong phase", isAny, wrongPhase},
+          {"left out of evaluation", [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::REPORT; },
+           [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
+          {"done in evaluation, too", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
+           [](Change &m) { return setPhase(m, m.coin() ? bundle::REPORT : bundle::FORWARD); }},
+      });
 }

@@ -1,0 +1,156 @@
+#include "Change.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::test;
+
+bundle::Region *Change::regionOf(bundle::SlotKind kind, int index) const {
+  auto &first = *compute().mutable_calls(0);
+  const auto &body = original.model.bodies.bodies(int(first.body()));
+  for (int s = 0; s < body.slots_size(); ++s)
+    if (body.slots(s).kind() == kind && (index < 0 || int(body.slots(s).index()) == index))
+      return first.mutable_slots(s)->mutable_region();
+  return nullptr;
+}
+
+bundle::Program &Change::drawProgram() const {
+  auto &program = programs[draw(programs.size())];
+  what = "device " + std::to_string(program.device());
+  return program;
+}
+
+bool Change::pick(const Pick &pick) {
+  place = pick.find(*this);
+  if (!place)
+    return false;
+  what = at(programs, place);
+  return true;
+}
+
+Entry *Change::other(const Wanted &wanted, const char *word) const {
+  Place found = pickOther(programs, random, place, wanted);
+  if (!found)
+    return nullptr;
+  what += word + at(programs, found);
+  return &entryAt(programs, found);
+}
+
+Pick test::slotWhere(SlotWanted wanted) {
+  return [wanted = std::move(wanted)](Change &m) {
+    SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted);
+    m.call = found.call;
+    m.slot = found.slot;
+    return found.place;
+  };
+}
+
+Pick test::slotOf(const std::vector<bundle::SlotKind> &kinds) { return slotWhere(ofKinds(kinds)); }
+
+void test::addRows(MutationList &list, const char *fault, const std::vector<Row> &rows) {
+  for (const Row &row : rows)
+    list.push_back({fault, row.name, [row](Programs &programs, const RealCase &original, Random &random, std::string &what) {
+                      for (int attempt = 0; attempt < row.attempts; ++attempt) {
+                        Change change{programs, original, random, what};
+                        if (row.pick.find && !change.pick(row.pick))
+                          return false;
+                        if (row.edit(change))
+                          return true;
+                      }
+                      return false;
+                    }});
+}
+
+bool test::dropEntry(Change &m) {
+  eraseId(m.programs, m.entry().id());
+  return true;
+}
+
+bool test::doubleEntry(Change &m) {
+  spreadIds(m.programs);
+  repeatEntry(m.programs, m.entry().id());
+  return true;
+}
+
+bool test::dropHalf(Change &m) {
+  eraseEntry(m.program(), m.place.entry);
+  return true;
+}
+
+bool test::dropWaits(Change &m) {
+  if (m.entry().waits_size() == 0)
+    return false;
+  m.entry().clear_waits();
+  return true;
+}
+
+bool test::dropCall(Change &m) {
+  auto *calls = m.compute().mutable_calls();
+  calls->DeleteSubrange(m.draw(calls->size()), 1);
+  return true;
+}
+
+bool test::moveToEnd(Change &m) {
+  moveEntry(m.programs, m.entry().id(), UINT32_MAX);
+  return true;
+}
+
+bool test::moveAnywhere(Change &m) {
+  const uint32_t before = m.program().entries(m.draw(m.program().entries_size())).id();
+  m.what += " before entry " + std::to_string(before);
+  moveEntry(m.programs, m.entry().id(), before);
+  return true;
+}
+
+bool test::anotherQueue(Change &m) {
+  Entry moved = m.entry();
+  moved.set_queue(uint32_t(m.draw(m.program().queues_size())));
+  if (moved.queue() == m.entry().queue())
+    return false;
+  eraseEntry(m.program(), m.place.entry);
+  insertEntry(m.program(), m.place.entry, moved);
+  return true;
+}
+
+bool test::waitEarlier(Change &m, bundle::Wait &wait) {
+  if (wait.position() == 0)
+    return false;
+  wait.set_position(m.coin() ? wait.position() - 1 : m.draw(wait.position()));
+  return true;
+}
+
+bool test::freshRegion(Change &m) {
+  auto &region = *m.binding().mutable_region();
+  region.set_offset(freshBytes(m.program(), region.arena(), region.bytes()));
+  return true;
+}
+
+bool test::swapWith(Change &m, const Wanted &wanted) {
+  Entry *other = m.other(wanted);
+  if (!other)
+    return false;
+  swapPayload(m.entry(), *other);
+  return true;
+}
+
+bundle::SlotBinding *test::otherSlot(Change &m, const SlotWanted &wanted, const char *word) {
+  SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted, m.place.program);
+  auto &slot = slotAt(m.programs, found);
+  const auto &own = m.binding().region();
+  if (own.bytes() != slot.region().bytes() || own.offset() == slot.region().offset())
+    return nullptr;
+  m.what += word + at(m.programs, found.place);
+  return &slot;
+}
+
+Row test::swapSlots(const char *name, const SlotWanted &wanted) {
+  return {name, slotWhere(wanted),
+          [wanted](Change &m) {
+            auto *other = otherSlot(m, wanted);
+            if (!other)
+              return false;
+            m.binding().mutable_region()->Swap(other->mutable_region());
+            return true;
+          },
+          40};
+}
