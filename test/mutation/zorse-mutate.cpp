@@ -48,10 +48,7 @@ int usage() {
   return 2;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  Options options;
+bool parse(int argc, char **argv, Options &options) {
   for (int i = 1; i < argc; ++i) {
     auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
     if (number("--plans", options.plans) || number("--first", options.first) || number("--per-mutation", options.perMutation) ||
@@ -64,9 +61,141 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "--verbose"))
       options.verbose = true;
     else
-      return usage();
+      return false;
+  }
+  return true;
+}
+
+/// What the judges say, of all plans.
+struct Outcome {
+  std::vector<Row> rows = std::vector<Row>(test::mutations().size());
+  std::map<std::string, int> plansOf;
+  std::map<std::string, Row> schedules;
+  int correct = 0, wronglyRejected = 0, disagreeing = 0;
+  std::vector<std::string> problems;
+  std::mutex mutex;
+};
+
+/// One plan before the judges.
+struct Trial {
+  const Options &options;
+  Outcome &outcome;
+  const uint32_t seed;
+  const test::RealCase original;
+  const interpret::Result expected = interpret::reference(
+      original.model.summary, original.model.bodies, {original.plan.batch, original.plan.splitBackward, original.plan.commitsByGroup}, options.steps);
+
+  interpret::Harm harmOf(const std::vector<bundle::Program> &programs, uint32_t draws) const {
+    return interpret::findHarm(original.model.summary, original.model.bodies, programs, expected, options.steps, options.interleavings, draws);
+  }
+  std::vector<verify::Finding> findingsOf(const std::vector<bundle::Program> &programs) const {
+    return verify::verifyPrograms(original.model.summary, original.model.bodies, original.plan, programs, {});
   }
 
+  /// Whether both judges let the compiler's own programs pass.
+  bool passes() const {
+    auto harm = harmOf(original.programs, seed);
+    auto findings = findingsOf(original.programs);
+    std::lock_guard<std::mutex> lock(outcome.mutex);
+    ++outcome.plansOf[original.kind];
+    if (harm.harmful) {
+      outcome.problems.push_back(original.name + ": the compiler's own programs are harmful: " + harm.what);
+      ++outcome.disagreeing;
+      return false;
+    }
+    ++outcome.correct;
+    if (findings.empty())
+      return true;
+    ++outcome.wronglyRejected;
+    outcome.problems.push_back(original.name + ": a correct program is rejected: " + verify::toString(findings[0], original.plan));
+    return false;
+  }
+
+  /// Mutation `c` of the list, for the n-th time.
+  void mutate(uint32_t c, uint32_t n) const {
+    const test::Mutation &mutation = test::mutations()[c];
+    std::mt19937 random(seed * 7919u + c * 104729u + n);
+    std::string what;
+    std::vector<bundle::Program> mutant;
+    bool made = false;
+    for (int attempt = 0; attempt < 8 && !made; ++attempt) {
+      mutant = original.programs;
+      made = mutation.apply(mutant, original, random, what);
+    }
+    if (!made)
+      return;
+    Row row;
+    row.mutants = 1;
+    row.legal = test::keepsSizesAndOrder(original, mutant);
+    auto verdict = findingsOf(mutant);
+    auto found = harmOf(mutant, seed + n * 31u + c);
+    (found.harmful ? row.harmful : row.harmless) = 1;
+    if (!verdict.empty())
+      (found.harmful ? row.rejectedHarmful : row.rejectedHarmless) = 1;
+    std::lock_guard<std::mutex> lock(outcome.mutex);
+    outcome.rows[c] += row;
+    outcome.schedules[original.schedule] += row;
+    if (found.harmful && verdict.empty())
+      outcome.problems.push_back(original.name + ": ACCEPTED although harmful: " + mutation.name + " (" + what + "): " + found.what);
+    else if (options.verbose)
+      printf("%-40s seed %u, %s: %s | %s\n", mutation.name.c_str(), seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless",
+             verdict.empty() ? "accepted" : verify::toString(verdict[0], original.plan).c_str());
+  }
+};
+
+void judge(const Options &options, const test::SyntheticModel *model, uint32_t seed, Outcome &outcome) {
+  std::string error;
+  auto original = test::realCase(seed, model, error);
+  if (!original) {
+    std::lock_guard<std::mutex> lock(outcome.mutex);
+    outcome.problems.push_back("seed " + std::to_string(seed) + ": " + error);
+    return;
+  }
+  const Trial trial{options, outcome, seed, std::move(*original)};
+  if (!trial.passes())
+    return;
+  for (uint32_t c = 0; c < test::mutations().size(); ++c)
+    for (uint32_t n = 0; n < options.perMutation; ++n)
+      trial.mutate(c, n);
+}
+
+/// \returns the sum of all rows.
+Row printTables(const Options &options, const Outcome &outcome) {
+  const auto &classes = test::mutations();
+  auto print = [](const std::string &name, const Row &r) {
+    printf("| %s | %d | %d | %d | %d | %d | %d |\n", name.c_str(), r.mutants, r.legal, r.harmful, r.rejectedHarmful, r.harmless, r.rejectedHarmless);
+  };
+  const char *header =
+      "| mutants | sizes and order legal | harmful | harmful rejected | harmless | harmless rejected |\n|---|---|---|---|---|---|---|\n";
+  if (options.details) {
+    printf("| mutation %s", header);
+    for (size_t c = 0; c < classes.size(); ++c)
+      print(std::string(classes[c].fault) + ": " + classes[c].name, outcome.rows[c]);
+    printf("\n");
+  }
+  printf("| class of fault %s", header);
+  Row total;
+  for (size_t c = 0; c < classes.size();) {
+    Row row;
+    size_t first = c;
+    for (; c < classes.size() && !strcmp(classes[c].fault, classes[first].fault); ++c)
+      row += outcome.rows[c];
+    print(std::string(classes[first].fault) + " (" + std::to_string(c - first) + ")", row);
+    total += row;
+  }
+  print("**all** (" + std::to_string(classes.size()) + ")", total);
+  printf("\n| schedule %s", header);
+  for (const auto &[name, row] : outcome.schedules)
+    print(name, row);
+  return total;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options options;
+  if (!parse(argc, argv, options))
+    return usage();
   std::optional<test::SyntheticModel> compiled;
   if (!options.bundle.empty()) {
     std::string error;
@@ -76,84 +205,12 @@ int main(int argc, char **argv) {
       return 1;
     }
   }
-  const auto &classes = test::mutations();
-  std::vector<Row> rows(classes.size());
-  std::map<std::string, int> plansOf;
-  std::map<std::string, Row> schedules;
-  int correct = 0, wronglyRejected = 0, disagreeing = 0;
-  std::vector<std::string> problems;
-  std::mutex mutex;
+  Outcome outcome;
   std::atomic<uint32_t> next{0};
   auto start = std::chrono::steady_clock::now();
-
   auto work = [&] {
-    for (uint32_t index; (index = next++) < options.plans;) {
-      uint32_t seed = options.first + index;
-      std::string error;
-      auto original = test::realCase(seed, compiled ? &*compiled : nullptr, error);
-      if (!original) {
-        std::lock_guard<std::mutex> lock(mutex);
-        problems.push_back("seed " + std::to_string(seed) + ": " + error);
-        continue;
-      }
-      const auto &model = original->model;
-      auto expected = interpret::reference(model.summary, model.bodies,
-                                           {original->plan.batch, original->plan.splitBackward, original->plan.commitsByGroup}, options.steps);
-      auto verify = [&](const std::vector<bundle::Program> &programs) {
-        return verify::verifyPrograms(model.summary, model.bodies, original->plan, programs, {});
-      };
-
-      auto harm = interpret::findHarm(model.summary, model.bodies, original->programs, expected, options.steps, options.interleavings, seed);
-      auto findings = verify(original->programs);
-      {
-        std::lock_guard<std::mutex> lock(mutex);
-        if (harm.harmful)
-          problems.push_back(original->name + ": the compiler's own programs are harmful: " + harm.what);
-        if (!harm.harmful)
-          ++correct;
-        ++plansOf[original->kind];
-        if (!harm.harmful && !findings.empty()) {
-          ++wronglyRejected;
-          problems.push_back(original->name + ": a correct program is rejected: " + verify::toString(findings[0], original->plan));
-        }
-        if (harm.harmful)
-          ++disagreeing;
-      }
-      if (harm.harmful || !findings.empty())
-        continue;
-
-      for (size_t c = 0; c < classes.size(); ++c)
-        for (uint32_t n = 0; n < options.perMutation; ++n) {
-          std::mt19937 random(seed * 7919u + uint32_t(c) * 104729u + n);
-          std::string what;
-          std::vector<bundle::Program> mutant;
-          bool made = false;
-          for (int attempt = 0; attempt < 8 && !made; ++attempt) {
-            mutant = original->programs;
-            made = classes[c].apply(mutant, *original, random, what);
-          }
-          if (!made)
-            continue;
-          Row row;
-          row.mutants = 1;
-          row.legal = test::keepsSizesAndOrder(*original, mutant);
-          auto verdict = verify(mutant);
-          auto found =
-              interpret::findHarm(model.summary, model.bodies, mutant, expected, options.steps, options.interleavings, seed + n * 31u + uint32_t(c));
-          (found.harmful ? row.harmful : row.harmless) = 1;
-          if (!verdict.empty())
-            (found.harmful ? row.rejectedHarmful : row.rejectedHarmless) = 1;
-          std::lock_guard<std::mutex> lock(mutex);
-          rows[c] += row;
-          schedules[original->schedule] += row;
-          bool fatal = found.harmful && verdict.empty();
-          if (fatal)
-            problems.push_back(original->name + ": ACCEPTED although harmful: " + classes[c].name + " (" + what + "): " + found.what);
-          else if (options.verbose)
-            printf("%-40s seed %u, %s: %s | %s\n", classes[c].name.c_str(), seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless",
-                   verdict.empty() ? "accepted" : verify::toString(verdict[0], original->plan).c_str());
-        }
-    }
+    for (uint32_t index; (index = next++) < options.plans;)
+      judge(options, compiled ? &*compiled : nullptr, options.first + index, outcome);
   };
   std::vector<std::thread> threads;
   for (unsigned t = 1; t < options.threads; ++t)
@@ -162,39 +219,15 @@ int main(int argc, char **argv) {
   for (auto &thread : threads)
     thread.join();
 
-  Row total;
-  auto print = [](const std::string &name, const Row &r) {
-    printf("| %s | %d | %d | %d | %d | %d | %d |\n", name.c_str(), r.mutants, r.legal, r.harmful, r.rejectedHarmful, r.harmless, r.rejectedHarmless);
-  };
-  const char *header =
-      "| mutants | sizes and order legal | harmful | harmful rejected | harmless | harmless rejected |\n|---|---|---|---|---|---|---|\n";
-  if (options.details) {
-    printf("| mutation %s", header);
-    for (size_t c = 0; c < classes.size(); ++c)
-      print(std::string(classes[c].fault) + ": " + classes[c].name, rows[c]);
-    printf("\n");
-  }
-  printf("| class of fault %s", header);
-  for (size_t c = 0; c < classes.size();) {
-    Row row;
-    size_t first = c;
-    for (; c < classes.size() && !strcmp(classes[c].fault, classes[first].fault); ++c)
-      row += rows[c];
-    print(std::string(classes[first].fault) + " (" + std::to_string(c - first) + ")", row);
-    total += row;
-  }
-  print("**all** (" + std::to_string(classes.size()) + ")", total);
-  printf("\n| schedule %s", header);
-  for (const auto &[name, row] : schedules)
-    print(name, row);
+  const Row total = printTables(options, outcome);
   printf("\n%u plans:", options.plans);
-  for (const auto &[kind, count] : plansOf)
+  for (const auto &[kind, count] : outcome.plansOf)
     printf(" %d %s,", count, kind.c_str());
   printf(" %d interleavings of %zu steps each\n", options.interleavings, options.steps.size());
-  for (const std::string &problem : problems)
+  for (const std::string &problem : outcome.problems)
     printf("%s\n", problem.c_str());
   printf("%d of %d harmful mutants rejected (%d mutants, %d of %d harmless ones rejected too); %d of %d correct programs rejected; %.0f s\n",
-         total.rejectedHarmful, total.harmful, total.mutants, total.rejectedHarmless, total.harmless, wronglyRejected, correct,
+         total.rejectedHarmful, total.harmful, total.mutants, total.rejectedHarmless, total.harmless, outcome.wronglyRejected, outcome.correct,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  return total.harmful != total.rejectedHarmful || wronglyRejected || disagreeing || !problems.empty();
+  return total.harmful != total.rejectedHarmful || outcome.wronglyRejected || outcome.disagreeing || !outcome.problems.empty();
 }
