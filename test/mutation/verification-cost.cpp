@@ -101,10 +101,7 @@ int verifyBundle(const Options &o) {
   return !good;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  Options o;
+bool parse(int argc, char **argv, Options &o) {
   for (int i = 1; i < argc; ++i) {
     auto number = [&](const char *name, auto &target) {
       size_t length = strlen(name);
@@ -128,8 +125,79 @@ int main(int argc, char **argv) {
     fprintf(stderr, "verification-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--threads=N] [--limit=SHARE] "
                     "[--seconds=LIMIT] [--memory-limit=MIB] [--keep=DIR]\n"
                     "verification-cost --bundle=DIR [--repeat=N] [--threads=N]\n");
-    return 2;
+    return false;
   }
+  return true;
+}
+
+/// Of one run: when its phases began and ended, by the clock and in seconds of processors.
+struct Marks {
+  double at[6] = {now()}, processors[6] = {cpu()};
+  void end(int phase) {
+    at[phase] = now();
+    processors[phase] = cpu();
+  }
+};
+
+bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step::Plan &plan) {
+  bundle::BundleContents contents;
+  contents.model = "synthetic";
+  contents.batch = plan.batch;
+  contents.summary = model.summary;
+  for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes that agree with the bytes: the runtime's loader compares them
+    input.clear_shape();
+    input.add_shape(input.bytes_per_row() / (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));
+  }
+  contents.bodies = model.bodies;
+  contents.topology = nodesOfEight(plan.devices.size());
+  for (const step::PlanDevice &device : plan.devices)
+    contents.devices.push_back({device.name, "sim", 1, 0});
+  return contents;
+}
+
+/// The phases of zorse-compile from the plan file to the bundle.
+bool compile(const Options &o, const test::SyntheticModel &model, const std::string &text, const std::string &directory, Marks &marks, bool says) {
+  std::string error;
+  auto plan = step::readPlan(text, model.summary, error);
+  if (!plan || !step::validatePlan(*plan, model.summary, error)) {
+    fprintf(stderr, "%s\n", error.c_str());
+    return false;
+  }
+  std::string json = step::writePlan(*plan, model.summary);
+  marks.end(1);
+  step::ExpandOptions expand;
+  expand.bodies = &model.bodies;
+  auto graph = step::expandPlan(model.summary, *plan, error, expand);
+  if (!graph) {
+    fprintf(stderr, "%s\n", error.c_str());
+    return false;
+  }
+  marks.end(2);
+  std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.summary, model.bodies, o.threads);
+  marks.end(3);
+  if (programs.empty() || !pipelines::verifySerialized(programs, model.summary, model.bodies, json, o.threads))
+    return false;
+  marks.end(4);
+  bundle::BundleContents contents = contentsFor(model, *plan);
+  contents.plan = json;
+  contents.programs = std::move(programs);
+  if (!bundle::writeBundle(contents, directory, error)) {
+    fprintf(stderr, "%s\n", error.c_str());
+    return false;
+  }
+  marks.end(5);
+  if (says)
+    printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), model.summary.units_size(),
+           plan->cells.size(), graph->entries.size(), graph->slots.size(), o.threads);
+  return true;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options o;
+  if (!parse(argc, argv, o))
+    return 2;
   if (!o.bundle.empty())
     return verifyBundle(o);
 
@@ -145,56 +213,12 @@ int main(int argc, char **argv) {
   static const char *const names[] = {"plan", "step", "exec", "verify", "bundle"};
   std::vector<double> shares, processorShares, verifySeconds;
   for (int run = 0; run < o.repeat; ++run) {
-    std::string error;
-    double at[6] = {now()}, processors[6] = {cpu()};
-    auto mark = [&](int phase) {
-      at[phase] = now();
-      processors[phase] = cpu();
-    };
-    auto plan = step::readPlan(text, model.summary, error);
-    if (!plan || !step::validatePlan(*plan, model.summary, error)) {
-      fprintf(stderr, "%s\n", error.c_str());
+    Marks marks;
+    if (!compile(o, model, text, directory, marks, run == 0))
       return 1;
-    }
-    std::string json = step::writePlan(*plan, model.summary);
-    mark(1);
-    step::ExpandOptions expand;
-    expand.bodies = &model.bodies;
-    auto graph = step::expandPlan(model.summary, *plan, error, expand);
-    if (!graph) {
-      fprintf(stderr, "%s\n", error.c_str());
-      return 1;
-    }
-    mark(2);
-    std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.summary, model.bodies, o.threads);
-    mark(3);
-    if (programs.empty() || !pipelines::verifySerialized(programs, model.summary, model.bodies, json, o.threads))
-      return 1;
-    mark(4);
-    bundle::BundleContents contents;
-    contents.model = "synthetic";
-    contents.batch = plan->batch;
-    contents.plan = json;
-    contents.summary = model.summary;
-    for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes that agree with the bytes: the runtime's loader compares them
-      input.clear_shape();
-      input.add_shape(input.bytes_per_row() / (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));
-    }
-    contents.bodies = model.bodies;
-    contents.topology = nodesOfEight(plan->devices.size());
-    for (const step::PlanDevice &device : plan->devices)
-      contents.devices.push_back({device.name, "sim", 1, 0});
-    contents.programs = std::move(programs);
-    if (!bundle::writeBundle(contents, directory, error)) {
-      fprintf(stderr, "%s\n", error.c_str());
-      return 1;
-    }
-    mark(5);
     if (o.keep.empty())
       std::filesystem::remove_all(directory);
-    if (run == 0)
-      printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), shape.units, plan->cells.size(),
-             graph->entries.size(), graph->slots.size(), o.threads);
+    const auto &[at, processors] = marks;
     shares.push_back((at[4] - at[3]) / (at[5] - at[0]));
     verifySeconds.push_back(at[4] - at[3]);
     processorShares.push_back((processors[4] - processors[3]) / (processors[5] - processors[0]));
