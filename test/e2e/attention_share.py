@@ -72,12 +72,7 @@ def shares(folder, arch, prefix):
 
 
 def main():
-    try:
-        toolchain.assembler()
-        toolchain.disassembler()
-    except toolchain.Missing as missing:
-        print(missing)
-        sys.exit(77)
+    toolchain.skip_without_tools()
     problems, least = [], []
     chips = ["sm_80"] if "--quick" in sys.argv else list(LEAST)
     with tempfile.TemporaryDirectory() as folder:

@@ -76,12 +76,7 @@ def shares(path, arch):
 
 
 def main():
-    try:
-        toolchain.assembler()
-        toolchain.disassembler()
-    except toolchain.Missing as missing:
-        print(missing)
-        sys.exit(77)
+    toolchain.skip_without_tools()
     quick, shows_all = "--quick" in sys.argv, "--all" in sys.argv
     problems, worst, count = [], {}, 0
     with tempfile.TemporaryDirectory() as folder:

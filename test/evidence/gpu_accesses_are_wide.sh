@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Claim: Generated GPU kernels of GPT-2 124M use at least 0.95 of the bytes of the 32-byte sectors that they move. A block moves its sectors at most 1.10 times, with at most
-#   6 launches forward and 8 backward besides products and attention (counted on the emulator).
+# Claim: GPU kernels of GPT-2 124M use at least 0.95 of the bytes in the 32-byte sectors that they move. A block moves its sectors at most 1.10 times, and launches at most
+#   6 kernels forward and 8 backward besides products and attention (counted on the emulator).
 # Topic: GPUs
 # Quick: the GPT of models/small
 #

@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -29,6 +30,15 @@ def assembler():
 
 def disassembler():
     return _fetched("nvdisasm", "nvdisasm", "NVDISASM")
+
+
+def skip_without_tools():
+    """Ends a test with 77, which says that it cannot run here, where assembler or disassembler is missing."""
+    try:
+        assembler(), disassembler()
+    except Missing as missing:
+        print(missing)
+        sys.exit(77)
 
 
 def _run(*words):
