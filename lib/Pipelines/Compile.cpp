@@ -1,5 +1,6 @@
 // Runs the phases in order, times them, and prints, dumps and stops where asked.
 #include "zorse/Pipelines/Compile.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Summarize.h"
 
 #include "Compiler.h"

@@ -85,7 +85,7 @@ void registerCudaPipeline() {
         CudaOptions options;
         return failed(options.parseFromString(text)) ? failure() : build(passes, options, fail);
       },
-      [](function_ref<void(const detail::PassOptions &)> show) { show(CudaOptions()); });
+      [](function_ref<void(const mlir::detail::PassOptions &)> show) { show(CudaOptions()); });
 }
 
 } // namespace zorse::pipelines

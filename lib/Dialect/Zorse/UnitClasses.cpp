@@ -82,17 +82,19 @@ class SlotChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
     std::map<SlotKind, SmallVector<uint32_t>> defined;
-    for (bool result : {false, true}) {
-      ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
-      for (auto [i, type] : llvm::enumerate(types)) {
-        SlotAttr slot = result ? slotOfResult(function, unsigned(i)) : slotOfArgument(function, unsigned(i));
-        const std::string where = (result ? "result " : "argument ") + std::to_string(i);
-        if (failed(checkSlot(function, task, slot, type, where, result)))
-          return failure();
-        if (defines(task, slot.getKind()))
-          defined[slot.getKind()].push_back(slot.getIndex());
+    for (bool defining : {true, false}) // a joint function takes gradients of what it makes
+      for (bool result : {false, true}) {
+        ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
+        for (auto [i, type] : llvm::enumerate(types)) {
+          SlotAttr slot = result ? slotOfResult(function, unsigned(i)) : slotOfArgument(function, unsigned(i));
+          if ((slot && defines(task, slot.getKind())) != defining)
+            continue;
+          if (failed(checkSlot(function, task, slot, type, (result ? "result " : "argument ") + std::to_string(i), result)))
+            return failure();
+          if (defining)
+            defined[slot.getKind()].push_back(slot.getIndex());
+        }
       }
-    }
     for (auto &[kind, indices] : defined) {
       llvm::sort(indices);
       for (auto [i, index] : llvm::enumerate(indices))
@@ -118,7 +120,8 @@ private:
     const bool same = source == slot.getKind() ? found->second == type
                                                : cast<RankedTensorType>(found->second).getShape() == cast<RankedTensorType>(type).getShape();
     if (!same)
-      return function.emitOpError("(C4) expects ") << where << ", " << slot << ", to be " << found->second << " as elsewhere in the class, got " << type;
+      return function.emitOpError("(C4) expects ") << where << ", " << slot << ", to be " << found->second << " as elsewhere in the class, got "
+                                                   << type;
     return success();
   }
 

@@ -24,7 +24,7 @@ zorse.class @weight {
 // A table's gradient; ids have none, and the table itself is not read.
 // CHECK-LABEL: zorse.class @embedding {
 // CHECK-LABEL: func.func @backward
-// CHECK-SAME:    (%[[IDS:[a-z0-9]+]]: tensor<?x3xi64> {{{.*}}"input"}, %[[DY:[a-z0-9]+]]: tensor<?x3x4xf32>
+// CHECK-SAME:    (%[[IDS:[a-z0-9]+]]: tensor<?x3xi64> {{{.*}}<input, 0>}, %[[DY:[a-z0-9]+]]: tensor<?x3x4xf32>
 // CHECK-NEXT:    %[[D:.+]] = zorse.scatter_add %[[IDS]], %[[DY]] : {{.*}} -> tensor<11x4xf32>
 // CHECK-NEXT:    return %[[D]]
 zorse.class @embedding {

@@ -37,54 +37,44 @@
 !q = tensor<?x128x4x64xbf16>
 !k = tensor<?x128x2x64xbf16>
 !l = tensor<?x4x128xf32>
-zorse.class @half {
-  func.func @forward(%q: !q {zorse.slot = #zorse.slot<boundary_in, 0>}, %k: !k {zorse.slot = #zorse.slot<boundary_in, 1>},
-                     %v: !k {zorse.slot = #zorse.slot<boundary_in, 2>})
-      -> (!q {zorse.slot = #zorse.slot<boundary_out, 0>}, !l {zorse.slot = #zorse.slot<saved, 0>}) {
-    %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.125 : f64} : (!q, !k, !k) -> (!q, !l)
-    return %o, %l : !q, !l
-  }
-  func.func @backward(%q: !q {zorse.slot = #zorse.slot<boundary_in, 0>}, %k: !k {zorse.slot = #zorse.slot<boundary_in, 1>},
-                      %v: !k {zorse.slot = #zorse.slot<boundary_in, 2>}, %o: !q {zorse.slot = #zorse.slot<boundary_in, 3>},
-                      %l: !l {zorse.slot = #zorse.slot<saved, 0>}, %do: !q {zorse.slot = #zorse.slot<boundary_out_gradient, 0>})
-      -> (!q {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, !k {zorse.slot = #zorse.slot<boundary_in_gradient, 1>},
-          !k {zorse.slot = #zorse.slot<boundary_in_gradient, 2>}) {
-    %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.125 : f64} : (!q, !q, !k, !k, !q, !l) -> (!q, !k, !k)
-    return %dq, %dk, %dv : !q, !k, !k
-  }
+func.func @half.forward(%q: !q {zorse.slot = #zorse.slot<boundary_in, 0>}, %k: !k {zorse.slot = #zorse.slot<boundary_in, 1>},
+                        %v: !k {zorse.slot = #zorse.slot<boundary_in, 2>})
+    -> (!q {zorse.slot = #zorse.slot<boundary_out, 0>}, !l {zorse.slot = #zorse.slot<saved, 0>}) {
+  %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.125 : f64} : (!q, !k, !k) -> (!q, !l)
+  return %o, %l : !q, !l
+}
+func.func @half.backward(%q: !q {zorse.slot = #zorse.slot<boundary_in, 0>}, %k: !k {zorse.slot = #zorse.slot<boundary_in, 1>},
+                         %v: !k {zorse.slot = #zorse.slot<boundary_in, 2>}, %o: !q {zorse.slot = #zorse.slot<boundary_in, 3>},
+                         %l: !l {zorse.slot = #zorse.slot<saved, 0>}, %do: !q {zorse.slot = #zorse.slot<boundary_out_gradient, 0>})
+    -> (!q {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, !k {zorse.slot = #zorse.slot<boundary_in_gradient, 1>},
+        !k {zorse.slot = #zorse.slot<boundary_in_gradient, 2>}) {
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.125 : f64} : (!q, !q, !k, !k, !q, !l) -> (!q, !k, !k)
+  return %dq, %dk, %dv : !q, !k, !k
 }
 
 !wide = tensor<?x128x4x64xf32>
-zorse.class @wide {
-  func.func @forward(%q: !wide {zorse.slot = #zorse.slot<boundary_in, 0>}) -> (!wide {zorse.slot = #zorse.slot<boundary_out, 0>}) {
-    %o = zorse.attention %q, %q, %q {causal, scale = 0.125 : f64} : (!wide, !wide, !wide) -> !wide
-    return %o : !wide
-  }
+func.func @wide.forward(%q: !wide {zorse.slot = #zorse.slot<boundary_in, 0>}) -> (!wide {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+  %o = zorse.attention %q, %q, %q {causal, scale = 0.125 : f64} : (!wide, !wide, !wide) -> !wide
+  return %o : !wide
 }
 
 !odd = tensor<?x128x4x60xbf16>
-zorse.class @odd {
-  func.func @forward(%q: !odd {zorse.slot = #zorse.slot<boundary_in, 0>}) -> (!odd {zorse.slot = #zorse.slot<boundary_out, 0>}) {
-    %o = zorse.attention %q, %q, %q {causal, scale = 0.125 : f64} : (!odd, !odd, !odd) -> !odd
-    return %o : !odd
-  }
+func.func @odd.forward(%q: !odd {zorse.slot = #zorse.slot<boundary_in, 0>}) -> (!odd {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+  %o = zorse.attention %q, %q, %q {causal, scale = 0.125 : f64} : (!odd, !odd, !odd) -> !odd
+  return %o : !odd
 }
 
 !short = tensor<?x128x4x32xbf16>
-zorse.class @values {
-  func.func @forward(%q: !q {zorse.slot = #zorse.slot<boundary_in, 0>}, %v: !short {zorse.slot = #zorse.slot<boundary_in, 1>})
-      -> (!short {zorse.slot = #zorse.slot<boundary_out, 0>}) {
-    %o = zorse.attention %q, %q, %v {causal, scale = 0.125 : f64} : (!q, !q, !short) -> !short
-    return %o : !short
-  }
+func.func @values.forward(%q: !q {zorse.slot = #zorse.slot<boundary_in, 0>}, %v: !short {zorse.slot = #zorse.slot<boundary_in, 1>})
+    -> (!short {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+  %o = zorse.attention %q, %q, %v {causal, scale = 0.125 : f64} : (!q, !q, !short) -> !short
+  return %o : !short
 }
 
 !packed = tensor<?x128x4x72xbf16>
-zorse.class @unaligned {
-  func.func @forward(%x: !packed {zorse.slot = #zorse.slot<boundary_in, 0>}, %q: !q {zorse.slot = #zorse.slot<boundary_in, 1>})
-      -> (!q {zorse.slot = #zorse.slot<boundary_out, 0>}) {
-    %k = zorse.slice %x [0, 0, 0, 4] [?, 128, 4, 64] [1, 1, 1, 1] : !packed -> !q
-    %o = zorse.attention %q, %k, %q {causal, scale = 0.125 : f64} : (!q, !q, !q) -> !q
-    return %o : !q
-  }
+func.func @unaligned.forward(%x: !packed {zorse.slot = #zorse.slot<boundary_in, 0>}, %q: !q {zorse.slot = #zorse.slot<boundary_in, 1>})
+    -> (!q {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+  %k = zorse.slice %x [0, 0, 0, 4] [?, 128, 4, 64] [1, 1, 1, 1] : !packed -> !q
+  %o = zorse.attention %q, %k, %q {causal, scale = 0.125 : f64} : (!q, !q, !q) -> !q
+  return %o : !q
 }

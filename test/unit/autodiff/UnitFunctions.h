@@ -48,7 +48,10 @@ inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, dou
   return tensor;
 }
 
-inline Slots::key_type keyOf(SlotAttr slot) { return {stringifySlotKind(slot.getKind()).str(), slot.getIndex()}; }
+inline Slots::key_type keyOf(SlotAttr slot) {
+  const bool known = slot.getField() == ScalarField::Known;
+  return {(known ? stringifyScalarField(slot.getField()) : stringifySlotKind(slot.getKind())).str(), slot.getIndex()};
+}
 
 /// Runs a unit function; its results by slot. Empty on failure.
 inline Slots run(mlir::func::FuncOp function, const Slots &slots, const reference::Options &options) {

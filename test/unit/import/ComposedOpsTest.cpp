@@ -34,7 +34,8 @@ void set(onnx::Node &node, const Attributes &attributes) {
 }
 
 /// The loss is the mean of the node's first result. Besides ids, labels [2, 6] and w [11, 4] there are image [2, 4, 8, 8], row [2, 5], other [2, 5],
-/// places and three [2, 3], the weights k [4, 4, 3, 3], c [4], d [5], m [5, 7], n [3, 5] and the integers i0 to i7, as vectors of one element.
+/// places and three [2, 3], the weights k [4, 4, 3, 3], c [4], d [5], m [5, 7], n [3, 5] and the integers i0 to i7, as vectors of one element;
+/// none [0, 1] and nothing [0, 5] are empty.
 Outcome one(const std::string &op, const std::vector<std::string> &inputs, const Attributes &attributes = {}, int64_t opset = 20,
             const std::vector<std::string> &outputs = {"y"}) {
   Graph graph(2, opset);
@@ -49,6 +50,9 @@ Outcome one(const std::string &op, const std::vector<std::string> &inputs, const
   for (int64_t i = 0; i < 8; ++i)
     graph.ints("i" + std::to_string(i), {i});
   graph.ints("pair", {0, 1});
+  graph.ints("none", {});
+  graph.model.mutable_graph()->mutable_initializer()->rbegin()->add_dims(1); // [0, 1]
+  graph.weight("nothing", {0, 5});
   graph.input("word", 1, {2, 3, 5});
   graph.weight("wi", {1, 16, 5});
   graph.weight("wh", {1, 16, 4});
@@ -117,6 +121,7 @@ TEST(ComposedOps, PicksAndScatters) {
   EXPECT_ERROR(one("ScatterElements", {"row", "places", "row"}, {{"axis", 1}}), "(ScatterElements): expects as many updates as ids");
   EXPECT_ERROR(one("ScatterElements", {"row", "i0", "row"}), "(ScatterElements): expects a valid axis and integer ids of the first operand's rank");
   EXPECT_ERROR(one("ScatterND", {"row", "places", "row"}), "(ScatterND): expects ids of 1 to 2 components, found 3");
+  EXPECT_ERROR(one("ScatterND", {"row", "none", "nothing"}), "(ScatterND): scatters over the samples");
   EXPECT_ERROR(one("OneHot", {"ids", "i0", "two"}), "(OneHot): expects ids and a constant, positive number of classes");
   EXPECT_ERROR(one("OneHot", {"ids", "i4", "c"}), "(OneHot): expects two values, those off and on");
   EXPECT_OK(one("OneHot", {"ids", "i4", "two"}));

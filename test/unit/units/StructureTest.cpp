@@ -166,7 +166,7 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
       mlir::func::FuncOp backward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
-        found.insert(testing::keyOf(slotOfResult(backward, i)));
+        found.insert(zorse::testing::keyOf(slotOfResult(backward, i)));
       for (int i = 0; i < unit.parameters_size(); ++i)
         if (b.summary().parameters(unit.parameters(i)).trainable())
           expected.insert({"parameter_gradient", i});
