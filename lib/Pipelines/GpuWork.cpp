@@ -73,6 +73,8 @@ bundle::TaskWork workOf(const bundle::Body &body) {
 void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) {
   model.summary.add_gpu_targets(bodies.library.arch());
   auto fill = [&](bundle::TaskWork &work, func::FuncOp function) {
+    if (!function)
+      return;
     auto body = std::find_if(bodies.library.bodies().begin(), bodies.library.bodies().end(),
                              [&](const bundle::Body &candidate) { return candidate.name() == bodyName(function); });
     if (body == bodies.library.bodies().end())

@@ -55,9 +55,14 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   context.loadDialect<ZorseDialect, mlir::func::FuncDialect>();
   units::UnitModel model;
   model.functions = mlir::parseSourceString<mlir::ModuleOp>(R"(
-    func.func @attention.forward(%q: tensor<?x128x2x64xf32>, %k: tensor<?x128x2x64xf32>, %v: tensor<?x128x2x64xf32>) -> tensor<?x128x2x64xf32> {
-      %o = zorse.attention %q, %k, %v {scale = 0.1 : f64} : (tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>) -> tensor<?x128x2x64xf32>
-      return %o : tensor<?x128x2x64xf32>
+    zorse.class @attention {
+      func.func @forward(%q: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>},
+                         %k: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 1>},
+                         %v: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 2>})
+          -> (tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+        %o = zorse.attention %q, %k, %v {scale = 0.1 : f64} : (tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>) -> tensor<?x128x2x64xf32>
+        return %o : tensor<?x128x2x64xf32>
+      }
     })",
                                                             &context);
   ASSERT_TRUE(model.functions);
