@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cuda
 import harness as z
 
-FEW, MANY, PAIRS, BATCH, LENGTH = 20, 220, 3, 64, 8
+FEW, MANY, PAIRS, BATCH, LENGTH = 20, 220, 9, 64, 8
 RANGES = ((0, 2), (2, 4), (4, 6))
 CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs by way of the host", ("g0", "g1"), ("--staged",)))
 
