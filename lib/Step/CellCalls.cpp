@@ -199,8 +199,8 @@ private:
     case Operand::Saved:
       return addBlock(binding, savedOf(of.unit, later), extent(zorse::classOf(x.summary, unit).saved_bytes()), rowsOf(bundle::Value::SAVED_BLOCK, u));
     case Operand::Deferred:
-      return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin), extent(zorse::classOf(x.summary, unit).deferred_bytes()),
-                      rowsOf(bundle::Value::DEFERRED_BLOCK, u));
+      return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
+                      extent(zorse::classOf(x.summary, unit).deferred_bytes()), rowsOf(bundle::Value::DEFERRED_BLOCK, u));
     case Operand::Workspace:
       if (const uint64_t bytes = extent(unitFunction(x.summary, of.unit, of.task).workspace()))
         add(placeBuffer(x.workspace[cell->device], 0, bytes), {});

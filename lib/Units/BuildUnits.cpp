@@ -229,8 +229,8 @@ private:
 
   /// Every unit has a backward body, also a frozen one. It reads one argument because a body without slots would not be called.
   func::FuncOp buildEmptyBackward(func::FuncOp forward) {
-    auto function =
-        func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward), builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
+    auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
+                                         builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
     function.setArgAttr(0, attributes::kSlot, slotOfArgument(forward, 0));
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(function.addEntryBlock());
