@@ -249,6 +249,13 @@ uint32_t emuPack(float high, float low, uint32_t isHalf) { return packNumbers(hi
 float emuWiden(uint32_t bits, uint32_t isHalf) { return widenNumber(uint16_t(bits), isHalf != 0); }
 float emuExp2(float x) { return exp2Flushed(x); }
 float emuReciprocal(float x) { return reciprocalFlushed(x); }
+/// What compilers call on processors that do not round to bf16: the result is in the low half of the register.
+float emuRound(float x) {
+  const uint32_t bits = packNumbers(0, x, false) & 0xffff;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
 void *emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
   const bool may = grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
   if (grid->isLost())
@@ -294,6 +301,7 @@ const std::vector<Hook> &zorse::emulator::hooks() {
       {"emu_widen", reinterpret_cast<void *>(emuWiden)},
       {"emu_exp2", reinterpret_cast<void *>(emuExp2)},
       {"emu_reciprocal", reinterpret_cast<void *>(emuReciprocal)},
+      {"__truncsfbf2", reinterpret_cast<void *>(emuRound)},
   };
   return all;
 }

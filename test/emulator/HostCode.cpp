@@ -445,7 +445,11 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     error = toString(std::move(failure));
     return nullptr;
   };
-  auto jit = orc::LLJITBuilder().create();
+  auto machine = orc::JITTargetMachineBuilder::detectHost();
+  if (!machine)
+    return fail(machine.takeError());
+  machine->addFeatures({"-avx512bf16", "-avxneconvert"}); // these take subnormal numbers for 0, and GPUs do not: emuRound takes their place
+  auto jit = orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();
   if (!jit)
     return fail(jit.takeError());
   code->impl->jit = std::move(*jit);
