@@ -136,25 +136,35 @@ template <typename T> void addChoices(ScalarTable &table) {
   table["copysign" + type] = {[](uint64_t a, uint64_t b, uint64_t) { return bits(std::copysign(as<T>(b), as<T>(a))); }, w, 2, {w, w}};
 }
 
+struct F16 {};
+struct Bf16 {};
+/// The number in a register.
+template <typename T> auto valueOf(uint64_t bits) {
+  if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, Bf16>)
+    return widened(uint16_t(bits), std::is_same_v<T, F16>);
+  else
+    return as<T>(bits);
+}
+
 template <typename T> void addComparisons(ScalarTable &table) {
-  constexpr uint8_t w = 8 * sizeof(T);
-  const std::string type = sizeof(T) == 4 ? ".f32" : ".f64";
+  constexpr uint8_t w = std::is_same_v<T, double> ? 64 : std::is_same_v<T, float> ? 32 : 16;
+  const std::string type = std::is_same_v<T, Bf16> ? ".bf16" : ".f" + std::to_string(w);
   auto add = [&](const char *name, ScalarFunction function) { table[std::string("setp.") + name + type] = {function, 1, 2, {w, w}}; };
-  add("eq", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) == as<T>(b)); });
-  add("ne", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) < as<T>(b) || as<T>(a) > as<T>(b)); });
-  add("lt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) < as<T>(b)); });
-  add("le", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) <= as<T>(b)); });
-  add("gt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) > as<T>(b)); });
-  add("ge", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) >= as<T>(b)); });
+  add("eq", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) == valueOf<T>(b)); });
+  add("ne", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b)); });
+  add("lt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) < valueOf<T>(b)); });
+  add("le", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) <= valueOf<T>(b)); });
+  add("gt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) > valueOf<T>(b)); });
+  add("ge", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) >= valueOf<T>(b)); });
   // With u: also where a number is NaN.
-  add("equ", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(as<T>(a) < as<T>(b) || as<T>(a) > as<T>(b))); });
-  add("neu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) != as<T>(b)); });
-  add("ltu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(as<T>(a) >= as<T>(b))); });
-  add("leu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(as<T>(a) > as<T>(b))); });
-  add("gtu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(as<T>(a) <= as<T>(b))); });
-  add("geu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(as<T>(a) < as<T>(b))); });
-  add("num", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) == as<T>(a) && as<T>(b) == as<T>(b)); });
-  add("nan", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(as<T>(a) != as<T>(a) || as<T>(b) != as<T>(b)); });
+  add("equ", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b))); });
+  add("neu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(b)); });
+  add("ltu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) >= valueOf<T>(b))); });
+  add("leu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) > valueOf<T>(b))); });
+  add("gtu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) <= valueOf<T>(b))); });
+  add("geu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) < valueOf<T>(b))); });
+  add("num", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) == valueOf<T>(a) && valueOf<T>(b) == valueOf<T>(b)); });
+  add("nan", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(a) || valueOf<T>(b) != valueOf<T>(b)); });
 }
 
 // ---- Numbers of 16 bits, alone and two in a register. f32 has more than twice as many bits: computing in it and rounding again is one rounding.
@@ -259,7 +269,7 @@ void zorse::emulator::ptx::addFloats(ScalarTable &table) {
   addPairs<What::Multiply>(table, "mul", 2, true);
   addPairs<What::Fma>(table, "fma", 3, false);
   addChoices<float>(table), addChoices<double>(table);
-  addComparisons<float>(table), addComparisons<double>(table);
+  addComparisons<float>(table), addComparisons<double>(table), addComparisons<F16>(table), addComparisons<Bf16>(table);
   addHalves<true>(table), addHalves<false>(table);
   addApproximations(table);
 }
