@@ -45,7 +45,7 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DifferentiatePass)
   DifferentiatePass() = default;
   DifferentiatePass(const DifferentiatePass &other) : FunctionsPass(other) {}
-  static constexpr StringLiteral kName = "zorse-differentiate", kAfter = "zorse-find-units=until=forward";
+  static constexpr StringLiteral kName = "zorse-differentiate", kAfter = "zorse-find-units";
   static constexpr Task kTask = Task::Forward;
   StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: the three steps below in one"; }
 
@@ -67,7 +67,7 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
 
 struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinBackwardPass)
-  static constexpr StringLiteral kName = "zorse-join-backward", kAfter = "zorse-find-units=until=forward";
+  static constexpr StringLiteral kName = "zorse-join-backward", kAfter = "zorse-find-units";
   static constexpr Task kTask = Task::Forward;
   StringRef getDescription() const final {
     return "Step 1 of differentiation: make every forward the joint function of its forward and its gradients";
@@ -83,8 +83,17 @@ struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
   StringRef getDescription() const final { return "Store what has been rounded in two bytes: after step 1 and before step 2, in f32 models"; }
 
   LogicalResult run(func::FuncOp joint) {
-    narrowStorage(joint);
+    if (!computesInF64(joint))
+      narrowStorage(joint);
     return success();
+  }
+
+  /// With roundings such a model is a reference for tests: its values stay as they are.
+  static bool computesInF64(func::FuncOp joint) {
+    for (auto [i, type] : llvm::enumerate(joint.getArgumentTypes()))
+      if (getElementTypeOrSelf(type).isF64() && !isSlot(slotOfArgument(joint, unsigned(i)), SlotKind::Scalars))
+        return true;
+    return llvm::any_of(joint.getResultTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
   }
 };
 
@@ -107,6 +116,17 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
                           savePolicies()};
 };
 
+/// Every class has a backward, also a frozen one. It reads one argument, as a body without slots would not be called.
+void buildEmptyBackward(func::FuncOp forward) {
+  OpBuilder builder(forward.getContext());
+  builder.setInsertionPointToEnd(forward->getBlock());
+  auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
+                                       builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
+  function.setArgAttr(0, attributes::kSlot, slotOfArgument(forward, 0));
+  builder.setInsertionPointToEnd(function.addEntryBlock());
+  func::ReturnOp::create(builder, forward.getLoc());
+}
+
 struct SliceJointPass : FunctionsPass<SliceJointPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SliceJointPass)
   SliceJointPass() = default;
@@ -117,12 +137,17 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
 
   LogicalResult run(func::FuncOp joint) {
     Differentiated pair = sliceJoint(joint);
-    if (split && pair.backward)
+    if ((split || all) && pair.backward)
       (void)splitBackward(pair.backward);
-    if (recompute)
+    if (recompute || all)
       (void)sliceSaved(pair.forward);
+    if (all && !pair.backward)
+      buildEmptyBackward(pair.forward);
     return success();
   }
+
+  Option<bool> all{*this, "all", llvm::cl::desc("Also build all that programs call: both of these, and an empty backward where there is none"),
+                   llvm::cl::init(false)};
 
   Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
   Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, of every forward that saves, what makes the saved values"),
@@ -130,6 +155,22 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
 };
 
 } // namespace
+
+std::unique_ptr<Pass> autodiff::createJoinBackward() { return std::make_unique<JoinBackwardPass>(); }
+
+std::unique_ptr<Pass> autodiff::createNarrowStorage() { return std::make_unique<NarrowStoragePass>(); }
+
+std::unique_ptr<Pass> autodiff::createChooseSaved(SavePolicy policy) {
+  auto pass = std::make_unique<ChooseSavedPass>();
+  pass->save = policy;
+  return pass;
+}
+
+std::unique_ptr<Pass> autodiff::createSliceJoint() {
+  auto pass = std::make_unique<SliceJointPass>();
+  pass->all = true;
+  return pass;
+}
 
 void autodiff::registerPasses() {
   PassRegistration<JoinBackwardPass>();

@@ -100,7 +100,7 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   LogicalResult verifyOrder() {
-    if (getOperation().lookupSymbol<func::FuncOp>("model"))
+    if (getOperation().lookupSymbol<func::FuncOp>(attributes::kModel) && getOperation().getOps<ClassOp>().empty())
       return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-find-units first";
     for (auto unitClass : getOperation().getOps<ClassOp>())
       if (func::FuncOp joint = unitClass.function(Task::Joint))

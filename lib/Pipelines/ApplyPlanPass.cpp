@@ -1,6 +1,7 @@
 // zorse-apply-plan: a model and a plan become the split programs, as text.
 #include "AssignBodies.h"
 #include "CudaPipeline.h"
+#include "TrainPipeline.h"
 
 #include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Dialect/Exec/Exec.h"
@@ -40,7 +41,12 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   StringRef getDescription() const override {
     return "Splits a recognised @model by a plan: the module becomes one exec.program per device, with its collectives and copies";
   }
-  void getDependentDialects(DialectRegistry &registry) const override { registry.insert<exec::ExecDialect>(); }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<exec::ExecDialect>();
+    OpPassManager passes(ModuleOp::getOperationName());
+    buildTrainPipeline(passes, TrainPipelineOptions());
+    passes.getDependentDialects(registry);
+  }
 
   void runOnOperation() override {
     if (failed(apply(getOperation())))
@@ -50,39 +56,46 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   LogicalResult apply(ModuleOp module) {
     if (plan.empty())
       return module.emitError("zorse-apply-plan: expects plan=FILE, the plan to apply");
-    units::UnitOptions unit;
-    unit.training.set_optimizer(optimizer == "sgd"    ? bundle::TrainingOptions::SGD
-                                : optimizer == "adam" ? bundle::TrainingOptions::ADAM
-                                                      : bundle::TrainingOptions::ADAMW);
-    unit.training.set_clip_norm(clip);
-    FailureOr<units::UnitModel> model = units::buildUnits(module, unit);
-    if (failed(model))
+    TrainPipelineOptions passOptions;
+    passOptions.from = Stage::Recognized;
+    bundle::ModelSummary settings;
+    settings.mutable_training()->set_optimizer(optimizer == "sgd"    ? bundle::TrainingOptions::SGD
+                                               : optimizer == "adam" ? bundle::TrainingOptions::ADAM
+                                                                     : bundle::TrainingOptions::ADAMW);
+    settings.mutable_training()->set_clip_norm(clip);
+    passOptions.settings = units::settingsText(settings);
+    OpPassManager passes(ModuleOp::getOperationName());
+    buildTrainPipeline(passes, passOptions);
+    if (failed(runPipeline(passes, module)))
+      return failure();
+    FailureOr<bundle::ModelSummary> summary = units::summarize(module);
+    if (failed(summary))
       return failure();
     // Programs bind exactly the slots that bodies have, so the bodies are needed too.
     codegen::CodegenOptions code;
     code.dumpDir = dumpDir;
-    FailureOr<codegen::CompiledBodies> bodies = codegen::lowerBodies(*model->functions, code);
+    FailureOr<codegen::CompiledBodies> bodies = codegen::lowerBodies(module, code);
     if (failed(bodies))
       return failure();
     std::vector<codegen::CompiledBodies> others; // one target is enough to look at programs
-    assignBodies(*model, *bodies, others);
+    assignBodies(*summary, *bodies, others);
 
     std::string error;
-    std::optional<step::Plan> read = step::readPlanFile(plan, model->summary, error);
+    std::optional<step::Plan> read = step::readPlanFile(plan, *summary, error);
     if (!read)
       return module.emitError(error);
-    dropUnusedParts(*model, *read, /*split=*/false, *bodies, others);
+    dropUnusedParts(*summary, *read, /*split=*/false, *bodies, others);
     if (!dumpDir.empty() && failed(codegen::compileKernels(*bodies, module.getLoc())))
       return failure();
     step::ExpandOptions expand;
     expand.bodies = &bodies->library;
     expand.until = until;
-    std::optional<step::StepGraph> graph = step::expandPlan(model->summary, *read, error, expand);
+    std::optional<step::StepGraph> graph = step::expandPlan(*summary, *read, error, expand);
     if (!graph)
       return module.emitError(plan + ": " + error);
 
     conversion::ExecNames names;
-    names.summary = &model->summary;
+    names.summary = &*summary;
     names.bodies = &bodies->library;
     for (const step::DeviceProgram &device : graph->devices)
       names.devices.push_back(device.name);
@@ -106,6 +119,7 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
 void registerPasses() {
   PassRegistration<ApplyPlanPass>();
   registerCudaPipeline();
+  registerTrainPipeline();
 }
 
 } // namespace zorse::pipelines

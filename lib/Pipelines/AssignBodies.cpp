@@ -13,11 +13,11 @@ namespace zorse::pipelines {
 
 namespace {
 
-void nameBodies(units::UnitModel &model, const codegen::CompiledBodies &bodies) {
+void nameBodies(bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies) {
   llvm::StringMap<uint32_t> index;
   for (int i = 0; i < bodies.library.bodies_size(); ++i)
     index[bodies.library.bodies(i).name()] = i;
-  units::assignBodies(model, [&](llvm::StringRef function) {
+  units::assignBodies(summary, [&](llvm::StringRef function) {
     units::BodyFacts facts;
     auto found = index.find(function);
     facts.body = found == index.end() ? UINT32_MAX : found->second;
@@ -25,11 +25,11 @@ void nameBodies(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
       facts.workspace = bodies.facts[facts.body].workspace;
     return facts;
   });
-  model.summary.clear_sums();
+  summary.clear_sums();
   for (bundle::ElementType type : {bundle::F32, bundle::F64})
     for (uint32_t terms = 2; terms <= kMostSumTerms; ++terms)
       if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
-        bundle::SumBody &sum = *model.summary.add_sums();
+        bundle::SumBody &sum = *summary.add_sums();
         sum.set_type(type);
         sum.set_terms(terms);
         sum.set_body(found->second);
@@ -114,23 +114,23 @@ void dropParts(codegen::CompiledBodies &bodies, const llvm::StringSet<> &parts) 
 
 } // namespace
 
-void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others, uint32_t sumTerms) {
+void assignBodies(bundle::ModelSummary &summary, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others, uint32_t sumTerms) {
   levelWorkspaces(bodies, others);
-  codegen::appendBuiltinBodies(bodies, model.summary, sumTerms);
+  codegen::appendBuiltinBodies(bodies, summary, sumTerms);
   for (codegen::CompiledBodies &other : others)
-    codegen::appendBuiltinBodies(other, model.summary, sumTerms);
-  nameBodies(model, bodies);
+    codegen::appendBuiltinBodies(other, summary, sumTerms);
+  nameBodies(summary, bodies);
 }
 
-void dropUnusedParts(units::UnitModel &model, const step::Plan &plan, bool split, codegen::CompiledBodies &bodies,
+void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool split, codegen::CompiledBodies &bodies,
                      std::vector<codegen::CompiledBodies> &others) {
   llvm::StringSet<> parts;
-  std::vector<bool> repeated(size_t(model.summary.classes_size()), false);
+  std::vector<bool> repeated(size_t(summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)
-    if (step::recomputes(model.summary, cell, plan.schedule.splitBackward) &&
-        step::repeatedTask(model.summary, cell, cell.unitEnd - 1) == step::UnitTask::Recompute)
-      repeated[model.summary.units(cell.unitEnd - 1).class_id()] = true;
-  for (auto [unitClass, isRepeated] : llvm::zip(model.summary.classes(), repeated)) {
+    if (step::recomputes(summary, cell, plan.schedule.splitBackward) &&
+        step::repeatedTask(summary, cell, cell.unitEnd - 1) == step::UnitTask::Recompute)
+      repeated[summary.units(cell.unitEnd - 1).class_id()] = true;
+  for (auto [unitClass, isRepeated] : llvm::zip(summary.classes(), repeated)) {
     using Function = bundle::UnitFunction;
     if (!split && !plan.schedule.splitBackward)
       for (Function::Task task : {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS})
@@ -141,7 +141,7 @@ void dropUnusedParts(units::UnitModel &model, const step::Plan &plan, bool split
   dropParts(bodies, parts);
   for (codegen::CompiledBodies &other : others)
     dropParts(other, parts);
-  nameBodies(model, bodies);
+  nameBodies(summary, bodies);
 }
 
 } // namespace zorse::pipelines

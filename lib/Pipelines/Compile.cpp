@@ -52,16 +52,6 @@ std::string textOf(Operation *op, bool names = true) {
   return text + "\n";
 }
 
-/// The functions without their backwards and what else differentiation makes: what there is before differentiation, for --compile-to=units.
-std::string forwardsOf(ModuleOp functions) {
-  OwningOpRef<ModuleOp> copy = functions.clone();
-  for (auto unitClass : copy->getOps<ClassOp>())
-    for (auto function : llvm::make_early_inc_range(unitClass.getOps<func::FuncOp>()))
-      if (Task task = *taskOf(function); task != Task::Forward && task != Task::Logits)
-        function.erase();
-  return textOf(*copy);
-}
-
 Phase phaseOf(Emit emit, Phase asked) {
   switch (emit) {
   case Emit::Graph:
@@ -133,9 +123,9 @@ bool makeUnits(Runner &runner, Compiler &c, Phase last) {
   // One function per class, differentiated once each: 80 equal blocks cost one.
   if (!runner.run(last == Phase::Units ? Phase::Units : Phase::Backward, c, &Compiler::buildUnits))
     return false;
-  c.dump("3-units.mlir", textOf(*c.model.functions));
+  c.dump("3-units.mlir", textOf(*c.imported.module));
   if (options.emit == Emit::Units)
-    print(last == Phase::Units ? forwardsOf(*c.model.functions) : textOf(*c.model.functions));
+    print(textOf(*c.imported.module));
   return true;
 }
 
@@ -206,8 +196,8 @@ bool compileModel(const CompileOptions &options) {
   prepareContext(context);
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
-  Compiler c{options, context};
-  Phase last = phaseOf(options.emit, options.last);
+  const Phase last = phaseOf(options.emit, options.last);
+  Compiler c{options, context, last};
   return checkEarly(options) && makeUnits(runner, c, last) && (last <= Phase::Backward || makeBundle(runner, c, last));
 }
 
@@ -217,11 +207,11 @@ bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary
   prepareContext(context);
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
-  Compiler c{options, context};
+  Compiler c{options, context, Phase::Bodies};
   if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) ||
       !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
-  summary = std::move(c.model.summary);
+  summary = std::move(c.summary);
   bodies = std::move(c.bodies.library);
   return true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "PlanPhase.h"
+#include "TrainPipeline.h"
 
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Codegen/Codegen.h"
@@ -21,11 +22,12 @@ struct Compiler {
   const CompileOptions &options;
   mlir::MLIRContext &context;
 
-  ImportedModel imported = {};
+  Phase last; ///< that runs
+
+  ImportedModel imported = {};           ///< its module is what all phases change
   bundle::TrainingOptions training = {}; ///< the options', with what the file brings of its own
   std::string decay = {};                ///< likewise
-  std::string contentHash = {};          ///< of the recognised model, before roundings
-  units::UnitModel model = {};
+  bundle::ModelSummary summary = {};
   codegen::CompiledBodies bodies = {}; ///< of the first target: the others have the same slots.
   std::vector<codegen::CompiledBodies> otherTargets = {};
   PlanOutcome planned = {};
@@ -44,6 +46,12 @@ struct Compiler {
   bool convert(std::string &remark);
   bool verify(std::string &remark);
   bool write(std::string &remark);
+
+  mlir::ModuleOp module() { return *imported.module; }
+  /// Runs the part of the pipeline that takes the module from one stage to another.
+  bool runPasses(Stage from, Stage to);
+  /// What the summary says that the graph does not.
+  std::string settings() const;
 
   /// Bodies for the other architectures that devices of the cluster ask for, beside `bodies` for `first`.
   bool lowerOtherTargets(const codegen::CodegenOptions &first);

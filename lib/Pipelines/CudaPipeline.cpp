@@ -1,9 +1,10 @@
 // zorse-to-cuda: from a recognised model, or the functions of its units, to bodies and PTX for one GPU or several.
 #include "CudaPipeline.h"
+#include "TrainPipeline.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Codegen/Codegen.h"
-#include "zorse/Units/Units.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -39,17 +40,17 @@ struct CheckInputPass : PassWrapper<CheckInputPass, OperationPass<ModuleOp>> {
   StringRef getName() const override { return "zorse-to-cuda-input"; }
 
   void runOnOperation() override {
-    const bool model = getOperation().lookupSymbol<func::FuncOp>("model") != nullptr;
-    if (model == (from == From::Model))
+    auto classes = getOperation().getOps<ClassOp>();
+    const bool model = getOperation().lookupSymbol<func::FuncOp>(attributes::kModel) != nullptr;
+    if (from == From::Units ? !classes.empty() : model && classes.empty())
       return;
-    auto symbols = getOperation().getOps<SymbolOpInterface>();
     InFlightDiagnostic error = getOperation().emitError("zorse-to-cuda: ");
-    if (model)
-      error << "expected functions of units, found '@model': leave out from=units, or run --zorse-find-units first";
-    else if (symbols.empty())
+    if (from == From::Units)
+      error << "expected functions of units, found none: leave out from=units, or run --zorse-train-pipeline=from=recognized first";
+    else if (classes.empty())
       error << "expected '@model', found no function: begin with what zorse-import writes, and run --zorse-recognize first";
     else
-      error << "expected '@model', found '@" << (*symbols.begin()).getName() << "': say from=units if these are functions of units";
+      error << "expected '@model' alone, found class '@" << (*classes.begin()).getSymName() << "': say from=units if units have been found";
     signalPassFailure();
   }
 
@@ -69,8 +70,11 @@ LogicalResult build(OpPassManager &passes, const CudaOptions &options, function_
     if (!llvm::is_contained(known, chip))
       return chipError("'" + chip + "'");
   passes.addPass(std::make_unique<CheckInputPass>(options.from));
-  if (options.from == From::Model)
-    passes.addPass(units::createFindUnits());
+  if (options.from == From::Model) {
+    TrainPipelineOptions units;
+    units.from = Stage::Recognized;
+    buildTrainPipeline(passes, units);
+  }
   for (const std::string &chip : options.chips)
     passes.addPass(codegen::createCompileBodies(chip, options.dumpDir.empty() ? std::string() : options.dumpDir + "/" + chip));
   return success();

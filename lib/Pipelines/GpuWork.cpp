@@ -70,8 +70,8 @@ bundle::TaskWork workOf(const bundle::Body &body) {
   return work;
 }
 
-void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) {
-  model.summary.add_gpu_targets(bodies.library.arch());
+void addGpuWork(ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies) {
+  summary.add_gpu_targets(bodies.library.arch());
   auto fill = [&](bundle::TaskWork &work, func::FuncOp function) {
     if (!function)
       return;
@@ -85,9 +85,9 @@ void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
     if (tensors)
       work.set_attention_flops_per_row(attentionFlops(function));
   };
-  for (bundle::UnitClass &unitClass : *model.summary.mutable_classes())
+  for (bundle::UnitClass &unitClass : *summary.mutable_classes())
     for (bundle::UnitFunction &function : *unitClass.mutable_functions())
-      fill(*function.add_work(), units::functionOp(model, unitClass, function.task()));
+      fill(*function.add_work(), units::functionOp(module, unitClass, function.task()));
 }
 
 } // namespace zorse::pipelines

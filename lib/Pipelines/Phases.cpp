@@ -17,6 +17,7 @@
 #include "zorse/runtime/Overwrites.h"
 
 #include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -40,22 +41,6 @@ std::string counted(size_t count, const char *word) { return std::to_string(coun
 
 std::string megabytes(uint64_t bytes) {
   return bytes < (1 << 20) ? llvm::formatv("{0:f0} KiB", bytes / 1024.0).str() : llvm::formatv("{0:f1} MiB", bytes / double(1 << 20)).str();
-}
-
-units::DecayRule decayRule(const std::string &text) {
-  units::DecayRule rule;
-  if (text == "rank")
-    return rule;
-  rule.byName = true;
-  if (text == "none")
-    rule.never.push_back(""); // in every name
-  if (llvm::StringRef names(text); names.consume_front("names:")) {
-    SmallVector<StringRef> patterns;
-    names.split(patterns, ',', -1, false);
-    for (StringRef pattern : patterns)
-      rule.always.push_back(pattern.str());
-  }
-  return rule;
 }
 
 } // namespace
@@ -116,10 +101,10 @@ bool Compiler::import(std::string &remark) {
   // Also with --quiet: what the exporter did to the parameters changes what is trained.
   for (const std::string &warning : imported.warnings)
     emitWarning(UnknownLoc::get(&context), warning);
-  if (failed(mlir::verify(*imported.module)))
+  if (failed(mlir::verify(module())))
     return false;
   size_t ops = 0;
-  imported.module->walk([&](Operation *op) { ops += op->getNumResults() > 0; });
+  module()->walk([&](Operation *op) { ops += op->getNumResults() > 0; });
   remark = counted(imported.nodesRead, "node") + " read, " + std::to_string(ops) + " after folding, " + counted(imported.weights.size(), "parameter");
   if (!options.quiet)
     for (const std::string &note : imported.notes)
@@ -127,41 +112,53 @@ bool Compiler::import(std::string &remark) {
   return true;
 }
 
+std::string Compiler::settings() const {
+  bundle::ModelSummary given;
+  given.set_name(llvm::sys::path::stem(options.model).str());
+  *given.mutable_training() = training;
+  given.set_samples_per_row(options.batchNormRows);
+  given.set_rounded_to(options.precision.rounded);
+  given.set_wide_residual(options.precision.wideResidual);
+  given.set_tf32(options.precision.tf32);
+  given.set_sums_f16(options.precision.sumsF16);
+  return units::settingsText(given);
+}
+
+bool Compiler::runPasses(Stage from, Stage to) {
+  TrainPipelineOptions passOptions;
+  passOptions.from = from;
+  passOptions.to = to;
+  passOptions.round = options.precision.rounds() ? elementTypeName(options.precision.rounded) : "";
+  passOptions.wideResidual = options.precision.wideResidual;
+  passOptions.settings = settings();
+  passOptions.decay = decay;
+  passOptions.batch = options.batch;
+  passOptions.save = options.saved == "keep"   ? autodiff::SavePolicy::Keep
+                     : options.saved == "full" ? autodiff::SavePolicy::Full
+                                               : autodiff::SavePolicy::MinimumCut;
+  passOptions.sampling = options.sampling;
+  PassManager passes(&context);
+  if (options.mlirFlags && failed(applyPassManagerCLOptions(passes)))
+    return false;
+  if (options.mlirFlags)
+    applyDefaultTimingPassManagerCLOptions(passes);
+  buildTrainPipeline(passes, passOptions);
+  return succeeded(passes.run(module()));
+}
+
 bool Compiler::buildUnits(std::string &remark) {
-  units::UnitOptions unit;
-  unit.training = training;
-  unit.decay = decayRule(decay);
-  unit.saved = options.saved == "keep"   ? autodiff::SavePolicy::Keep
-               : options.saved == "full" ? autodiff::SavePolicy::Full
-                                         : autodiff::SavePolicy::MinimumCut;
-  unit.contentHash = contentHash;
-  unit.logits = options.sampling;
-  FailureOr<units::UnitModel> result = units::buildUnits(*imported.module, unit);
-  if (failed(result))
+  if (!runPasses(Stage::Recognized, last == Phase::Units ? Stage::Units : Stage::Functions))
     return false;
-  model = std::move(*result);
-  model.summary.set_samples_per_row(options.batchNormRows);
-  model.summary.set_rounded_to(options.precision.rounded);
-  model.summary.set_wide_residual(options.precision.wideResidual);
-  model.summary.set_tf32(options.precision.tf32);
-  model.summary.set_sums_f16(options.precision.sumsF16);
-  if (options.precision.needsScaling()) {
-    bundle::TrainingOptions &training = *model.summary.mutable_training();
-    if (training.loss_scale() == 0)
-      training.set_loss_scale(firstLossScale(model.summary, options.batch / samplesPerRow(model.summary)));
-    if (training.loss_scale_interval() == 0)
-      training.set_loss_scale_interval(kLossScaleInterval);
-  }
-  if (failed(mlir::verify(*model.functions)))
+  FailureOr<bundle::ModelSummary> made = units::summarize(module());
+  if (failed(made))
     return false;
-  if (model.summary.name().empty())
-    model.summary.set_name(llvm::sys::path::stem(options.model).str());
-  const bundle::ModelSummary &s = model.summary;
-  for (const std::string &pattern : unit.decay.always)
-    if (llvm::none_of(s.parameters(), [&](const bundle::ParameterInfo &parameter) { return StringRef(parameter.name()).contains(pattern); })) {
+  summary = std::move(*made);
+  for (const std::string &pattern : units::parseDecay(decay)->patterns)
+    if (llvm::none_of(summary.parameters(), [&](const bundle::ParameterInfo &parameter) { return StringRef(parameter.name()).contains(pattern); })) {
       printError("--decay: no parameter's name contains '" + pattern + "'");
       return false;
     }
+  const bundle::ModelSummary &s = summary;
   remark = counted(s.units_size(), "unit") + " of " + std::to_string(s.classes_size()) + (s.classes_size() == 1 ? " class" : " classes");
   if (s.blocks_count())
     remark += ", " + counted(s.blocks_count(), "block") + " of " + std::to_string(s.blocks_period());
@@ -202,7 +199,7 @@ bool Compiler::compileBodies(std::string &remark) {
       code.dumpDir = temporary->path();
     }
   }
-  FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
+  FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(module(), code);
   if (failed(result))
     return false;
   bodies = std::move(*result);
@@ -210,7 +207,7 @@ bool Compiler::compileBodies(std::string &remark) {
     return false;
   if (!addWorkOnGpus(code))
     return false;
-  assignBodies(model, bodies, otherTargets, options.cluster.empty() ? 0 : directTerms(options.cluster));
+  assignBodies(summary, bodies, otherTargets, options.cluster.empty() ? 0 : directTerms(options.cluster));
   size_t launches = 0;
   for (const bundle::Body &body : bodies.library.bodies())
     launches += body.launches_size();
@@ -218,7 +215,7 @@ bool Compiler::compileBodies(std::string &remark) {
   if (options.emit != Emit::Llvm && options.last != Phase::Bodies)
     return true;
   // No plan will say which are used: all.
-  bool good = succeeded(codegen::compileKernels(bodies, imported.module->getLoc()));
+  bool good = succeeded(codegen::compileKernels(bodies, module()->getLoc()));
   if (good && options.emit == Emit::Llvm) {
     std::error_code failure;
     std::set<std::string> files; // sorted: the same text every time
@@ -234,11 +231,11 @@ bool Compiler::compileBodies(std::string &remark) {
 }
 
 bool Compiler::compileKernels(std::string &remark) {
-  dropUnusedParts(model, planned.plan, options.splitBodies, bodies, otherTargets);
-  if (failed(codegen::compileKernels(bodies, imported.module->getLoc())))
+  dropUnusedParts(summary, planned.plan, options.splitBodies, bodies, otherTargets);
+  if (failed(codegen::compileKernels(bodies, module()->getLoc())))
     return false;
   for (codegen::CompiledBodies &target : otherTargets)
-    if (failed(codegen::compileKernels(target, imported.module->getLoc())))
+    if (failed(codegen::compileKernels(target, module()->getLoc())))
       return false;
   remark = describeKernels();
   return true;
@@ -258,7 +255,7 @@ bool Compiler::lowerOtherTargets(const codegen::CodegenOptions &first) {
       code.dumpDir += "/" + arch;
       llvm::sys::fs::create_directories(code.dumpDir);
     }
-    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
+    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(module(), code);
     if (failed(result))
       return false;
     otherTargets.push_back(std::move(*result));
@@ -272,16 +269,16 @@ bool Compiler::addWorkOnGpus(const codegen::CodegenOptions &first) {
       continue;
     auto lowered = llvm::find_if(otherTargets, [&](const codegen::CompiledBodies &target) { return target.library.arch() == arch; });
     if (lowered != otherTargets.end()) {
-      addGpuWork(model, *lowered);
+      addGpuWork(module(), summary, *lowered);
       continue;
     }
     codegen::CodegenOptions code = first; // a bundle for simulations alone has no code for them
     code.arch = arch;
     code.dumpDir.clear();
-    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
+    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(module(), code);
     if (failed(result))
       return false;
-    addGpuWork(model, *result);
+    addGpuWork(module(), summary, *result);
   }
   return true;
 }
@@ -309,10 +306,10 @@ void Compiler::assignTargets() {
   // The host counts what the loss is divided by, and updates what a plan gives it: where all devices are GPUs, it has a library of its own with the
   // code of these bodies alone.
   std::set<int> ofHost;
-  if (model.summary.count_body() >= 0)
-    ofHost.insert(model.summary.count_body());
+  if (summary.count_body() >= 0)
+    ofHost.insert(summary.count_body());
   if (llvm::any_of(planned.plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
-    ofHost.insert({int(model.summary.update_body_decay()), int(model.summary.update_body_plain())});
+    ofHost.insert({int(summary.update_body_decay()), int(summary.update_body_plain())});
   if (hostLeftOut && !codegen::isCudaArch(first) && !ofHost.empty() &&
       llvm::all_of(used, [](const codegen::CompiledBodies &target) { return codegen::isCudaArch(target.library.arch()); })) {
     for (int b = 0; b < all.front().library.bodies_size(); ++b)
@@ -337,7 +334,7 @@ std::string Compiler::describeKernels() const {
 
 bool Compiler::plan(std::string &remark) {
   std::string error;
-  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, model.summary, bodies.library, error);
+  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, bodies.library, error);
   if (!result) {
     printError(error);
     return false;
@@ -351,7 +348,7 @@ bool Compiler::plan(std::string &remark) {
   assignTargets();
   for (size_t d = 0; d < planned.devices.size(); ++d)
     planned.plan.devices[d].staged = deviceKindOf(planned.devices[d].kind).stages();
-  planJson = step::writePlan(planned.plan, model.summary);
+  planJson = step::writePlan(planned.plan, summary);
   remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") +
            (options.plan.empty() ? " (searched)" : "");
   for (const std::string &line : planned.assumptions)
@@ -387,7 +384,7 @@ std::optional<step::StepGraph> Compiler::expandAs(const step::Plan &plan, std::s
   step::ExpandOptions expand;
   expand.bodies = &bodies.library;
   expand.costs = planned.costs.get();
-  std::optional<step::StepGraph> made = step::expandPlan(model.summary, plan, error, expand);
+  std::optional<step::StepGraph> made = step::expandPlan(summary, plan, error, expand);
   releaseFreed();
   return made;
 }
@@ -432,7 +429,7 @@ bool Compiler::convert(std::string &remark) {
         llvm::outs() << program;
     };
   const bool direct = isDirect(graph);
-  programs = buildPrograms(graph, model.summary, bodies.library, options.threads, text);
+  programs = buildPrograms(graph, summary, bodies.library, options.threads, text);
   graph = {};
   if (programs.empty())
     return false;
@@ -451,7 +448,7 @@ bool Compiler::convert(std::string &remark) {
                ": by way of the host, which is for where GPUs do not reach each other: " + error);
     return false;
   }
-  stagedPrograms = buildPrograms(*staged, model.summary, bodies.library, options.threads);
+  stagedPrograms = buildPrograms(*staged, summary, bodies.library, options.threads);
   remark += "; " + std::to_string(staged->entries.size()) + " entries by way of the host";
   return !stagedPrograms.empty();
 }
@@ -464,13 +461,13 @@ bool Compiler::verify(std::string &remark) {
     byHost.push_back(planned.plan.devices[d].staged);
     direct.push_back(planned.devices[d].direct);
   }
-  return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, byHost, direct) &&
-         (stagedPrograms.empty() || verifySerialized(stagedPrograms, model.summary, bodies.library, planJson, options.threads, byHost));
+  return verifySerialized(programs, summary, bodies.library, planJson, options.threads, byHost, direct) &&
+         (stagedPrograms.empty() || verifySerialized(stagedPrograms, summary, bodies.library, planJson, options.threads, byHost));
 }
 
 bool Compiler::write(std::string &remark) {
   bundle::BundleContents contents;
-  contents.model = model.summary.name();
+  contents.model = summary.name();
   contents.batch = options.batch;
   contents.sequence = options.sequence;
   contents.precision = options.precision.name();
@@ -478,7 +475,7 @@ bool Compiler::write(std::string &remark) {
   contents.plan = planJson;
   contents.cluster = planned.cluster;
   contents.topology = planned.costs->topology();
-  contents.summary = model.summary;
+  contents.summary = summary;
   contents.bodies = bodies.library;
   contents.programs = std::move(programs);
   contents.staged = std::move(stagedPrograms);
@@ -486,7 +483,7 @@ bool Compiler::write(std::string &remark) {
   for (codegen::CompiledBodies &target : otherTargets)
     contents.otherTargets.push_back({target.library, std::move(target.object)});
   std::string error;
-  if (!collectWeights(imported, *imported.module, model.summary, contents.weights, error)) {
+  if (!collectWeights(imported, module(), summary, contents.weights, error)) {
     printError(error);
     return false;
   }

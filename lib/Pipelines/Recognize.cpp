@@ -3,12 +3,10 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
-#include "zorse/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
 
@@ -25,17 +23,8 @@ void prepareContext(MLIRContext &context) {
 }
 
 bool Compiler::recognize(std::string &remark) {
-  PassManager passes(&context);
-  addRecognitionPasses(passes);
-  if (failed(passes.run(*imported.module)))
+  if (!runPasses(Stage::Graph, Stage::Recognized))
     return false;
-  contentHash = units::contentHash(*imported.module);
-  if (options.precision.rounds()) {
-    PassManager rounds(&context);
-    rounds.addPass(createInsertRounds({elementTypeName(options.precision.rounded), options.precision.wideResidual}));
-    if (failed(rounds.run(*imported.module)))
-      return false;
-  }
   std::map<std::string, int> special; // by name, in order
   int ops = 0;
   imported.module->walk([&](Operation *op) {

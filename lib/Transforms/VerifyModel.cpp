@@ -161,9 +161,10 @@ struct VerifyModel : zorse::impl::VerifyModelBase<VerifyModel> {
   void runOnOperation() override {
     markAllAnalysesPreserved();
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
-    if (!model || model.isExternal() || !llvm::hasSingleElement(model.getBody())) {
+    auto classes = getOperation().getOps<ClassOp>();
+    if (!model || model.isExternal() || !llvm::hasSingleElement(model.getBody()) || !classes.empty()) {
       InFlightDiagnostic error = getOperation().emitError("(M1) expects a function @model of one block");
-      if (auto classes = getOperation().getOps<ClassOp>(); !model && !classes.empty())
+      if (!classes.empty())
         error << "; found class '@" << (*classes.begin()).getSymName() << "': passes over a model come before --zorse-find-units";
       return signalPassFailure();
     }

@@ -11,12 +11,25 @@ using namespace zorse::units;
 bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule) {
   if (!parameter.trainable() || parameter.statistic())
     return false;
-  if (!rule.byName)
+  if (rule.byRank)
     return parameter.shape_size() >= 2;
-  auto containsOne = [&](const std::vector<std::string> &patterns) {
-    return llvm::any_of(patterns, [&](const std::string &pattern) { return parameter.name().find(pattern) != std::string::npos; });
-  };
-  return !containsOne(rule.never) && (rule.always.empty() || containsOne(rule.always));
+  return llvm::any_of(rule.patterns, [&](const std::string &pattern) { return parameter.name().find(pattern) != std::string::npos; });
+}
+
+std::optional<DecayRule> units::parseDecay(llvm::StringRef text) {
+  if (text == "rank")
+    return DecayRule();
+  DecayRule rule{/*byRank=*/false, {}};
+  if (text == "all")
+    rule.patterns.push_back(""); // in every name
+  else if (text.consume_front("names:")) {
+    llvm::SmallVector<llvm::StringRef> patterns;
+    text.split(patterns, ',', -1, /*KeepEmpty=*/false);
+    for (llvm::StringRef pattern : patterns)
+      rule.patterns.push_back(pattern.str());
+  } else if (text != "none")
+    return std::nullopt;
+  return rule;
 }
 
 void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule, llvm::ArrayRef<bundle::ElementType> copies) {

@@ -12,9 +12,17 @@ using namespace zorse::units;
 
 namespace {
 
+/// What the model does with an input of integers.
+struct InputUse {
+  StringRef role;
+  int64_t upperBound = 0; ///< 0: none
+  std::optional<int64_t> ignoreIndex;
+  bool shifted = false;
+};
+
 class InputReader {
 public:
-  explicit InputReader(bundle::GraphInput &info) : info(info) {}
+  explicit InputReader(InputUse &info) : info(info) {}
 
   void follow(Value value, bool shifted) {
     for (OpOperand &use : value.getUses()) {
@@ -22,7 +30,7 @@ public:
       if (auto gather = dyn_cast<GatherOp>(op)) {
         if (use.getOperandNumber() == 1) {
           bound(gather.getTable().getType().getDimSize(0));
-          info.set_role("ids"); // also where the graph makes labels of them
+          info.role = "ids"; // also where the graph makes labels of them
         }
       } else if (auto take = dyn_cast<TakeOp>(op)) {
         if (use.getOperandNumber() == 1)
@@ -31,10 +39,8 @@ public:
         if (value != loss.getLabels())
           continue;
         label(loss.getLogits().getType().getShape().back(), shifted);
-        if (std::optional<int64_t> ignored = loss.getIgnoreIndex()) {
-          info.set_ignore_allowed(true);
-          info.set_ignore_index(*ignored);
-        }
+        if (std::optional<int64_t> ignored = loss.getIgnoreIndex())
+          info.ignoreIndex = ignored;
       } else if (auto slice = dyn_cast<SliceOp>(op)) {
         // Positions are dimension 1: taking them from 1 on pairs every position with its successor.
         follow(slice.getY(), shifted || (slice.getOffsets().size() > 1 && slice.getOffsets()[1] > 0));
@@ -45,39 +51,55 @@ public:
   }
 
 private:
-  void bound(int64_t rows) { info.set_upper_bound(info.upper_bound() ? std::min(info.upper_bound(), rows) : rows); }
+  void bound(int64_t rows) { info.upperBound = info.upperBound ? std::min(info.upperBound, rows) : rows; }
   void label(int64_t classes, bool shifted) {
     bound(classes);
-    if (info.role().empty())
-      info.set_role("labels");
-    if (shifted)
-      info.set_shifted_in_graph(true);
+    if (info.role.empty())
+      info.role = "labels";
+    info.shifted |= shifted;
   }
 
-  bundle::GraphInput &info;
+  InputUse &info;
 };
 
 } // namespace
 
-void units::describeInput(const ModelGraph &graph, BlockArgument input, bundle::GraphInput &info) {
-  if (info.type() == bundle::I64 || info.type() == bundle::I32)
-    InputReader(info).follow(input, false);
-  if (info.role() == "ids") { // an ignored id would still index the table
-    info.set_ignore_allowed(false);
-    info.set_ignore_index(0);
-  }
+void units::describeInputs(const ModelGraph &graph) {
   func::FuncOp model = graph.model;
-  unsigned i = input.getArgNumber();
+  for (BlockArgument input : model.getArguments()) {
+    if (graph.isParameter(input))
+      continue;
+    unsigned i = input.getArgNumber();
+    InputUse use;
+    if (Type type = getElementTypeOrSelf(input.getType()); type.isInteger(64) || type.isInteger(32))
+      InputReader(use).follow(input, false);
+    Builder b(model.getContext());
+    auto set = [&](StringRef name, Attribute value) { // what the importer said wins
+      if (!model.getArgAttr(i, name))
+        model.setArgAttr(i, name, value);
+    };
+    if (!use.role.empty())
+      set(attributes::kRole, b.getStringAttr(use.role));
+    if (use.upperBound)
+      set(attributes::kUpperBound, b.getI64IntegerAttr(use.upperBound));
+    if (use.ignoreIndex && use.role != "ids") // an ignored id would still index the table
+      set(attributes::kIgnoreIndex, b.getI64IntegerAttr(*use.ignoreIndex));
+    if (use.shifted)
+      set(attributes::kShiftedInGraph, b.getBoolAttr(true));
+  }
+}
+
+void units::readInput(func::FuncOp model, unsigned i, bundle::GraphInput &info) {
   if (auto role = model.getArgAttrOfType<StringAttr>(i, attributes::kRole))
     info.set_role(role.getValue().str());
-  if (auto bound = model.getArgAttrOfType<IntegerAttr>(i, "zorse.lower_bound"))
+  if (auto bound = model.getArgAttrOfType<IntegerAttr>(i, attributes::kLowerBound))
     info.set_lower_bound(bound.getInt());
-  if (auto bound = model.getArgAttrOfType<IntegerAttr>(i, "zorse.upper_bound"))
+  if (auto bound = model.getArgAttrOfType<IntegerAttr>(i, attributes::kUpperBound))
     info.set_upper_bound(bound.getInt());
-  if (auto ignored = model.getArgAttrOfType<IntegerAttr>(i, "zorse.ignore_index")) {
+  if (auto ignored = model.getArgAttrOfType<IntegerAttr>(i, attributes::kIgnoreIndex)) {
     info.set_ignore_allowed(true);
     info.set_ignore_index(ignored.getInt());
   }
-  if (auto shifted = model.getArgAttrOfType<BoolAttr>(i, "zorse.shifted_in_graph"))
+  if (auto shifted = model.getArgAttrOfType<BoolAttr>(i, attributes::kShiftedInGraph))
     info.set_shifted_in_graph(shifted.getValue());
 }

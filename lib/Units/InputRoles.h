@@ -6,9 +6,12 @@
 
 namespace zorse::units {
 
-/// Fills role, bounds, ignore index and whether the graph shifts labels itself, from how the model uses the input: an index of `gather` or `take`, or
-/// labels of `cross_entropy`, reached through operations that only move elements. What the importer put on the argument wins: zorse.role ("ids" or
-/// "labels"), zorse.lower_bound, zorse.upper_bound, zorse.ignore_index, zorse.shifted_in_graph.
-void describeInput(const ModelGraph &graph, mlir::BlockArgument input, bundle::GraphInput &info);
+/// Says on every input of `@model` its role, bounds, ignore index and whether the graph shifts labels itself, from how the model uses it: an index of
+/// `gather` or `take`, or labels of `cross_entropy`, reached through operations that only move elements. What the importer put on the argument wins:
+/// zorse.role ("ids" or "labels"), zorse.lower_bound, zorse.upper_bound, zorse.ignore_index, zorse.shifted_in_graph.
+void describeInputs(const ModelGraph &graph);
+
+/// What is said on argument `i` of `@model`.
+void readInput(mlir::func::FuncOp model, unsigned i, bundle::GraphInput &info);
 
 } // namespace zorse::units

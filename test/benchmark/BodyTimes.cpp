@@ -1,6 +1,6 @@
 // body-times FUNCTIONS.mlir [--rows N] [--threads N] [--body NAME] [--dump DIR] [--no-cache]: what the launches of compiled unit functions cost.
 //
-//     zorse-import model.onnx --seq=256 | zorse-opt --zorse-recognize --zorse-find-units > units.mlir
+//     zorse-import model.onnx --seq=256 | zorse-opt --zorse-train-pipeline > units.mlir
 //     body-times units.mlir --rows 4
 //
 // Every launch runs alone on buffers of its size; GB/s are the bytes codegen counts over the time. The share of the matrix products says how much of

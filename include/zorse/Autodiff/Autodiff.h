@@ -9,9 +9,12 @@
 #include "mlir/IR/Value.h"
 #include "mlir/Support/LLVM.h"
 
+#include <memory>
+
 namespace mlir {
 class DialectRegistry;
 class OpBuilder;
+class Pass;
 } // namespace mlir
 
 namespace zorse::autodiff {
@@ -121,6 +124,12 @@ mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 int64_t bytesPerRow(mlir::Type tensorType);
 /// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.
 int64_t savedBytesPerRow(mlir::Type tensorType);
+
+/// The steps as passes over all classes of a module; the last also builds the parts of backwards and recomputations, all that programs call.
+std::unique_ptr<mlir::Pass> createJoinBackward();
+std::unique_ptr<mlir::Pass> createNarrowStorage();
+std::unique_ptr<mlir::Pass> createChooseSaved(SavePolicy policy);
+std::unique_ptr<mlir::Pass> createSliceJoint();
 
 /// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-narrow-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
 void registerPasses();

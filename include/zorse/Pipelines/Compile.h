@@ -75,7 +75,8 @@ struct CompileOptions {
   std::string dumpDir;       ///< what every phase made, as files
   std::string arch = "native";
   unsigned threads = 2;
-  bool quiet = false; ///< no line per phase
+  bool quiet = false;     ///< no line per phase
+  bool mlirFlags = false; ///< MLIR's own options (--mlir-timing, ...) have been parsed, and hold for the passes
 
   bool writesBundle() const { return emit == Emit::Nothing && last == Phase::Bundle && !output.empty(); }
 };

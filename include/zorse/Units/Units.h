@@ -1,4 +1,4 @@
-// From the recognised `@model` to units: cuts, classes and their functions, state groups, and the ModelSummary that planner, Step and verifier read.
+// From the recognised `@model` to units: a chain of zorse.unit, the functions of their classes, and the ModelSummary that planner, Step and verifier read.
 //
 // Errors are diagnostics at the model's own operations and arguments; functions return failure after emitting them.
 #pragma once
@@ -6,11 +6,13 @@
 #include "bundle.pb.h"
 #include "zorse/Autodiff/Autodiff.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/Pass.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,51 +20,54 @@ namespace llvm {
 class raw_ostream;
 }
 namespace mlir {
-class Pass;
+class OpPassManager;
+namespace arith {
+class ArithDialect;
+}
+} // namespace mlir
+
+namespace zorse {
+class ZorseDialect;
 }
 
 namespace zorse::units {
 
+/// Module attributes: what the graph does not say (zorse-configure), and what the model computed before roundings were inserted (zorse-hash-model).
+inline constexpr llvm::StringLiteral kSettingsAttr = "zorse.settings"; ///< fields of ModelSummary in protobuf's text format: training, precision, name
+inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay";       ///< as parseDecay reads it
+inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch";       ///< i64: samples of a step
+inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
+/// Of `@model`, as zorse-find-units sets it: first unit, period and count of the repeated blocks (array<i64>).
+inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
+
+#define GEN_PASS_DECL
+#include "zorse/Units/Passes.h.inc"
+
 /// Which parameters weight decay applies to.
 struct DecayRule {
-  /// By default rank >= 2 decays (matrices and tables do, biases and gains do not). With patterns, a parameter decays iff its name contains none
-  /// of `never` and (`always` is empty or it contains one of `always`).
-  std::vector<std::string> always;
-  std::vector<std::string> never;
-  bool byName = false;
+  bool byRank = true;                ///< rank >= 2: matrices and tables, no biases and gains
+  std::vector<std::string> patterns; ///< else: a parameter whose name contains one of these
 };
 
-/// How far `buildUnits` goes.
-enum class Until { Forward, Joint, Functions };
+/// `rank`, `all`, `none` or `names:P,Q`; nothing for another text.
+std::optional<DecayRule> parseDecay(llvm::StringRef text);
 
-struct UnitOptions {
-  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut;
-  DecayRule decay;
-  bundle::TrainingOptions training; ///< copied into the summary; decides the moments and the update functions.
-  /// A value that waits for its next reader over at least this many matrix products and attentions is carried across cuts where no narrow cut exists.
-  int longSpan = 9;
-  std::string contentHash; ///< of the model before roundings were inserted; empty: of the module as it is
-  bool logits = false;     ///< also the function that text is sampled by, `@<class>.logits` of the unit with the loss
-  Until until =
-      Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
+/// Settings as zorse-configure takes them, on one line.
+std::string settingsText(const bundle::ModelSummary &settings);
+
+struct UnitPassOptions {
+  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut; ///< what forwards keep for their backwards
+  bool sampling = false;                                         ///< also the function that text is sampled by
 };
 
-struct UnitModel {
-  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< the summary's classes, `@counts`, `@update.*`
-  bundle::ModelSummary summary;
-  std::string logits; ///< "head.logits"; empty: not asked for
-};
+/// From a chain of units with a forward per class to all functions that programs call.
+void addFunctionPasses(mlir::OpPassManager &passes, const UnitPassOptions &options);
 
-/// A function of one of the summary's classes.
-mlir::func::FuncOp functionOp(const UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
+/// The summary of a module after zorse-find-units: of what its classes have so far. Body indices, workspaces and work on GPUs are left for codegen.
+mlir::FailureOr<bundle::ModelSummary> summarize(mlir::ModuleOp module);
 
-/// Of a recognised model, for ModelSummary.content_hash; locations do not count, and lifted constants count by their names, which hold a hash of
-/// their values.
-std::string contentHash(mlir::ModuleOp model);
-
-/// Finds units and classes in `@model`, differentiates each class once and fills the summary. Where nothing is trained and no gradient passes, the
-/// backward of a class does nothing. Body indices and workspace sizes are left for codegen (`assignBodies`).
-mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp model, const UnitOptions &options);
+/// A function of one of the summary's classes; null: there is none.
+mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
 
 /// What codegen knows of one function.
 struct BodyFacts {
@@ -70,17 +75,14 @@ struct BodyFacts {
   bundle::Extent workspace;
 };
 
-/// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "counts", "update.decay", "update.plain",
-/// "norm", "sum_loss", "decide", "cast", that of the logits, and the parts of backwards and of forwards). May be called again when bodies have moved.
-void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRef function)> &facts);
+/// Fills body indices and workspaces: `facts` is asked once per function name (functions of classes, "counts", "update.decay", "update.plain",
+/// "norm", "sum_loss", "decide", "cast"). May be called again when bodies have moved.
+void assignBodies(bundle::ModelSummary &summary, const std::function<BodyFacts(llvm::StringRef function)> &facts);
 
 /// The summary for people: one line per unit, group and value.
 void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);
 
-/// `zorse-find-units` with its default options.
-std::unique_ptr<mlir::Pass> createFindUnits();
-
-/// Registers `zorse-find-units` (replaces `@model` by the unit functions and prints the summary with `print-summary`).
+/// Registers the passes of Passes.td.
 void registerPasses();
 
 } // namespace zorse::units

@@ -1,4 +1,4 @@
-// Classes of units: their verifier, and the functions of a module in the order of their bodies.
+// Units and their classes: verifiers, and the functions of a module in the order of their bodies.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include <map>
@@ -9,6 +9,11 @@ using namespace zorse;
 func::FuncOp ClassOp::function(Task task) { return lookupSymbol<func::FuncOp>(stringifyTask(task)); }
 
 func::FuncOp ClassOp::writerOf(SlotKind block) { return function(block == SlotKind::Deferred ? Task::InputGradients : Task::Forward); }
+
+func::FuncOp ClassOp::definer() {
+  func::FuncOp forward = function(Task::Forward);
+  return forward ? forward : function(Task::Joint);
+}
 
 std::optional<Task> zorse::taskOf(func::FuncOp function) {
   return isa_and_nonnull<ClassOp>(function->getParentOp()) ? symbolizeTask(function.getSymName()) : std::nullopt;
@@ -28,7 +33,9 @@ SmallVector<func::FuncOp> zorse::functionsInOrder(ModuleOp module) {
           functions.push_back(function);
   };
   add({Task::Joint, Task::Forward, Task::Backward});
-  llvm::append_range(functions, module.getOps<func::FuncOp>());
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.getSymName() != attributes::kModel)
+      functions.push_back(function);
   add(Task::Logits);
   add({Task::InputGradients, Task::WeightGradients, Task::Recompute});
   return functions;
@@ -144,4 +151,62 @@ LogicalResult ClassOp::verifyRegions() {
     if (func::FuncOp one = function(task); one && failed(slots.check(one, task)))
       return failure();
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// zorse.unit
+//===----------------------------------------------------------------------===//
+
+ClassOp UnitOp::unitClass() { return SymbolTable::lookupNearestSymbolFrom<ClassOp>(*this, getCalleeAttr()); }
+
+LogicalResult UnitOp::verify() {
+  if (getNames().size() != getNumResults())
+    return emitOpError("(U3) expects a name for each of its ") << getNumResults() << " results, got " << getNames().size();
+  return success();
+}
+
+namespace {
+
+/// Compares operands or results of a unit with those slots of the class's forward that they stand for.
+LogicalResult compareSlots(UnitOp unit, StringRef what, ArrayRef<std::pair<SlotAttr, Type>> slots, TypeRange types) {
+  if (slots.size() != types.size())
+    return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the " << slots.size() << " of @" << unit.getCallee();
+  for (auto [slot, type] : llvm::zip(slots, types)) {
+    auto mine = cast<RankedTensorType>(type), theirs = cast<RankedTensorType>(slot.second);
+    const bool isNarrowed = mine.getElementType().isF32() && (theirs.getElementType().isF16() || theirs.getElementType().isBF16());
+    if (mine.getShape() != theirs.getShape() || (mine.getElementType() != theirs.getElementType() && !isNarrowed))
+      return unit.emitOpError("(U2) expects ") << slot.first << " of @" << unit.getCallee() << " to be " << theirs << ", got " << mine;
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto unitClass = symbols.lookupNearestSymbolFrom<ClassOp>(*this, getCalleeAttr());
+  if (!unitClass)
+    return emitOpError("(U1) expects a zorse.class @") << getCallee() << ", found none";
+  func::FuncOp function = unitClass.definer();
+  if (!function)
+    return success(); // its own verifier says so
+  SmallVector<std::pair<SlotAttr, Type>> parameters, inputs, boundary, known, results;
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    SlotAttr slot = slotOfArgument(function, unsigned(i));
+    auto *list = isSlot(slot, SlotKind::Parameter)                                          ? &parameters
+                 : isSlot(slot, SlotKind::Input)                                            ? &inputs
+                 : isSlot(slot, SlotKind::BoundaryIn)                                       ? &boundary
+                 : isSlot(slot, SlotKind::Scalars) && slot.getField() == ScalarField::Known ? &known
+                                                                                            : nullptr;
+    if (list)
+      list->push_back({slot, type});
+  }
+  for (SlotKind kind : {SlotKind::BoundaryOut, SlotKind::Loss})
+    for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+      if (SlotAttr slot = slotOfResult(function, unsigned(i)); isSlot(slot, kind))
+        results.push_back({slot, type});
+  return success(succeeded(compareSlots(*this, "parameters", parameters, getParameters().getTypes())) &&
+                 succeeded(compareSlots(*this, "inputs", inputs, getInputs().getTypes())) &&
+                 succeeded(compareSlots(*this, "values", boundary, getBoundary().getTypes())) &&
+                 succeeded(compareSlots(*this, "known numbers", known, getKnown().getTypes())) &&
+                 succeeded(compareSlots(*this, "results", results, getResultTypes())));
 }

@@ -1,11 +1,11 @@
 // RUN: zorse-opt %s --zorse-recognize --zorse-to-cuda="chip=sm_75,sm_80" -o /dev/null | FileCheck %s
-// RUN: zorse-opt %s --zorse-recognize --zorse-find-units --zorse-to-cuda="chip=sm_80 from=units" -o /dev/null | FileCheck %s --check-prefix=UNITS --implicit-check-not=sm_75
+// RUN: zorse-opt %s --zorse-train-pipeline --zorse-to-cuda="chip=sm_80 from=units" -o /dev/null | FileCheck %s --check-prefix=UNITS --implicit-check-not=sm_75
 // RUN: rm -rf %t && zorse-opt %s --zorse-recognize --zorse-to-cuda="chip=sm_80,sm_90 dump-dir=%t" -o /dev/null | FileCheck %s --check-prefix=DUMP --implicit-check-not=.target
 // RUN: cat %t/sm_80/mulf_reduce_*.ptx | FileCheck %s --check-prefix=FILE
 // RUN: ls %t/sm_90 | FileCheck %s --check-prefix=FILES
 // The passes one by one end in the same PTX.
 // RUN: zorse-opt %s --zorse-recognize --zorse-to-cuda="chip=sm_80" -o /dev/null > %t.pipeline
-// RUN: zorse-opt %s --zorse-recognize --zorse-find-units --zorse-compile-bodies="arch=sm_80 ptx" -o /dev/null > %t.passes
+// RUN: zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies="arch=sm_80 ptx" -o /dev/null > %t.passes
 // RUN: diff %t.pipeline %t.passes
 // One pipeline from a recognised model to code for several GPUs.
 
@@ -36,12 +36,12 @@
 // RUN: not zorse-opt %s --zorse-to-cuda=chip=sm_80,sm_99 2>&1 | FileCheck %s --check-prefix=CHIP
 // CHIP: error: zorse-to-cuda: expected chip= with one or more of sm_60, {{.*}}, sm_120, found 'sm_99'
 // RUN: not zorse-opt %s --zorse-to-cuda="chip=sm_80 from=units" 2>&1 | FileCheck %s --check-prefix=MODEL
-// MODEL: error: zorse-to-cuda: expected functions of units, found '@model': leave out from=units, or run --zorse-find-units first
-// RUN: not zorse-opt %s --zorse-recognize --zorse-find-units --zorse-to-cuda=chip=sm_80 2>&1 | FileCheck %s --check-prefix=FUNCTIONS
-// FUNCTIONS: error: zorse-to-cuda: expected '@model', found '@{{[a-z]+}}': say from=units if these are functions of units
+// MODEL: error: zorse-to-cuda: expected functions of units, found none: leave out from=units, or run --zorse-train-pipeline=from=recognized first
+// RUN: not zorse-opt %s --zorse-train-pipeline --zorse-to-cuda=chip=sm_80 2>&1 | FileCheck %s --check-prefix=FUNCTIONS
+// FUNCTIONS: error: zorse-to-cuda: expected '@model' alone, found class '@{{[a-z]+}}': say from=units if units have been found
 // RUN: echo "module {}" | not zorse-opt --zorse-to-cuda=chip=sm_80 2>&1 | FileCheck %s --check-prefix=EMPTY
 // EMPTY: error: zorse-to-cuda: expected '@model', found no function: begin with what zorse-import writes
-// RUN: not zorse-opt %s --zorse-recognize --zorse-find-units --zorse-compile-bodies=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
+// RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
 // TEXT: error: zorse-compile-bodies: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', whose machine code is no text
 
 func.func @model(%x: tensor<?x8xf32> {zorse.input = "x"},

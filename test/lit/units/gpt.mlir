@@ -1,4 +1,4 @@
-// RUN: zorse-opt %s --zorse-find-units=print-summary | FileCheck %s
+// RUN: zorse-opt %s --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
 // A GPT with learned positions, fused q, k, v, dropout and tied embeddings; one of its residual sums has its operands the other way round.
 
 // Half-blocks of the three layers share two classes whatever the order of summands; the tied table is a group of its own; random instances are numbered from 0 in a class.

@@ -1,4 +1,4 @@
-// RUN: zorse-opt %s --zorse-verify-model --zorse-find-units=print-summary | FileCheck %s
+// RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
 // RUN: zorse-opt %s --zorse-verify-model --zorse-to-cuda="chip=sm_80" -o /dev/null | FileCheck %s --check-prefix=CUDA
 // Numbers that a step knows before it begins: functions of units read them from the step's scalars, each unit those of its own.
 

@@ -1,4 +1,4 @@
-// RUN: zorse-opt %s --zorse-find-units=print-summary | FileCheck %s
+// RUN: zorse-opt %s --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
 // A LLaMA with grouped queries, rotary positions from constant tables, and labels that the graph makes from the ids.
 
 // Labels are made in the head, from the ids: what follows from inputs alone is cloned into its users. The rope tables are frozen and shared.

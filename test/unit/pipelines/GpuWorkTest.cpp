@@ -53,8 +53,8 @@ TEST(GpuWork, AddsUpWhatABodyLaunches) {
 TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   mlir::MLIRContext context;
   context.loadDialect<ZorseDialect, mlir::func::FuncDialect>();
-  units::UnitModel model;
-  model.functions = mlir::parseSourceString<mlir::ModuleOp>(R"(
+  bundle::ModelSummary summary;
+  mlir::OwningOpRef<mlir::ModuleOp> functions = mlir::parseSourceString<mlir::ModuleOp>(R"(
     zorse.class @attention {
       func.func @forward(%q: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>},
                          %k: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 1>},
@@ -65,8 +65,8 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
       }
     })",
                                                             &context);
-  ASSERT_TRUE(model.functions);
-  bundle::UnitClass &attention = *model.summary.add_classes();
+  ASSERT_TRUE(functions);
+  bundle::UnitClass &attention = *summary.add_classes();
   attention.set_name("attention");
   bundle::UnitFunction &forward = *attention.add_functions(), &backward = *attention.add_functions();
   forward.set_task(bundle::UnitFunction::FORWARD);
@@ -76,15 +76,15 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   bundle::Body &body = *bodies.library.add_bodies();
   body.set_name("attention.forward");
   addKernel(body, "attention_forward_1234", 0, 1 << 20, 1 << 24);
-  addGpuWork(model, bodies);
+  addGpuWork(*functions, summary, bodies);
 
   // As products and a softmax, FLOPs are those of the products.
   body.mutable_launches(0)->mutable_kernel()->clear_product_flops();
   bodies.library.set_arch("sm_70");
-  addGpuWork(model, bodies);
+  addGpuWork(*functions, summary, bodies);
 
-  ASSERT_EQ(model.summary.gpu_targets_size(), 2);
-  EXPECT_EQ(model.summary.gpu_targets(0), "sm_80");
+  ASSERT_EQ(summary.gpu_targets_size(), 2);
+  EXPECT_EQ(summary.gpu_targets(0), "sm_80");
   ASSERT_EQ(forward.work_size(), 2);
   const bundle::TaskWork &tensors = forward.work(0), &expanded = forward.work(1);
   const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two, each 2 FLOPs for a pair and channel

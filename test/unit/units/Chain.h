@@ -7,6 +7,8 @@
 #include "zorse/Units/Units.h"
 #include "zorse/runtime/Expression.h"
 
+#include "mlir/Pass/PassManager.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,10 +22,42 @@ struct Step {
   bool ok = true;
 };
 
-inline mlir::func::FuncOp functionOf(units::UnitModel &model, llvm::StringRef name) {
+/// A model after all passes of units.
+struct UnitModel {
+  mlir::OwningOpRef<mlir::ModuleOp> functions;
+  bundle::ModelSummary summary;
+};
+
+struct UnitOptions {
+  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut;
+  bundle::TrainingOptions training;
+  std::string decay = "rank";
+};
+
+/// Of a copy of the module, which stays as it is.
+inline mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp module, const UnitOptions &options) {
+  UnitModel model{mlir::OwningOpRef<mlir::ModuleOp>(module.clone()), {}};
+  bundle::ModelSummary settings;
+  *settings.mutable_training() = options.training;
+  mlir::PassManager passes(module.getContext());
+  passes.addPass(units::createConfigure({units::settingsText(settings), options.decay, 1}));
+  passes.addPass(units::createFindUnits());
+  units::addFunctionPasses(passes, {options.saved, false});
+  if (failed(passes.run(*model.functions)))
+    return mlir::failure();
+  mlir::FailureOr<bundle::ModelSummary> summary = units::summarize(*model.functions);
+  if (failed(summary))
+    return mlir::failure();
+  model.summary = *summary;
+  return model;
+}
+
+inline mlir::func::FuncOp functionOf(UnitModel &model, llvm::StringRef name) {
   return model.functions->lookupSymbol<mlir::func::FuncOp>(name);
 }
-using units::functionOp;
+inline mlir::func::FuncOp functionOp(UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
+  return units::functionOp(*model.functions, unitClass, task);
+}
 
 /// What is known of a batch: its counts, and the values of expressions of them.
 struct KnownOfBatch {
@@ -43,7 +77,7 @@ inline double valueOf(const std::string &text, int64_t samples, const std::vecto
   return expression ? expression->evaluate(double(samples), counts) : 0;
 }
 
-inline KnownOfBatch knownOf(units::UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
+inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
   const bundle::ModelSummary &summary = model.summary;
   Slots slots, out;
   KnownOfBatch result;
@@ -65,7 +99,7 @@ inline KnownOfBatch knownOf(units::UnitModel &model, const std::vector<Tensor> &
 }
 
 /// Forward of all units, and backward too if asked; `split`: in two parts where there are two.
-inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options,
+inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options,
                     bool backward, bool split = false) {
   const bundle::ModelSummary &summary = model.summary;
   Step step;

@@ -50,9 +50,9 @@ void checkModel(const std::string &text, bool random) {
   options.rows = 3, options.seed = 11, options.sampleBase = 2;
 
   for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
-    units::UnitOptions unitOptions;
+    UnitOptions unitOptions;
     unitOptions.saved = policy;
-    auto model = units::buildUnits(*module, unitOptions);
+    auto model = buildUnits(*module, unitOptions);
     ASSERT_TRUE(mlir::succeeded(model));
     ASSERT_TRUE(mlir::succeeded(mlir::verify(model->functions->getOperation())));
     const bundle::ModelSummary &summary = model->summary;

@@ -21,7 +21,7 @@ struct Built {
   std::unique_ptr<mlir::MLIRContext> context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<std::string> messages;
-  std::optional<units::UnitModel> model;
+  std::optional<UnitModel> model;
 
   const bundle::ModelSummary &summary() const { return model->summary; }
   std::vector<std::string> names() const {
@@ -32,7 +32,7 @@ struct Built {
   }
 };
 
-Built build(const std::string &text, const units::UnitOptions &options = {}) {
+Built build(const std::string &text, const UnitOptions &options = {}) {
   Built built;
   built.context = makeContext();
   mlir::ScopedDiagnosticHandler handler(built.context.get(), [&](mlir::Diagnostic &d) {
@@ -41,7 +41,7 @@ Built build(const std::string &text, const units::UnitOptions &options = {}) {
   });
   built.module = mlir::parseSourceString<mlir::ModuleOp>(text, built.context.get());
   EXPECT_TRUE(built.module);
-  if (auto model = units::buildUnits(*built.module, options); mlir::succeeded(model))
+  if (auto model = buildUnits(*built.module, options); mlir::succeeded(model))
     built.model = std::move(*model);
   return built;
 }
@@ -179,7 +179,7 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
 }
 
 TEST(Units, UpdatesFollowTheOptimizer) {
-  units::UnitOptions options;
+  UnitOptions options;
   options.training.set_optimizer(bundle::TrainingOptions::SGD);
   Built plain = build(readModel("llama.mlir"), options);
   EXPECT_EQ(plain.summary().moments(), 0u);
@@ -217,9 +217,8 @@ TEST(Units, AParameterTheLossIgnoresIsLeftOutWithAWarning) {
 }
 
 TEST(Groups, AlignAndPutDecayingFirst) {
-  units::UnitOptions options;
-  options.decay.byName = true;
-  options.decay.never = {"norm", "embed"};
+  UnitOptions options;
+  options.decay = "names:proj,head";
   Built b = build(readModel("llama.mlir"), options);
   ASSERT_TRUE(b.model);
   for (const bundle::GroupInfo &group : b.summary().groups()) {

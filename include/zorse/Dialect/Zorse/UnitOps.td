@@ -1,4 +1,4 @@
-// Classes of units, and what their functions do.
+// Units, their classes, and what functions of classes do.
 #ifndef ZORSE_DIALECT_ZORSE_UNIT_OPS_TD
 #define ZORSE_DIALECT_ZORSE_UNIT_OPS_TD
 
@@ -49,6 +49,37 @@ def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFro
     ::mlir::func::FuncOp function(::zorse::Task task);
     /// The function whose results lie in a packed block, saved or deferred, as the block lays them out; null: nothing writes it.
     ::mlir::func::FuncOp writerOf(::zorse::SlotKind block);
+    /// The function that says which slots units of the class have: the forward, or while the class is differentiated the joint function.
+    ::mlir::func::FuncOp definer();
+  }];
+}
+
+def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a unit of the model: its class applied to its own parameters, to inputs and to values of earlier units";
+  let description = [{
+    After `zorse-find-units`, `@model` is a chain of units, and the model summary is a function of it and of the classes. Results are the values that later
+    units read, then the numerators of the loss. `known` are the numbers that the unit reads (`zorse.known`); `instances` is how many random instances
+    earlier units have.
+
+    Constraints:
+    - (U1) `callee` is a `zorse.class`.
+    - (U2) operands and results are those of the class's forward, in order of their slots: of equal shape, and of equal type unless the class stores what has been
+      rounded in two bytes (`zorse-narrow-storage`).
+    - (U3) every result has a name, which may be empty.
+
+    ```mlir
+    %h1 = zorse.unit @mlp "block 0 mlp" parameters(%w) values(%h0) instances 3 -> ["h.0"] : (tensor<64x8xf32>, tensor<?x8xf32>) -> tensor<?x64xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, StrAttr:$label, Variadic<AnyRankedTensor>:$parameters, Variadic<AnyRankedTensor>:$inputs,
+                       Variadic<AnyRankedTensor>:$boundary, Variadic<AnyRankedTensor>:$known, DefaultValuedAttr<I64Attr, "0">:$instance_base,
+                       StrArrayAttr:$names);
+  let results = (outs Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "$callee $label (`parameters` `(` $parameters^ `)`)? (`inputs` `(` $inputs^ `)`)? (`values` `(` $boundary^ `)`)? "
+                       "(`known` `(` $known^ `)`)? (`instances` $instance_base^)? `->` $names attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::zorse::ClassOp unitClass();
   }];
 }
 

@@ -35,6 +35,7 @@ mlir::RankedTensorType attentionStatisticType(mlir::RankedTensorType q, mlir::Va
 
 /// Names of the attributes of models and unit functions (docs/architecture.md, "A model" and "Unit functions").
 namespace attributes {
+inline constexpr llvm::StringLiteral kModel = "model"; ///< the symbol of the model's function
 inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
@@ -45,7 +46,10 @@ inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
 inline constexpr llvm::StringLiteral kCount = "zorse.count";
 inline constexpr llvm::StringLiteral kReduce = "zorse.reduce"; ///< beside kCount: "sum", "max" or "min"
-inline constexpr llvm::StringLiteral kSlot = "zorse.slot";     ///< SlotAttr
+inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning"; ///< beside kCount, set by zorse-find-units: what people read of the count
+inline constexpr llvm::StringLiteral kLowerBound = "zorse.lower_bound", kUpperBound = "zorse.upper_bound"; ///< of an input's values
+inline constexpr llvm::StringLiteral kIgnoreIndex = "zorse.ignore_index", kShiftedInGraph = "zorse.shifted_in_graph";
+inline constexpr llvm::StringLiteral kSlot = "zorse.slot"; ///< SlotAttr
 } // namespace attributes
 
 } // namespace zorse

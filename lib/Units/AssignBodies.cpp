@@ -1,0 +1,35 @@
+// Where the summary's functions are among the bodies of a target.
+#include "zorse/Units/Units.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Summary/Summary.h"
+
+using namespace zorse;
+using namespace zorse::units;
+
+void units::assignBodies(bundle::ModelSummary &summary, const std::function<BodyFacts(llvm::StringRef)> &facts) {
+  for (bundle::UnitClass &unitClass : *summary.mutable_classes())
+    for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
+      const BodyFacts known = facts(functionName(unitClass, function.task()));
+      function.set_body(known.body);
+      if (known.body != UINT32_MAX) // what is known of one that was left out stays known
+        *function.mutable_workspace() = known.workspace;
+    }
+  if (summary.counts_size() > 0)
+    summary.set_count_body(int32_t(facts("counts").body));
+  if (summary.has_logits()) {
+    const bundle::UnitClass &unitClass = classOf(summary, summary.units(int(summary.logits().unit())));
+    summary.mutable_logits()->set_body(facts(unitClass.name() + "." + stringifyTask(Task::Logits).str()).body);
+  }
+  summary.set_update_body_decay(facts("update.decay").body);
+  summary.set_update_body_plain(facts("update.plain").body);
+  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.statistic(); }))
+    summary.set_update_body_statistics(facts("update.statistics").body);
+  summary.set_norm_body(facts("norm").body);
+  summary.set_sum_loss_body(facts("sum_loss").body);
+  summary.set_decide_body(facts("decide").body);
+  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }))
+    summary.set_cast_body(facts("cast").body);
+  if (zorse::scalesLoss(summary))
+    summary.set_scale_seeds_body(facts("scale_seeds").body);
+}
