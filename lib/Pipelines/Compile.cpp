@@ -56,6 +56,8 @@ Phase phaseOf(Emit emit, Phase asked) {
   switch (emit) {
   case Emit::Graph:
     return std::min(asked, Phase::Recognize);
+  case Emit::Pipeline:
+    return Phase::Import;
   case Emit::Units:
     return std::min(asked, Phase::Backward);
   case Emit::Plan:
@@ -108,6 +110,8 @@ bool makeUnits(Runner &runner, Compiler &c, Phase last) {
   if (last == Phase::Import) {
     if (options.emit == Emit::Graph)
       print(textOf(*c.imported.module));
+    if (options.emit == Emit::Pipeline)
+      print(c.pipelineText() + "\n");
     return true;
   }
 

@@ -50,6 +50,9 @@ struct Compiler {
   mlir::ModuleOp module() { return *imported.module; }
   /// Runs the part of the pipeline that takes the module from one stage to another.
   bool runPasses(Stage from, Stage to);
+  void fill(TrainPipelineOptions &passOptions) const;
+  /// All passes, as `zorse-opt --pass-pipeline` takes them.
+  std::string pipelineText() const;
   /// What the summary says that the graph does not.
   std::string settings() const;
 

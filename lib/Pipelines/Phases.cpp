@@ -124,10 +124,7 @@ std::string Compiler::settings() const {
   return units::settingsText(given);
 }
 
-bool Compiler::runPasses(Stage from, Stage to) {
-  TrainPipelineOptions passOptions;
-  passOptions.from = from;
-  passOptions.to = to;
+void Compiler::fill(TrainPipelineOptions &passOptions) const {
   passOptions.round = options.precision.rounds() ? elementTypeName(options.precision.rounded) : "";
   passOptions.wideResidual = options.precision.wideResidual;
   passOptions.settings = settings();
@@ -137,6 +134,24 @@ bool Compiler::runPasses(Stage from, Stage to) {
                      : options.saved == "full" ? autodiff::SavePolicy::Full
                                                : autodiff::SavePolicy::MinimumCut;
   passOptions.sampling = options.sampling;
+}
+
+std::string Compiler::pipelineText() const {
+  TrainPipelineOptions passOptions;
+  fill(passOptions);
+  OpPassManager passes(ModuleOp::getOperationName());
+  buildTrainPipeline(passes, passOptions);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  passes.printAsTextualPipeline(os);
+  return text;
+}
+
+bool Compiler::runPasses(Stage from, Stage to) {
+  TrainPipelineOptions passOptions;
+  fill(passOptions);
+  passOptions.from = from;
+  passOptions.to = to;
   PassManager passes(&context);
   if (options.mlirFlags && failed(applyPassManagerCLOptions(passes)))
     return false;

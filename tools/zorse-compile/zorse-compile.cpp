@@ -5,6 +5,7 @@
 #include "TrainingFlags.h"
 
 #include "zorse/Pipelines/Compile.h"
+#include "zorse/Pipelines/MlirFlags.h"
 #include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
@@ -59,9 +60,9 @@ void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("--compile-to", words.compileTo,
                  "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
       ->group(look);
-  app.add_option("--emit", words.emit, "print: graph, units, plan, exec or llvm")
+  app.add_option("--emit", words.emit, "print: graph, pipeline (of passes, for zorse-opt --pass-pipeline), units, plan, exec or llvm")
       ->group(look)
-      ->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));
+      ->check(CLI::IsMember({"graph", "pipeline", "units", "plan", "exec", "llvm"}));
   app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
 }
 
@@ -80,11 +81,12 @@ bool readWords(const Words &words, pipelines::CompileOptions &o, std::string &er
     o.last = *phase;
   }
   if (!emit.empty())
-    o.emit = emit == "graph"   ? pipelines::Emit::Graph
-             : emit == "units" ? pipelines::Emit::Units
-             : emit == "plan"  ? pipelines::Emit::Plan
-             : emit == "exec"  ? pipelines::Emit::Exec
-                               : pipelines::Emit::Llvm;
+    o.emit = emit == "graph"      ? pipelines::Emit::Graph
+             : emit == "pipeline" ? pipelines::Emit::Pipeline
+             : emit == "units"    ? pipelines::Emit::Units
+             : emit == "plan"     ? pipelines::Emit::Plan
+             : emit == "exec"     ? pipelines::Emit::Exec
+                                  : pipelines::Emit::Llvm;
   return true;
 }
 
@@ -123,23 +125,26 @@ std::string missing(const pipelines::CompileOptions &o) {
 
 static int run(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
+  std::vector<char *> words(argv, argv + argc);
+  const bool mlirFlags = pipelines::takeMlirFlags(words);
   CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
                "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
   pipelines::CompileOptions o;
-  Words words;
-  addOptions(app, o, words);
+  Words named;
+  addOptions(app, o, named);
   ModelFlags model;
   model.addTo(app, o);
   TrainingFlags training;
   training.addTo(app);
-  addRareOptions(app, o, words);
-  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-compile"))
+  addRareOptions(app, o, named);
+  if (std::optional<int> done = parseFlags(app, int(words.size()), words.data(), "zorse-compile"))
     return *done;
 
   std::string error;
-  if (!model.resolve(o, error) || !readWords(words, o, error))
+  if (!model.resolve(o, error) || !readWords(named, o, error))
     return fail(error);
   o.threads = std::max(1u, o.threads);
+  o.mlirFlags = mlirFlags;
   if (!training.resolve(o.training, error))
     return fail(error);
   o.optimizerGiven = training.optimizerGiven();

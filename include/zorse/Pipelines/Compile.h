@@ -31,7 +31,7 @@ enum class Phase : uint8_t {
   Bundle,    ///< written
 };
 
-enum class Emit : uint8_t { Nothing, Graph, Units, Plan, Exec, Llvm };
+enum class Emit : uint8_t { Nothing, Graph, Pipeline, Units, Plan, Exec, Llvm };
 
 /// Whether the bundle holds the initial weights or names the model's files. Auto: it holds them up to kCopiedWeights bytes; beyond, copying would
 /// take longer than everything else. Later: it names the model's files, which need not exist yet; no byte of them is read.
