@@ -49,8 +49,9 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   for (func::FuncOp function : functionsInOrder(functions)) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
+    BodyFacts facts;
     // All functions are tried, so that every unsupported op is reported at once.
-    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), result.facts.emplace_back()));
+    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), facts));
   }
   if (!ok)
     return failure();
@@ -87,7 +88,7 @@ std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
   return std::string("sum.") + elementTypeName(type) + "." + std::to_string(terms);
 }
 
-void zorse::codegen::appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms) {
+void zorse::codegen::appendBuiltinBodies(MLIRContext *context, CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms) {
   bundle::BodyLibrary &library = bodies.library;
   const int first = library.bodies_size();
   const bundle::ElementType wide = wideType(summary.compute_type());
@@ -165,13 +166,12 @@ void zorse::codegen::appendBuiltinBodies(CompiledBodies &bodies, const bundle::M
     }
 
   // Devices without these routines get kernels.
-  MLIRContext context;
-  context.loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   for (int b = first; b < library.bodies_size(); ++b) {
     bundle::Body &body = *library.mutable_bodies(b);
     for (bundle::Launch &launch : *body.mutable_launches())
-      if (std::optional<Kernel> kernel = bodies.sources->routine(&context, body, launch.library())) {
-        std::string symbol = bodies.sources->add(kernel->hint, std::move(kernel->text));
+      if (std::optional<Kernel> kernel = bodies.sources->routine(context, body, launch.library())) {
+        std::string symbol = bodies.sources->add(kernel->hint, std::move(kernel->module));
         *launch.mutable_kernel() = std::move(kernel->launch);
         launch.mutable_kernel()->set_symbol(symbol);
       }

@@ -76,9 +76,9 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
       printLaunch(body, launch, numbers, os);
   }
   if (withKernels)
-    for (const auto &[symbol, source] : kernels->texts()) {
+    for (const auto &[symbol, kernel] : kernels->kernels()) {
       auto number = numbers.find(symbol);
-      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n" << source;
+      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n" << KernelSet::textOf(kernel);
     }
   return success();
 }

@@ -44,7 +44,9 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   void getDependentDialects(DialectRegistry &registry) const override {
     registry.insert<exec::ExecDialect>();
     OpPassManager passes(ModuleOp::getOperationName());
-    buildTrainPipeline(passes, TrainPipelineOptions());
+    TrainPipelineOptions all;
+    all.to = Stage::Bodies;
+    buildTrainPipeline(passes, all);
     passes.getDependentDialects(registry);
   }
 
@@ -58,6 +60,7 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
       return module.emitError("zorse-apply-plan: expects plan=FILE, the plan to apply");
     TrainPipelineOptions passOptions;
     passOptions.from = Stage::Recognized;
+    passOptions.to = Stage::Bodies;
     bundle::ModelSummary settings;
     settings.mutable_training()->set_optimizer(optimizer == "sgd"    ? bundle::TrainingOptions::SGD
                                                : optimizer == "adam" ? bundle::TrainingOptions::ADAM
@@ -74,21 +77,21 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     // Programs bind exactly the slots that bodies have, so the bodies are needed too.
     codegen::CodegenOptions code;
     code.dumpDir = dumpDir;
-    FailureOr<codegen::CompiledBodies> bodies = codegen::lowerBodies(module, code);
-    if (failed(bodies))
+    FailureOr<std::vector<codegen::CompiledBodies>> targets = codegen::readTargets(module, code); // one is enough to look at programs
+    if (failed(targets))
       return failure();
-    std::vector<codegen::CompiledBodies> others; // one target is enough to look at programs
-    assignBodies(*summary, *bodies, others);
+    codegen::CompiledBodies &bodies = targets->front();
+    nameBodies(*summary, bodies.library);
 
     std::string error;
     std::optional<step::Plan> read = step::readPlanFile(plan, *summary, error);
     if (!read)
       return module.emitError(error);
-    dropUnusedParts(*summary, *read, /*split=*/false, *bodies, others);
-    if (!dumpDir.empty() && failed(codegen::compileKernels(*bodies, module.getLoc())))
+    dropUnusedParts(*summary, *read, /*split=*/false, *targets);
+    if (!dumpDir.empty() && failed(codegen::compileKernels(bodies, module.getLoc())))
       return failure();
     step::ExpandOptions expand;
-    expand.bodies = &bodies->library;
+    expand.bodies = &bodies.library;
     expand.until = until;
     std::optional<step::StepGraph> graph = step::expandPlan(*summary, *read, error, expand);
     if (!graph)
@@ -96,13 +99,13 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
 
     conversion::ExecNames names;
     names.summary = &*summary;
-    names.bodies = &bodies->library;
+    names.bodies = &bodies.library;
     for (const step::DeviceProgram &device : graph->devices)
       names.devices.push_back(device.name);
     module.getBody()->clear();
     module->setAttrs(DictionaryAttr::get(&getContext()));
     for (uint32_t device = 0; device < graph->devices.size(); ++device) {
-      std::optional<bundle::Program> program = step::writeProgram(*graph, device, bodies->library, error);
+      std::optional<bundle::Program> program = step::writeProgram(*graph, device, bodies.library, error);
       if (!program)
         return module.emitError(error);
       FailureOr<OwningOpRef<ModuleOp>> text = conversion::programToExec(&getContext(), *program, names);
@@ -120,6 +123,7 @@ void registerPasses() {
   PassRegistration<ApplyPlanPass>();
   registerCudaPipeline();
   registerTrainPipeline();
+  registerLowerBodies();
 }
 
 } // namespace zorse::pipelines

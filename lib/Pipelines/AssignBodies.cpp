@@ -4,6 +4,7 @@
 #include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -12,29 +13,6 @@
 namespace zorse::pipelines {
 
 namespace {
-
-void nameBodies(bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies) {
-  llvm::StringMap<uint32_t> index;
-  for (int i = 0; i < bodies.library.bodies_size(); ++i)
-    index[bodies.library.bodies(i).name()] = i;
-  units::assignBodies(summary, [&](llvm::StringRef function) {
-    units::BodyFacts facts;
-    auto found = index.find(function);
-    facts.body = found == index.end() ? UINT32_MAX : found->second;
-    if (facts.body < bodies.facts.size())
-      facts.workspace = bodies.facts[facts.body].workspace;
-    return facts;
-  });
-  summary.clear_sums();
-  for (bundle::ElementType type : {bundle::F32, bundle::F64})
-    for (uint32_t terms = 2; terms <= kMostSumTerms; ++terms)
-      if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
-        bundle::SumBody &sum = *summary.add_sums();
-        sum.set_type(type);
-        sum.set_terms(terms);
-        sum.set_body(found->second);
-      }
-}
 
 int placeOfWorkspace(const bundle::Body &body) {
   for (int s = 0; s < body.slots_size(); ++s)
@@ -81,49 +59,68 @@ void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodie
 }
 
 /// Every target's workspace is as large as the largest of them: programs, plan and verifier know one.
-void levelWorkspaces(codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
-  auto atLeast = [](bundle::Extent &bytes, const bundle::Extent &other) {
-    bytes.set_fixed(std::max(bytes.fixed(), other.fixed()));
-    bytes.set_per_row(std::max(bytes.per_row(), other.per_row()));
-  };
+void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
+  codegen::CompiledBodies &first = targets.front();
+  auto others = llvm::drop_begin(targets);
   for (bool back : {false, true}) // a slot that any target has is there in the first, then in all
     for (codegen::CompiledBodies &other : others)
-      back ? shareWorkspaceSlots(other, bodies) : shareWorkspaceSlots(bodies, other);
+      back ? shareWorkspaceSlots(other, first) : shareWorkspaceSlots(first, other);
   for (bool back : {false, true}) // there, and the largest back
     for (codegen::CompiledBodies &other : others)
-      for (int b = 0; b < bodies.library.bodies_size(); ++b) {
-        codegen::CompiledBodies &to = back ? other : bodies, &from = back ? bodies : other;
-        bundle::Body &body = *to.library.mutable_bodies(b);
-        for (int s = 0; s < body.slots_size(); ++s)
-          if (body.slots(s).kind() == bundle::WORKSPACE)
-            atLeast(*body.mutable_slots(s)->mutable_bytes(), from.library.bodies(b).slots(s).bytes());
-        if (size_t(b) < to.facts.size())
-          atLeast(to.facts[size_t(b)].workspace, from.facts[size_t(b)].workspace);
+      for (int b = 0; b < first.library.bodies_size(); ++b) {
+        bundle::Body &to = *(back ? other : first).library.mutable_bodies(b), &from = *(back ? first : other).library.mutable_bodies(b);
+        const int place = placeOfWorkspace(to);
+        if (place < 0)
+          continue;
+        bundle::Extent &bytes = *to.mutable_slots(place)->mutable_bytes(), &most = *from.mutable_slots(placeOfWorkspace(from))->mutable_bytes();
+        bytes.set_fixed(std::max(bytes.fixed(), most.fixed()));
+        bytes.set_per_row(std::max(bytes.per_row(), most.per_row()));
       }
   for ([[maybe_unused]] const codegen::CompiledBodies &other : others)
-    assert(bundle::differentSlots(bodies.library, other.library).empty() && "targets have different slots");
+    assert(bundle::differentSlots(first.library, other.library).empty() && "targets have different slots");
 }
 
-void dropParts(codegen::CompiledBodies &bodies, const llvm::StringSet<> &parts) {
-  for (int i = bodies.library.bodies_size() - 1; i >= 0; --i)
-    if (parts.contains(bodies.library.bodies(i).name())) {
-      bodies.library.mutable_bodies()->DeleteSubrange(i, 1);
-      bodies.facts.erase(bodies.facts.begin() + i);
-    }
+void dropParts(bundle::BodyLibrary &library, const llvm::StringSet<> &parts) {
+  for (int i = library.bodies_size() - 1; i >= 0; --i)
+    if (parts.contains(library.bodies(i).name()))
+      library.mutable_bodies()->DeleteSubrange(i, 1);
 }
 
 } // namespace
 
-void assignBodies(bundle::ModelSummary &summary, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others, uint32_t sumTerms) {
-  levelWorkspaces(bodies, others);
-  codegen::appendBuiltinBodies(bodies, summary, sumTerms);
-  for (codegen::CompiledBodies &other : others)
-    codegen::appendBuiltinBodies(other, summary, sumTerms);
-  nameBodies(summary, bodies);
+void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms) {
+  levelWorkspaces(targets);
+  for (codegen::CompiledBodies &target : targets)
+    codegen::appendBuiltinBodies(context, target, summary, sumTerms);
 }
 
-void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool split, codegen::CompiledBodies &bodies,
-                     std::vector<codegen::CompiledBodies> &others) {
+void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &library) {
+  llvm::StringMap<uint32_t> index;
+  for (int i = 0; i < library.bodies_size(); ++i)
+    index[library.bodies(i).name()] = uint32_t(i);
+  units::assignBodies(summary, [&](llvm::StringRef function) {
+    units::BodyFacts facts;
+    auto found = index.find(function);
+    facts.body = found == index.end() ? UINT32_MAX : found->second;
+    if (found == index.end())
+      return facts;
+    const bundle::Body &body = library.bodies(int(facts.body));
+    if (const int place = placeOfWorkspace(body); place >= 0)
+      facts.workspace = body.slots(place).bytes();
+    return facts;
+  });
+  summary.clear_sums();
+  for (bundle::ElementType type : {bundle::F32, bundle::F64})
+    for (uint32_t terms = 2; terms <= kMostSumTerms; ++terms)
+      if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
+        bundle::SumBody &sum = *summary.add_sums();
+        sum.set_type(type);
+        sum.set_terms(terms);
+        sum.set_body(found->second);
+      }
+}
+
+void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool split, std::vector<codegen::CompiledBodies> &targets) {
   llvm::StringSet<> parts;
   std::vector<bool> repeated(size_t(summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)
@@ -138,10 +135,9 @@ void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool
     if (!isRepeated)
       parts.insert(functionName(unitClass, Function::RECOMPUTE));
   }
-  dropParts(bodies, parts);
-  for (codegen::CompiledBodies &other : others)
-    dropParts(other, parts);
-  nameBodies(summary, bodies);
+  for (codegen::CompiledBodies &target : targets)
+    dropParts(target.library, parts);
+  nameBodies(summary, targets.front().library);
 }
 
 } // namespace zorse::pipelines

@@ -139,6 +139,8 @@ bool makeBundle(Runner &runner, Compiler &c, Phase last) {
   // Bodies before the plan: they say which slots a task has and how much workspace, and the plan must fit.
   if (!runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
+  if (!options.dumpDir.empty())
+    c.dump("4-bodies.mlir", textOf(*c.imported.module));
   if (last == Phase::Bodies)
     return true;
   if (!runner.run(Phase::Plan, c, &Compiler::plan))
@@ -216,7 +218,7 @@ bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary
       !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
   summary = std::move(c.summary);
-  bodies = std::move(c.bodies.library);
+  bodies = std::move(c.targets.front().library);
   return true;
 }
 

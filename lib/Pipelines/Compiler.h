@@ -28,8 +28,7 @@ struct Compiler {
   bundle::TrainingOptions training = {}; ///< the options', with what the file brings of its own
   std::string decay = {};                ///< likewise
   bundle::ModelSummary summary = {};
-  codegen::CompiledBodies bodies = {}; ///< of the first target: the others have the same slots.
-  std::vector<codegen::CompiledBodies> otherTargets = {};
+  std::vector<codegen::CompiledBodies> targets = {}; ///< with equal slots; kernels stay in the module until they are compiled
   PlanOutcome planned = {};
   std::string planJson = {};                                   ///< canonical
   step::StepGraph graph = {};                                  ///< until its programs are there
@@ -56,8 +55,12 @@ struct Compiler {
   /// What the summary says that the graph does not.
   std::string settings() const;
 
-  /// Bodies for the other architectures that devices of the cluster ask for, beside `bodies` for `first`.
-  bool lowerOtherTargets(const codegen::CodegenOptions &first);
+  /// The bodies that programs, plan and verifier know: those of the first target.
+  const bundle::BodyLibrary &library() const { return targets.front().library; }
+  /// The architectures to compile for: that of processors, and those that devices of the cluster ask for.
+  std::vector<std::string> architectures() const;
+  /// Compiles the kernels of all targets.
+  bool compileTargets();
   /// The summary's work on every architecture of GPUs in the cluster, from the bodies lowered for it.
   bool addWorkOnGpus(const codegen::CodegenOptions &first);
   /// Says which target each of the plan's devices runs, and forgets those that none does.

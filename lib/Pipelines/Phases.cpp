@@ -134,11 +134,14 @@ void Compiler::fill(TrainPipelineOptions &passOptions) const {
                      : options.saved == "full" ? autodiff::SavePolicy::Full
                                                : autodiff::SavePolicy::MinimumCut;
   passOptions.sampling = options.sampling;
+  passOptions.architectures = architectures();
+  passOptions.sumTerms = options.cluster.empty() ? 0 : directTerms(options.cluster);
 }
 
 std::string Compiler::pipelineText() const {
   TrainPipelineOptions passOptions;
   fill(passOptions);
+  passOptions.to = Stage::Bodies;
   OpPassManager passes(ModuleOp::getOperationName());
   buildTrainPipeline(passes, passOptions);
   std::string text;
@@ -214,23 +217,23 @@ bool Compiler::compileBodies(std::string &remark) {
       code.dumpDir = temporary->path();
     }
   }
-  FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(module(), code);
-  if (failed(result))
+  if (!runPasses(Stage::Functions, Stage::Bodies))
     return false;
-  bodies = std::move(*result);
-  if (!lowerOtherTargets(code))
+  FailureOr<std::vector<codegen::CompiledBodies>> read = codegen::readTargets(module(), code);
+  if (failed(read))
     return false;
+  targets = std::move(*read);
   if (!addWorkOnGpus(code))
     return false;
-  assignBodies(summary, bodies, otherTargets, options.cluster.empty() ? 0 : directTerms(options.cluster));
+  nameBodies(summary, library());
   size_t launches = 0;
-  for (const bundle::Body &body : bodies.library.bodies())
+  for (const bundle::Body &body : library().bodies())
     launches += body.launches_size();
-  remark = std::to_string(bodies.library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches";
+  remark = std::to_string(library().bodies_size()) + " bodies, " + std::to_string(launches) + " launches";
   if (options.emit != Emit::Llvm && options.last != Phase::Bodies)
     return true;
   // No plan will say which are used: all.
-  bool good = succeeded(codegen::compileKernels(bodies, module()->getLoc()));
+  bool good = compileTargets();
   if (good && options.emit == Emit::Llvm) {
     std::error_code failure;
     std::set<std::string> files; // sorted: the same text every time
@@ -245,45 +248,36 @@ bool Compiler::compileBodies(std::string &remark) {
   return good;
 }
 
-bool Compiler::compileKernels(std::string &remark) {
-  dropUnusedParts(summary, planned.plan, options.splitBodies, bodies, otherTargets);
-  if (failed(codegen::compileKernels(bodies, module()->getLoc())))
-    return false;
-  for (codegen::CompiledBodies &target : otherTargets)
+bool Compiler::compileTargets() {
+  for (codegen::CompiledBodies &target : targets)
     if (failed(codegen::compileKernels(target, module()->getLoc())))
       return false;
+  return true;
+}
+
+bool Compiler::compileKernels(std::string &remark) {
+  dropUnusedParts(summary, planned.plan, options.splitBodies, targets);
+  if (!compileTargets())
+    return false;
   remark = describeKernels();
   return true;
 }
 
-bool Compiler::lowerOtherTargets(const codegen::CodegenOptions &first) {
-  otherTargets.clear();
-  if (options.simulateOnly)
-    return true; // nobody runs it
-  std::vector<std::string> asked = options.cluster.empty() ? std::vector<std::string>{""} : architecturesOf(options.cluster);
-  for (const std::string &arch : asked) {
-    if (arch.empty() || arch == bodies.library.arch())
-      continue;
-    codegen::CodegenOptions code = first;
-    code.arch = arch;
-    if (!code.dumpDir.empty()) {
-      code.dumpDir += "/" + arch;
-      llvm::sys::fs::create_directories(code.dumpDir);
-    }
-    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(module(), code);
-    if (failed(result))
-      return false;
-    otherTargets.push_back(std::move(*result));
-  }
-  return true;
+std::vector<std::string> Compiler::architectures() const {
+  std::vector<std::string> all{codegen::resolveArch(options.arch)};
+  if (!options.simulateOnly && !options.cluster.empty()) // nobody runs a bundle for simulations
+    for (const std::string &arch : architecturesOf(options.cluster))
+      if (!arch.empty() && !llvm::is_contained(all, arch))
+        all.push_back(arch);
+  return all;
 }
 
 bool Compiler::addWorkOnGpus(const codegen::CodegenOptions &first) {
   for (const std::string &arch : options.cluster.empty() ? std::vector<std::string>() : architecturesOf(options.cluster)) {
     if (!codegen::isCudaArch(arch))
       continue;
-    auto lowered = llvm::find_if(otherTargets, [&](const codegen::CompiledBodies &target) { return target.library.arch() == arch; });
-    if (lowered != otherTargets.end()) {
+    auto lowered = llvm::find_if(targets, [&](const codegen::CompiledBodies &target) { return target.library.arch() == arch; });
+    if (lowered != targets.end()) {
       addGpuWork(module(), summary, *lowered);
       continue;
     }
@@ -301,11 +295,9 @@ bool Compiler::addWorkOnGpus(const codegen::CodegenOptions &first) {
 void Compiler::assignTargets() {
   if (options.simulateOnly)
     return;
-  std::vector<codegen::CompiledBodies> all, used;
-  const std::string first = bodies.library.arch();
+  std::vector<codegen::CompiledBodies> all = std::move(targets), used;
+  const std::string first = all.front().library.arch();
   bool hostLeftOut = false;
-  all.push_back(std::move(bodies));
-  std::move(otherTargets.begin(), otherTargets.end(), std::back_inserter(all));
   for (codegen::CompiledBodies &target : all) {
     bool any = false;
     for (size_t d = 0; d < planned.devices.size(); ++d)
@@ -332,24 +324,23 @@ void Compiler::assignTargets() {
         all.front().library.mutable_bodies(b)->clear_launches();
     used.push_back(std::move(all.front()));
   }
-  bodies = std::move(used.front());
-  otherTargets.assign(std::make_move_iterator(used.begin() + 1), std::make_move_iterator(used.end()));
+  targets = std::move(used);
 }
 
 std::string Compiler::describeKernels() const {
-  unsigned kernels = bodies.kernels, compiled = bodies.compiled;
-  std::string targets = bodies.library.arch();
-  for (const codegen::CompiledBodies &target : otherTargets) {
+  unsigned kernels = 0, compiled = 0;
+  std::string names;
+  for (const codegen::CompiledBodies &target : targets) {
     kernels += target.kernels;
     compiled += target.compiled;
-    targets += ", " + target.library.arch();
+    names += (names.empty() ? "" : ", ") + target.library.arch();
   }
-  return counted(kernels, "kernel") + " (" + std::to_string(kernels - compiled) + " cached) for " + targets;
+  return counted(kernels, "kernel") + " (" + std::to_string(kernels - compiled) + " cached) for " + names;
 }
 
 bool Compiler::plan(std::string &remark) {
   std::string error;
-  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, bodies.library, error);
+  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, library(), error);
   if (!result) {
     printError(error);
     return false;
@@ -397,7 +388,7 @@ static void releaseFreed() {
 std::optional<step::StepGraph> Compiler::expandAs(const step::Plan &plan, std::string &error) {
   releaseFreed();
   step::ExpandOptions expand;
-  expand.bodies = &bodies.library;
+  expand.bodies = &library();
   expand.costs = planned.costs.get();
   std::optional<step::StepGraph> made = step::expandPlan(summary, plan, error, expand);
   releaseFreed();
@@ -444,7 +435,7 @@ bool Compiler::convert(std::string &remark) {
         llvm::outs() << program;
     };
   const bool direct = isDirect(graph);
-  programs = buildPrograms(graph, summary, bodies.library, options.threads, text);
+  programs = buildPrograms(graph, summary, library(), options.threads, text);
   graph = {};
   if (programs.empty())
     return false;
@@ -463,7 +454,7 @@ bool Compiler::convert(std::string &remark) {
                ": by way of the host, which is for where GPUs do not reach each other: " + error);
     return false;
   }
-  stagedPrograms = buildPrograms(*staged, summary, bodies.library, options.threads);
+  stagedPrograms = buildPrograms(*staged, summary, library(), options.threads);
   remark += "; " + std::to_string(staged->entries.size()) + " entries by way of the host";
   return !stagedPrograms.empty();
 }
@@ -476,8 +467,8 @@ bool Compiler::verify(std::string &remark) {
     byHost.push_back(planned.plan.devices[d].staged);
     direct.push_back(planned.devices[d].direct);
   }
-  return verifySerialized(programs, summary, bodies.library, planJson, options.threads, byHost, direct) &&
-         (stagedPrograms.empty() || verifySerialized(stagedPrograms, summary, bodies.library, planJson, options.threads, byHost));
+  return verifySerialized(programs, summary, library(), planJson, options.threads, byHost, direct) &&
+         (stagedPrograms.empty() || verifySerialized(stagedPrograms, summary, library(), planJson, options.threads, byHost));
 }
 
 bool Compiler::write(std::string &remark) {
@@ -491,11 +482,11 @@ bool Compiler::write(std::string &remark) {
   contents.cluster = planned.cluster;
   contents.topology = planned.costs->topology();
   contents.summary = summary;
-  contents.bodies = bodies.library;
+  contents.bodies = library();
   contents.programs = std::move(programs);
   contents.staged = std::move(stagedPrograms);
-  contents.kernels = std::move(bodies.object);
-  for (codegen::CompiledBodies &target : otherTargets)
+  contents.kernels = std::move(targets.front().object);
+  for (codegen::CompiledBodies &target : llvm::drop_begin(targets))
     contents.otherTargets.push_back({target.library, std::move(target.object)});
   std::string error;
   if (!collectWeights(imported, module(), summary, contents.weights, error)) {

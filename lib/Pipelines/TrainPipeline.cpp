@@ -14,7 +14,8 @@ static llvm::cl::ValuesClass stages() {
   return llvm::cl::values(clEnumValN(Stage::Graph, "graph", "as zorse-import writes it"),
                           clEnumValN(Stage::Recognized, "recognized", "in canonical form, with its content hash and roundings"),
                           clEnumValN(Stage::Units, "units", "a chain of units, with a forward for each class"),
-                          clEnumValN(Stage::Functions, "functions", "all functions that programs call"));
+                          clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
+                          clEnumValN(Stage::Bodies, "bodies", "bodies and kernels for each architecture"));
 }
 
 TrainPipelineOptions::TrainPipelineOptions()
@@ -27,7 +28,9 @@ TrainPipelineOptions::TrainPipelineOptions()
       batch(*this, "batch", llvm::cl::desc("Samples of a step"), llvm::cl::init(units::ConfigureOptions().batch)),
       save(*this, "save", llvm::cl::desc("What forwards keep for their backwards"), llvm::cl::init(autodiff::SavePolicy::MinimumCut),
            autodiff::savePolicies()),
-      sampling(*this, "sampling", llvm::cl::desc("Add the function that text is sampled by"), llvm::cl::init(false)) {}
+      sampling(*this, "sampling", llvm::cl::desc("Add the function that text is sampled by"), llvm::cl::init(false)),
+      architectures(*this, "arch", llvm::cl::desc("As zorse-lower-bodies has it")),
+      sumTerms(*this, "sum-terms", llvm::cl::desc("As zorse-lower-bodies has it"), llvm::cl::init(0)) {}
 
 void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &options) {
   auto makes = [&](Stage stage) { return options.from < stage && stage <= options.to; };
@@ -44,6 +47,8 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   }
   if (makes(Stage::Functions))
     units::addFunctionPasses(passes, {options.save, options.sampling});
+  if (makes(Stage::Bodies))
+    passes.addPass(createLowerBodies(std::vector<std::string>(options.architectures.begin(), options.architectures.end()), options.sumTerms));
 }
 
 void registerTrainPipeline() {

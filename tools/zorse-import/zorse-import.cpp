@@ -38,7 +38,7 @@ static cl::opt<zorse::HeadDamage>
 static cl::opt<bool> notes("notes", cl::desc("print what was decided"), cl::cat(category));
 static cl::opt<bool> listWeights("weights", cl::desc("list where the parameters' bytes are"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("print no module"), cl::cat(category));
-static cl::opt<bool> full("full", cl::desc("print large constants in full, so that the text can be compiled"), cl::cat(category));
+static cl::opt<bool> full("full", cl::desc("print large constants and all locations, so that the text can be compiled"), cl::cat(category));
 static cl::opt<bool> locations("locations", cl::desc("print the ONNX nodes as locations"), cl::cat(category));
 
 static int run(int argc, char **argv) {
@@ -89,7 +89,7 @@ static int run(int argc, char **argv) {
              << " bytes\n";
   if (!quiet) {
     mlir::OpPrintingFlags flags;
-    flags.enableDebugInfo(locations, /*prettyForm=*/true);
+    flags.enableDebugInfo(locations || full, /*prettyForm=*/!full); // messages and summaries name nodes
     if (!full)
       flags.elideLargeElementsAttrs(64);
     model->module->print(outs(), flags);

@@ -17,6 +17,7 @@ class raw_ostream;
 }
 namespace mlir {
 class Location;
+class MLIRContext;
 class ModuleOp;
 class Pass;
 } // namespace mlir
@@ -38,8 +39,7 @@ class KernelSet;
 
 struct CompiledBodies {
   bundle::BodyLibrary library;        ///< one body per function, in the module's order, under the function's name.
-  std::vector<BodyFacts> facts;       ///< one per body.
-  std::shared_ptr<KernelSet> sources; ///< the kernels as text; empty once they are compiled.
+  std::shared_ptr<KernelSet> sources; ///< the kernels; null once they are compiled.
   std::string object;                 ///< bytes of the shared object library.objects(0) names.
   unsigned kernels = 0;               ///< distinct kernels in it.
   unsigned compiled = 0;              ///< of them, how many were not found in the cache.
@@ -58,7 +58,13 @@ mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location locati
 
 /// The bodies that are not functions, as ModelSummary describes them: "norm", "sum_loss" and "decide"; "cast" where units read copies of parameters;
 /// "scale_seeds" where the loss is scaled; sums of 2 to `sumTerms` terms in f64 and in the type of gradients, for GPUs that exchange directly.
-void appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms = 0);
+void appendBuiltinBodies(mlir::MLIRContext *context, CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms = 0);
+
+/// Puts bodies that were lowered, and their kernels, into a module as the zorse.target of their architecture.
+void writeTarget(mlir::ModuleOp module, CompiledBodies &bodies);
+/// The bodies of the targets of a module, in order; their kernels stay in the module. `options` are those by which they would be compiled, but for the
+/// architecture; of the targets behind the first, dumpDir is the folder of that name in it.
+mlir::FailureOr<std::vector<CompiledBodies>> readTargets(mlir::ModuleOp module, const CodegenOptions &options);
 
 /// "sum.f32.4": a body of ModelSummary.sums.
 std::string sumName(bundle::ElementType type, uint32_t terms);

@@ -138,7 +138,7 @@ struct Lowering {
 
   void lowerKernel(Kernel kernel, bundle::Launch &launch) {
     addBytes(kernel.launch.cost());
-    std::string symbol = emitter.add(kernel.hint, std::move(kernel.text));
+    std::string symbol = emitter.add(kernel.hint, std::move(kernel.module));
     *launch.mutable_kernel() = std::move(kernel.launch);
     launch.mutable_kernel()->set_symbol(symbol);
   }

@@ -29,7 +29,7 @@ public:
   /// Bytes of one sample that these leave for each other, at KernelContext::scratch.
   virtual int64_t attentionScratch(mlir::Operation *op) { return 0; }
   /// Keeps a kernel; returns its symbol.
-  virtual std::string add(llvm::StringRef hint, std::string text) = 0;
+  virtual std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) = 0;
 };
 
 /// Fills `body` and `facts`; kernels go to the emitter. Fails after a diagnostic.

@@ -373,8 +373,7 @@ void KernelBuilder::close(bool contract) {
 }
 
 Kernel KernelBuilder::take(StringRef hint, const Size &points) {
-  llvm::raw_string_ostream out(kernel.text);
-  module->print(out);
+  kernel.module = std::move(module);
   kernel.hint = hint.str();
   bundle::Extent &extent = *kernel.launch.mutable_points();
   points.sampled ? extent.set_per_row(points.count) : extent.set_fixed(points.count);

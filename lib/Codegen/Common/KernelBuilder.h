@@ -17,7 +17,7 @@ namespace zorse::codegen {
 /// A finished kernel and how a body launches it.
 struct Kernel {
   std::string hint; ///< for the symbol: what the kernel computes, in a word or two.
-  std::string text;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
   bundle::KernelLaunch launch; ///< without the symbol.
 };
 

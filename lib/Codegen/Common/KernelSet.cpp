@@ -2,6 +2,8 @@
 
 #include "KernelCache.h"
 
+#include "mlir/IR/BuiltinOps.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -23,7 +25,19 @@ KernelSet::~KernelSet() = default;
 KernelSet::KernelSet(const CodegenOptions &options, std::string target)
     : options(options), target(std::move(target)), cache(KernelCache::open(options)) {}
 
-std::string KernelSet::add(StringRef hint, std::string text) {
+std::string KernelSet::textOf(mlir::ModuleOp kernel) {
+  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // printed inside of another operation it would be numbered with that
+  copy->removeSymNameAttr();
+  std::string text;
+  raw_string_ostream out(text);
+  copy->print(out);
+  return text;
+}
+
+std::string KernelSet::add(StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) {
+  std::string text;
+  raw_string_ostream out(text);
+  kernel->print(out);
   SHA256 hash;
   for (StringRef part : {StringRef(kLoweringVersion), StringRef(LLVM_VERSION_STRING), StringRef(target), StringRef(text)}) {
     hash.update(part);
@@ -31,7 +45,13 @@ std::string KernelSet::add(StringRef hint, std::string text) {
   }
   hash.update(utostr(options.optimizationLevel));
   std::string symbol = (hint + "_" + toHex(ArrayRef<uint8_t>(hash.final()).take_front(12), /*LowerCase=*/true)).str();
-  sources.insert({symbol, std::move(text)});
+  auto [place, isNew] = sources.try_emplace(symbol, *kernel);
+  if (!isNew)
+    return symbol;
+  kernel->setSymName(symbol);
+  if (!nursery)
+    nursery = mlir::ModuleOp::create(kernel->getLoc());
+  nursery->push_back(kernel.release());
   return symbol;
 }
 
@@ -39,7 +59,22 @@ std::string KernelSet::dumpOf(const std::string &symbol) const { return options.
 
 void KernelSet::retain(const std::set<std::string> &symbols) {
   for (auto it = sources.begin(); it != sources.end();)
-    it = symbols.count(it->first) ? std::next(it) : sources.erase(it);
+    if (symbols.count(it->first)) {
+      ++it;
+    } else {
+      it->second.erase();
+      it = sources.erase(it);
+    }
+}
+
+void KernelSet::moveTo(mlir::Block &block) {
+  for (auto &[symbol, kernel] : sources)
+    kernel->moveBefore(&block, block.end());
+}
+
+void KernelSet::refer(mlir::Block &block) {
+  for (auto kernel : block.getOps<mlir::ModuleOp>())
+    sources.try_emplace(kernel.getSymName()->str(), kernel);
 }
 
 Expected<std::string> KernelSet::link(unsigned &compiled) {
@@ -48,7 +83,7 @@ Expected<std::string> KernelSet::link(unsigned &compiled) {
       return createStringError(error, "cannot make " + options.dumpDir);
   Objects objects;
   std::vector<unsigned> missing;
-  for (auto &[symbol, text] : sources)
+  for (auto &[symbol, kernel] : sources)
     objects.push_back({symbol, {}});
   for (auto [index, object] : enumerate(objects)) {
     if (cache && options.dumpDir.empty())
@@ -60,12 +95,14 @@ Expected<std::string> KernelSet::link(unsigned &compiled) {
   }
   compiled = missing.size();
 
-  std::vector<std::string> errors(missing.size());
+  std::vector<std::string> errors(missing.size()), texts;
+  for (unsigned index : missing)
+    texts.push_back(textOf(sources.at(objects[index].first)));
   std::atomic<size_t> next{0};
   auto work = [&] {
     for (size_t i; (i = next++) < missing.size();) {
       auto &object = objects[missing[i]];
-      Expected<std::string> bytes = compile(object.first, sources.find(object.first)->second);
+      Expected<std::string> bytes = compile(object.first, texts[i]);
       if (!bytes) {
         errors[i] = toString(bytes.takeError());
         continue;

@@ -1,4 +1,4 @@
-// The distinct kernels of one compilation for one target: kept as text, compiled in parallel, remembered on disk, joined to one file.
+// The distinct kernels of one compilation for one target: modules, compiled in parallel, remembered on disk, joined to one file.
 #pragma once
 
 #include "BodyLowering.h"
@@ -17,13 +17,13 @@ namespace zorse::codegen {
 
 class KernelCache;
 
-/// A kernel is one module as text in the dialects arith, math, scf and llvm (and nvvm for CUDA).
+/// A kernel is one module in the dialects arith, math, scf and llvm (and nvvm for CUDA).
 class KernelSet : public Emitter {
 public:
   ~KernelSet() override;
 
   /// The symbol of a kernel: `<hint>_<hash of text, target and compiler version>`. Equal texts give equal symbols.
-  std::string add(llvm::StringRef hint, std::string text) final;
+  std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) final;
   /// A launch that does what a routine of the runtime does elsewhere (runtime/abi/Library.md); none where the device has the routine.
   /// \param slots  what the operands lie in, one each.
   virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) {
@@ -36,9 +36,16 @@ public:
 
   size_t size() const { return sources.size(); }
   const std::string &dumpDir() const { return options.dumpDir; }
-  const std::map<std::string, std::string> &texts() const { return sources; }
+  /// By symbol; in this set, or where `moveTo` has put them.
+  const std::map<std::string, mlir::ModuleOp> &kernels() const { return sources; }
+  /// A kernel without its name: what its symbol is a hash of.
+  static std::string textOf(mlir::ModuleOp kernel);
 
-  /// Forgets all others.
+  /// Hands the kernels over to a block, in the order of symbols.
+  void moveTo(mlir::Block &block);
+  /// Takes the kernels that a block has, which stay there.
+  void refer(mlir::Block &block);
+  /// Erases all others.
   void retain(const std::set<std::string> &symbols);
 
   /// Compiles what the cache does not hold and joins everything, in the order of symbols.
@@ -60,7 +67,8 @@ protected:
 private:
   std::string target;
   std::unique_ptr<KernelCache> cache;         ///< null: none.
-  std::map<std::string, std::string> sources; ///< symbol → text.
+  std::map<std::string, mlir::ModuleOp> sources; ///< by symbol
+  mlir::OwningOpRef<mlir::ModuleOp> nursery;     ///< of those that nobody has taken
 };
 
 /// For options.arch.

@@ -210,3 +210,10 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
                  succeeded(compareSlots(*this, "known numbers", known, getKnown().getTypes())) &&
                  succeeded(compareSlots(*this, "results", results, getResultTypes())));
 }
+
+LogicalResult TargetOp::verifyRegions() {
+  for (Operation &op : getKernels().front())
+    if (auto kernel = dyn_cast<ModuleOp>(op); !kernel || !kernel.getSymName())
+      return op.emitOpError("stands in a zorse.target, expects modules that are called by their symbols");
+  return success();
+}

@@ -83,4 +83,22 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
   }];
 }
 
+def Zorse_TargetOp : Op<Zorse_Dialect, "target", [Symbol, SymbolTable, IsolatedFromAbove, NoRegionArguments, NoTerminator, SingleBlock]> {
+  let summary = "what is compiled for one kind of processor: its bodies, and the kernels that they launch";
+  let description = [{
+    Is called by its architecture. `bodies` is a serialised `BodyLibrary` (runtime/schema/bundle.proto), which owns this data. Holds one `builtin.module`
+    for each kernel, whose name is its symbol: a hash of the module's text, so that equal kernels are one.
+
+    ```mlir
+    zorse.target @sm_80 attributes {bodies = dense_resource<bodies_sm_80> : tensor<15012xi8>} {
+      module @mulf_erf_addf_9c01 { ... }
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, ElementsAttr:$bodies);
+  let regions = (region SizedRegion<1>:$kernels);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $kernels";
+  let hasRegionVerifier = 1;
+}
+
 #endif // ZORSE_DIALECT_ZORSE_UNIT_OPS_TD

@@ -1,0 +1,75 @@
+"""zorse-opt makes of a model what zorse-compile makes of it: the same module, with the same bodies and kernels, byte for byte, from the pipeline that zorse-compile prints.
+"""
+import os
+import subprocess
+import tempfile
+
+import harness as z
+
+CLUSTERS = {
+    "processors": """
+name: processors
+nodes:
+  - name: here
+    devices:
+      - { name: a, kind: cpu, speed: 20e9, memory: 1GiB, threads: 1 }
+      - { name: b, kind: cpu, speed: 10e9, memory: 1GiB, threads: 1 }
+""",
+    "mixed": """
+name: mixed
+nodes:
+  - name: here
+    devices:
+      - { name: a, kind: cpu, speed: 20e9, memory: 1GiB, threads: 1 }
+      - { name: b, kind: cuda, arch: sm_75, speed: 8e12, memory: 16GiB }
+      - { name: c, kind: cuda, arch: sm_80, speed: 19e12, memory: 40GiB }
+      - { name: d, kind: cuda, arch: sm_80, speed: 19e12, memory: 40GiB }
+""",
+}
+MODELS = [("gpt.onnx", ["--seq=32"]), ("llama.onnx", ["--seq=32"]), ("mlp-tiny.onnx", ["--seq=16"]), ("gpt-tiny-dropout.onnx", ["--seq=16"])]
+
+
+def call(tool, *words):
+    done = subprocess.run([os.path.join(z.BIN, tool), *words], capture_output=True, text=True)
+    if done.returncode:
+        raise z.Failure(f"{tool} {' '.join(words)[:200]}: {done.stderr[-400:]}")
+    return done.stdout
+
+
+def compare(folder, model, words, precision, cluster, more=()):
+    """The first line that differs, or None; and how many kernels there are."""
+    source = os.path.join(z.SMALL, model)
+    graph, made, dump = os.path.join(folder, "graph.mlir"), os.path.join(folder, "made.mlir"), os.path.join(folder, "dump")
+    with open(graph, "w") as f:
+        f.write(call("zorse-import", source, "--batch=8", "--full", *words))
+    flags = [source, "--batch", "8", *[word.replace("=", " ") for word in words], "--precision", precision, "--cluster", cluster, "--quiet", *more]
+    flags = [part for word in flags for part in (word.split(" ") if word.startswith("--seq") else [word])]
+    pipeline = call("zorse-compile", *flags, "--emit", "pipeline").strip()
+    call("zorse-opt", graph, f"--pass-pipeline={pipeline}", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
+    call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
+    with open(made) as f, open(os.path.join(dump, "4-bodies.mlir")) as g:
+        ours, theirs = f.read().splitlines(), g.read().splitlines()
+    kernels = sum(line.startswith("    module @") or line.startswith("    builtin.module @") for line in ours)
+    for number, (one, two) in enumerate(zip(ours, theirs), 1):
+        if one != two:
+            return f"line {number}: {one.strip()[:100]} | {two.strip()[:100]}", kernels
+    return None if len(ours) == len(theirs) else f"{len(ours)} and {len(theirs)} lines", kernels
+
+
+def main():
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in CLUSTERS.items():
+            with open(os.path.join(folder, name + ".yaml"), "w") as f:
+                f.write(text)
+        cases = [(model, words, precision, cluster, ()) for model, words in MODELS for precision in ("f32", "bf16", "f16") for cluster in CLUSTERS]
+        cases.append(("gpt.onnx", ["--seq=32"], "f32", "processors", ("--sampling", "--optimizer", "sgd", "--momentum", "0.9", "--decay", "names:wte,attn")))
+        for model, words, precision, cluster, more in cases:
+            difference, kernels = compare(folder, model, words, precision, os.path.join(folder, cluster + ".yaml"), more)
+            label = f"{model} {precision} {cluster}{' ' + ' '.join(more) if more else ''}: {kernels} kernels"
+            results.append(z.check(label + (f", {difference}" if difference else ""), float(difference is not None or kernels == 0), 0))
+    return z.finish(results)
+
+
+if __name__ == "__main__":
+    z.run(main)
