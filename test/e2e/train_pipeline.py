@@ -68,8 +68,8 @@ def main():
             difference, kernels = compare(folder, model, words, precision, os.path.join(folder, cluster + ".yaml"), more)
             label = f"{model} {precision} {cluster}{' ' + ' '.join(more) if more else ''}: {kernels} kernels"
             results.append(z.check(label + (f", {difference}" if difference else ""), float(difference is not None or kernels == 0), 0))
-    return z.finish(results)
+    z.finish(results)
 
 
 if __name__ == "__main__":
-    z.run(main)
+    main()

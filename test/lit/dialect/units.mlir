@@ -45,7 +45,7 @@ zorse.class @c {
 // -----
 
 func.func @model(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
-  // expected-error @below {{(U2) has 0 values, expects the 1 of @c}}
+  // expected-error @below {{(U2) has 1 inputs, expects the 0 of @c}}
   %y = zorse.unit @c "c" inputs(%x) -> ["y"] : (tensor<?x4xf32>) -> tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }
