@@ -171,11 +171,13 @@ private:
     std::vector<uint32_t> holders;
     for (size_t p = 0; p < paths.devices.size(); ++p) {
       int64_t end = 0;
-      for (size_t i = 0; i < paths.devices[p].size(); ++i)
-        if ((end += paths.quotas[p][i]) > layer) {
-          holders.push_back(paths.devices[p][i]);
-          break;
-        }
+      for (size_t i = 0; i < paths.devices[p].size(); ++i) {
+        end += paths.quotas[p][i];
+        if (end <= layer)
+          continue;
+        holders.push_back(paths.devices[p][i]);
+        break;
+      }
     }
     return holders;
   }

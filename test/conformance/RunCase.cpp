@@ -1,5 +1,7 @@
 #include "RunCase.h"
 
+#include "../../lib/Codegen/Common/Slots.h"
+
 #include "Bands.h"
 #include "CodegenHarness.h"
 #include "TensorBytes.h"
@@ -88,7 +90,7 @@ struct Runner {
     const bool scalars = isSlot(slot, SlotKind::Scalars);
     for (int i = 0; i < body.slots_size(); ++i)
       if (int(body.slots(i).kind()) == int(slot.getKind()) && (scalars || body.slots(i).index() == slot.getIndex()))
-        return buffers[size_t(i)].data.get() + (scalars ? test::offsetOfScalar(slot) : 0);
+        return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(slot) : 0);
     return nullptr;
   }
 

@@ -1,6 +1,8 @@
 // Random small planning problems, the same from a seed on every machine.
 #pragma once
 
+#include "../../lib/Planning/Search/Draws.h"
+
 #include "zorse/Planning/Layout.h"
 
 #include <memory>
@@ -8,24 +10,13 @@
 
 namespace zorse::optimality {
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-class Random {
+class Random : public planning::Draws {
 public:
-  explicit Random(uint64_t seed) : state(seed) {}
-  uint64_t next() {
-    uint64_t z = state += 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
+  using Draws::Draws;
   /// In [low, high].
   int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }
   /// In [low, high), all magnitudes equally likely.
   double magnitude(double low, double high);
-  bool chance(int percent) { return between(1, 100) <= percent; }
-
-private:
-  uint64_t state;
 };
 
 enum class Kind { Plain, TightMemory, SlowLinks, HeavyHead, TwoSites, OddBatch };

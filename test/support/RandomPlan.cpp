@@ -1,5 +1,7 @@
 #include "RandomPlan.h"
 
+#include "../../lib/Planning/Search/Draws.h"
+
 #include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
@@ -10,22 +12,12 @@ using namespace zorse::step;
 
 namespace {
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): the standard library's distributions differ between implementations.
-class Random {
+/// The standard library's distributions differ between implementations.
+class Random : public zorse::planning::Draws {
 public:
-  explicit Random(uint64_t seed) : state(seed) {}
-  uint64_t next() {
-    uint64_t z = state += 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
+  using Draws::Draws;
   /// In [low, high).
   int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
-  bool chance(int percent) { return between(0, 100) < percent; }
-
-private:
-  uint64_t state;
 };
 
 struct Rectangle {

@@ -99,8 +99,7 @@ LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, Packed &packed
   return success();
 }
 
-/// Where a field of the step's scalars lies.
-static int64_t offsetOf(SlotAttr scalar) {
+int64_t zorse::codegen::offsetOfScalar(SlotAttr scalar) {
   using abi::StepScalars;
   constexpr int64_t kDecided = offsetof(StepScalars, decided);
   switch (scalar.getField()) {
@@ -143,7 +142,7 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
     const uint32_t most = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossSeed);
     if (index >= most)
       return diagnose() << "expects an index from 0 to " << most - 1 << ", got " << attribute;
-    return scalars(offsetOf(attribute));
+    return scalars(offsetOfScalar(attribute));
   }
   bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
   bundle::AccessMode mode = !isResult ? bundle::READ : accumulates ? bundle::ACCUMULATE : bundle::WRITE;

@@ -45,6 +45,9 @@ private:
   Packed saved, deferred;
 };
 
+/// Where a field of the step's scalars lies in abi::StepScalars.
+int64_t offsetOfScalar(SlotAttr scalar);
+
 /// Bytes of a tensor: per row where it carries samples.
 bundle::Extent tensorBytes(mlir::Type type);
 inline int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }

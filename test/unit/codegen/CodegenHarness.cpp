@@ -1,5 +1,7 @@
 #include "CodegenHarness.h"
 
+#include "../../../lib/Codegen/Common/Slots.h"
+
 #include "EmulatedBody.h"
 #include "TensorBytes.h"
 
@@ -108,7 +110,7 @@ struct Runner {
         char *base = buffers[i].data.get();
         if (kind == SlotKind::Saved || kind == SlotKind::Deferred)
           return base + (kind == SlotKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
-        return kind == SlotKind::Scalars ? base + test::offsetOfScalar(slot) : base;
+        return kind == SlotKind::Scalars ? base + codegen::offsetOfScalar(slot) : base;
       }
     ADD_FAILURE() << "no slot for " << stringifySlotKind(kind).str() << " " << index;
     return nullptr;
@@ -219,26 +221,6 @@ struct Runner {
 };
 
 } // namespace
-
-size_t test::offsetOfScalar(SlotAttr scalar) {
-  using abi::StepScalars;
-  constexpr size_t kDecided = offsetof(StepScalars, decided);
-  switch (scalar.getField()) {
-  case ScalarField::LossSeed:
-    return offsetof(StepScalars, lossSeed) + 8 * scalar.getIndex();
-  case ScalarField::Known:
-    return offsetof(StepScalars, known) + 8 * scalar.getIndex();
-  case ScalarField::PerRow:
-    return offsetof(StepScalars, perRow);
-  case ScalarField::LearningRate:
-    return offsetof(StepScalars, learningRate);
-  case ScalarField::ClipFactor:
-    return kDecided + offsetof(StepScalars::Decided, clipFactor);
-  case ScalarField::Skip:
-    return kDecided + offsetof(StepScalars::Decided, skip);
-  }
-  return 0;
-}
 
 std::unique_ptr<MLIRContext> test::makeContext() {
   DialectRegistry registry;

@@ -21,9 +21,6 @@ std::unique_ptr<mlir::MLIRContext> makeContext();
 /// Unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for slots.
 mlir::OwningOpRef<mlir::ModuleOp> parse(mlir::MLIRContext &context, std::string text, const std::string &type);
 
-/// Bytes from the start of the step's scalars to one of them.
-size_t offsetOfScalar(SlotAttr scalar);
-
 struct RunOptions {
   std::vector<int64_t> rows = {1, 2, 3, 7};
   std::vector<std::string> types = {"f32", "f64"};
