@@ -99,7 +99,7 @@ private:
       for (unsigned i = first; i < first + count; ++i)
         op->setOperand(i, narrowOf.lookup(op->getOperand(i)));
     };
-    if (isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp>(op) && operandsNarrow(0, op->getNumOperands())) {
+    if (movesElements(op) && operandsNarrow(0, op->getNumOperands())) {
       readNarrow(0, op->getNumOperands());
       retype(op->getResult(0));
     } else if (isa<GatherOp>(op) && operandsNarrow(0, 1)) {

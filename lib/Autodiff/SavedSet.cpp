@@ -19,8 +19,6 @@ int64_t autodiff::bytesPerRow(Type type) {
 
 int64_t autodiff::savedBytesPerRow(Type type) { return (bytesPerRow(type) + 63) / 64 * 64; }
 
-bool autodiff::isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op); }
-
 bool autodiff::isExpensive(OpResult value) {
   Operation *op = value.getOwner();
   if (isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp, CrossEntropyOp>(op))

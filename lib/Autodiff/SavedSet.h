@@ -20,7 +20,4 @@ std::vector<mlir::Value> chooseCut(llvm::ArrayRef<mlir::Operation *> ops, const 
 /// Never computed twice: matrix products, attention, the loss, and every statistic (few bytes that cost a pass over many).
 bool isExpensive(mlir::OpResult value);
 
-/// True for operations that only rename elements, so that keeping their operand is as good as keeping their result.
-bool isView(mlir::Operation *op);
-
 } // namespace zorse::autodiff

@@ -230,7 +230,7 @@ static bool isNormal(Value value, Value normal) {
     if (value == normal)
       return true;
     Operation *a = value.getDefiningOp(), *b = normal.getDefiningOp();
-    if (!isViewOp(a) || !isViewOp(b) || a->getName() != b->getName() || value.getType() != normal.getType() ||
+    if (!isView(a) || !isView(b) || a->getName() != b->getName() || value.getType() != normal.getType() ||
         a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute())
       return false;
     value = a->getOperand(0);
@@ -308,7 +308,7 @@ static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
   bool changed = false;
   SmallVector<Operation *> roots;
   for (Operation &op : function.front())
-    if (isViewOp(&op) && llvm::any_of(op.getUsers(), [](Operation *user) { return !isViewOp(user); }))
+    if (isView(&op) && llvm::any_of(op.getUsers(), [](Operation *user) { return !isView(user); }))
       roots.push_back(&op);
   for (Operation *root : roots) {
     View view = analyzeView(root->getResult(0));
@@ -319,12 +319,12 @@ static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
     Value normal = emitView(builder, root->getLoc(), view);
     if (!normal || isNormal(root->getResult(0), normal))
       continue;
-    root->getResult(0).replaceUsesWithIf(normal, [](OpOperand &use) { return !isViewOp(use.getOwner()); });
+    root->getResult(0).replaceUsesWithIf(normal, [](OpOperand &use) { return !isView(use.getOwner()); });
     changed = true;
   }
   // What emitView wrote in vain, and chains nothing uses any more.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
-    if (isViewOp(&op) && op.use_empty())
+    if (isView(&op) && op.use_empty())
       op.erase();
   return changed;
 }

@@ -72,7 +72,7 @@ void zorse::orderCommutativeOperands(func::FuncOp function) {
       op.setOperands({second, first});
     }
     // Views cost nothing and add no depth.
-    bool view = isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op), ofParameter = view && ranks[op.getOperand(0)].parameter;
+    bool view = isView(&op), ofParameter = view && ranks[op.getOperand(0)].parameter;
     if (ofParameter) {
       ranks[op.getResult(0)] = {0, 0, ranks[op.getOperand(0)].hash, true};
       continue;

@@ -17,9 +17,6 @@ namespace {
 
 bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 
-/// What only moves elements, or picks some.
-bool moves(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp, DetachOp>(op); }
-
 /// Elementwise operations that torch.autocast and modules of bf16 compute in the type of their operands. What their results lose in range or in the
 /// difference of near numbers is f32 there, and here.
 bool isElementwise(Operation *op) {
@@ -51,7 +48,7 @@ private:
         roundResult(op);
       return;
     }
-    if (moves(op))
+    if (movesElements(op))
       return markIf(op, llvm::all_of(op->getOperands(), [&](Value v) { return narrow.contains(v); }));
     if (isa<MatmulOp>(op)) {
       roundOperand(op, 0);

@@ -26,8 +26,6 @@ SmallVector<int64_t> View::shape() const {
   return sizes;
 }
 
-bool zorse::isViewOp(Operation *op) { return isa_and_nonnull<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op); }
-
 /// Drops factors of size 1 and joins neighbours that walk as one.
 static void coalesce(ViewDimension &dimension) {
   ViewDimension joined;
@@ -173,7 +171,7 @@ static bool compose(View &view, Operation *op) {
 
 View zorse::analyzeView(Value value) {
   SmallVector<Operation *> chain;
-  while (isViewOp(value.getDefiningOp())) {
+  while (isView(value.getDefiningOp())) {
     chain.push_back(value.getDefiningOp());
     value = chain.back()->getOperand(0);
   }
@@ -188,7 +186,7 @@ View zorse::analyzeView(Value value) {
 std::optional<View> zorse::analyzeViewFrom(Value value, Value at, const View &start) {
   SmallVector<Operation *> chain;
   while (value != at) {
-    if (!isViewOp(value.getDefiningOp()))
+    if (!isView(value.getDefiningOp()))
       return std::nullopt;
     chain.push_back(value.getDefiningOp());
     value = chain.back()->getOperand(0);

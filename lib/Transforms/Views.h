@@ -37,8 +37,6 @@ struct View {
   llvm::SmallVector<int64_t> shape() const;
 };
 
-bool isViewOp(mlir::Operation *op);
-
 /// The longest chain of view ops above `value` that one view can say; `value` itself seen as it is if there is none.
 View analyzeView(mlir::Value value);
 

@@ -197,7 +197,7 @@ static Type roundedTo(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto round = dyn_cast_if_present<RoundOp>(op))
     return round.getTo();
-  if (!isa_and_present<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp, DetachOp>(op))
+  if (!movesElements(op))
     return {};
   Type type = roundedTo(op->getOperand(0));
   return llvm::all_of(op->getOperands(), [&](Value operand) { return roundedTo(operand) == type; }) ? type : Type();

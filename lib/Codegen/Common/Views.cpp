@@ -38,7 +38,7 @@ bool zorse::codegen::isWidening(Operation *op) {
 }
 
 bool zorse::codegen::isViewOp(Operation *op) {
-  return op && (isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) || isWidening(op)) && !op->hasAttr(kCopyAttr);
+  return op && (isView(op) || isWidening(op)) && !op->hasAttr(kCopyAttr);
 }
 
 Value zorse::codegen::rootOf(Value value) {

@@ -259,9 +259,13 @@ Value zorse::createSplat(OpBuilder &builder, Location loc, RankedTensorType type
   return type == scalar ? constant : BroadcastOp::create(builder, loc, type, constant, ArrayRef<int64_t>{}).getResult();
 }
 
+bool zorse::isView(Operation *op) { return isa_and_nonnull<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op); }
+
+bool zorse::movesElements(Operation *op) { return isView(op) || isa_and_nonnull<ConcatOp, DetachOp>(op); }
+
 std::optional<double> zorse::splatValue(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (isa<BroadcastOp, ReshapeOp, TransposeOp, SliceOp>(op)) {
+    if (isView(op)) {
       value = op->getOperand(0);
       continue;
     }

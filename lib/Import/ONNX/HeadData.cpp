@@ -43,7 +43,7 @@ double HeadData::uniform() {
 
 // Operations that hand integers on as they are.
 static bool handsOn(Operation *op) {
-  return isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp, arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp,
+  return movesElements(op) || isa<arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp,
              arith::MinSIOp>(op);
 }
 

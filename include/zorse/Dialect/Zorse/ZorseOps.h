@@ -47,6 +47,11 @@ mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::Rank
 /// The value of a splat of integers or floats, looking through broadcasts and reshapes; none if `value` is not one.
 std::optional<double> splatValue(mlir::Value value);
 
+/// True for reshape, transpose, slice and broadcast: the result has elements of one operand, in another order or number. Null is no view.
+bool isView(mlir::Operation *op);
+/// True for views, concat and detach: every element of the result is one of an operand.
+bool movesElements(mlir::Operation *op);
+
 /// What a function of a class does; none: it belongs to no class.
 std::optional<Task> taskOf(mlir::func::FuncOp function);
 
