@@ -1,13 +1,16 @@
 // Bodies and kernels for people: `zorse-opt --zorse-compile-bodies`.
 #include "KernelSet.h"
 
-#include "zorse/Dialect/Zorse/ZorseDialect.h"
+#include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Pass/Pass.h"
+
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -101,7 +104,7 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
 
   LogicalResult verifyOrder() {
     if (getOperation().lookupSymbol<func::FuncOp>(attributes::kModel) && getOperation().getOps<ClassOp>().empty())
-      return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-find-units first";
+      return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first";
     for (auto unitClass : getOperation().getOps<ClassOp>())
       if (func::FuncOp joint = unitClass.function(Task::Joint))
         return getOperation().emitError(getArgument())
@@ -110,6 +113,12 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   void runOnOperation() final {
+    const std::vector<std::string> &known = findDeviceKind("cuda")->architectures;
+    if (StringRef(arch).starts_with("sm_") && !llvm::is_contained(known, arch)) {
+      getOperation().emitError(getArgument()) << ": expected arch= to be one of " << llvm::join(known, ", ") << ", a CPU as LLVM knows it or native, found '"
+                                              << arch << "'";
+      return signalPassFailure();
+    }
     if (ptx && (!isCudaArch(arch) || arch == "emu")) {
       getOperation().emitError(getArgument()) << ": ptx: expected a CUDA architecture such as arch=sm_80, found '" << arch
                                               << "', whose machine code is no text";
@@ -142,13 +151,5 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
                               llvm::cl::init("")};
 };
 } // namespace
-
-std::unique_ptr<Pass> zorse::codegen::createCompileBodies(const std::string &arch, const std::string &dumpDir) {
-  auto pass = std::make_unique<CompileBodiesPass>();
-  pass->arch = arch;
-  pass->dumpDir = dumpDir;
-  pass->ptx = dumpDir.empty() && isCudaArch(arch) && arch != "emu";
-  return pass;
-}
 
 void zorse::codegen::registerPasses() { PassRegistration<CompileBodiesPass>(); }

@@ -1,6 +1,5 @@
 // zorse-apply-plan: a model and a plan become the split programs, as text.
 #include "AssignBodies.h"
-#include "CudaPipeline.h"
 #include "TrainPipeline.h"
 
 #include "zorse/Conversion/ExecConversion.h"
@@ -121,7 +120,6 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
 
 void registerPasses() {
   PassRegistration<ApplyPlanPass>();
-  registerCudaPipeline();
   registerTrainPipeline();
   registerLowerBodies();
 }

@@ -19,7 +19,6 @@ namespace mlir {
 class Location;
 class MLIRContext;
 class ModuleOp;
-class Pass;
 } // namespace mlir
 
 namespace zorse::codegen {
@@ -78,10 +77,6 @@ std::string resolveArch(const std::string &arch);
 
 /// The bodies of `functions` as text: slots and launches; with the MLIR of their kernels on demand.
 mlir::LogicalResult printBodies(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels, const std::string &arch = "native");
-
-/// `zorse-compile-bodies` for one architecture.
-/// \param dumpDir  where files of every kernel go; empty: machine code that is text (PTX) is printed behind the bodies.
-std::unique_ptr<mlir::Pass> createCompileBodies(const std::string &arch, const std::string &dumpDir);
 
 /// Registers `zorse-compile-bodies`.
 void registerPasses();

@@ -3,7 +3,7 @@
 
 namespace zorse::pipelines {
 
-/// Registers the pipeline `zorse-to-cuda` and `zorse-apply-plan` (option `plan`: a plan.json): replaces a recognised module by the exec programs of
+/// Registers `zorse-train-pipeline`, `zorse-lower-bodies` and `zorse-apply-plan` (option `plan`: a plan.json): replaces a recognised module by the exec programs of
 /// all devices of the plan.
 void registerPasses();
 
