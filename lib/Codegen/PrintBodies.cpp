@@ -81,7 +81,8 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
   if (withKernels)
     for (const auto &[symbol, kernel] : kernels->kernels()) {
       auto number = numbers.find(symbol);
-      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n" << KernelSet::textOf(kernel);
+      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n"
+         << KernelSet::textOf(kernel);
     }
   return success();
 }
@@ -104,7 +105,8 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
 
   LogicalResult verifyOrder() {
     if (getOperation().lookupSymbol<func::FuncOp>(attributes::kModel) && getOperation().getOps<ClassOp>().empty())
-      return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first";
+      return getOperation().emitError(getArgument())
+             << ": expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first";
     for (auto unitClass : getOperation().getOps<ClassOp>())
       if (func::FuncOp joint = unitClass.function(Task::Joint))
         return getOperation().emitError(getArgument())
@@ -115,8 +117,8 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   void runOnOperation() final {
     const std::vector<std::string> &known = findDeviceKind("cuda")->architectures;
     if (StringRef(arch).starts_with("sm_") && !llvm::is_contained(known, arch)) {
-      getOperation().emitError(getArgument()) << ": expected arch= to be one of " << llvm::join(known, ", ") << ", a CPU as LLVM knows it or native, found '"
-                                              << arch << "'";
+      getOperation().emitError(getArgument()) << ": expected arch= to be one of " << llvm::join(known, ", ")
+                                              << ", a CPU as LLVM knows it or native, found '" << arch << "'";
       return signalPassFailure();
     }
     if (ptx && (!isCudaArch(arch) || arch == "emu")) {

@@ -9,8 +9,8 @@
 
 namespace zorse::pipelines {
 
-/// Makes the bodies of all targets alike, as programs, plan and verifier know one of each: gives them equal slots and the largest workspace of all, and
-/// adds the bodies that are not functions.
+/// Makes the bodies of all targets alike, as programs, plan and verifier know one of each: gives them equal slots and the largest workspace of all,
+/// and adds the bodies that are not functions.
 /// \param sumTerms  as appendBuiltinBodies takes it
 void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms);
 

@@ -22,13 +22,13 @@ struct LowerBodiesPass : PassWrapper<LowerBodiesPass, OperationPass<ModuleOp>> {
   LowerBodiesPass() = default;
   LowerBodiesPass(const LowerBodiesPass &other) : PassWrapper(other) {}
 
-  ListOption<std::string> architectures{*this, "arch", llvm::cl::desc("What to compile for: a CPU as LLVM knows it, native, or a CUDA architecture; default: native")};
-  Option<unsigned> sumTerms{*this, "sum-terms", llvm::cl::desc("Most terms of sums of GPUs that exchange directly; 0: there are none"), llvm::cl::init(0)};
+  ListOption<std::string> architectures{
+      *this, "arch", llvm::cl::desc("What to compile for: a CPU as LLVM knows it, native, or a CUDA architecture; default: native")};
+  Option<unsigned> sumTerms{*this, "sum-terms", llvm::cl::desc("Most terms of sums of GPUs that exchange directly; 0: there are none"),
+                            llvm::cl::init(0)};
 
   StringRef getArgument() const override { return "zorse-lower-bodies"; }
-  StringRef getDescription() const override {
-    return "Lowers functions to bodies and kernels, which a zorse.target of each architecture holds";
-  }
+  StringRef getDescription() const override { return "Lowers functions to bodies and kernels, which a zorse.target of each architecture holds"; }
   void getDependentDialects(DialectRegistry &registry) const override {
     registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   }

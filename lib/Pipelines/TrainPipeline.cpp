@@ -52,8 +52,8 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
 }
 
 void registerTrainPipeline() {
-  PassPipelineRegistration<TrainPipelineOptions>("zorse-train-pipeline", "What zorse-compile makes of a model: from what the module is to what it becomes",
-                                                 buildTrainPipeline);
+  PassPipelineRegistration<TrainPipelineOptions>(
+      "zorse-train-pipeline", "What zorse-compile makes of a model: from what the module is to what it becomes", buildTrainPipeline);
 }
 
 } // namespace zorse::pipelines

@@ -1,4 +1,5 @@
-// The compiler's passes in order: zorse-compile builds them from its flags, zorse-opt from `--zorse-train-pipeline="..."`. No other code orders passes.
+// The compiler's passes in order: zorse-compile builds them from its flags, zorse-opt from `--zorse-train-pipeline="..."`. No other code orders
+// passes.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"

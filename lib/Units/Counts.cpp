@@ -4,8 +4,8 @@
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/Transforms/Passes.h"
-#include "zorse/runtime/abi/StepScalars.h"
 #include "zorse/runtime/Expression.h"
+#include "zorse/runtime/abi/StepScalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
@@ -166,7 +166,8 @@ private:
 void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operation *> ops, ArrayRef<Value> read, ArrayRef<DictionaryAttr> slots,
                    ArrayRef<BlockArgument> constants, ArrayRef<Value> roots) {
   func::FuncOp model = graph.model;
-  auto function = func::FuncOp::create(builder, model.getLoc(), kCounts, builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
+  auto function =
+      func::FuncOp::create(builder, model.getLoc(), kCounts, builder.getFunctionType(TypeRange(ValueRange(read)), TypeRange(ValueRange(roots))));
   function.setAllArgAttrs(slots);
   for (unsigned i = 0; i < roots.size(); ++i)
     function.setResultAttrs(i, slot(builder, SlotKind::Loss, i));

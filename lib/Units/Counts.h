@@ -15,8 +15,8 @@ struct Counts {
   llvm::SmallVector<unsigned> results;     ///< of the model, one for each result of `@counts`; empty: the model has no counts
 };
 
-/// Adds `@counts` where the model returns counts, and `zorse.meaning` to these results. Fails, with diagnostics, where a count follows from a parameter,
-/// or a factor or a known number is no expression of counts that are there.
+/// Adds `@counts` where the model returns counts, and `zorse.meaning` to these results. Fails, with diagnostics, where a count follows from a
+/// parameter, or a factor or a known number is no expression of counts that are there.
 mlir::FailureOr<Counts> buildCounts(mlir::OpBuilder &builder, const ModelGraph &graph);
 
 } // namespace zorse::units

@@ -71,8 +71,7 @@ private:
       if (!isNew)
         continue;
       int times = ++names[kinds.back()];
-      auto unitClass =
-          ClassOp::create(builder, builder.getUnknownLoc(), times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times));
+      auto unitClass = ClassOp::create(builder, builder.getUnknownLoc(), times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times));
       classes.push_back(unitClass);
       OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPointToEnd(&unitClass.getBody().emplaceBlock());
@@ -135,7 +134,8 @@ private:
     llvm::for_each(outline.valuesOut, add);
     for (const Numerator &numerator : outline.losses)
       add(numerator.value);
-    auto unit = UnitOp::create(builder, builder.getFusedLoc(locations), types, unitClass.getSymName(), label, ValueRange(SmallVector<Value>(outline.parameters.begin(), outline.parameters.end())),
+    auto unit = UnitOp::create(builder, builder.getFusedLoc(locations), types, unitClass.getSymName(), label,
+                               ValueRange(SmallVector<Value>(outline.parameters.begin(), outline.parameters.end())),
                                ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary, numbers, uint64_t(instances),
                                builder.getStrArrayAttr(names));
     for (auto [i, value] : llvm::enumerate(outline.valuesOut))
@@ -149,10 +149,10 @@ private:
   func::FuncOp model;
   OpBuilder builder;
   std::vector<Outline> outlines;
-  std::vector<int> classOf;        ///< by unit
-  std::vector<std::string> kinds;  ///< by unit
+  std::vector<int> classOf;       ///< by unit
+  std::vector<std::string> kinds; ///< by unit
   std::vector<ClassOp> classes;
-  DenseMap<Value, Value> values;   ///< of the model → of its units
+  DenseMap<Value, Value> values; ///< of the model → of its units
   std::map<std::string, Value> known;
 };
 

@@ -8,6 +8,8 @@
 #include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
 
+#include "llvm/ADT/SmallVectorExtras.h"
+
 #include <google/protobuf/text_format.h>
 
 using namespace mlir;
@@ -123,7 +125,8 @@ private:
       described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), SlotKind::Saved));
       if (func::FuncOp inputs = unitClass.function(Task::InputGradients))
         described.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(inputs, SlotKind::Deferred));
-      for (Function::Task task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
+      for (Function::Task task :
+           {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
         func::FuncOp function = unitClass.function(static_cast<Task>(task));
         if (!function)
           continue;
@@ -283,8 +286,7 @@ private:
 
   void describeUpdates() {
     bundle::TrainingOptions &training = *summary.mutable_training();
-    const bool sgd =
-        training.optimizer() == bundle::TrainingOptions::SGD || training.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
+    const bool sgd = training.optimizer() == bundle::TrainingOptions::SGD || training.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
     summary.set_moments(sgd ? (training.momentum() > 0.0 ? 1 : 0) : 2);
     if (!precisionOf(summary).needsScaling())
       return;

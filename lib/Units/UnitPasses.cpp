@@ -56,7 +56,8 @@ struct ConfigurePass : units::impl::ConfigureBase<ConfigurePass> {
   void runOnOperation() final {
     bundle::ModelSummary read;
     if (!google::protobuf::TextFormat::ParseFromString(settings, &read)) {
-      getOperation().emitError("zorse-configure: settings: expected fields of ModelSummary such as 'training { optimizer: SGD momentum: 0.9 }', found '")
+      getOperation().emitError(
+          "zorse-configure: settings: expected fields of ModelSummary such as 'training { optimizer: SGD momentum: 0.9 }', found '")
           << settings << "'";
       return signalPassFailure();
     }

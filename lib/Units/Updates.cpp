@@ -62,7 +62,8 @@ public:
     end(builder.create(update)->getResults());
   }
 
-  /// p - mean over rows of what was added up; moments, which every group has, stay what they are. No clipping and no learning rate: nothing is learned.
+  /// p - mean over rows of what was added up; moments, which every group has, stay what they are. No clipping and no learning rate: nothing is
+  /// learned.
   void addStatisticsUpdate() {
     Block *block = begin("update.statistics", {ScalarField::PerRow, ScalarField::Skip});
     auto constant = [&](Type element, double value) -> Value {

@@ -61,8 +61,8 @@ void appendBuiltinBodies(mlir::MLIRContext *context, CompiledBodies &bodies, con
 
 /// Puts bodies that were lowered, and their kernels, into a module as the zorse.target of their architecture.
 void writeTarget(mlir::ModuleOp module, CompiledBodies &bodies);
-/// The bodies of the targets of a module, in order; their kernels stay in the module. `options` are those by which they would be compiled, but for the
-/// architecture; of the targets behind the first, dumpDir is the folder of that name in it.
+/// The bodies of the targets of a module, in order; their kernels stay in the module. `options` are those by which they would be compiled, but for
+/// the architecture; of the targets behind the first, dumpDir is the folder of that name in it.
 mlir::FailureOr<std::vector<CompiledBodies>> readTargets(mlir::ModuleOp module, const CodegenOptions &options);
 
 /// "sum.f32.4": a body of ModelSummary.sums.

@@ -1,4 +1,5 @@
-// From the recognised `@model` to units: a chain of zorse.unit, the functions of their classes, and the ModelSummary that planner, Step and verifier read.
+// From the recognised `@model` to units: a chain of zorse.unit, the functions of their classes, and the ModelSummary that planner, Step and verifier
+// read.
 //
 // Errors are diagnostics at the model's own operations and arguments; functions return failure after emitting them.
 #pragma once
@@ -33,9 +34,10 @@ class ZorseDialect;
 namespace zorse::units {
 
 /// Module attributes: what the graph does not say (zorse-configure), and what the model computed before roundings were inserted (zorse-hash-model).
-inline constexpr llvm::StringLiteral kSettingsAttr = "zorse.settings"; ///< fields of ModelSummary in protobuf's text format: training, precision, name
-inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay";       ///< as parseDecay reads it
-inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch";       ///< i64: samples of a step
+inline constexpr llvm::StringLiteral kSettingsAttr =
+    "zorse.settings";                                            ///< fields of ModelSummary in protobuf's text format: training, precision, name
+inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< as parseDecay reads it
+inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples of a step
 inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
 /// Of `@model`, as zorse-find-units sets it: first unit, period and count of the repeated blocks (array<i64>).
 inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";

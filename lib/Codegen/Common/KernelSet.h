@@ -66,7 +66,7 @@ protected:
 
 private:
   std::string target;
-  std::unique_ptr<KernelCache> cache;         ///< null: none.
+  std::unique_ptr<KernelCache> cache;            ///< null: none.
   std::map<std::string, mlir::ModuleOp> sources; ///< by symbol
   mlir::OwningOpRef<mlir::ModuleOp> nursery;     ///< of those that nobody has taken
 };

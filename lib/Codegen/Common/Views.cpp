@@ -37,9 +37,7 @@ bool zorse::codegen::isWidening(Operation *op) {
   return widen && getElementTypeOrSelf(widen.getIn()).getIntOrFloatBitWidth() == 16 && isa<RankedTensorType>(widen.getType());
 }
 
-bool zorse::codegen::isViewOp(Operation *op) {
-  return op && (isView(op) || isWidening(op)) && !op->hasAttr(kCopyAttr);
-}
+bool zorse::codegen::isViewOp(Operation *op) { return op && (isView(op) || isWidening(op)) && !op->hasAttr(kCopyAttr); }
 
 Value zorse::codegen::rootOf(Value value) {
   while (isViewOp(value.getDefiningOp()))

@@ -43,8 +43,7 @@ double HeadData::uniform() {
 
 // Operations that hand integers on as they are.
 static bool handsOn(Operation *op) {
-  return movesElements(op) || isa<arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp,
-             arith::MinSIOp>(op);
+  return movesElements(op) || isa<arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp, arith::MinSIOp>(op);
 }
 
 /// Ids below this reach no table's end; 2 where no table is read.

@@ -64,7 +64,7 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
         return %o : tensor<?x128x2x64xf32>
       }
     })",
-                                                            &context);
+                                                                                        &context);
   ASSERT_TRUE(functions);
   bundle::UnitClass &attention = *summary.add_classes();
   attention.set_name("attention");

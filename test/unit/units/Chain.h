@@ -52,9 +52,7 @@ inline mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp module, const UnitOp
   return model;
 }
 
-inline mlir::func::FuncOp functionOf(UnitModel &model, llvm::StringRef name) {
-  return model.functions->lookupSymbol<mlir::func::FuncOp>(name);
-}
+inline mlir::func::FuncOp functionOf(UnitModel &model, llvm::StringRef name) { return model.functions->lookupSymbol<mlir::func::FuncOp>(name); }
 inline mlir::func::FuncOp functionOp(UnitModel &model, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
   return units::functionOp(*model.functions, unitClass, task);
 }

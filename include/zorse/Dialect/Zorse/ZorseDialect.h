@@ -45,7 +45,7 @@ inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
 inline constexpr llvm::StringLiteral kCount = "zorse.count";
-inline constexpr llvm::StringLiteral kReduce = "zorse.reduce"; ///< beside kCount: "sum", "max" or "min"
+inline constexpr llvm::StringLiteral kReduce = "zorse.reduce";   ///< beside kCount: "sum", "max" or "min"
 inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning"; ///< beside kCount, set by zorse-find-units: what people read of the count
 inline constexpr llvm::StringLiteral kLowerBound = "zorse.lower_bound", kUpperBound = "zorse.upper_bound"; ///< of an input's values
 inline constexpr llvm::StringLiteral kIgnoreIndex = "zorse.ignore_index", kShiftedInGraph = "zorse.shifted_in_graph";
