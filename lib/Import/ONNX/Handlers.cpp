@@ -1,16 +1,16 @@
 // Every operator that the importer knows: each file lists those it handles, behind their handlers, with operands and attributes. An attribute that
 // does not stand there is an error wherever it occurs (Limits.cpp).
-#include "Importer.h"
+#include "Operators.h"
 
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-void Importer::OperatorTable::add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler) {
+void OperatorTable::add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler) {
   for (const char *name : names)
     operators.try_emplace(name, Operator{OperatorRule(least, most, attributes), handler});
 }
 
-const Importer::Operator *Importer::operatorOf(const GraphNode &node) {
+const Operator *zorse::onnx_import::operatorOf(const GraphNode &node) {
   static const OperatorTable table = [] {
     OperatorTable table;
     for (auto addOps :

@@ -3,6 +3,7 @@
 
 #include "Graph.h"
 
+#include "mlir/Support/LLVM.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -31,6 +32,53 @@ struct OperatorRule {
   ///                    is, fs, ss.
   OperatorRule(size_t least, size_t most, llvm::StringRef attributes);
 };
+
+class OpContext;
+
+/// Imports one node. Fails after an error.
+using Handler = mlir::LogicalResult (*)(OpContext &op);
+
+struct Operator {
+  OperatorRule rule;
+  Handler handler;
+};
+
+struct OperatorTable {
+  llvm::StringMap<Operator> operators;
+  /// \param attributes  as OperatorRule reads them
+  void add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler);
+};
+
+// The operators of each file.
+void addActivationOps(OperatorTable &table);
+void addAttentionOps(OperatorTable &table);
+void addComposedReductions(OperatorTable &table);
+void addUnaryOps(OperatorTable &table);
+void addElementwiseOps(OperatorTable &table);
+void addIndexOps(OperatorTable &table);
+void addStatisticOps(OperatorTable &table);
+void addEinsumOps(OperatorTable &table);
+void addRegroupOps(OperatorTable &table);
+void addControlOps(OperatorTable &table);
+void addConvolutionOps(OperatorTable &table);
+void addPoolingOps(OperatorTable &table);
+void addPickOps(OperatorTable &table);
+void addScatterOps(OperatorTable &table);
+void addRunningOps(OperatorTable &table);
+void addLinearOps(OperatorTable &table);
+void addReduceOps(OperatorTable &table);
+void addLossOps(OperatorTable &table);
+void addSequenceOps(OperatorTable &table);
+void addViewOps(OperatorTable &table);
+void addSliceOps(OperatorTable &table);
+void addResizeOps(OperatorTable &table);
+void addRecurrentOps(OperatorTable &table);
+void addGridOps(OperatorTable &table);
+void addFourierOps(OperatorTable &table);
+void addDrawnOps(OperatorTable &table);
+
+/// What is registered of a node's operator; null if it is not known.
+const Operator *operatorOf(const GraphNode &node);
 
 /// What `node` says and the rule does not know: operands, attributes, their types and values. Empty if nothing.
 std::vector<std::string> notUnderstood(const GraphNode &node, const OperatorRule &rule);

@@ -1,0 +1,36 @@
+// One node, as the function that imports its operator sees it: operands, attributes, results, errors.
+#pragma once
+
+#include "Emit.h"
+#include "Operators.h"
+
+namespace zorse::onnx_import {
+
+class OpContext {
+public:
+  OpContext(ImportState &state, const GraphNode &node) : state(state), node(node), known(operatorOf(node)) {}
+
+  ImportState &state;
+  const GraphNode &node;
+  const Operator *const known; ///< what is registered of the operator; null: it is not known
+
+  /// Absent where the node has no such operand. The registration says which are always there.
+  const Val &operand(size_t index) const;
+  bool has(size_t index) const { return static_cast<bool>(operand(index)); }
+  /// What a user knows an operand as: the parameter it is, or the name of the value.
+  std::string nameOf(size_t index) const;
+  void set(size_t index, Val value);
+  bool isUsed(size_t output) const; ///< by another node
+  /// Reports an error at the node, with its operands. \returns failure
+  mlir::LogicalResult error(const llvm::Twine &message) const;
+
+  const onnx::Attribute *attribute(llvm::StringRef name) const; ///< null if absent
+  int64_t integer(llvm::StringRef name, int64_t otherwise) const;
+  double real(llvm::StringRef name, double otherwise) const;
+  std::string text(llvm::StringRef name, llvm::StringRef otherwise) const;
+  std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const;
+  /// Axes from an attribute or from operand `index`; normalised to be non-negative. Fails after an error where they are none of `rank`.
+  mlir::LogicalResult axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const;
+};
+
+} // namespace zorse::onnx_import
