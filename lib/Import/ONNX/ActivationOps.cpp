@@ -98,7 +98,6 @@ static LogicalResult importComposedActivation(OpContext &op) {
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
   Composition make(op);
-  auto number = [&](const char *name, double otherwise) { return op.real(name, otherwise); };
   const auto shape = llvm::StringSwitch<Shape>(op.node.op)
                          .Case("Elu", Shape::Elu)
                          .Case("Celu", Shape::Celu)
@@ -119,19 +118,19 @@ static LogicalResult importComposedActivation(OpContext &op) {
                          .Default(Shape::Atanh);
   switch (shape) {
   case Shape::Elu:
-    return make.result(exponentialUnit(make, x, number("alpha", 1), 1));
+    return make.result(exponentialUnit(make, x, op.real("alpha"), 1));
   case Shape::Celu: {
-    double alpha = number("alpha", 1);
+    double alpha = op.real("alpha");
     if (alpha == 0)
       return op.error("divides by its alpha, which is 0");
     return make.result(exponentialUnit(make, x, alpha, alpha));
   }
   case Shape::Selu: {
-    double alpha = meant(number("alpha", kSeluAlpha), kSeluAlpha), gamma = meant(number("gamma", kSeluGamma), kSeluGamma);
+    double alpha = meant(op.real("alpha"), kSeluAlpha), gamma = meant(op.real("gamma"), kSeluGamma);
     return make.result(make("Mul", {exponentialUnit(make, x, alpha, 1), make.number(gamma, x)}));
   }
   case Shape::HardSigmoid:
-    return make.result(hardSigmoid(make, x, meant(meant(number("alpha", 0.2), 0.2), 1.0 / 6), number("beta", 0.5)));
+    return make.result(hardSigmoid(make, x, meant(meant(op.real("alpha"), 0.2), 1.0 / 6), op.real("beta")));
   case Shape::HardSwish:
     return make.result(make("Mul", {x, hardSigmoid(make, x, 1.0 / 6, 0.5)}));
   case Shape::Mish:
@@ -139,9 +138,9 @@ static LogicalResult importComposedActivation(OpContext &op) {
   case Shape::Softsign:
     return make.result(make("Div", {x, make("Add", {make("Abs", {x}), make.number(1, x)})}));
   case Shape::Threshold:
-    return make.result(make("Where", {make("Greater", {x, make.number(number("alpha", 1), x)}), x, make.number(0, x)}));
+    return make.result(make("Where", {make("Greater", {x, make.number(op.real("alpha"), x)}), x, make.number(0, x)}));
   case Shape::Shrink:
-    return make.result(shrink(make, x, number("bias", 0), number("lambd", 0.5)));
+    return make.result(shrink(make, x, op.real("bias"), op.real("lambd")));
   case Shape::Tan:
     return make.result(make("Div", {make("Sin", {x}), make("Cos", {x})}));
   case Shape::Asin:
@@ -186,12 +185,14 @@ static LogicalResult importMean(OpContext &op) {
   return make.result(make("Mul", {sum, make.number(1 / count, sum)}));
 }
 
-void zorse::onnx_import::addActivationOps(OperatorTable &table) {
-  table.add({"Elu", "Celu", "ThresholdedRelu"}, 1, 1, "alpha:f", importComposedActivation);
-  table.add({"Selu"}, 1, 1, "alpha:f gamma:f", importComposedActivation);
-  table.add({"HardSigmoid"}, 1, 1, "alpha:f beta:f", importComposedActivation);
-  table.add({"Shrink"}, 1, 1, "bias:f lambd:f", importComposedActivation);
-  table.add({"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "", importComposedActivation);
-  table.add({"PRelu"}, 2, 2, "", importPRelu);
-  table.add({"Mean"}, 1, OperatorRule::kAny, "", importMean);
+void zorse::onnx_import::registerActivationOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Elu", "Celu", "ThresholdedRelu"}, 1, 1, {real("alpha", 1)}, importComposedActivation},
+      {{"Selu"}, 1, 1, {real("alpha", kSeluAlpha), real("gamma", kSeluGamma)}, importComposedActivation},
+      {{"HardSigmoid"}, 1, 1, {real("alpha", 0.2), real("beta", 0.5)}, importComposedActivation},
+      {{"Shrink"}, 1, 1, {real("bias", 0), real("lambd", 0.5)}, importComposedActivation},
+      {{"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, {}, importComposedActivation},
+      {{"PRelu"}, 2, 2, {}, importPRelu},
+      {{"Mean"}, 1, kAny, {}, importMean},
+  });
 }

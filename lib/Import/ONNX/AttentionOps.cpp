@@ -107,22 +107,22 @@ static LogicalResult importAttention(OpContext &op) {
       return op.error("expects float activations of rank 3 or 4");
     return success();
   };
-  int64_t qHeads = op.integer("q_num_heads", 0), kHeads = op.integer("kv_num_heads", 0);
+  int64_t qHeads = op.integer("q_num_heads"), kHeads = op.integer("kv_num_heads");
   if (failed(split(q, qHeads)) || failed(split(k, kHeads)) || failed(split(v, kHeads)))
     return failure();
   int64_t heads = q.view.size(1), queries = q.view.size(2), channels = q.view.size(3), keys = k.view.size(2), valueChannels = v.view.size(3);
   AttentionOptions attention;
-  attention.scale = op.real("scale", 0);
+  attention.scale = op.real("scale");
   if (attention.scale == 0)
     attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
   const std::optional<double> scales = (q.scale * k.scale).constant();
   attention.scale = attentionScale(op.state, attention.scale * scales.value_or(1), channels);
   if (scales)
     q.scale = k.scale = 1.0;
-  attention.causal = op.integer("is_causal", 0) != 0;
+  attention.causal = op.integer("is_causal") != 0;
   if (attention.causal && queries != keys)
     return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
-  if (double cap = op.real("softcap", 0); cap != 0)
+  if (double cap = op.real("softcap"); cap != 0)
     attention.softcap = cap;
   auto positionsFirst = [&](Val x) -> FailureOr<Value> {
     if (x.view.sampleAxis() > 0)
@@ -183,7 +183,7 @@ static LogicalResult importRotary(OpContext &op) {
   if (!x.isGraph() || !isFloat(x.type) || !isFloat(cosine.type) || !isFloat(sine.type))
     return op.error("expects float activations and tables");
   if (flat) {
-    auto value = splitHeads(op, x, op.integer("num_heads", 0), "num_heads");
+    auto value = splitHeads(op, x, op.integer("num_heads"), "num_heads");
     if (failed(value))
       return failure();
     x = std::move(*value);
@@ -191,7 +191,7 @@ static LogicalResult importRotary(OpContext &op) {
   if (x.rank() != 4)
     return op.error("expects rank 3 or 4");
   int64_t positions = x.view.size(2), channels = x.view.size(3), heads = x.view.size(1);
-  int64_t rotated = op.integer("rotary_embedding_dim", 0);
+  int64_t rotated = op.integer("rotary_embedding_dim");
   if (rotated == 0)
     rotated = channels;
   if (rotated < 2 || rotated > channels || rotated % 2)
@@ -223,7 +223,7 @@ static LogicalResult importRotary(OpContext &op) {
   const Number scale = x.scale;
   x.scale = 1.0;
   Value value = materialise(op.state, x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
-  bool interleaved = op.integer("interleaved", 0) != 0;
+  bool interleaved = op.integer("interleaved") != 0;
   Value y;
   if (rotated == channels) {
     y = create<RopeOp>(op.state, value, *c, *s, interleaved, false);
@@ -237,11 +237,16 @@ static LogicalResult importRotary(OpContext &op) {
   return outHeads(op, std::move(result), flat);
 }
 
-void zorse::onnx_import::addAttentionOps(OperatorTable &table) {
-  // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
-  table.add({"Attention"}, 3, 7,
-            "is_causal:i kv_num_heads:i q_num_heads:i scale:f softcap:f softmax_precision:i~ qk_matmul_output_mode:i~ left_window_size:i=-1 "
-            "right_window_size:i=-1",
-            importAttention);
-  table.add({"RotaryEmbedding"}, 3, 4, "interleaved:i num_heads:i rotary_embedding_dim:i", importRotary);
+void zorse::onnx_import::registerAttentionOps(OperatorRegistry &registry) {
+  registry.add({
+      // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
+      {{"Attention"},
+       3,
+       7,
+       {integer("is_causal", 0), integer("kv_num_heads", 0), integer("q_num_heads", 0), real("scale", 0), real("softcap", 0),
+        ignored(integer("softmax_precision")), ignored(integer("qk_matmul_output_mode")), only(integer("left_window_size"), {"-1"}),
+        only(integer("right_window_size"), {"-1"})},
+       importAttention},
+      {{"RotaryEmbedding"}, 3, 4, {integer("interleaved", 0), integer("num_heads", 0), integer("rotary_embedding_dim", 0)}, importRotary},
+  });
 }

@@ -27,7 +27,7 @@ static LogicalResult importComposedReduce(OpContext &op) {
   if (!axes)
     if (auto given = op.integers("axes"))
       axes = make.ints(*given);
-  const int64_t keep = op.integer("keepdims", 1), noop = op.integer("noop_with_empty_axes", 0);
+  const int64_t keep = op.integer("keepdims"), noop = op.integer("noop_with_empty_axes");
   auto reduce = [&](const char *reduction, const Val &value, int64_t keepdims) {
     return make(reduction, {value, axes}, {{"keepdims", keepdims}, {"noop_with_empty_axes", noop}});
   };
@@ -50,12 +50,12 @@ static LogicalResult importComposedReduce(OpContext &op) {
 /// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
 static LogicalResult importLpNormalization(OpContext &op) {
   Val x = op.operand(0);
-  int64_t axis = op.integer("axis", -1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
     return op.error("expects floats and a valid axis");
   Composition make(op);
-  Val norm = make.reduce(op.integer("p", 2) == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
+  Val norm = make.reduce(op.integer("p") == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
   Val isZero = make("Equal", {norm, make.number(0, x)});
   return make.result(make("Div", {x, make("Where", {isZero, make.number(1, x), norm})}));
 }
@@ -84,21 +84,21 @@ Val positionOfExtremum(Composition &make, const Val &x, int64_t axis, bool large
 
 static LogicalResult importArgExtremum(OpContext &op) {
   Val x = op.operand(0);
-  int64_t axis = op.integer("axis", 0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank() || x.view.elements() == 0)
     return op.error("expects a tensor that is not empty and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Composition make(op);
-  Val position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index", 0) != 0);
-  return make.result(op.integer("keepdims", 1) ? position : make.squeeze(position, axis));
+  Val position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index") != 0);
+  return make.result(op.integer("keepdims") ? position : make.squeeze(position, axis));
 }
 
 /// 1 at the first of the largest elements, 0 elsewhere.
 static LogicalResult importHardmax(OpContext &op) {
   Val x = op.operand(0);
-  int64_t axis = op.integer("axis", -1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
     return op.error("expects floats and a valid axis");
@@ -116,7 +116,7 @@ static LogicalResult importTopK(OpContext &op) {
   constexpr int64_t kMost = 4096; // an element is compared with each of its axis
   Val x = op.operand(0);
   auto count = constantInts(op.operand(1), 1);
-  int64_t axis = op.integer("axis", -1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank())
     return op.error("expects a tensor and a valid axis");
@@ -131,7 +131,7 @@ static LogicalResult importTopK(OpContext &op) {
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Composition make(op);
-  const bool largest = op.integer("largest", 1) != 0;
+  const bool largest = op.integer("largest") != 0;
   std::vector<int64_t> order, back;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis)
@@ -156,11 +156,16 @@ static LogicalResult importTopK(OpContext &op) {
   return make.result(make.transpose(index, back), 1);
 }
 
-void zorse::onnx_import::addComposedReductions(OperatorTable &table) {
-  table.add({"ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
-            importComposedReduce);
-  table.add({"LpNormalization"}, 1, 1, "axis:i p:i=1|2", importLpNormalization);
-  table.add({"ArgMax", "ArgMin"}, 1, 1, "axis:i keepdims:i select_last_index:i", importArgExtremum);
-  table.add({"Hardmax"}, 1, 1, "axis:i", importHardmax);
-  table.add({"TopK"}, 2, 2, "axis:i largest:i sorted:i~", importTopK);
+void zorse::onnx_import::registerComposedReductions(OperatorRegistry &registry) {
+  registry.add({
+      {{"ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"},
+       1,
+       2,
+       {integers("axes"), integer("keepdims", 1), integer("noop_with_empty_axes", 0)},
+       importComposedReduce},
+      {{"LpNormalization"}, 1, 1, {integer("axis", -1), only(integer("p", 2), {"1", "2"})}, importLpNormalization},
+      {{"ArgMax", "ArgMin"}, 1, 1, {integer("axis", 0), integer("keepdims", 1), integer("select_last_index", 0)}, importArgExtremum},
+      {{"Hardmax"}, 1, 1, {integer("axis", -1)}, importHardmax},
+      {{"TopK"}, 2, 2, {integer("axis", -1), integer("largest", 1), ignored(integer("sorted"))}, importTopK},
+  });
 }

@@ -50,7 +50,7 @@ Val Composition::operator()(const char *op, std::vector<Val> operands, const Att
   state.values.emplace_back();
   state.graph.valueNames.emplace_back();
   OpContext inner(state, node);
-  failed = mlir::failed(applyHandler(inner));
+  failed = mlir::failed(applyOperator(inner));
   Val result = failed ? Val() : std::move(state.values.back());
   state.values.resize(first);
   state.graph.valueNames.resize(first);

@@ -125,7 +125,7 @@ static LogicalResult importLoop(OpContext &op) {
 /// Operands: what turns hand on, then tensors of which every turn gets one element along an axis. Results: what is handed on, then what is collected.
 static LogicalResult importScan(OpContext &op) {
   auto found = op.node.bodies.find("body");
-  const int64_t scans = op.integer("num_scan_inputs", 0), states = static_cast<int64_t>(op.node.inputs.size()) - scans;
+  const int64_t scans = op.integer("num_scan_inputs"), states = static_cast<int64_t>(op.node.inputs.size()) - scans;
   if (found == op.node.bodies.end() || scans < 1 || states < 0)
     return op.error("expects a body and at least one operand to go through");
   GraphBody &body = *found->second;
@@ -184,9 +184,15 @@ static LogicalResult importScan(OpContext &op) {
   return success();
 }
 
-void zorse::onnx_import::addControlOps(OperatorTable &table) {
-  table.add({"If"}, 1, 1, "then_branch:g! else_branch:g!", importIf);
-  table.add({"Loop"}, 0, OperatorRule::kAny, "body:g!", importLoop);
-  table.add({"Scan"}, 1, OperatorRule::kAny,
-            "body:g! num_scan_inputs:i! scan_input_axes:is scan_input_directions:is scan_output_axes:is scan_output_directions:is", importScan);
+void zorse::onnx_import::registerControlOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"If"}, 1, 1, {required(body("then_branch")), required(body("else_branch"))}, importIf},
+      {{"Loop"}, 0, kAny, {required(body("body"))}, importLoop},
+      {{"Scan"},
+       1,
+       kAny,
+       {required(body("body")), required(integer("num_scan_inputs")), integers("scan_input_axes"), integers("scan_input_directions"),
+        integers("scan_output_axes"), integers("scan_output_directions")},
+       importScan},
+  });
 }

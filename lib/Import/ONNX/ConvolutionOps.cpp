@@ -132,7 +132,7 @@ static LogicalResult importConv(OpContext &op) {
   if (isSampled(w) || isSampled(bias))
     return op.error("expects a kernel and a bias that carry no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
-  const int64_t groups = op.integer("group", 1);
+  const int64_t groups = op.integer("group");
   if (groups < 1 || from[1] % groups != 0 || kernel[0] % groups != 0 || kernel[1] != from[1] / groups)
     return op.error("expects a kernel of " + Twine(groups > 0 && from[1] % groups == 0 ? from[1] / groups : 0) + " channels in each of " +
                     Twine(groups) + " groups, found one of " + Twine(kernel[1]) + " for " + Twine(from[1]) + " channels");
@@ -186,7 +186,7 @@ static LogicalResult importConvTranspose(OpContext &op) {
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))
     return op.error("expects floats of samples x channels x positions, and a kernel of the same rank that carries no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
-  const int64_t groups = op.integer("group", 1), rank = x.rank() - 2;
+  const int64_t groups = op.integer("group"), rank = x.rank() - 2;
   if (groups < 1 || from[1] % groups != 0 || kernel[0] != from[1])
     return op.error("expects a kernel for " + Twine(from[1]) + " channels in groups that divide them, found one for " + Twine(kernel[0]) + " in " +
                     Twine(groups) + " groups");
@@ -203,7 +203,7 @@ static LogicalResult importConvTranspose(OpContext &op) {
   if (static_cast<int64_t>(wanted.size()) != rank && static_cast<int64_t>(wanted.size()) != rank + 2)
     return op.error("expects an output_shape of " + Twine(rank) + " dimensions, found " + Twine(wanted.size()));
   wanted.erase(wanted.begin(), wanted.end() - rank);
-  const std::string padding = op.text("auto_pad", "NOTSET");
+  const std::string padding = op.text("auto_pad");
   Windows windows;
   windows.kernel.assign(kernel.begin() + 2, kernel.end());
   windows.dilations = dilations;
@@ -246,10 +246,19 @@ static LogicalResult importConvTranspose(OpContext &op) {
   return make.result(withBias(make, convolved(make, spread, turnedKernel(make, w, groups), groups, windows), bias));
 }
 
-void zorse::onnx_import::addConvolutionOps(OperatorTable &table) {
-  const char *padding = "auto_pad:s=NOTSET|VALID|SAME_UPPER|SAME_LOWER ";
-  table.add({"Conv"}, 2, 3, (padding + std::string("dilations:is group:i kernel_shape:is pads:is strides:is")).c_str(), importConv);
-  table.add({"ConvTranspose"}, 2, 3,
-            (padding + std::string("dilations:is group:i kernel_shape:is~ output_padding:is output_shape:is pads:is strides:is")).c_str(),
-            importConvTranspose);
+void zorse::onnx_import::registerConvolutionOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> padding = {only(text("auto_pad", "NOTSET"), {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"})};
+  registry.add({
+      {{"Conv"},
+       2,
+       3,
+       with(padding, {integers("dilations"), integer("group", 1), integers("kernel_shape"), integers("pads"), integers("strides")}),
+       importConv},
+      {{"ConvTranspose"},
+       2,
+       3,
+       with(padding, {integers("dilations"), integer("group", 1), ignored(integers("kernel_shape")), integers("output_padding"),
+                      integers("output_shape"), integers("pads"), integers("strides")}),
+       importConvTranspose},
+  });
 }

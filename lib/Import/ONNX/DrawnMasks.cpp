@@ -22,8 +22,8 @@ static LogicalResult drawUniform(OpContext &op, View view, ElementKind type) {
   Val drawn = fillOver(type, 0, std::move(view));
   drawn.kind = Val::Kind::Drawn;
   drawn.drawn.instance = op.state.dropouts++;
-  drawn.drawn.low = op.real("low", 0);
-  drawn.drawn.high = op.real("high", 1);
+  drawn.drawn.low = op.real("low");
+  drawn.drawn.high = op.real("high");
   if (!isFloat(type) || !(drawn.drawn.low < drawn.drawn.high))
     return op.error("expects floats between two bounds, of which the lower comes first");
   return op.set(0, std::move(drawn)), success();
@@ -44,7 +44,7 @@ static LogicalResult importRandomUniform(OpContext &op) {
       return op.error("its shape is a number of the file, and holds the samples of the export; expects RandomUniformLike, or rand_like()");
     view.dims.push_back({Factor{size, 0}});
   }
-  return drawUniform(op, std::move(view), static_cast<ElementKind>(op.integer("dtype", 1)));
+  return drawUniform(op, std::move(view), static_cast<ElementKind>(op.integer("dtype")));
 }
 
 /// Floats 0 and 1 of what has been compared.
@@ -97,7 +97,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   if (which == "Identity")
     return op.set(0, std::move(x)), success();
   if (which == "Cast" || which == "CastLike") {
-    const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to", 0)) : op.operand(1).type;
+    const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
     if (isFloat(type)) {
       x.type = type;
       return isCompared ? drawMask(op, x) : (op.set(0, std::move(x)), success());
@@ -135,9 +135,15 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   return compareDrawn(op, std::move(x), keepsSmall ? below : 1 - below, keepsSmall);
 }
 
-void zorse::onnx_import::addDrawnOps(OperatorTable &table) {
-  // What an exporter's generator would have drawn is of no account: masks are a function of --seed, step, sample and element.
-  table.add({"RandomUniform"}, 0, 0, "dtype:i high:f low:f seed:f~ shape:is!", importRandomUniform);
-  table.add({"RandomUniformLike"}, 1, 1, "dtype:i high:f low:f seed:f~", importRandomUniformLike);
-  table.add({"Bernoulli"}, 1, 1, "dtype:i seed:f~", importBernoulli);
+void zorse::onnx_import::registerDrawnOps(OperatorRegistry &registry) {
+  registry.add({
+      // What an exporter's generator would have drawn is of no account: masks are a function of --seed, step, sample and element.
+      {{"RandomUniform"},
+       0,
+       0,
+       {integer("dtype", 1), real("high", 1), real("low", 0), ignored(real("seed")), required(integers("shape"))},
+       importRandomUniform},
+      {{"RandomUniformLike"}, 1, 1, {integer("dtype"), real("high", 1), real("low", 0), ignored(real("seed"))}, importRandomUniformLike},
+      {{"Bernoulli"}, 1, 1, {integer("dtype"), ignored(real("seed"))}, importBernoulli},
+  });
 }

@@ -201,7 +201,7 @@ private:
       operands.push_back({operand, {}});
       ranks.push_back(operand.rank());
     }
-    text = op.text("equation", "");
+    text = op.text("equation");
     if (std::string problem = parse(text, ranks, equation); !problem.empty())
       return op.error("its equation '" + text + "' " + problem);
     return success();
@@ -314,4 +314,8 @@ private:
 
 static LogicalResult importEinsum(OpContext &op) { return Einsum(op).apply(); }
 
-void zorse::onnx_import::addEinsumOps(OperatorTable &table) { table.add({"Einsum"}, 1, OperatorRule::kAny, "equation:s!", importEinsum); }
+void zorse::onnx_import::registerEinsumOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Einsum"}, 1, kAny, {required(text("equation"))}, importEinsum},
+  });
+}

@@ -209,7 +209,7 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
     return op.error("expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
   bool isFloats = isFloat(a.type);
   if (a.isConstant() && b.isConstant()) {
-    bool fmod = which == "Mod" && op.integer("fmod", 0) != 0;
+    bool fmod = which == "Mod" && op.integer("fmod") != 0;
     std::optional<Kernel> kernel = isFloats ? floatBinary(which, fmod) : intBinary(which, fmod);
     if (!kernel)
       return op.error(Twine("is not supported on ") + (isFloats ? "float" : "integer") + " constants");
@@ -268,7 +268,7 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
         return create<arith::DivSIOp>(op.state, v[0], v[1]);
       if (which == "Mod") {
         Value rest = create<arith::RemSIOp>(op.state, v[0], v[1]);
-        if (op.integer("fmod", 0))
+        if (op.integer("fmod"))
           return rest;
         Value isBelow = create<arith::CmpIOp>(op.state, arith::CmpIPredicate::slt, rest, splat(op.state, 0, cast<RankedTensorType>(rest.getType())));
         return create<arith::SelectOp>(op.state, isBelow, create<arith::AddIOp>(op.state, rest, v[1]), rest);
@@ -549,16 +549,18 @@ static LogicalResult importDropout(OpContext &op) {
   return success();
 }
 
-void zorse::onnx_import::addElementwiseOps(OperatorTable &table) {
-  table.add({"Add", "Sub", "Mul", "Div"}, 2, 2, "", importBinary);
-  table.add({"Mod"}, 2, 2, "fmod:i", importBinary);
-  table.add({"Sum", "Max", "Min"}, 1, OperatorRule::kAny, "", importVariadic);
-  table.add({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}, 2, 2, "", importCompare);
-  table.add({"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}, 2, 2, "", importLogic);
-  table.add({"Where"}, 3, 3, "", importWhere);
-  table.add({"Clip"}, 1, 3, "", importClip);
-  table.add({"IsNaN"}, 1, 1, "", importIsNaN);
-  table.add({"Pow"}, 2, 2, "", importPow);
-  // Random numbers here are a function of --seed, step and element, whatever an exporter's generator would have drawn.
-  table.add({"Dropout"}, 1, 3, "seed:i~", importDropout);
+void zorse::onnx_import::registerElementwiseOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Add", "Sub", "Mul", "Div"}, 2, 2, {}, importBinary},
+      {{"Mod"}, 2, 2, {integer("fmod", 0)}, importBinary},
+      {{"Sum", "Max", "Min"}, 1, kAny, {}, importVariadic},
+      {{"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}, 2, 2, {}, importCompare},
+      {{"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}, 2, 2, {}, importLogic},
+      {{"Where"}, 3, 3, {}, importWhere},
+      {{"Clip"}, 1, 3, {}, importClip},
+      {{"IsNaN"}, 1, 1, {}, importIsNaN},
+      {{"Pow"}, 2, 2, {}, importPow},
+      // Random numbers here are a function of --seed, step and element, whatever an exporter's generator would have drawn.
+      {{"Dropout"}, 1, 3, {ignored(integer("seed"))}, importDropout},
+  });
 }

@@ -14,7 +14,7 @@ static LogicalResult importFourier(OpContext &op) {
   const int64_t rank = x.rank(), last = rank - 1;
   if (!isFloat(x.type) || rank < 2 || x.view.elements() == 0 || (x.view.size(last) != 1 && x.view.size(last) != 2))
     return op.error("expects floats whose last dimension holds real numbers (1) or complex ones (2)");
-  int64_t axis = op.integer("axis", op.node.opset < 20 ? 1 : -2);
+  int64_t axis = op.integer("axis");
   if (op.has(2)) {
     auto given = constantInts(op.operand(2));
     if (!given || given->size() != 1)
@@ -34,7 +34,7 @@ static LogicalResult importFourier(OpContext &op) {
       return op.error("expects a constant length of at least 1");
     length = given->front();
   }
-  const bool inverse = op.integer("inverse", 0) != 0, half = op.integer("onesided", 0) != 0, complex = x.view.size(last) == 2;
+  const bool inverse = op.integer("inverse") != 0, half = op.integer("onesided") != 0, complex = x.view.size(last) == 2;
   if (half && (inverse || complex))
     return op.error("asks for one side of a transform that is not of real numbers, which is not supported");
   const int64_t frequencies = half ? length / 2 + 1 : length;
@@ -71,4 +71,10 @@ static LogicalResult importFourier(OpContext &op) {
   return make.result(make("Concat", {back(realOut), back(imaginaryOut)}, {{"axis", last}}));
 }
 
-void zorse::onnx_import::addFourierOps(OperatorTable &table) { table.add({"DFT"}, 1, 3, "axis:i inverse:i onesided:i", importFourier); }
+void zorse::onnx_import::registerFourierOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> others = {integer("inverse", 0), integer("onesided", 0)};
+  registry.add({
+      {{"DFT"}, 1, 3, with(others, {integer("axis", 1)}), importFourier, until(19)},
+      {{"DFT"}, 1, 3, with(others, {integer("axis", -2)}), importFourier, since(20)},
+  });
+}

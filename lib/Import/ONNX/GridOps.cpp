@@ -96,7 +96,7 @@ static LogicalResult importGridSample(OpContext &op) {
                     Twine(grid.view.size(0)) + " and " + Twine(grid.view.size(dims + 1)));
   if (x.view.sampleAxis() > 0 || grid.view.sampleAxis() > 0)
     return op.error("expects its samples in dimension 0");
-  std::string mode = op.text("mode", "linear");
+  std::string mode = op.text("mode");
   mode = mode == "bilinear" ? "linear" : mode == "bicubic" ? "cubic" : mode;
   int64_t count = 1;
   for (int64_t d = 0; d < dims; ++d)
@@ -105,7 +105,7 @@ static LogicalResult importGridSample(OpContext &op) {
     return op.error("reads " + Twine(count) + " positions for every place; at most " + Twine(kMostTaps) + " are supported");
 
   Composition make(op);
-  Sampler sampler(make, mode, op.text("padding_mode", "zeros"), op.integer("align_corners", 0) != 0);
+  Sampler sampler(make, mode, op.text("padding_mode"), op.integer("align_corners") != 0);
   const std::vector<int64_t> shape = x.shape(), places = grid.shape();
   int64_t positions = 1, all = 1;
   for (int64_t d = 0; d < dims; ++d)
@@ -140,7 +140,13 @@ static LogicalResult importGridSample(OpContext &op) {
   return make.result(make.reshape(make.transpose(result, {0, 2, 1}), final));
 }
 
-void zorse::onnx_import::addGridOps(OperatorTable &table) {
-  table.add({"GridSample"}, 2, 2, "align_corners:i mode:s=linear|nearest|cubic|bilinear|bicubic padding_mode:s=zeros|border|reflection",
-            importGridSample);
+void zorse::onnx_import::registerGridOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"GridSample"},
+       2,
+       2,
+       {integer("align_corners", 0), only(text("mode", "linear"), {"linear", "nearest", "cubic", "bilinear", "bicubic"}),
+        only(text("padding_mode", "zeros"), {"zeros", "border", "reflection"})},
+       importGridSample},
+  });
 }

@@ -288,7 +288,7 @@ static LogicalResult interpretNode(OpContext &op) {
     }
     return op.set(0, fillOver(op.operand(0).type, 0, std::move(view))), success();
   }
-  if (failed(applyHandler(op)))
+  if (failed(applyOperator(op)))
     return failure();
   if (op.state.tooLarge > 0)
     return op.error("needs a constant of " + Twine(op.state.tooLarge) + " elements to be computed, at most " + Twine(op.state.options.mostComputed) +
@@ -357,7 +357,7 @@ LogicalResult zorse::onnx_import::interpret(ImportState &state, GraphBody &body,
 
 /// What every handler may rely on: the operands an operator cannot do without are there and are tensors.
 static LogicalResult checkOperands(OpContext &op) {
-  size_t count = op.known->rule.least;
+  size_t count = op.rule->least;
   bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
   bool anyGraph = false;
   for (size_t i = 0; i < std::max(count, op.node.inputs.size()); ++i) {
@@ -381,8 +381,8 @@ static LogicalResult checkOperands(OpContext &op) {
   return success();
 }
 
-LogicalResult zorse::onnx_import::applyHandler(OpContext &op) {
-  if (!op.known)
+LogicalResult zorse::onnx_import::applyOperator(OpContext &op) {
+  if (!op.rule)
     return op.error("the operator is not supported");
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
     if (op.operand(i).kind == Val::Kind::Loss) {
@@ -403,7 +403,7 @@ LogicalResult zorse::onnx_import::applyHandler(OpContext &op) {
     return *done;
   if (auto done = applyToSampleNumbers(op))
     return *done;
-  return op.known->handler(op);
+  return op.rule->import(op);
 }
 
 /// The loss: an output by name, an output called loss, or the only scalar output.

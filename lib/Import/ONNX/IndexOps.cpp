@@ -337,7 +337,7 @@ static LogicalResult importGather(OpContext &op) {
   Val x = op.operand(0), ids = op.operand(1);
   if ((!x.isConstant() && !x.isKnown() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
     return op.error("expects a tensor of rank 1 or more, and ids");
-  int64_t axis = op.integer("axis", 0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
@@ -355,4 +355,8 @@ static LogicalResult importGather(OpContext &op) {
   return ids.isConstant() ? gatherByConstant(op, x, ids, axis) : gatherByData(op, x, ids, axis);
 }
 
-void zorse::onnx_import::addIndexOps(OperatorTable &table) { table.add({"Gather"}, 2, 2, "axis:i", importGather); }
+void zorse::onnx_import::registerIndexOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Gather"}, 2, 2, {integer("axis", 0)}, importGather},
+  });
+}

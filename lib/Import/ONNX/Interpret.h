@@ -12,16 +12,16 @@ mlir::LogicalResult checkNames(ImportState &state);
 /// Gives values to what these values need of a graph. Fails after an error.
 mlir::LogicalResult interpret(ImportState &state, GraphBody &body, const std::vector<int> &wanted);
 /// Imports a node whose operands have values. Fails after an error.
-mlir::LogicalResult applyHandler(OpContext &op);
-/// Applies the handler of a node to other operands.
+mlir::LogicalResult applyOperator(OpContext &op);
+/// Imports the node with other operands.
 mlir::LogicalResult applyWith(OpContext &op, std::vector<Val> operands);
-/// Applies an operator one of whose operands is Drawn; none: its handler deals with them.
+/// Applies an operator one of whose operands is Drawn; none: its own function deals with them.
 std::optional<mlir::LogicalResult> applyToDrawn(OpContext &op);
-/// Applies an operator to sums over samples that have a shape; none: its handler does.
+/// Applies an operator to sums over samples that have a shape; none: its own function does.
 std::optional<mlir::LogicalResult> applyToSums(OpContext &op);
-/// Applies an operator one of whose operands is Known; none: its handler deals with them.
+/// Applies an operator one of whose operands is Known; none: its own function deals with them.
 std::optional<mlir::LogicalResult> applyToKnown(OpContext &op);
-/// Applies an operator one of whose operands holds the numbers of samples; none: its handler deals with them.
+/// Applies an operator one of whose operands holds the numbers of samples; none: its own function deals with them.
 std::optional<mlir::LogicalResult> applyToSampleNumbers(OpContext &op);
 /// Makes the function @model. Fails after an error.
 mlir::LogicalResult finish(ImportState &state, const Val &loss, ImportedModel &result);

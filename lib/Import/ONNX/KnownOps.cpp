@@ -242,7 +242,7 @@ static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x, ArrayRe
   const std::string &which = op.node.op;
   const bool floats = isFloat(types[0]), truth = types[0] == ElementKind::Bool;
   if (which == "Cast")
-    return castNumber(x[0], types[0], static_cast<ElementKind>(op.integer("to", 0)));
+    return castNumber(x[0], types[0], static_cast<ElementKind>(op.integer("to")));
   if (which == "CastLike")
     return castNumber(x[0], types[0], types[1]);
   if (which == "Neg")
@@ -281,7 +281,7 @@ static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x, ArrayRe
   if (which == "Div")
     return floats ? x[0] / x[1] : Number::apply("trunc", {x[0] / x[1]});
   if (which == "Mod") {
-    auto quotient = Number::apply(op.integer("fmod", 0) ? "trunc" : "floor", {x[0] / x[1]});
+    auto quotient = Number::apply(op.integer("fmod") ? "trunc" : "floor", {x[0] / x[1]});
     return x[0] - x[1] * *quotient;
   }
   if (const char *function = functionOf(which))
@@ -334,7 +334,7 @@ static LogicalResult foldNumbers(OpContext &op) {
     offsets.push_back(offsetsOf(source));
   Val result;
   result.kind = Val::Kind::Known;
-  result.type = typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to", 0) : 0);
+  result.type = typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0);
   for (size_t i = 0; i < offsets[0].size(); ++i) {
     std::vector<Number> x;
     x.reserve(operands.size());
@@ -466,7 +466,7 @@ LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<Val> oper
     op.state.graph.valueNames.push_back(std::move(name));
   }
   OpContext inner(op.state, other);
-  LogicalResult status = applyHandler(inner);
+  LogicalResult status = applyOperator(inner);
   op.state.values.resize(first);
   op.state.graph.valueNames.resize(first);
   return status;

@@ -183,8 +183,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
   if (!any || which == "Concat" || which == "Gather" || which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
     return std::nullopt;
   int64_t step = operands[0].sampleStep;
-  const bool isInteger = which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to", 0))) &&
-                                             static_cast<ElementKind>(op.integer("to", 0)) != ElementKind::Bool);
+  const bool isInteger =
+      which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to"))) && static_cast<ElementKind>(op.integer("to")) != ElementKind::Bool);
   bool supported = false;
   if (which == "Shape" || which == "Size") {
     step = 0;

@@ -50,8 +50,8 @@ LogicalResult zorse::onnx_import::checkSupported(ImportState &state, const std::
       bool needed = !live || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live->contains(value); });
       if (!needed)
         continue;
-      if (const Operator *known = operatorOf(node)) {
-        for (const std::string &problem : notUnderstood(node, known->rule))
+      if (const Registration *rule = registrationOf(node)) {
+        for (const std::string &problem : notUnderstood(node, *rule))
           limits.beyond[node.op + ": " + problem].push_back(node.name);
       } else {
         limits.unknown[node.domain.empty() ? node.op : node.domain + "." + node.op].push_back(node.name);

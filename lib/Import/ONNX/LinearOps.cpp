@@ -249,14 +249,14 @@ static LogicalResult importGemm(OpContext &op) {
   Val a = op.operand(0), b = op.operand(1);
   if (a.rank() != 2 || b.rank() != 2)
     return op.error("expects two matrices");
-  if (op.integer("transA", 0))
+  if (op.integer("transA"))
     std::swap(a.view.dims[0], a.view.dims[1]);
-  if (op.integer("transB", 0))
+  if (op.integer("transB"))
     std::swap(b.view.dims[0], b.view.dims[1]);
   auto value = product(op, a, b);
   if (failed(value))
     return failure();
-  double alpha = op.real("alpha", 1), beta = op.real("beta", 1);
+  double alpha = op.real("alpha"), beta = op.real("beta");
   if (value->isGraph()) {
     value->scale *= alpha;
   } else if (alpha != 1) {
@@ -284,7 +284,7 @@ static Val normalisedOverSamples(Composition &make, const Val &x, int64_t axis, 
 
 static LogicalResult importSoftmax(OpContext &op) {
   Val x = op.operand(0);
-  int64_t axis = op.integer("axis", -1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
     return op.error("expects float activations and a valid axis");
@@ -331,7 +331,7 @@ static LogicalResult normStatistics(OpContext &op, const Val &x, int64_t axis) {
   Composition make(op);
   Val mean = make.reduce("ReduceMean", x, axes, /*keep=*/true), centred = make("Sub", {x, mean});
   Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), axes, /*keep=*/true);
-  Val spread = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon", 1e-5), x)})});
+  Val spread = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), x)})});
   Val inverse = make("Reciprocal", {spread});
   if (make.hasFailed())
     return failure();
@@ -345,7 +345,7 @@ static LogicalResult normStatistics(OpContext &op, const Val &x, int64_t axis) {
 /// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
 static LogicalResult importNorm(OpContext &op) {
   Val x = op.operand(0);
-  int64_t axis = op.integer("axis", -1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
     return op.error("expects float activations and a valid axis");
@@ -396,7 +396,7 @@ static LogicalResult importNorm(OpContext &op) {
   auto gain = gainOf(1), bias = gainOf(2);
   if (failed(gain) || failed(bias))
     return failure();
-  double epsilon = op.real("epsilon", 1e-5);
+  double epsilon = op.real("epsilon");
   if (!(epsilon > 0))
     return op.error("expects a positive epsilon");
   Value y;
@@ -414,10 +414,16 @@ static LogicalResult importNorm(OpContext &op) {
   return op.set(0, std::move(result)), success();
 }
 
-void zorse::onnx_import::addLinearOps(OperatorTable &table) {
-  table.add({"MatMul"}, 2, 2, "", importMatMul);
-  table.add({"Gemm"}, 2, 3, "alpha:f beta:f transA:i transB:i", importGemm);
-  table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", importSoftmax);
-  table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", importNorm);
-  table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", importNorm);
+void zorse::onnx_import::registerLinearOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"MatMul"}, 2, 2, {}, importMatMul},
+      {{"Gemm"}, 2, 3, {real("alpha", 1), real("beta", 1), integer("transA", 0), integer("transB", 0)}, importGemm},
+      {{"Softmax", "LogSoftmax"}, 1, 1, {integer("axis", -1)}, importSoftmax},
+      {{"LayerNormalization"}, 2, 3, {integer("axis", -1), real("epsilon", 1e-5), only(integer("stash_type"), {"1"})}, importNorm},
+      {{"RMSNormalization", "SimplifiedLayerNormalization"},
+       2,
+       2,
+       {integer("axis", -1), real("epsilon", 1e-5), only(integer("stash_type"), {"1"})},
+       importNorm},
+  });
 }

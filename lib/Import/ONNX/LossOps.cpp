@@ -259,7 +259,7 @@ static LogicalResult importCrossEntropy(OpContext &op) {
       return failure();
     op.set(1, all);
   }
-  auto value = crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction", "mean"));
+  auto value = crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction"));
   if (failed(value))
     return failure();
   return op.set(0, std::move(*value)), success();
@@ -333,6 +333,12 @@ std::optional<Val> zorse::onnx_import::addedLoss(ImportState &state, LogicalResu
   return *loss;
 }
 
-void zorse::onnx_import::addLossOps(OperatorTable &table) {
-  table.add({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, 2, 3, "ignore_index:i reduction:s=mean|sum|none", importCrossEntropy);
+void zorse::onnx_import::registerLossOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"},
+       2,
+       3,
+       {integer("ignore_index"), only(text("reduction", "mean"), {"mean", "sum", "none"})},
+       importCrossEntropy},
+  });
 }

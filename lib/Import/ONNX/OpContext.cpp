@@ -77,29 +77,45 @@ void OpContext::set(size_t index, Val value) {
     state.values[node.outputs[index]] = std::move(value);
 }
 
-// Every attribute has the type of its operator's rule (Limits.cpp), so that one without a value, as some writers leave out zeros, is zero.
+// Every attribute has the type of its registration (Limits.cpp), so that one without a value, as some writers leave out zeros, is zero.
 const onnx::Attribute *OpContext::attribute(StringRef name) const {
-  assert(known->rule.attributes.count(name) && known->rule.attributes.lookup(name).read &&
-         "an attribute that the operator's rule lacks (Handlers.cpp)");
+  assert(rule->attribute(name) && !rule->attribute(name)->isIgnored && "an attribute that is not registered, or ignored");
   auto found = node.attributes.find(name.str());
   return found == node.attributes.end() ? nullptr : found->second.get();
 }
 
+/// The registered default. Nothing: that of the type, which stands for what is required and of which a message has said that it is missing.
+template <typename T> static T defaultOf(const Registration &rule, StringRef name) {
+  const AttributeInfo *info = rule.attribute(name);
+  const T *otherwise = info ? std::get_if<T>(&info->otherwise) : nullptr;
+  assert((otherwise || (info && info->isRequired)) && "an attribute without a default of this type");
+  return otherwise ? *otherwise : T{};
+}
+
+int64_t OpContext::integer(StringRef name) const {
+  const onnx::Attribute *found = attribute(name);
+  return found ? found->i() : defaultOf<int64_t>(*rule, name);
+}
 int64_t OpContext::integer(StringRef name, int64_t otherwise) const {
   const onnx::Attribute *found = attribute(name);
   return found ? found->i() : otherwise;
 }
-double OpContext::real(StringRef name, double otherwise) const {
+double OpContext::real(StringRef name) const {
   const onnx::Attribute *found = attribute(name);
-  return found ? found->f() : otherwise;
+  return found ? found->f() : defaultOf<double>(*rule, name);
 }
-std::string OpContext::text(StringRef name, StringRef otherwise) const {
-  const onnx::Attribute *found = attribute(name);
-  return found ? found->s() : otherwise.str();
+std::string OpContext::text(StringRef name) const {
+  if (const onnx::Attribute *found = attribute(name))
+    return found->s();
+  const char *otherwise = defaultOf<const char *>(*rule, name);
+  return otherwise ? otherwise : "";
 }
 std::optional<std::vector<int64_t>> OpContext::integers(StringRef name) const {
-  const onnx::Attribute *found = attribute(name);
-  return found ? std::optional<std::vector<int64_t>>({found->ints().begin(), found->ints().end()}) : std::nullopt;
+  if (const onnx::Attribute *found = attribute(name))
+    return std::vector<int64_t>(found->ints().begin(), found->ints().end());
+  const AttributeInfo *info = rule->attribute(name);
+  const auto *otherwise = info ? std::get_if<std::vector<int64_t>>(&info->otherwise) : nullptr;
+  return otherwise ? std::optional(*otherwise) : std::nullopt;
 }
 
 LogicalResult OpContext::axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const {

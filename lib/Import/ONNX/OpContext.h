@@ -8,11 +8,11 @@ namespace zorse::onnx_import {
 
 class OpContext {
 public:
-  OpContext(ImportState &state, const GraphNode &node) : state(state), node(node), known(operatorOf(node)) {}
+  OpContext(ImportState &state, const GraphNode &node) : state(state), node(node), rule(registrationOf(node)) {}
 
   ImportState &state;
   const GraphNode &node;
-  const Operator *const known; ///< what is registered of the operator; null: it is not known
+  const Registration *const rule; ///< null: the operator is not known
 
   /// Absent where the node has no such operand. The registration says which are always there.
   const Val &operand(size_t index) const;
@@ -24,11 +24,14 @@ public:
   /// Reports an error at the node, with its operands. \returns failure
   mlir::LogicalResult error(const llvm::Twine &message) const;
 
-  const onnx::Attribute *attribute(llvm::StringRef name) const; ///< null if absent
+  // Attributes, as they are registered: where the file leaves one out it is the registered default.
+  const onnx::Attribute *attribute(llvm::StringRef name) const; ///< null if the file leaves it out
+  int64_t integer(llvm::StringRef name) const;
+  double real(llvm::StringRef name) const;
+  std::string text(llvm::StringRef name) const;
+  std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const; ///< none: neither given nor registered
+  /// One whose default follows from the operands.
   int64_t integer(llvm::StringRef name, int64_t otherwise) const;
-  double real(llvm::StringRef name, double otherwise) const;
-  std::string text(llvm::StringRef name, llvm::StringRef otherwise) const;
-  std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const;
   /// Axes from an attribute or from operand `index`; normalised to be non-negative. Fails after an error where they are none of `rank`.
   mlir::LogicalResult axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const;
 };

@@ -79,7 +79,7 @@ static LogicalResult pickElements(OpContext &op, Val x, const Val &ids, int64_t 
 /// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
 static LogicalResult importGatherElements(OpContext &op) {
   Val x = op.operand(0), ids = op.operand(1);
-  int64_t axis = op.integer("axis", 0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank())
     return op.error("expects a valid axis and ids of the operand's rank");
@@ -263,7 +263,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, co
 
 static LogicalResult importGatherND(OpContext &op) {
   Val x = op.operand(0), ids = op.operand(1);
-  const int64_t batch = op.integer("batch_dims", 0);
+  const int64_t batch = op.integer("batch_dims");
   if (ids.rank() == 0 || batch < 0 || batch >= ids.rank() || batch > x.rank())
     return op.error("expects ids of rank 1 or more, and fewer batch dimensions than their rank");
   int64_t depth = ids.view.size(ids.rank() - 1);
@@ -307,7 +307,9 @@ FailureOr<Val> zorse::onnx_import::placeNumbers(OpContext &op, const Val &ids, c
   return make.hasFailed() ? FailureOr<Val>(failure()) : sum;
 }
 
-void zorse::onnx_import::addPickOps(OperatorTable &table) {
-  table.add({"GatherElements"}, 2, 2, "axis:i", importGatherElements);
-  table.add({"GatherND"}, 2, 2, "batch_dims:i", importGatherND);
+void zorse::onnx_import::registerPickOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"GatherElements"}, 2, 2, {integer("axis", 0)}, importGatherElements},
+      {{"GatherND"}, 2, 2, {integer("batch_dims", 0)}, importGatherND},
+  });
 }

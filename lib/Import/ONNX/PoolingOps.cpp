@@ -59,7 +59,7 @@ static LogicalResult importAveragePool(OpContext &op) {
     return failure();
   Composition make(op);
   const bool average = op.node.op == "AveragePool";
-  const int64_t power = average ? 1 : op.integer("p", 2);
+  const int64_t power = average ? 1 : op.integer("p");
   Val x = op.operand(0);
   if (power < 1)
     return op.error("expects a p of 1 or more, found " + Twine(power));
@@ -71,7 +71,7 @@ static LogicalResult importAveragePool(OpContext &op) {
   if (!average)
     return make.result(power == 1 ? sum : power == 2 ? make("Sqrt", {sum}) : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
   // How many elements a window has: those of the operand, and of the pads that the file asks for if they count.
-  const bool withPads = op.integer("count_include_pad", 0) != 0;
+  const bool withPads = op.integer("count_include_pad") != 0;
   std::vector<double> sizes{1};
   for (size_t i = 0; i < windows.rank(); ++i) {
     std::vector<double> next;
@@ -103,16 +103,23 @@ static LogicalResult importGlobalPool(OpContext &op) {
   Composition make(op);
   const char *which = op.node.op == "GlobalAveragePool" ? "ReduceMean"
                       : op.node.op == "GlobalMaxPool"   ? "ReduceMax"
-                      : op.integer("p", 2) == 1         ? "ReduceL1"
+                      : op.integer("p") == 1            ? "ReduceL1"
                                                         : "ReduceL2";
   return make.result(make.reduce(which, x, axes, true));
 }
 
-void zorse::onnx_import::addPoolingOps(OperatorTable &table) {
-  const std::string windows = "auto_pad:s=NOTSET|VALID|SAME_UPPER|SAME_LOWER ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is ";
-  table.add({"MaxPool"}, 1, 1, (windows + "storage_order:i~").c_str(), importMaxPool);
-  table.add({"AveragePool"}, 1, 1, (windows + "count_include_pad:i").c_str(), importAveragePool);
-  table.add({"LpPool"}, 1, 1, (windows + "p:i").c_str(), importAveragePool);
-  table.add({"GlobalAveragePool", "GlobalMaxPool"}, 1, 1, "", importGlobalPool);
-  table.add({"GlobalLpPool"}, 1, 1, "p:i=1|2", importGlobalPool);
+void zorse::onnx_import::registerPoolingOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> windows = {only(text("auto_pad", "NOTSET"), {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}),
+                                              integer("ceil_mode", 0),
+                                              integers("dilations"),
+                                              required(integers("kernel_shape")),
+                                              integers("pads"),
+                                              integers("strides")};
+  registry.add({
+      {{"MaxPool"}, 1, 1, with(windows, {ignored(integer("storage_order"))}), importMaxPool},
+      {{"AveragePool"}, 1, 1, with(windows, {integer("count_include_pad", 0)}), importAveragePool},
+      {{"LpPool"}, 1, 1, with(windows, {integer("p", 2)}), importAveragePool},
+      {{"GlobalAveragePool", "GlobalMaxPool"}, 1, 1, {}, importGlobalPool},
+      {{"GlobalLpPool"}, 1, 1, {only(integer("p", 2), {"1", "2"})}, importGlobalPool},
+  });
 }

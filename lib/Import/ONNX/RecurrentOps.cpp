@@ -106,8 +106,7 @@ std::string activationCalled(llvm::StringRef name) {
 class Recurrence {
 public:
   explicit Recurrence(OpContext &op)
-      : op(op), make(op), x(op.operand(0)), inputs(op.operand(1)), recurrent(op.operand(2)), first(op.integer("layout", 0) != 0),
-        outer(first ? 1 : 0) {}
+      : op(op), make(op), x(op.operand(0)), inputs(op.operand(1)), recurrent(op.operand(2)), first(op.integer("layout") != 0), outer(first ? 1 : 0) {}
 
   LogicalResult apply() {
     if (failed(readShapes()) || failed(readActivations()))
@@ -140,10 +139,10 @@ private:
     cell.kind = op.node.op == "LSTM" ? Cell::Kind::Lstm : op.node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
     cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
     cell.hidden = recurrent.view.size(2);
-    cell.clip = op.real("clip", 0);
-    cell.inputForgets = op.integer("input_forget", 0) != 0;
-    cell.resetsLast = op.integer("linear_before_reset", 0) != 0;
-    direction = op.text("direction", "forward");
+    cell.clip = op.real("clip");
+    cell.inputForgets = cell.kind == Cell::Kind::Lstm && op.integer("input_forget") != 0;
+    cell.resetsLast = cell.kind == Cell::Kind::Gru && op.integer("linear_before_reset") != 0;
+    direction = op.text("direction");
     directions = direction == "bidirectional" ? 2 : 1;
     positions = x.view.size(outer);
     if (op.integer("hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions || recurrent.view.size(0) != directions ||
@@ -268,10 +267,17 @@ private:
 
 static LogicalResult importRecurrent(OpContext &op) { return Recurrence(op).apply(); }
 
-void zorse::onnx_import::addRecurrentOps(OperatorTable &table) {
-  const std::string common =
-      "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s=forward|reverse|bidirectional hidden_size:i layout:i ";
-  table.add({"RNN"}, 3, 6, common.c_str(), importRecurrent);
-  table.add({"GRU"}, 3, 6, (common + "linear_before_reset:i").c_str(), importRecurrent);
-  table.add({"LSTM"}, 3, 8, (common + "input_forget:i").c_str(), importRecurrent);
+void zorse::onnx_import::registerRecurrentOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> common = {ignored(reals("activation_alpha")),
+                                             ignored(reals("activation_beta")),
+                                             texts("activations"),
+                                             real("clip", 0),
+                                             only(text("direction", "forward"), {"forward", "reverse", "bidirectional"}),
+                                             integer("hidden_size"),
+                                             integer("layout", 0)};
+  registry.add({
+      {{"RNN"}, 3, 6, with(common, {}), importRecurrent},
+      {{"GRU"}, 3, 6, with(common, {integer("linear_before_reset", 0)}), importRecurrent},
+      {{"LSTM"}, 3, 8, with(common, {integer("input_forget", 0)}), importRecurrent},
+  });
 }

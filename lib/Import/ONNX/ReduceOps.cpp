@@ -250,9 +250,9 @@ static LogicalResult importReduce(OpContext &op) {
   std::optional<std::vector<int64_t>> axes;
   if (failed(op.axes(1, x.rank(), axes)))
     return failure();
-  bool keep = op.integer("keepdims", 1) != 0;
+  bool keep = op.integer("keepdims") != 0;
   if (!axes || axes->empty()) {
-    if (op.integer("noop_with_empty_axes", 0))
+    if (op.integer("noop_with_empty_axes"))
       return importIdentity(op);
     axes.emplace();
     for (int64_t i = 0; i < x.rank(); ++i)
@@ -296,6 +296,12 @@ static LogicalResult importReduce(OpContext &op) {
   return reduceSamples(op, x, static_cast<int64_t>(reduction.shape.size()));
 }
 
-void zorse::onnx_import::addReduceOps(OperatorTable &table) {
-  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i", importReduce);
+void zorse::onnx_import::registerReduceOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"},
+       1,
+       2,
+       {integers("axes"), integer("keepdims", 1), integer("noop_with_empty_axes", 0)},
+       importReduce},
+  });
 }

@@ -10,7 +10,7 @@ using namespace zorse::onnx_import;
 
 static LogicalResult importDepthToSpace(OpContext &op) {
   Val x = op.operand(0);
-  const int64_t block = op.integer("blocksize", 1);
+  const int64_t block = op.integer("blocksize");
   if ((!x.isGraph() && !x.isConstant()) || x.rank() != 4)
     return op.error("expects a tensor of samples x channels x height x width");
   std::vector<int64_t> s = x.shape();
@@ -18,7 +18,7 @@ static LogicalResult importDepthToSpace(OpContext &op) {
     return op.error("expects channels in blocks of blocksize^2, found " + Twine(s[1]) + " channels and a blocksize of " + Twine(block));
   Composition make(op);
   const int64_t channels = s[1] / (block * block);
-  const bool depthFirst = op.text("mode", "DCR") == "DCR";
+  const bool depthFirst = op.text("mode") == "DCR";
   Val apart = depthFirst ? make.reshape(x, {s[0], block, block, channels, s[2], s[3]}) : make.reshape(x, {s[0], channels, block, block, s[2], s[3]});
   Val placed = make.transpose(apart, depthFirst ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3});
   return make.result(make.reshape(placed, {s[0], channels, s[2] * block, s[3] * block}));
@@ -26,7 +26,7 @@ static LogicalResult importDepthToSpace(OpContext &op) {
 
 static LogicalResult importSpaceToDepth(OpContext &op) {
   Val x = op.operand(0);
-  const int64_t block = op.integer("blocksize", 1);
+  const int64_t block = op.integer("blocksize");
   if ((!x.isGraph() && !x.isConstant()) || x.rank() != 4)
     return op.error("expects a tensor of samples x channels x height x width");
   std::vector<int64_t> s = x.shape();
@@ -34,7 +34,7 @@ static LogicalResult importSpaceToDepth(OpContext &op) {
     return op.error("expects a height and width in blocks of " + Twine(block) + ", found " + Twine(s[2]) + " and " + Twine(s[3]));
   Composition make(op);
   Val apart = make.reshape(x, {s[0], s[1], s[2] / block, block, s[3] / block, block});
-  const bool depthFirst = op.text("mode", "DCR") == "DCR";
+  const bool depthFirst = op.text("mode") == "DCR";
   Val placed = make.transpose(apart, depthFirst ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4});
   return make.result(make.reshape(placed, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
 }
@@ -44,9 +44,7 @@ static LogicalResult importSpaceToDepth(OpContext &op) {
 static LogicalResult importCol2Im(OpContext &op) {
   Val x = op.operand(0);
   auto image = constantInts(op.operand(1)), block = constantInts(op.operand(2));
-  auto strides = op.integers("strides").value_or(std::vector<int64_t>{1, 1}),
-       dilations = op.integers("dilations").value_or(std::vector<int64_t>{1, 1}),
-       pads = op.integers("pads").value_or(std::vector<int64_t>{0, 0, 0, 0});
+  auto strides = *op.integers("strides"), dilations = *op.integers("dilations"), pads = *op.integers("pads");
   if (!x.isGraph() || x.rank() != 3 || !image || !block || image->size() != 2 || block->size() != 2 || strides.size() != 2 || dilations.size() != 2 ||
       pads.size() != 4)
     return op.error("expects samples x (channels * block) x blocks, and constant sizes of a picture of two dimensions and of its blocks");
@@ -86,7 +84,7 @@ static LogicalResult importIsInf(OpContext &op) {
     return op.error("expects floats, found " + Twine(name(x.type)));
   Composition make(op);
   const double infinity = std::numeric_limits<double>::infinity();
-  const bool up = op.integer("detect_positive", 1) != 0, down = op.integer("detect_negative", 1) != 0;
+  const bool up = op.integer("detect_positive") != 0, down = op.integer("detect_negative") != 0;
   Val isUp = make("Equal", {x, make.number(infinity, x)}), isDown = make("Equal", {x, make.number(-infinity, x)});
   if (up && down)
     return make.result(make("Or", {isUp, isDown}));
@@ -102,7 +100,7 @@ static LogicalResult importEyeLike(OpContext &op) {
   auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(x.type)));
   if (!byteSize(type))
     return op.error("makes an element type that is not supported");
-  const int64_t height = x.view.size(0), width = x.view.size(1), diagonal = op.integer("k", 0);
+  const int64_t height = x.view.size(0), width = x.view.size(1), diagonal = op.integer("k");
   Val rows = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, static_cast<double>(diagonal), 1), {height, 1});
   Val columns = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
   Composition make(op);
@@ -110,10 +108,12 @@ static LogicalResult importEyeLike(OpContext &op) {
   return make.result(make.cast(hit, type));
 }
 
-void zorse::onnx_import::addRegroupOps(OperatorTable &table) {
-  table.add({"DepthToSpace"}, 1, 1, "blocksize:i! mode:s=DCR|CRD", importDepthToSpace);
-  table.add({"SpaceToDepth"}, 1, 1, "blocksize:i! mode:s=DCR|CRD", importSpaceToDepth);
-  table.add({"Col2Im"}, 3, 3, "dilations:is pads:is strides:is", importCol2Im);
-  table.add({"IsInf"}, 1, 1, "detect_negative:i detect_positive:i", importIsInf);
-  table.add({"EyeLike"}, 1, 1, "dtype:i k:i", importEyeLike);
+void zorse::onnx_import::registerRegroupOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"DepthToSpace"}, 1, 1, {required(integer("blocksize")), only(text("mode", "DCR"), {"DCR", "CRD"})}, importDepthToSpace},
+      {{"SpaceToDepth"}, 1, 1, {required(integer("blocksize")), only(text("mode", "DCR"), {"DCR", "CRD"})}, importSpaceToDepth},
+      {{"Col2Im"}, 3, 3, {integers("dilations", {1, 1}), integers("pads", {0, 0, 0, 0}), integers("strides", {1, 1})}, importCol2Im},
+      {{"IsInf"}, 1, 1, {integer("detect_negative", 1), integer("detect_positive", 1)}, importIsInf},
+      {{"EyeLike"}, 1, 1, {integer("dtype"), integer("k", 0)}, importEyeLike},
+  });
 }

@@ -87,12 +87,12 @@ struct Resizing {
 
 static LogicalResult readResizing(OpContext &op, const Val &x, Resizing &resizing) {
   auto &[rule, axes, sizes, scales] = resizing;
-  rule.mode = op.text("mode", "nearest");
-  rule.coordinates = op.text("coordinate_transformation_mode", "half_pixel");
-  rule.rounding = op.text("nearest_mode", "round_prefer_floor");
-  rule.cubic = op.real("cubic_coeff_a", -0.75);
-  rule.excludesOutside = op.integer("exclude_outside", 0) != 0;
-  rule.antialias = op.integer("antialias", 0) != 0;
+  rule.mode = op.text("mode");
+  rule.coordinates = op.text("coordinate_transformation_mode");
+  rule.rounding = op.text("nearest_mode");
+  rule.cubic = op.real("cubic_coeff_a");
+  rule.excludesOutside = op.integer("exclude_outside") != 0;
+  rule.antialias = op.integer("antialias") != 0;
 
   axes = op.integers("axes").value_or(std::vector<int64_t>());
   if (axes.empty())
@@ -123,7 +123,7 @@ static LogicalResult readResizing(OpContext &op, const Val &x, Resizing &resizin
       return op.error("names an axis outside the rank");
   }
   // Sizes of which the least, or the greatest, ratio holds for all axes.
-  if (const std::string policy = op.text("keep_aspect_ratio_policy", "stretch"); policy != "stretch" && !sizes.empty()) {
+  if (const std::string policy = op.text("keep_aspect_ratio_policy"); policy != "stretch" && !sizes.empty()) {
     double common = policy == "not_larger" ? INFINITY : 0;
     for (size_t i = 0; i < axes.size(); ++i) {
       const double ratio = static_cast<double>(sizes[i]) / static_cast<double>(x.view.size(axes[i]));
@@ -176,10 +176,18 @@ static LogicalResult importResize(OpContext &op) {
   return make.result(x);
 }
 
-void zorse::onnx_import::addResizeOps(OperatorTable &table) {
-  table.add({"Resize"}, 1, 4,
-            "antialias:i axes:is coordinate_transformation_mode:s=half_pixel|half_pixel_symmetric|pytorch_half_pixel|align_corners|asymmetric "
-            "cubic_coeff_a:f exclude_outside:i extrapolation_value:f~ keep_aspect_ratio_policy:s=stretch|not_larger|not_smaller "
-            "mode:s=nearest|linear|cubic nearest_mode:s=round_prefer_floor|round_prefer_ceil|floor|ceil",
-            importResize);
+void zorse::onnx_import::registerResizeOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Resize"},
+       1,
+       4,
+       {integer("antialias", 0), integers("axes"),
+        only(text("coordinate_transformation_mode", "half_pixel"),
+             {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"}),
+        real("cubic_coeff_a", -0.75), integer("exclude_outside", 0), ignored(real("extrapolation_value")),
+        only(text("keep_aspect_ratio_policy", "stretch"), {"stretch", "not_larger", "not_smaller"}),
+        only(text("mode", "nearest"), {"nearest", "linear", "cubic"}),
+        only(text("nearest_mode", "round_prefer_floor"), {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})},
+       importResize},
+  });
 }

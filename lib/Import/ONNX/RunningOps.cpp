@@ -74,7 +74,7 @@ static LogicalResult importRunning(OpContext &op) {
   int64_t axis = given->front() < 0 ? given->front() + x.rank() : given->front();
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
-  const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse", 0) != 0, exclusive = op.integer("exclusive", 0) != 0;
+  const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0, exclusive = op.integer("exclusive") != 0;
   if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep == 0 && sums) {
     Composition make(op);
     Val number = fillOver(ElementKind::I64, 0, x.view);
@@ -106,4 +106,8 @@ static LogicalResult importRunning(OpContext &op) {
   return make.result(running);
 }
 
-void zorse::onnx_import::addRunningOps(OperatorTable &table) { table.add({"CumSum", "CumProd"}, 2, 2, "exclusive:i reverse:i", importRunning); }
+void zorse::onnx_import::registerRunningOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"CumSum", "CumProd"}, 2, 2, {integer("exclusive", 0), integer("reverse", 0)}, importRunning},
+  });
+}

@@ -43,7 +43,7 @@ static Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids
 
 static LogicalResult importScatterElements(OpContext &op) {
   Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
-  int64_t axis = op.integer("axis", 0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank() || isFloat(ids.type))
     return op.error("expects a valid axis and integer ids of the first operand's rank");
@@ -80,7 +80,7 @@ static LogicalResult importScatterElements(OpContext &op) {
   Val moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
   if (make.hasFailed())
     return failure();
-  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction", "none")), back);
+  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction")), back);
   return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
@@ -130,7 +130,7 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
   if (make.hasFailed())
     return failure();
-  Val changed = scatteredAlongLast(make, moved, index, values, op.text("reduction", "none"));
+  Val changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
   return make.result(make.reshape(make.transpose(changed, back), from));
 }
 
@@ -201,7 +201,7 @@ static LogicalResult importScatterND(OpContext &op) {
   int64_t depth = ids.view.size(ids.rank() - 1);
   if (depth < 1 || depth > x.rank())
     return op.error("expects ids of 1 to " + Twine(x.rank()) + " components, found " + Twine(depth));
-  if (!ids.isConstant() || op.text("reduction", "none") != "none")
+  if (!ids.isConstant() || op.text("reduction") != "none")
     return scatterPlaces(op, depth);
   auto index = constantInts(ids, int64_t(1) << 24);
   if (!index)
@@ -261,7 +261,7 @@ static LogicalResult importOneHot(OpContext &op) {
     return op.error("expects ids and a constant, positive number of classes");
   if (values.rank() != 1 || values.view.size(0) != 2)
     return op.error("expects two values, those off and on");
-  int64_t axis = op.integer("axis", -1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + ids.rank() + 1 : axis;
   if (axis < 0 || axis > ids.rank())
     return op.error("axis is outside the rank of its result");
@@ -280,8 +280,10 @@ static LogicalResult importOneHot(OpContext &op) {
   return make.result(make("Where", {hit, on, off}));
 }
 
-void zorse::onnx_import::addScatterOps(OperatorTable &table) {
-  table.add({"ScatterElements"}, 3, 3, "axis:i reduction:s=none|add|mul|max|min", importScatterElements);
-  table.add({"ScatterND"}, 3, 3, "reduction:s=none|add|mul|max|min", importScatterND);
-  table.add({"OneHot"}, 3, 3, "axis:i", importOneHot);
+void zorse::onnx_import::registerScatterOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"ScatterElements"}, 3, 3, {integer("axis", 0), only(text("reduction", "none"), {"none", "add", "mul", "max", "min"})}, importScatterElements},
+      {{"ScatterND"}, 3, 3, {only(text("reduction", "none"), {"none", "add", "mul", "max", "min"})}, importScatterND},
+      {{"OneHot"}, 3, 3, {integer("axis", -1)}, importOneHot},
+  });
 }

@@ -17,8 +17,8 @@ using namespace zorse::onnx_import;
 static LogicalResult importSplitToSequence(OpContext &op) {
   constexpr int64_t kMostParts = 1 << 16;
   const Val &x = op.operand(0);
-  int64_t axis = op.integer("axis", 0);
-  bool keep = op.integer("keepdims", 1) != 0;
+  int64_t axis = op.integer("axis");
+  bool keep = op.integer("keepdims") != 0;
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
@@ -85,8 +85,8 @@ static LogicalResult importConcatFromSequence(OpContext &op) {
   std::vector<Val> parts = op.operand(0).elements;
   if (parts.empty())
     return op.error("expects a sequence of at least one tensor");
-  int64_t axis = op.integer("axis", 0);
-  if (op.integer("new_axis", 0)) {
+  int64_t axis = op.integer("axis");
+  if (op.integer("new_axis")) {
     axis = axis < 0 ? axis + parts[0].rank() + 1 : axis;
     if (axis < 0 || axis > parts[0].rank())
       return op.error("axis is outside the rank");
@@ -127,7 +127,7 @@ static LogicalResult importConcat(OpContext &op) {
   std::vector<Val> parts;
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
     parts.push_back(op.operand(i));
-  const int64_t axis = op.integer("axis", 0);
+  const int64_t axis = op.integer("axis");
   const bool countsSamples = dropSampleNumbers(op, parts, axis);
   if (failed(concatenate(op, parts, axis)))
     return failure();
@@ -323,10 +323,12 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<V
   return op.set(0, std::move(*value)), success();
 }
 
-void zorse::onnx_import::addSequenceOps(OperatorTable &table) {
-  table.add({"SplitToSequence"}, 1, 2, "axis:i keepdims:i", importSplitToSequence);
-  table.add({"SequenceAt"}, 2, 2, "", importSequenceAt);
-  table.add({"SequenceConstruct"}, 0, OperatorRule::kAny, "", importSequenceConstruct);
-  table.add({"ConcatFromSequence"}, 1, 1, "axis:i! new_axis:i", importConcatFromSequence);
-  table.add({"Concat"}, 1, OperatorRule::kAny, "axis:i!", importConcat);
+void zorse::onnx_import::registerSequenceOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"SplitToSequence"}, 1, 2, {integer("axis", 0), integer("keepdims", 1)}, importSplitToSequence},
+      {{"SequenceAt"}, 2, 2, {}, importSequenceAt},
+      {{"SequenceConstruct"}, 0, kAny, {}, importSequenceConstruct},
+      {{"ConcatFromSequence"}, 1, 1, {required(integer("axis")), integer("new_axis", 0)}, importConcatFromSequence},
+      {{"Concat"}, 1, kAny, {required(integer("axis"))}, importConcat},
+  });
 }

@@ -213,7 +213,7 @@ static LogicalResult importSlice(OpContext &op) {
 
 static LogicalResult importSplit(OpContext &op) {
   const Val &x = op.operand(0);
-  int64_t axis = op.integer("axis", 0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
@@ -315,7 +315,7 @@ static LogicalResult importTrilu(OpContext &op) {
       return op.error("expects a constant diagonal");
     diagonal = truncateToInt(*given);
   }
-  bool upper = op.integer("upper", 1) != 0;
+  bool upper = op.integer("upper") != 0;
   int64_t height = x.view.size(x.rank() - 2), width = x.view.size(x.rank() - 1);
   Val row = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
   Val column = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
@@ -338,9 +338,11 @@ static LogicalResult importTrilu(OpContext &op) {
   });
 }
 
-void zorse::onnx_import::addSliceOps(OperatorTable &table) {
-  table.add({"Slice"}, 3, 5, "", importSlice);
-  table.add({"Split"}, 1, 2, "axis:i num_outputs:i", importSplit);
-  table.add({"Pad"}, 2, 4, "mode:s=constant", importPad);
-  table.add({"Trilu"}, 1, 2, "upper:i", importTrilu);
+void zorse::onnx_import::registerSliceOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Slice"}, 3, 5, {}, importSlice},
+      {{"Split"}, 1, 2, {integer("axis", 0), integer("num_outputs")}, importSplit},
+      {{"Pad"}, 2, 4, {only(text("mode"), {"constant"})}, importPad},
+      {{"Trilu"}, 1, 2, {integer("upper", 1)}, importTrilu},
+  });
 }

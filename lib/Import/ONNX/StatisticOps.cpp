@@ -50,28 +50,28 @@ static LogicalResult importInstanceNorm(OpContext &op) {
   Val flat = make.reshape(x, {shape[0], shape[1], x.view.elements() / shape[0] / shape[1]});
   if (make.hasFailed())
     return failure();
-  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon", 1e-5)), shape);
+  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
   return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
-/// Up to opset 20 a scale belongs to a group, later to a channel.
-static LogicalResult importGroupNorm(OpContext &op) {
+/// \tparam scalesChannels  a scale belongs to a channel, else to a group
+template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &op) {
   Val x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
   if (failed(checkChannels(op, x, 2)))
     return failure();
   std::vector<int64_t> shape = x.shape();
-  const int64_t groups = op.integer("num_groups", 1), channels = shape[1];
+  const int64_t groups = op.integer("num_groups"), channels = shape[1];
   if (groups < 1 || channels % groups != 0)
     return op.error("expects groups that divide its " + Twine(channels) + " channels, found " + Twine(groups));
-  const int64_t expected = op.node.opset < 21 ? groups : channels;
+  const int64_t expected = scalesChannels ? channels : groups;
   if (scale.view.size(0) != expected || bias.view.size(0) != expected)
-    return op.error("expects " + Twine(expected) + " scales and biases, one per " + (op.node.opset < 21 ? "group" : "channel") + " in opset " +
+    return op.error("expects " + Twine(expected) + " scales and biases, one per " + (scalesChannels ? "channel" : "group") + " in opset " +
                     Twine(op.node.opset) + ", found " + Twine(scale.view.size(0)) + " and " + Twine(bias.view.size(0)));
   Composition make(op);
   Val flat = make.reshape(x, {shape[0], groups, x.view.elements() / shape[0] / groups});
   if (make.hasFailed())
     return failure();
-  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon", 1e-5)), shape);
+  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
   auto perChannel = [&](const Val &values) {
     Val repeated = make("Expand", {make.unsqueeze(values, 1), make.ints({expected, channels / expected})});
     return make.reshape(repeated, {channels});
@@ -105,7 +105,7 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {1, 3}, true);
   if (make.hasFailed())
     return failure();
-  const double momentum = op.real("momentum", 0.9), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
+  const double momentum = op.real("momentum"), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
   const double weight = static_cast<float>(1 - decimal) == static_cast<float>(momentum) ? decimal : 1 - momentum; // files have single precision
   if (!(weight > 0 && weight <= 1))
     return op.error("expects a momentum of at least 0 and below 1");
@@ -116,7 +116,7 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   };
   const auto n = static_cast<double>(count);
   Val usedMean = tracked(mean, *runningMean, 1), usedVariance = tracked(variance, *runningVariance, n / (n - 1));
-  Val root = make("Sqrt", {make("Add", {usedVariance, make.number(op.real("epsilon", 1e-5), usedVariance)})});
+  Val root = make("Sqrt", {make("Add", {usedVariance, make.number(op.real("epsilon"), usedVariance)})});
   Val normal = make.reshape(make("Div", {make("Sub", {grouped, usedMean}), root}), shape);
   return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
@@ -126,7 +126,7 @@ static LogicalResult importBatchNorm(OpContext &op) {
   Val x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
   // Exporters write batch norms as in evaluation, whatever the module's mode; what is to train is said beside, or every one does.
   auto initializer = op.state.initializers.find(op.node.inputs[3]);
-  const bool told = op.integer("training_mode", 0) != 0;
+  const bool told = op.integer("training_mode") != 0;
   const bool trains =
       !op.state.facts.statistics || (initializer != op.state.initializers.end() && op.state.facts.statistics->count(initializer->second->name()));
   const bool training = told || (op.state.options.batchNormRows > 0 && trains);
@@ -146,7 +146,7 @@ static LogicalResult importBatchNorm(OpContext &op) {
     return normalisedByGroups(op);
   Composition make(op);
   Val mean = frozenStatistic(op, 3), variance = frozenStatistic(op, 4);
-  Val root = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon", 1e-5), variance)})});
+  Val root = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), variance)})});
   Val normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
   op.state.frozenNorms.push_back(op.node.name);
   op.state.normsMayTrain |= op.state.options.batchNormRows == 0 && trains;
@@ -156,7 +156,7 @@ static LogicalResult importBatchNorm(OpContext &op) {
 /// (x - E x) / (sqrt(E x^2 - (E x)^2) + 1e-9), as ONNX defines it.
 static LogicalResult importMeanVarianceNorm(OpContext &op) {
   Val x = op.operand(0);
-  std::vector<int64_t> axes = op.integers("axes").value_or(std::vector<int64_t>{0, 2, 3});
+  std::vector<int64_t> axes = *op.integers("axes");
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
   Composition make(op);
@@ -167,9 +167,13 @@ static LogicalResult importMeanVarianceNorm(OpContext &op) {
   return make.result(make("Div", {make("Sub", {x, mean}), make("Add", {deviation, make.number(1e-9, x)})}));
 }
 
-void zorse::onnx_import::addStatisticOps(OperatorTable &table) {
-  table.add({"InstanceNormalization"}, 3, 3, "epsilon:f", importInstanceNorm);
-  table.add({"GroupNormalization"}, 3, 3, "epsilon:f num_groups:i! stash_type:i=1", importGroupNorm);
-  table.add({"BatchNormalization"}, 5, 5, "epsilon:f momentum:f~ training_mode:i", importBatchNorm);
-  table.add({"MeanVarianceNormalization"}, 1, 1, "axes:is", importMeanVarianceNorm);
+void zorse::onnx_import::registerStatisticOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> groupNorm = {real("epsilon", 1e-5), required(integer("num_groups")), only(integer("stash_type"), {"1"})};
+  registry.add({
+      {{"InstanceNormalization"}, 3, 3, {real("epsilon", 1e-5)}, importInstanceNorm},
+      {{"GroupNormalization"}, 3, 3, groupNorm, importGroupNorm<false>, until(20)},
+      {{"GroupNormalization"}, 3, 3, groupNorm, importGroupNorm<true>, since(21)},
+      {{"BatchNormalization"}, 5, 5, {real("epsilon", 1e-5), real("momentum", 0.9), integer("training_mode", 0)}, importBatchNorm},
+      {{"MeanVarianceNormalization"}, 1, 1, {integers("axes", {0, 2, 3})}, importMeanVarianceNorm},
+  });
 }

@@ -109,7 +109,7 @@ static FailureOr<std::vector<Val>> summandsOf(OpContext &op, const Val &value) {
 
 /// Every part is padded with zeros to the whole, so that the factors of the parts stay apart.
 static LogicalResult joinSums(OpContext &op) {
-  int64_t axis = op.integer("axis", 0), total = 0, at = 0, rank = 1;
+  int64_t axis = op.integer("axis"), total = 0, at = 0, rank = 1;
   std::vector<int64_t> extents;
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
     rank = std::max(rank, op.operand(i).elements.empty() ? 1 : op.operand(i).rank());
@@ -202,7 +202,7 @@ static FailureOr<Val> movedSum(OpContext &op, Composition &make, const Val &each
         shifted.push_back(i + 1);
     if (which == "Squeeze")
       return make(which.c_str(), {each, make.ints(shifted)});
-    return make.reduce(which.c_str(), each, shifted, op.integer("keepdims", 1) != 0);
+    return make.reduce(which.c_str(), each, shifted, op.integer("keepdims") != 0);
   }
   if (which == "Unsqueeze") {
     auto given = op.has(1) ? constantInts(op.operand(1)) : op.integers("axes");
@@ -220,7 +220,7 @@ static FailureOr<Val> movedSum(OpContext &op, Composition &make, const Val &each
     return make.transpose(each, permutation);
   }
   if (which == "Gather" && op.operand(1).isConstant()) {
-    const int64_t axis = op.integer("axis", 0);
+    const int64_t axis = op.integer("axis");
     return make("Gather", {each, op.operand(1)}, {{"axis", axis < 0 ? axis + rank + 1 : axis + 1}});
   }
   if (which == "Reshape" || which == "Expand") {
@@ -255,7 +255,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
     return joinSums(op);
   if (!tensors || which == "Identity" || which == "Shape" || which == "Size")
     return std::nullopt;
-  if (which == "Cast" && isFloat(static_cast<ElementKind>(op.integer("to", 0))))
+  if (which == "Cast" && isFloat(static_cast<ElementKind>(op.integer("to"))))
     return importIdentity(op);
   if (which == "Add" || which == "Sub")
     return addSums(op, op.operand(0), op.operand(1), which == "Sub" ? -1 : 1);

@@ -82,7 +82,7 @@ Val zorse::onnx_import::castTo(ImportState &state, const Val &value, ElementKind
 }
 
 static LogicalResult importCast(OpContext &op) {
-  auto type = static_cast<ElementKind>(op.integer("to", 0));
+  auto type = static_cast<ElementKind>(op.integer("to"));
   if (!byteSize(type))
     return op.error("casts to an element type that is not supported");
   if (op.operand(0).kind == Val::Kind::Loss && !isFloat(type))
@@ -237,10 +237,10 @@ static LogicalResult importActivation(OpContext &op) {
   }
   if (!x.isGraph() || !isFloat(x.type))
     return op.error("expects float activations");
-  double alpha = which == "Gelu" ? 1.0 : op.real("alpha", which == "LeakyRelu" ? 0.01 : 1.0);
+  double alpha = which == "Gelu" ? 1.0 : op.real("alpha");
   return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
     if (which == "Gelu")
-      return create<GeluOp>(op.state, type, a[0], op.text("approximate", "none") == "tanh" ? op.state.builder.getUnitAttr() : UnitAttr());
+      return create<GeluOp>(op.state, type, a[0], op.text("approximate") == "tanh" ? op.state.builder.getUnitAttr() : UnitAttr());
     if (which == "LeakyRelu") {
       Value positive = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, a[0], splat(op.state, 0, type));
       return create<arith::SelectOp>(op.state, positive, a[0],
@@ -255,13 +255,19 @@ static LogicalResult importActivation(OpContext &op) {
   });
 }
 
-void zorse::onnx_import::addUnaryOps(OperatorTable &table) {
-  // How values are rounded to 8-bit floats, which are no type here.
-  table.add({"Cast"}, 1, 1, "to:i! saturate:i~ round_mode:s~", importCast);
-  table.add({"CastLike"}, 2, 2, "saturate:i~ round_mode:s~", importCastLike);
-  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid",
-             "Relu", "Softplus", "Not"},
-            1, 1, "", importUnary);
-  table.add({"Gelu"}, 1, 1, "approximate:s=none|tanh", importActivation);
-  table.add({"Swish", "LeakyRelu"}, 1, 1, "alpha:f", importActivation);
+void zorse::onnx_import::registerUnaryOps(OperatorRegistry &registry) {
+  registry.add({
+      // How values are rounded to 8-bit floats, which are no type here.
+      {{"Cast"}, 1, 1, {required(integer("to")), ignored(integer("saturate")), ignored(text("round_mode"))}, importCast},
+      {{"CastLike"}, 2, 2, {ignored(integer("saturate")), ignored(text("round_mode"))}, importCastLike},
+      {{"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu",
+        "Softplus", "Not"},
+       1,
+       1,
+       {},
+       importUnary},
+      {{"Gelu"}, 1, 1, {only(text("approximate", "none"), {"none", "tanh"})}, importActivation},
+      {{"Swish"}, 1, 1, {real("alpha", 1)}, importActivation},
+      {{"LeakyRelu"}, 1, 1, {real("alpha", 0.01)}, importActivation},
+  });
 }

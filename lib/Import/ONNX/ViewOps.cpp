@@ -74,7 +74,7 @@ LogicalResult zorse::onnx_import::importIdentity(OpContext &op) { return op.set(
 
 static LogicalResult importShape(OpContext &op) {
   const Val &x = op.operand(0);
-  int64_t rank = x.rank(), start = op.integer("start", 0), end = op.integer("end", rank);
+  int64_t rank = x.rank(), start = op.integer("start"), end = op.integer("end", rank);
   start = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
   end = std::clamp<int64_t>(end < 0 ? end + rank : end, 0, rank);
   std::vector<Number> part;
@@ -128,7 +128,7 @@ static LogicalResult importReshape(OpContext &op) {
     told.push_back(length.perSample || length.size == -1 || length.size == 0);
   }
   std::vector<int64_t> *shape = &wanted;
-  bool zeroIsZero = op.integer("allowzero", 0) != 0;
+  bool zeroIsZero = op.integer("allowzero") != 0;
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < shape->size(); ++i) {
     int64_t &size = (*shape)[i];
@@ -165,7 +165,7 @@ static LogicalResult importReshape(OpContext &op) {
 
 static LogicalResult importFlatten(OpContext &op) {
   const Val &x = op.operand(0);
-  int64_t axis = op.integer("axis", 1), rank = x.rank();
+  int64_t axis = op.integer("axis"), rank = x.rank();
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis > rank)
     return op.error("axis is outside the rank");
@@ -301,18 +301,24 @@ static LogicalResult importTile(OpContext &op) {
   return op.set(0, std::move(x)), success();
 }
 
-void zorse::onnx_import::addViewOps(OperatorTable &table) {
-  table.add({"Constant"}, 0, 0, "value:t value_int:i value_float:f value_ints:is value_floats:fs", importConstant);
-  table.add({"ConstantOfShape"}, 1, 1, "value:t", importConstantOfShape);
-  table.add({"Identity"}, 1, 1, "", importIdentity);
-  table.add({"Shape"}, 1, 1, "start:i end:i", importShape);
-  table.add({"Size"}, 1, 1, "", importSize);
-  table.add({"Range"}, 3, 3, "", importRange);
-  table.add({"Reshape"}, 2, 2, "allowzero:i", importReshape);
-  table.add({"Flatten"}, 1, 1, "axis:i", importFlatten);
-  table.add({"Transpose"}, 1, 1, "perm:is", importTranspose);
-  table.add({"Squeeze"}, 1, 2, "axes:is", importSqueeze);
-  table.add({"Unsqueeze"}, 1, 2, "axes:is", importUnsqueeze);
-  table.add({"Expand"}, 2, 2, "", importExpand);
-  table.add({"Tile"}, 2, 2, "", importTile);
+void zorse::onnx_import::registerViewOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Constant"},
+       0,
+       0,
+       {constant("value"), integer("value_int"), real("value_float"), integers("value_ints"), reals("value_floats")},
+       importConstant},
+      {{"ConstantOfShape"}, 1, 1, {constant("value")}, importConstantOfShape},
+      {{"Identity"}, 1, 1, {}, importIdentity},
+      {{"Shape"}, 1, 1, {integer("start", 0), integer("end")}, importShape},
+      {{"Size"}, 1, 1, {}, importSize},
+      {{"Range"}, 3, 3, {}, importRange},
+      {{"Reshape"}, 2, 2, {integer("allowzero", 0)}, importReshape},
+      {{"Flatten"}, 1, 1, {integer("axis", 1)}, importFlatten},
+      {{"Transpose"}, 1, 1, {integers("perm")}, importTranspose},
+      {{"Squeeze"}, 1, 2, {integers("axes")}, importSqueeze},
+      {{"Unsqueeze"}, 1, 2, {integers("axes")}, importUnsqueeze},
+      {{"Expand"}, 2, 2, {}, importExpand},
+      {{"Tile"}, 2, 2, {}, importTile},
+  });
 }

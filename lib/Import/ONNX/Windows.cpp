@@ -21,7 +21,7 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const Val &x, std::
   w.extents.assign(shape.begin() + 2, shape.end());
   w.kernel = std::move(kernel);
   auto given = [&](const char *name, size_t count, int64_t otherwise, std::vector<int64_t> &values) -> LogicalResult {
-    if (!op.known->rule.attributes.count(name)) {
+    if (!op.rule->attribute(name)) {
       values.assign(count, otherwise);
       return success();
     }
@@ -35,9 +35,8 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const Val &x, std::
     return failure();
   if (w.kernel.size() != rank)
     return op.error("expects a kernel of " + Twine(rank) + " dimensions, found " + Twine(w.kernel.size()));
-  const std::string padding = op.text("auto_pad", "NOTSET");
-  const bool same = padding == "SAME_UPPER" || padding == "SAME_LOWER",
-             ceil = op.known->rule.attributes.count("ceil_mode") && op.integer("ceil_mode", 0);
+  const std::string padding = op.text("auto_pad");
+  const bool same = padding == "SAME_UPPER" || padding == "SAME_LOWER", ceil = op.rule->attribute("ceil_mode") && op.integer("ceil_mode");
   constexpr int64_t kMost = 1 << 20;
   for (size_t i = 0; i < rank; ++i) {
     for (auto [what, value, least] : {std::make_tuple("a kernel", w.kernel[i], int64_t(1)), std::make_tuple("a stride", w.strides[i], int64_t(1)),
