@@ -68,10 +68,10 @@ static LogicalResult outHeads(OpContext &op, Val result, bool flat) {
     auto joined = reshaped(op, result, {shape[0], shape[1], shape[2] * shape[3]});
     if (failed(joined))
       return failure();
-    return op.set(0, std::move(*joined)), success();
+    return op.result(std::move(*joined));
   }
   std::swap(result.view.dims[1], result.view.dims[2]);
-  return op.set(0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 /// Positions, heads and channels of keys or values whose heads are repeated, without the repeats; empty: they are not.

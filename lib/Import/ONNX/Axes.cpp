@@ -294,8 +294,7 @@ LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<Val
   Val value = resultOf(result, type, axes, loop, shape);
   for (const Val &operand : operands)
     value.hides |= operand.hides;
-  op.set(0, value);
-  return success();
+  return op.result(value);
 }
 
 Val zorse::onnx_import::foldElementwise(ImportState &state, std::vector<Val> operands, ElementKind type, Kernel kernel) {

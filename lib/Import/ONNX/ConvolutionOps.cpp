@@ -58,7 +58,7 @@ static LogicalResult tiledConvolution(OpContext &op, const Val &x, const Val &w)
   auto shaped = reshaped(op, sum, result);
   if (failed(shaped))
     return failure();
-  return op.set(0, std::move(*shaped)), success();
+  return op.result(std::move(*shaped));
 }
 
 /// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise

@@ -26,7 +26,7 @@ static LogicalResult drawUniform(OpContext &op, View view, ElementKind type) {
   drawn.drawn.high = op.real("high");
   if (!isFloat(type) || !(drawn.drawn.low < drawn.drawn.high))
     return op.error("expects floats between two bounds, of which the lower comes first");
-  return op.set(0, std::move(drawn)), success();
+  return op.result(std::move(drawn));
 }
 
 static LogicalResult importRandomUniformLike(OpContext &op) {
@@ -51,7 +51,7 @@ static LogicalResult importRandomUniform(OpContext &op) {
 static LogicalResult drawMask(OpContext &op, const Val &mask) {
   const double kept = mask.drawn.kept;
   if (kept <= 0 || kept >= 1)
-    return op.set(0, fillOver(mask.type, kept <= 0 ? 0 : 1, mask.view)), success();
+    return op.result(fillOver(mask.type, kept <= 0 ? 0 : 1, mask.view));
   ++op.state.drawnMasks;
   // 0, or kept * (1 / kept).
   return dropConstant(op, fillOver(mask.type, kept, mask.view), 1 - kept, mask.drawn.instance);
@@ -80,7 +80,7 @@ static LogicalResult compareDrawn(OpContext &op, Val drawn, double kept, bool ke
   if (op.node.op == "Floor")
     return drawMask(op, drawn);
   drawn.type = ElementKind::Bool;
-  return op.set(0, std::move(drawn)), success();
+  return op.result(std::move(drawn));
 }
 
 std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
@@ -95,21 +95,21 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   Drawn &drawn = x.drawn;
   const bool isCompared = drawn.kept >= 0;
   if (which == "Identity")
-    return op.set(0, std::move(x)), success();
+    return op.result(std::move(x));
   if (which == "Cast" || which == "CastLike") {
     const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
     if (isFloat(type)) {
       x.type = type;
-      return isCompared ? drawMask(op, x) : (op.set(0, std::move(x)), success());
+      return isCompared ? drawMask(op, x) : op.result(std::move(x));
     }
     if (isCompared && type == ElementKind::Bool)
-      return op.set(0, std::move(x)), success();
+      return op.result(std::move(x));
   }
   if (!isCompared && which == "Floor") { // 0 below 1, and 1 from there
     if (drawn.low >= 0 && drawn.low < 1 && drawn.high > 1 && drawn.high <= 2)
       return compareDrawn(op, std::move(x), (drawn.high - 1) / (drawn.high - drawn.low), /*keepsSmall=*/false);
     if (drawn.low >= 0 && drawn.high <= 1)
-      return op.set(0, fillOver(x.type, 0, x.view)), success();
+      return op.result(fillOver(x.type, 0, x.view));
   }
   static const llvm::StringSet<> kOfTwo{"Add", "Sub", "Mul", "Div", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
   if (isCompared || !kOfTwo.contains(which))
@@ -121,12 +121,12 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   if (which == "Add" || (which == "Sub" && at == 0)) {
     const double shift = which == "Add" ? *number : -*number;
     drawn.low += shift, drawn.high += shift;
-    return op.set(0, std::move(x)), success();
+    return op.result(std::move(x));
   }
   if ((which == "Mul" || (which == "Div" && at == 0)) && *number > 0) {
     const double factor = which == "Mul" ? *number : 1 / *number;
     drawn.low *= factor, drawn.high *= factor;
-    return op.set(0, std::move(x)), success();
+    return op.result(std::move(x));
   }
   if (which == "Sub" || which == "Mul" || which == "Div")
     return op.error(kMasksAlone);

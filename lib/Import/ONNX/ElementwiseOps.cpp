@@ -35,7 +35,7 @@ static LogicalResult importVariadic(OpContext &op) {
   std::string which = op.node.op == "Sum" ? "Add" : op.node.op;
   Val sum = op.operand(0);
   if (op.node.inputs.size() == 1)
-    return op.set(0, std::move(sum)), success();
+    return op.result(std::move(sum));
   for (size_t i = 1; i < op.node.inputs.size(); ++i) {
     if (failed(binary(op, which, sum, op.operand(i))))
       return failure();
@@ -120,7 +120,7 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
     if (auto value = stretched(x, c.view)) {
       if (scales)
         value->scale = which == "Mul" ? value->scale * *uniform : value->scale / *uniform;
-      return op.set(0, std::move(*value)), std::optional<LogicalResult>(success());
+      return op.result(std::move(*value));
     }
   }
   if (which == "Div" && a.isConstant() && uniformValue(op.state, a) == 1.0 && b.scale.is(1))
@@ -128,7 +128,7 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
       Val value = b;
       value.value = create<math::RsqrtOp>(op.state, root.getOperand());
       if (auto wide = stretched(value, a.view))
-        return op.set(0, std::move(*wide)), std::optional<LogicalResult>(success());
+        return op.result(std::move(*wide));
     }
   if (which == "Mul" || (which == "Div" && a.isGraph() && b.isGraph())) {
     // Scales of factors are one scale of the product.
@@ -216,7 +216,7 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
     Val folded = foldElementwise(op.state, {a, b}, a.type, *kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
-    return op.set(0, std::move(folded)), success();
+    return op.result(std::move(folded));
   }
 
   if (isFloats)
@@ -313,7 +313,7 @@ static LogicalResult importCompare(OpContext &op) {
     Val folded = foldElementwise(op.state, {a, b}, ElementKind::Bool, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
-    return op.set(0, std::move(folded)), success();
+    return op.result(std::move(folded));
   }
   return emitElementwise(op, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
     if (isFloat(a.type)) {
@@ -339,14 +339,14 @@ static LogicalResult importLogic(OpContext &op) {
     Val folded = foldElementwise(op.state, {a, b}, a.type, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
-    return op.set(0, std::move(folded)), success();
+    return op.result(std::move(folded));
   }
   for (int side = 0; side < 2 && a.type == ElementKind::Bool; ++side) {
     const Val &x = side ? b : a, &c = side ? a : b;
     auto uniform = c.isConstant() ? uniformValue(op.state, c) : std::nullopt;
     if (uniform && (which == "And" ? *uniform != 0 : *uniform == 0))
       if (auto value = stretched(x, c.view))
-        return op.set(0, std::move(*value)), success();
+        return op.result(std::move(*value));
   }
   return emitElementwise(op, {a, b}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
     return which.find("And") != std::string::npos   ? create<arith::AndIOp>(op.state, v[0], v[1])
@@ -369,7 +369,7 @@ static LogicalResult importWhere(OpContext &op) {
       const Val &other = *uniform != 0 ? no : yes;
       if (auto wide = stretched(chosen, condition.view); wide && other.kind != Val::Kind::Sequence)
         if (auto wider = stretched(*wide, other.view))
-          return op.set(0, std::move(*wider)), success();
+          return op.result(std::move(*wider));
     }
     if (yes.isConstant() && no.isConstant()) {
       Kernel kernel;
@@ -377,7 +377,7 @@ static LogicalResult importWhere(OpContext &op) {
       Val folded = foldElementwise(op.state, {condition, yes, no}, yes.type, kernel);
       if (!folded)
         return op.error("expects shapes that broadcast");
-      return op.set(0, std::move(folded)), success();
+      return op.result(std::move(folded));
     }
   }
   // A mask says what is visible: the hiding constant stands second.
@@ -411,7 +411,7 @@ static LogicalResult importClip(OpContext &op) {
         return failure();
       x = op.state.values[op.node.outputs[0]];
     }
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 /// Probabilities are NaN only where a row of scores is all -inf.
@@ -425,12 +425,12 @@ static LogicalResult importIsNaN(OpContext &op) {
       for (int64_t i = 0; i < n; ++i)
         to[i] = std::isnan(values[0][i]);
     };
-    return op.set(0, foldElementwise(op.state, {x}, ElementKind::Bool, kernel)), success();
+    return op.result(foldElementwise(op.state, {x}, ElementKind::Bool, kernel));
   }
   if (!x.isGraph() || !isFloat(x.type))
     return op.error("expects floats");
   if (x.value.getDefiningOp<SoftmaxOp>() && !x.hides) {
-    return op.set(0, fillOver(ElementKind::Bool, 0, x.view)), success();
+    return op.result(fillOver(ElementKind::Bool, 0, x.view));
   }
   return emitElementwise(op, {x}, ElementKind::Bool,
                          [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNO, v[0], v[0]); });
@@ -448,14 +448,14 @@ static LogicalResult importPow(OpContext &op) {
     Val folded = foldElementwise(op.state, {x, y}, x.type, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
-    return op.set(0, std::move(folded)), success();
+    return op.result(std::move(folded));
   }
   if (!isFloat(x.type))
     return op.error("is supported on floats only");
   auto exponent = uniformValue(op.state, y);
   if (exponent && x.isGraph()) {
     if (*exponent == 1.0)
-      return op.set(0, std::move(x)), success();
+      return op.result(std::move(x));
     if (*exponent == 2.0 || *exponent == 3.0) {
       const Number scale = *exponent == 2.0 ? x.scale * x.scale : x.scale * x.scale * x.scale;
       x.scale = 1.0;

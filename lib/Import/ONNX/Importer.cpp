@@ -286,7 +286,7 @@ static LogicalResult interpretNode(OpContext &op) {
           view.dims[axis] = other.dims[other.rank() - 1 - k];
       }
     }
-    return op.set(0, fillOver(op.operand(0).type, 0, std::move(view))), success();
+    return op.result(fillOver(op.operand(0).type, 0, std::move(view)));
   }
   if (failed(applyOperator(op)))
     return failure();

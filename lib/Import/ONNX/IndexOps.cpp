@@ -207,7 +207,7 @@ static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int6
     Val value = x;
     if (failed(takeSample(op, value, axis, picked->front())) || failed(spreadAxis(op, value, ids, axis, moving)))
       return failure();
-    return op.set(0, std::move(value)), success();
+    return op.result(std::move(value));
   }
   int64_t largest = *std::max_element(picked->begin(), picked->end());
   for (int64_t &id : *picked) {
@@ -250,7 +250,7 @@ static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int6
   }
   if (failed(spreadAxis(op, value, ids, axis, moving)))
     return failure();
-  return op.set(0, std::move(value)), success();
+  return op.result(std::move(value));
 }
 
 /// x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
@@ -330,7 +330,7 @@ static LogicalResult gatherByData(OpContext &op, Val x, const Val &ids, int64_t 
     stride /= extent;
     result.view.dims.push_back(extent == 1 ? FactorList{} : FactorList{Factor{extent, stride, false}});
   }
-  return op.set(0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 static LogicalResult importGather(OpContext &op) {
@@ -350,7 +350,7 @@ static LogicalResult importGather(OpContext &op) {
   if (ids.view.elements() == 0 || x.view.elements() == 0) {
     if (std::find(picked.begin(), picked.end(), 0) == picked.end())
       return op.error("picks from an empty tensor");
-    return op.set(0, constantOf(x.type, makeFill(x.type, 0, 0), picked)), success();
+    return op.result(constantOf(x.type, makeFill(x.type, 0, 0), picked));
   }
   return ids.isConstant() ? gatherByConstant(op, x, ids, axis) : gatherByData(op, x, ids, axis);
 }

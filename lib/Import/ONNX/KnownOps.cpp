@@ -356,7 +356,7 @@ static LogicalResult foldNumbers(OpContext &op) {
   for (FactorList &list : like.dims)
     coalesce(list);
   result.view = std::move(like);
-  return op.set(0, simplified(std::move(result))), success();
+  return op.result(simplified(std::move(result)));
 }
 
 // --- reductions, and elements that move
@@ -406,7 +406,7 @@ LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const Val &x, const
   }
   if (which == "ReduceMean" && !isFloat(x.type))
     return op.error("is a mean of integers, which is not supported");
-  return op.set(0, simplified(knownOver(x.type, std::move(numbers), kept))), success();
+  return op.result(simplified(knownOver(x.type, std::move(numbers), kept)));
 }
 
 FailureOr<Val> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
@@ -525,7 +525,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   if (elementwise && !anyGraph)
     return foldNumbers(op);
   if (op.node.op == "CastLike") // only the type counts
-    return op.set(0, castTo(op.state, op.operand(0), op.operand(1).type)), success();
+    return op.result(castTo(op.state, op.operand(0), op.operand(1).type));
   const bool uniform = uniformNumber(op.state, number).has_value() && isFloat(number.type);
   if (uniform && op.node.inputs.size() == 2 && (op.node.op == "Mul" || (op.node.op == "Div" && known == 1)))
     return std::nullopt; // a scale

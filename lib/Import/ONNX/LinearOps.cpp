@@ -242,7 +242,7 @@ static LogicalResult importMatMul(OpContext &op) {
   auto value = product(op, op.operand(0), op.operand(1));
   if (failed(value))
     return failure();
-  return op.set(0, std::move(*value)), success();
+  return op.result(std::move(*value));
 }
 
 static LogicalResult importGemm(OpContext &op) {
@@ -265,7 +265,7 @@ static LogicalResult importGemm(OpContext &op) {
     value = op.state.values[op.node.outputs[0]];
   }
   if (!op.has(2) || beta == 0)
-    return op.set(0, std::move(*value)), success();
+    return op.result(std::move(*value));
   Val c = op.operand(2);
   if (beta != 1) {
     if (failed(binary(op, "Mul", c, scalar(c.type, beta))))
@@ -318,7 +318,7 @@ static LogicalResult importSoftmax(OpContext &op) {
   int64_t size = x.view.size(axis);
   result.view.dims.insert(result.view.dims.begin() + axis, size == 1 ? FactorList{} : FactorList{Factor{size, 1, false}});
   result.hides = x.hides;
-  return op.set(0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 /// Mean and reciprocal of the standard deviation, which the operator's first result does not need.
@@ -411,7 +411,7 @@ static LogicalResult importNorm(OpContext &op) {
     stride /= whole[i];
     result.view.dims.push_back(whole[i] == 1 ? FactorList{} : FactorList{Factor{whole[i], stride, false}});
   }
-  return op.set(0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 void zorse::onnx_import::registerLinearOps(OperatorRegistry &registry) {

@@ -81,7 +81,7 @@ static LogicalResult sumOfLosses(OpContext &op, const std::string &which, const 
   value.type = a.kind == Val::Kind::Loss ? a.type : b.type;
   if (failed(addSummand(op, a, 1, value.summands)) || failed(addSummand(op, b, which == "Sub" ? -1 : 1, value.summands)))
     return failure();
-  return op.set(0, std::move(value)), success();
+  return op.result(std::move(value));
 }
 
 /// What a fixed batch of N makes of a constant factor of a loss: N and N times the elements of a sample stand for samples.
@@ -125,7 +125,7 @@ LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, Val loss, const Val 
       if (!summand.factor.isValid())
         return op.error("makes a factor that is too long a formula");
     }
-    return op.set(0, std::move(loss)), success();
+    return op.result(std::move(loss));
   }
   if (other.kind == Val::Kind::Loss)
     return notAffine(op, divides ? "divides by" : "multiplies");
@@ -140,7 +140,7 @@ LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, Val loss, const Val 
     summand.factor = divides ? summand.factor / other.scale : summand.factor * other.scale;
     summand.numerator = divides ? create<arith::DivFOp>(op.state, summand.numerator, all) : create<arith::MulFOp>(op.state, summand.numerator, all);
   }
-  return op.set(0, std::move(loss)), success();
+  return op.result(std::move(loss));
 }
 
 LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &which, const Val &a, const Val &b) {
@@ -262,7 +262,7 @@ static LogicalResult importCrossEntropy(OpContext &op) {
   auto value = crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction"));
   if (failed(value))
     return failure();
-  return op.set(0, std::move(*value)), success();
+  return op.result(std::move(*value));
 }
 
 // The loss of the options: cross-entropy of logits [rows, positions, classes] with labels [rows, positions].

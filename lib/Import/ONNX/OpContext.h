@@ -20,6 +20,8 @@ public:
   /// What a user knows an operand as: the parameter it is, or the name of the value.
   std::string nameOf(size_t index) const;
   void set(size_t index, Val value);
+  /// Sets the first result. \returns success
+  mlir::LogicalResult result(Val value) { return set(0, std::move(value)), mlir::success(); }
   bool isUsed(size_t output) const; ///< by another node
   /// Reports an error at the node, with its operands. \returns failure
   mlir::LogicalResult error(const llvm::Twine &message) const;

@@ -66,14 +66,14 @@ static LogicalResult pickElements(OpContext &op, Val x, const Val &ids, int64_t 
     Val result = resultOf(merge(op.state, loss), x.type, axes, loop, shape);
     result.scale = -scale;
     op.state.losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
-    return op.set(0, std::move(result)), success();
+    return op.result(std::move(result));
   }
   auto counted = countedFromFront(op, operands[1], size);
   if (failed(counted))
     return failure();
   Val result = resultOf(create<TakeOp>(op.state, data, operandOf(op.state, *counted, 1, loop)), x.type, axes, loop, shape);
   result.scale = scale;
-  return op.set(0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 /// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
@@ -85,7 +85,7 @@ static LogicalResult importGatherElements(OpContext &op) {
     return op.error("expects a valid axis and ids of the operand's rank");
   if (x.isConstant()) {
     if (auto uniform = uniformValue(op.state, x)) {
-      return op.set(0, fillOver(x.type, *uniform, ids.view)), success();
+      return op.result(fillOver(x.type, *uniform, ids.view));
     }
     auto index = constantInts(ids, int64_t(1) << 24);
     if (!index)
@@ -119,8 +119,7 @@ static LogicalResult importGatherElements(OpContext &op) {
         ints.push_back(n);
       }
     }
-    return op.set(0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape)),
-           success();
+    return op.result(constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape));
   }
   return pickElements(op, x, ids, axis);
 }
@@ -200,7 +199,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, co
       View view = ids.view;
       view.dims.pop_back();
       view.dims.insert(view.dims.end(), x.view.dims.begin() + depth, x.view.dims.end());
-      return op.set(0, fillOver(x.type, *uniform, std::move(view))), success();
+      return op.result(fillOver(x.type, *uniform, std::move(view)));
     }
   }
   // Component c as a tensor of the lead shape; it may move along one axis of it.
@@ -258,7 +257,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, co
   value.view.dims = std::move(dims);
   if (isSampled(value) && value.view.sampleAxis() < 0)
     return op.error("drops the sample axis of its operand");
-  return op.set(0, std::move(value)), success();
+  return op.result(std::move(value));
 }
 
 static LogicalResult importGatherND(OpContext &op) {

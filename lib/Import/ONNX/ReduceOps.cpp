@@ -76,7 +76,7 @@ static LogicalResult reduceConstant(OpContext &op, const Val &x, const Reduction
         total /= static_cast<double>(count);
       result[o] = roundTo(x.type, total);
     }
-    return op.set(0, constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape)), success();
+    return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
   }
   auto values = *constantInts(moved, int64_t(1) << 26);
   std::vector<int64_t> result(outer);
@@ -91,7 +91,7 @@ static LogicalResult reduceConstant(OpContext &op, const Val &x, const Reduction
     }
     result[o] = which == "ReduceMean" ? total / count : total;
   }
-  return op.set(0, constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape)), success();
+  return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
 }
 
 /// To a loss, or to a number that is known before the step.
@@ -113,13 +113,13 @@ static LogicalResult reduceSamples(OpContext &op, Val x, int64_t rank) {
   if (op.state.isFromInputs(summand.numerator)) { // known before the step
     Val known = knownScalar(type, summand.factor * countOf(op.state, summand.numerator, ReduceKind::Sum));
     known.view.dims.resize(static_cast<size_t>(rank));
-    return op.set(0, std::move(known)), success();
+    return op.result(std::move(known));
   }
   Val loss;
   loss.kind = Val::Kind::Loss;
   loss.type = type;
   loss.summands.push_back(summand);
-  return op.set(0, std::move(loss)), success();
+  return op.result(std::move(loss));
 }
 
 /// The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
@@ -150,7 +150,7 @@ static LogicalResult extremumOfSamples(OpContext &op, const Val &x, int64_t rank
     return mixes(op, "takes the extremum of all samples");
   Val known = knownScalar(x.type, countOf(op.state, numerator, op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
   known.view.dims.resize(static_cast<size_t>(rank));
-  return op.set(0, std::move(known)), success();
+  return op.result(std::move(known));
 }
 
 LogicalResult zorse::onnx_import::mixes(OpContext &op, const Twine &what) {
@@ -220,7 +220,7 @@ static LogicalResult reduceActivation(OpContext &op, Val x, const Reduction &red
   result.scale = scale;
   if (!isFloat(x.type) && which == "ReduceMean")
     return op.error("is a mean of integers, which is not supported");
-  return op.set(0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 /// What repeats for every sample and holds none: constants, values of parameters.

@@ -87,7 +87,7 @@ static LogicalResult importRunning(OpContext &op) {
   if (x.view.elements() == 0)
     return importIdentity(op);
   if (x.isConstant() && sums && !reverse && !exclusive && x.view.elements() <= (int64_t(1) << 25))
-    return op.set(0, runningSumOfConstant(op.state, x, axis)), success();
+    return op.result(runningSumOfConstant(op.state, x, axis));
   Composition make(op);
   const int64_t size = x.view.size(axis);
   // Elements `count` places further, the neutral one where nothing arrives.

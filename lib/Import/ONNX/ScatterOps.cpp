@@ -224,7 +224,7 @@ static LogicalResult importScatterND(OpContext &op) {
       return failure();
     if (!shared.empty())
       changed->view.dims[along] = std::move(shared);
-    return op.set(0, std::move(*changed)), success();
+    return op.result(std::move(*changed));
   }
   // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
   std::vector<int64_t> lead = ids.shape();
@@ -234,7 +234,7 @@ static LogicalResult importScatterND(OpContext &op) {
     return scatterPlaces(op, depth);
   const auto [axis, first, length] = *range;
   if (axis < 0)
-    return op.set(0, updates), success();
+    return op.result(updates);
   if (x.view.sampleAxis() == axis)
     return op.error("overwrites some of the samples; every op must treat samples apart");
   std::vector<Val> parts;

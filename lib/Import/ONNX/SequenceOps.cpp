@@ -58,7 +58,7 @@ static LogicalResult importSplitToSequence(OpContext &op) {
     sequence.elements.push_back(std::move(value));
     at += part;
   }
-  return op.set(0, std::move(sequence)), success();
+  return op.result(std::move(sequence));
 }
 
 static LogicalResult importSequenceAt(OpContext &op) {
@@ -70,7 +70,7 @@ static LogicalResult importSequenceAt(OpContext &op) {
   at = at < 0 ? at + size : at;
   if (at < 0 || at >= size)
     return op.error("position " + Twine(at) + " is outside a sequence of " + Twine(size));
-  return op.set(0, sequence.elements[at]), success();
+  return op.result(sequence.elements[at]);
 }
 
 static LogicalResult importSequenceConstruct(OpContext &op) {
@@ -78,7 +78,7 @@ static LogicalResult importSequenceConstruct(OpContext &op) {
   sequence.kind = Val::Kind::Sequence;
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
     sequence.elements.push_back(op.operand(i));
-  return op.set(0, std::move(sequence)), success();
+  return op.result(std::move(sequence));
 }
 
 static LogicalResult importConcatFromSequence(OpContext &op) {
@@ -273,13 +273,13 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<V
       parts.push_back(part);
   }
   if (parts.empty())
-    return op.set(0, given.empty() ? Val{} : given[0]), success();
+    return op.result(given.empty() ? Val{} : given[0]);
   int64_t rank = parts[0].rank();
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis >= rank)
     return op.error("axis is outside the rank");
   if (parts.size() == 1)
-    return op.set(0, parts[0]), success();
+    return op.result(parts[0]);
   std::vector<int64_t> shape = parts[0].shape();
   int64_t total = 0;
   bool constant = true, known = false, graphs = false;
@@ -303,12 +303,12 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<V
       return op.error("joins samples and what are none along one axis");
   shape[axis] = total;
   if (constant)
-    return op.set(0, joinedConstants(op.state, parts, axis, shape)), success();
+    return op.result(joinedConstants(op.state, parts, axis, shape));
   if (known && !graphs) {
     auto joined = joinedKnown(op, parts, axis, shape);
     if (failed(joined))
       return failure();
-    return op.set(0, std::move(*joined)), success();
+    return op.result(std::move(*joined));
   }
   for (Val &part : parts)
     if (part.isKnown()) {
@@ -320,7 +320,7 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<V
   auto value = joinedActivations(op, parts, axis);
   if (failed(value))
     return failure();
-  return op.set(0, std::move(*value)), success();
+  return op.result(std::move(*value));
 }
 
 void zorse::onnx_import::registerSequenceOps(OperatorRegistry &registry) {

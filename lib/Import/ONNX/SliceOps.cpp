@@ -208,7 +208,7 @@ static LogicalResult importSlice(OpContext &op) {
     if (failed(take(op, x, axis, start, step, count)))
       return failure();
   }
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 static LogicalResult importSplit(OpContext &op) {
@@ -301,7 +301,7 @@ static LogicalResult importPad(OpContext &op) {
       return failure();
     x = op.state.values[op.node.outputs[0]];
   }
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 static LogicalResult importTrilu(OpContext &op) {
@@ -331,7 +331,7 @@ static LogicalResult importTrilu(OpContext &op) {
   if (x.isConstant()) {
     Kernel select;
     select.select = true;
-    return op.set(0, foldElementwise(op.state, {mask, x, zero}, x.type, select)), success();
+    return op.result(foldElementwise(op.state, {mask, x, zero}, x.type, select));
   }
   return emitElementwise(op, {mask, x, zero}, x.type, [&](ValueRange operands, RankedTensorType) {
     return create<arith::SelectOp>(op.state, operands[0], operands[1], operands[2]);

@@ -64,7 +64,7 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, cons
   if (op.node.op == "ReduceMean")
     each.scale /= Number::samples();
   if (!op.state.isFromInputs(each.value))
-    return op.set(0, sumsOf(op.state, {std::move(each)})), success();
+    return op.result(sumsOf(op.state, {std::move(each)}));
   // Known before the step, one count for each element.
   const int64_t count = each.view.elements() / op.state.rows;
   if (count > kMostCounts)
@@ -86,7 +86,7 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, cons
     return failure();
   std::vector<int64_t> shape = each.shape();
   shape.erase(shape.begin());
-  return op.set(0, simplified(knownOver(x.type, std::move(numbers), contiguousView(shape, false)))), success();
+  return op.result(simplified(knownOver(x.type, std::move(numbers), contiguousView(shape, false))));
 }
 
 /// A scalar sum, a number or a scalar of parameters as sums of the shape [1].
@@ -143,7 +143,7 @@ static LogicalResult joinSums(OpContext &op) {
     return failure();
   if (all.empty())
     return op.error("joins nothing but zeros");
-  return op.set(0, sumsOf(op.state, std::move(all))), success();
+  return op.result(sumsOf(op.state, std::move(all)));
 }
 
 static LogicalResult addSums(OpContext &op, const Val &a, const Val &b, double sign) {
@@ -186,7 +186,7 @@ static LogicalResult addSums(OpContext &op, const Val &a, const Val &b, double s
       all.push_back(std::move(summand));
     }
   }
-  return make.hasFailed() ? failure() : (op.set(0, sumsOf(op.state, std::move(all))), success());
+  return make.hasFailed() ? failure() : op.result(sumsOf(op.state, std::move(all)));
 }
 
 static FailureOr<Val> movedSum(OpContext &op, Composition &make, const Val &each) {
@@ -274,7 +274,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
       return LogicalResult(failure());
     all.push_back(std::move(*moved));
   }
-  return op.set(0, sumsOf(op.state, std::move(all))), success();
+  return op.result(sumsOf(op.state, std::move(all)));
 }
 
 // A product of vectors along the samples is the sum over them of the products.

@@ -89,14 +89,14 @@ static LogicalResult importCast(OpContext &op) {
     return notAffine(op, "casts to integers");
   if (op.operand(0).isGraph() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
     return op.error("casts activations to " + Twine(name(type)) + ", which is not supported");
-  return op.set(0, castTo(op.state, op.operand(0), type)), success();
+  return op.result(castTo(op.state, op.operand(0), type));
 }
 
 static LogicalResult importCastLike(OpContext &op) {
   ElementKind type = op.operand(1).kind == Val::Kind::Loss ? ElementKind::F32 : op.operand(1).type;
   if (op.operand(0).kind == Val::Kind::Loss && !isFloat(type))
     return notAffine(op, "casts to integers");
-  return op.set(0, castTo(op.state, op.operand(0), type)), success();
+  return op.result(castTo(op.state, op.operand(0), type));
 }
 
 // --- unary
@@ -206,7 +206,7 @@ static LogicalResult importUnary(OpContext &op) {
       return op.error("is not supported on float constants");
     if (!kernel)
       return op.error("is not defined for " + Twine(name(x.type)));
-    return op.set(0, foldElementwise(op.state, {x}, x.type, *kernel)), success();
+    return op.result(foldElementwise(op.state, {x}, x.type, *kernel));
   }
   if (!x.isGraph())
     return op.error("expects a tensor");
@@ -223,7 +223,7 @@ static LogicalResult importUnary(OpContext &op) {
   if (which == "Neg") {
     Val value = x;
     value.scale = -value.scale;
-    return op.set(0, std::move(value)), success();
+    return op.result(std::move(value));
   }
   return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) { return unaryOnFloats(op, a[0], type); });
 }

@@ -26,22 +26,21 @@ static LogicalResult importConstant(OpContext &op) {
     for (int64_t dim : shape)
       size *= dim;
     auto kind = static_cast<ElementKind>(tensor.data_type());
-    op.set(0, constantOf(kind, makeBytes(kind, *bytes, size), shape));
-    return success();
+    return op.result(constantOf(kind, makeBytes(kind, *bytes, size), shape));
   }
   if (name == "value_int")
-    return op.set(0, constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {})), success();
+    return op.result(constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {}));
   if (name == "value_float")
-    return op.set(0, scalar(ElementKind::F32, attribute->f())), success();
+    return op.result(scalar(ElementKind::F32, attribute->f()));
   if (name == "value_ints") {
     std::vector<int64_t> values(attribute->ints().begin(), attribute->ints().end());
     int64_t size = static_cast<int64_t>(values.size());
-    return op.set(0, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size})), success();
+    return op.result(constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size}));
   }
   if (name == "value_floats") {
     std::vector<double> values(attribute->floats().begin(), attribute->floats().end());
     int64_t size = static_cast<int64_t>(values.size());
-    return op.set(0, constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size})), success();
+    return op.result(constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size}));
   }
   llvm_unreachable("the operator's rule has no such attribute");
 }
@@ -67,10 +66,10 @@ static LogicalResult importConstantOfShape(OpContext &op) {
     kind = static_cast<ElementKind>(tensor.data_type());
     makeBytes(kind, *bytes, 1)->readFloats(0, 1, 1, &value);
   }
-  return op.set(0, fillOver(kind, value, std::move(view))), success();
+  return op.result(fillOver(kind, value, std::move(view)));
 }
 
-LogicalResult zorse::onnx_import::importIdentity(OpContext &op) { return op.set(0, op.operand(0)), success(); }
+LogicalResult zorse::onnx_import::importIdentity(OpContext &op) { return op.result(op.operand(0)); }
 
 static LogicalResult importShape(OpContext &op) {
   const Val &x = op.operand(0);
@@ -84,7 +83,7 @@ static LogicalResult importShape(OpContext &op) {
     part.push_back(extentOf(op.state, x.view.dims[i]));
   }
   View line = contiguousView({static_cast<int64_t>(part.size())}, false);
-  return op.set(0, simplified(knownOver(ElementKind::I64, std::move(part), line))), success();
+  return op.result(simplified(knownOver(ElementKind::I64, std::move(part), line)));
 }
 
 static LogicalResult importSize(OpContext &op) {
@@ -94,7 +93,7 @@ static LogicalResult importSize(OpContext &op) {
       return failure();
     elements *= extentOf(op.state, list);
   }
-  return op.set(0, knownScalar(ElementKind::I64, elements)), success();
+  return op.result(knownScalar(ElementKind::I64, elements));
 }
 
 static LogicalResult importRange(OpContext &op) {
@@ -108,8 +107,7 @@ static LogicalResult importRange(OpContext &op) {
     return op.error("is too long");
   int64_t size = truncateToInt(std::max(0.0, steps));
   ElementKind kind = op.operand(0).type;
-  op.set(0, constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
-  return success();
+  return op.result(constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
 }
 
 static LogicalResult importReshape(OpContext &op) {
@@ -160,7 +158,7 @@ static LogicalResult importReshape(OpContext &op) {
   auto value = reshaped(op, x, *shape);
   if (failed(value) || failed(checkTold(op, *value, told)))
     return failure();
-  return op.set(0, *value), success();
+  return op.result(*value);
 }
 
 static LogicalResult importFlatten(OpContext &op) {
@@ -175,7 +173,7 @@ static LogicalResult importFlatten(OpContext &op) {
   auto value = reshaped(op, x, flat);
   if (failed(value))
     return failure();
-  return op.set(0, *value), success();
+  return op.result(*value);
 }
 
 static LogicalResult importTranspose(OpContext &op) {
@@ -198,7 +196,7 @@ static LogicalResult importTranspose(OpContext &op) {
   for (int64_t axis : permutation)
     dims.push_back(x.view.dims[axis]);
   x.view.dims = std::move(dims);
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 static LogicalResult importSqueeze(OpContext &op) {
@@ -223,7 +221,7 @@ static LogicalResult importSqueeze(OpContext &op) {
   for (int64_t axis : kept)
     dims.push_back(x.view.dims[axis]);
   x.view.dims = std::move(dims);
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 static LogicalResult importUnsqueeze(OpContext &op) {
@@ -248,7 +246,7 @@ static LogicalResult importUnsqueeze(OpContext &op) {
     dims.push_back(isNew[i] ? FactorList{} : x.view.dims[next++]);
   }
   x.view.dims = std::move(dims);
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 static LogicalResult importExpand(OpContext &op) {
@@ -278,7 +276,7 @@ static LogicalResult importExpand(OpContext &op) {
   }
   if (countSampleFactors(x.view) > 1)
     return op.error("makes a table of samples by samples; every op must treat samples apart");
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 static LogicalResult importTile(OpContext &op) {
@@ -298,7 +296,7 @@ static LogicalResult importTile(OpContext &op) {
   }
   if (countSampleFactors(x.view) > 1)
     return op.error("makes a table of samples by samples; every op must treat samples apart");
-  return op.set(0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
 void zorse::onnx_import::registerViewOps(OperatorRegistry &registry) {
