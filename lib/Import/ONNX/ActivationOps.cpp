@@ -93,13 +93,12 @@ enum class Shape : uint8_t {
 
 } // namespace
 
-LogicalResult Importer::onComposedActivation(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importComposedActivation(OpContext &op) {
+  Val x = op.operand(0);
   if (!isFloat(x.type))
-    return error(node, "expects floats, found " + Twine(name(x.type)));
-  Composition make(*this, node);
-  auto number = [&](const char *name, double otherwise) { return floatAttribute(node, name, otherwise); };
-  const auto shape = llvm::StringSwitch<Shape>(node.op)
+    return op.error("expects floats, found " + Twine(name(x.type)));
+  Composition make(op);
+  const auto shape = llvm::StringSwitch<Shape>(op.node.op)
                          .Case("Elu", Shape::Elu)
                          .Case("Celu", Shape::Celu)
                          .Case("Selu", Shape::Selu)
@@ -119,19 +118,19 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
                          .Default(Shape::Atanh);
   switch (shape) {
   case Shape::Elu:
-    return make.result(exponentialUnit(make, x, number("alpha", 1), 1));
+    return make.result(exponentialUnit(make, x, op.real("alpha"), 1));
   case Shape::Celu: {
-    double alpha = number("alpha", 1);
+    double alpha = op.real("alpha");
     if (alpha == 0)
-      return error(node, "divides by its alpha, which is 0");
+      return op.error("divides by its alpha, which is 0");
     return make.result(exponentialUnit(make, x, alpha, alpha));
   }
   case Shape::Selu: {
-    double alpha = meant(number("alpha", kSeluAlpha), kSeluAlpha), gamma = meant(number("gamma", kSeluGamma), kSeluGamma);
+    double alpha = meant(op.real("alpha"), kSeluAlpha), gamma = meant(op.real("gamma"), kSeluGamma);
     return make.result(make("Mul", {exponentialUnit(make, x, alpha, 1), make.number(gamma, x)}));
   }
   case Shape::HardSigmoid:
-    return make.result(hardSigmoid(make, x, meant(meant(number("alpha", 0.2), 0.2), 1.0 / 6), number("beta", 0.5)));
+    return make.result(hardSigmoid(make, x, meant(meant(op.real("alpha"), 0.2), 1.0 / 6), op.real("beta")));
   case Shape::HardSwish:
     return make.result(make("Mul", {x, hardSigmoid(make, x, 1.0 / 6, 0.5)}));
   case Shape::Mish:
@@ -139,9 +138,9 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
   case Shape::Softsign:
     return make.result(make("Div", {x, make("Add", {make("Abs", {x}), make.number(1, x)})}));
   case Shape::Threshold:
-    return make.result(make("Where", {make("Greater", {x, make.number(number("alpha", 1), x)}), x, make.number(0, x)}));
+    return make.result(make("Where", {make("Greater", {x, make.number(op.real("alpha"), x)}), x, make.number(0, x)}));
   case Shape::Shrink:
-    return make.result(shrink(make, x, number("bias", 0), number("lambd", 0.5)));
+    return make.result(shrink(make, x, op.real("bias"), op.real("lambd")));
   case Shape::Tan:
     return make.result(make("Div", {make("Sin", {x}), make("Cos", {x})}));
   case Shape::Asin:
@@ -160,39 +159,40 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
   llvm_unreachable("all shapes are handled");
 }
 
-// x where it is positive, slope * x elsewhere; the slope broadcasts to x.
-LogicalResult Importer::onPRelu(const GraphNode &node) {
-  Val x = in(node, 0), slope = in(node, 1);
+/// x where it is positive, slope * x elsewhere; the slope broadcasts to x.
+static LogicalResult importPRelu(OpContext &op) {
+  Val x = op.operand(0), slope = op.operand(1);
   if (!isFloat(x.type) || !isFloat(slope.type))
-    return error(node, "expects floats, found " + Twine(name(x.type)) + " and a slope of " + name(slope.type));
+    return op.error("expects floats, found " + Twine(name(x.type)) + " and a slope of " + name(slope.type));
   std::vector<int64_t> shape = x.shape(), own = slope.shape();
   bool fits = own.size() <= shape.size();
   for (size_t i = 0; fits && i < own.size(); ++i)
     fits = own[i] == 1 || own[i] == shape[shape.size() - own.size() + i];
   if (!fits)
-    return error(node, "expects a slope that broadcasts to the first operand");
-  Composition make(*this, node);
+    return op.error("expects a slope that broadcasts to the first operand");
+  Composition make(op);
   return make.result(make("Where", {make("Greater", {x, make.number(0, x)}), x, make("Mul", {slope, x})}));
 }
 
-LogicalResult Importer::onMean(const GraphNode &node) {
+static LogicalResult importMean(OpContext &op) {
   std::vector<Val> operands;
-  operands.reserve(node.inputs.size());
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    operands.push_back(in(node, i));
+  operands.reserve(op.node.inputs.size());
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    operands.push_back(op.operand(i));
   double count = static_cast<double>(operands.size());
-  Composition make(*this, node);
+  Composition make(op);
   Val sum = make("Sum", std::move(operands));
   return make.result(make("Mul", {sum, make.number(1 / count, sum)}));
 }
 
-void Importer::addActivationOps(OperatorTable &table) {
-  table.add({"Elu", "Celu", "ThresholdedRelu"}, 1, 1, "alpha:f", &Importer::onComposedActivation);
-  table.add({"Selu"}, 1, 1, "alpha:f gamma:f", &Importer::onComposedActivation);
-  table.add({"HardSigmoid"}, 1, 1, "alpha:f beta:f", &Importer::onComposedActivation);
-  table.add({"Shrink"}, 1, 1, "bias:f lambd:f", &Importer::onComposedActivation);
-  table.add({"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "",
-            &Importer::onComposedActivation);
-  table.add({"PRelu"}, 2, 2, "", &Importer::onPRelu);
-  table.add({"Mean"}, 1, OperatorRule::kAny, "", &Importer::onMean);
+void zorse::onnx_import::registerActivationOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Elu", "Celu", "ThresholdedRelu"}, 1, 1, {real("alpha", 1)}, importComposedActivation},
+      {{"Selu"}, 1, 1, {real("alpha", kSeluAlpha), real("gamma", kSeluGamma)}, importComposedActivation},
+      {{"HardSigmoid"}, 1, 1, {real("alpha", 0.2), real("beta", 0.5)}, importComposedActivation},
+      {{"Shrink"}, 1, 1, {real("bias", 0), real("lambd", 0.5)}, importComposedActivation},
+      {{"HardSwish", "Mish", "Softsign", "Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, {}, importComposedActivation},
+      {{"PRelu"}, 2, 2, {}, importPRelu},
+      {{"Mean"}, 1, kAny, {}, importMean},
+  });
 }

@@ -1,5 +1,7 @@
 // Attention and rotary positions as operators of their own (opset 23 and later).
-#include "Importer.h"
+#include "Arithmetic.h"
+#include "Axes.h"
+#include "OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -10,12 +12,13 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-FailureOr<Value> Importer::attentionMask(const GraphNode &node, const Val &q, int64_t keys, AttentionOptions &attention) {
-  if (!has(node, 3))
+/// The mask of an Attention as a tensor; null where it hides nothing, or where `attention` can say it.
+static FailureOr<Value> attentionMask(OpContext &op, const Val &q, int64_t keys, AttentionOptions &attention) {
+  if (!op.has(3))
     return Value();
   int64_t heads = q.view.size(1), queries = q.view.size(2);
-  Val m = compressed(in(node, 3));
-  auto uniform = uniformValue(m);
+  Val m = compressed(op.state, op.operand(3));
+  auto uniform = uniformValue(op.state, m);
   if (uniform && (*uniform != 0) == (m.type == ElementKind::Bool))
     return Value(); // hides nothing
   while (m.rank() < 4)
@@ -26,7 +29,7 @@ FailureOr<Value> Importer::attentionMask(const GraphNode &node, const Val &q, in
     operand.view.dims.resize(1);
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   if (!isSampled(m))
     m.view.dims[0].clear();
@@ -34,7 +37,7 @@ FailureOr<Value> Importer::attentionMask(const GraphNode &node, const Val &q, in
   FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
   FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
   Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
-  Value value = materialise(m, groups, isSampled(m));
+  Value value = materialise(op.state, m, groups, isSampled(m));
   auto causal = value.getDefiningOp<CausalMaskOp>();
   if (!causal && value.getDefiningOp() && isa<ReshapeOp>(value.getDefiningOp()))
     causal = value.getDefiningOp()->getOperand(0).getDefiningOp<CausalMaskOp>();
@@ -44,29 +47,31 @@ FailureOr<Value> Importer::attentionMask(const GraphNode &node, const Val &q, in
       attention.window = *causal.getWindow();
     return Value();
   }
-  return isSampled(value) ? value : reshapeTo(value, {1, perHead ? heads : 1, queries, keys});
+  return isSampled(value) ? value : reshapeTo(op.state, value, {1, perHead ? heads : 1, queries, keys});
 }
 
-FailureOr<Val> Importer::splitHeads(const GraphNode &node, const Val &x, int64_t heads, const char *attributes) {
+/// x [rows, positions, heads * channels] as [rows, heads, positions, channels]. \param attributes  that give the number of heads
+static FailureOr<Val> splitHeads(OpContext &op, const Val &x, int64_t heads, const char *attributes) {
   std::vector<int64_t> shape = x.shape();
   if (heads <= 0 || shape[2] % heads != 0)
-    return error(node, "expects " + Twine(attributes) + " that divide the channels");
-  auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+    return op.error("expects " + Twine(attributes) + " that divide the channels");
+  auto value = reshaped(op, x, {shape[0], shape[1], heads, shape[2] / heads});
   if (succeeded(value))
     std::swap(value->view.dims[1], value->view.dims[2]);
   return value;
 }
 
-LogicalResult Importer::outHeads(const GraphNode &node, Val result, bool flat) {
+/// Sets the node's result, which has positions before heads here: heads joined with channels if it is `flat`, or in front.
+static LogicalResult outHeads(OpContext &op, Val result, bool flat) {
   if (flat) {
     std::vector<int64_t> shape = result.shape();
-    auto joined = reshaped(node, result, {shape[0], shape[1], shape[2] * shape[3]});
+    auto joined = reshaped(op, result, {shape[0], shape[1], shape[2] * shape[3]});
     if (failed(joined))
       return failure();
-    return out(node, 0, std::move(*joined)), success();
+    return op.result(std::move(*joined));
   }
   std::swap(result.view.dims[1], result.view.dims[2]);
-  return out(node, 0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
 /// Positions, heads and channels of keys or values whose heads are repeated, without the repeats; empty: they are not.
@@ -79,52 +84,52 @@ static Groups unrepeated(const Val &x) {
   return {};
 }
 
-// Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
-LogicalResult Importer::onAttention(const GraphNode &node) {
-  Val q = in(node, 0), k = in(node, 1), v = in(node, 2);
-  for (size_t i = 4; i < node.inputs.size(); ++i)
-    if (has(node, i))
-      return error(node, "uses a cache of past keys; export the model for training (use_cache=False)");
-  for (size_t i = 1; i < node.outputs.size(); ++i)
-    if (node.outputs[i] >= 0)
-      for (const GraphNode &other : graph.body.nodes)
-        if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[i]) != other.inputs.end())
-          return error(node, "only its first output is supported");
+/// Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
+static LogicalResult importAttention(OpContext &op) {
+  Val q = op.operand(0), k = op.operand(1), v = op.operand(2);
+  for (size_t i = 4; i < op.node.inputs.size(); ++i)
+    if (op.has(i))
+      return op.error("uses a cache of past keys; export the model for training (use_cache=False)");
+  for (size_t i = 1; i < op.node.outputs.size(); ++i)
+    if (op.node.outputs[i] >= 0)
+      for (const GraphNode &other : op.state.graph.body.nodes)
+        if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[i]) != other.inputs.end())
+          return op.error("only its first output is supported");
   bool flat = q.rank() == 3;
   auto split = [&](Val &x, int64_t heads) -> LogicalResult {
     if (x.rank() == 3) {
-      auto value = splitHeads(node, x, heads, "q_num_heads and kv_num_heads");
+      auto value = splitHeads(op, x, heads, "q_num_heads and kv_num_heads");
       if (failed(value))
         return failure();
       x = std::move(*value);
     }
     if (x.rank() != 4 || !x.isGraph() || !isFloat(x.type))
-      return error(node, "expects float activations of rank 3 or 4");
+      return op.error("expects float activations of rank 3 or 4");
     return success();
   };
-  int64_t qHeads = intAttribute(node, "q_num_heads", 0), kHeads = intAttribute(node, "kv_num_heads", 0);
+  int64_t qHeads = op.integer("q_num_heads"), kHeads = op.integer("kv_num_heads");
   if (failed(split(q, qHeads)) || failed(split(k, kHeads)) || failed(split(v, kHeads)))
     return failure();
   int64_t heads = q.view.size(1), queries = q.view.size(2), channels = q.view.size(3), keys = k.view.size(2), valueChannels = v.view.size(3);
   AttentionOptions attention;
-  attention.scale = floatAttribute(node, "scale", 0);
+  attention.scale = op.real("scale");
   if (attention.scale == 0)
     attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
   const std::optional<double> scales = (q.scale * k.scale).constant();
-  attention.scale = attentionScale(attention.scale * scales.value_or(1), channels);
+  attention.scale = attentionScale(op.state, attention.scale * scales.value_or(1), channels);
   if (scales)
     q.scale = k.scale = 1.0;
-  attention.causal = intAttribute(node, "is_causal", 0) != 0;
+  attention.causal = op.integer("is_causal") != 0;
   if (attention.causal && queries != keys)
-    return error(node, "is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
-  if (double cap = floatAttribute(node, "softcap", 0); cap != 0)
+    return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
+  if (double cap = op.real("softcap"); cap != 0)
     attention.softcap = cap;
   auto positionsFirst = [&](Val x) -> FailureOr<Value> {
     if (x.view.sampleAxis() > 0)
-      return error(node, "expects samples in dimension 0");
-    x = x.isConstant() ? compressed(x) : x;
+      return op.error("expects samples in dimension 0");
+    x = x.isConstant() ? compressed(op.state, x) : x;
     Groups groups{x.view.dims[2], x.view.dims[1], x.view.dims[3]};
-    return materialise(x, groups, true);
+    return materialise(op.state, x, groups, true);
   };
   auto qValue = positionsFirst(q), kValue = positionsFirst(k), vValue = positionsFirst(v);
   if (failed(qValue) || failed(kValue) || failed(vValue))
@@ -133,66 +138,67 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() &&
                                                                k.view.dims[1].size() == v.view.dims[1].size() &&
                                                                k.view.dims[1].back().size == v.view.dims[1].back().size) {
-    kValue = materialise(k, kGroups, true);
-    vValue = materialise(v, vGroups, true);
+    kValue = materialise(op.state, k, kGroups, true);
+    vValue = materialise(op.state, v, vGroups, true);
   }
-  auto mask = attentionMask(node, q, keys, attention);
+  auto mask = attentionMask(op, q, keys, attention);
   if (failed(mask))
     return failure();
-  Value y = create<AttentionOp>(*qValue, *kValue, *vValue, *mask, attention);
-  Val result = wrap(y, q.type, {rows, queries, heads, valueChannels});
+  Value y = create<AttentionOp>(op.state, *qValue, *kValue, *vValue, *mask, attention);
+  Val result = wrap(y, q.type, {op.state.rows, queries, heads, valueChannels});
   result.scale = v.scale;
   for (FactorList &list : result.view.dims)
     coalesce(list);
-  return outHeads(node, std::move(result), flat);
+  return outHeads(op, std::move(result), flat);
 }
 
-FailureOr<Val> Importer::rotaryTableAt(const GraphNode &node, const Val &table, const Val &ids) {
+/// Rows of a table by position.
+static FailureOr<Val> rotaryTableAt(OpContext &op, const Val &table, const Val &ids) {
   if (!ids.isConstant() || !table.isConstant())
-    return error(node, "expects constant positions and tables");
+    return op.error("expects constant positions and tables");
   if (table.rank() != 2 || !isFloat(table.type) || isFloat(ids.type))
-    return error(node, "expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " +
-                           Twine(table.rank()) + " of " + name(table.type));
+    return op.error("expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " +
+                    Twine(table.rank()) + " of " + name(table.type));
   auto idValues = constantInts(ids);
   std::vector<int64_t> tableShape = table.shape();
   std::vector<int64_t> shape = ids.shape();
   shape.push_back(tableShape[1]);
   auto entries = constantFloats(table, int64_t(1) << 26);
   if (!idValues || !entries)
-    return error(node, "its tables are too large");
+    return op.error("its tables are too large");
   std::vector<double> picked;
   for (int64_t id : *idValues) {
     if (id < 0 || id >= tableShape[0])
-      return error(node, "position " + Twine(id) + " is outside its tables");
+      return op.error("position " + Twine(id) + " is outside its tables");
     picked.insert(picked.end(), entries->begin() + id * tableShape[1], entries->begin() + (id + 1) * tableShape[1]);
   }
   return constantOf(table.type, makeFloats(table.type, std::move(picked)), shape);
 }
 
-// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2] or
-// by position ids.
-LogicalResult Importer::onRotary(const GraphNode &node) {
-  Val x = in(node, 0), cosine = in(node, 1), sine = in(node, 2);
+/// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2]
+/// or by position ids.
+static LogicalResult importRotary(OpContext &op) {
+  Val x = op.operand(0), cosine = op.operand(1), sine = op.operand(2);
   bool flat = x.rank() == 3;
   if (!x.isGraph() || !isFloat(x.type) || !isFloat(cosine.type) || !isFloat(sine.type))
-    return error(node, "expects float activations and tables");
+    return op.error("expects float activations and tables");
   if (flat) {
-    auto value = splitHeads(node, x, intAttribute(node, "num_heads", 0), "num_heads");
+    auto value = splitHeads(op, x, op.integer("num_heads"), "num_heads");
     if (failed(value))
       return failure();
     x = std::move(*value);
   }
   if (x.rank() != 4)
-    return error(node, "expects rank 3 or 4");
+    return op.error("expects rank 3 or 4");
   int64_t positions = x.view.size(2), channels = x.view.size(3), heads = x.view.size(1);
-  int64_t rotated = intAttribute(node, "rotary_embedding_dim", 0);
+  int64_t rotated = op.integer("rotary_embedding_dim");
   if (rotated == 0)
     rotated = channels;
   if (rotated < 2 || rotated > channels || rotated % 2)
-    return error(node, "expects an even rotary_embedding_dim within the channels");
-  if (has(node, 3)) // constant ids only (positions 0, 1, ... of every sample)
+    return op.error("expects an even rotary_embedding_dim within the channels");
+  if (op.has(3)) // constant ids only (positions 0, 1, ... of every sample)
     for (Val *table : {&cosine, &sine}) {
-      auto picked = rotaryTableAt(node, *table, in(node, 3));
+      auto picked = rotaryTableAt(op, *table, op.operand(3));
       if (failed(picked))
         return failure();
       *table = std::move(*picked);
@@ -201,40 +207,46 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
     if (table.rank() == 2)
       table.view.dims.insert(table.view.dims.begin(), FactorList{});
     if (table.rank() != 3 || table.view.size(1) != positions || table.view.size(2) != rotated / 2)
-      return error(node, "expects tables of " + Twine(positions) + " positions by " + Twine(rotated / 2) + " channels");
-    table = compressed(table);
+      return op.error("expects tables of " + Twine(positions) + " positions by " + Twine(rotated / 2) + " channels");
+    table = compressed(op.state, table);
     if (!isSampled(table)) {
       for (const Factor &factor : table.view.dims[0])
         if (factor.stride != 0)
-          return error(node, "its tables differ between samples");
+          return op.error("its tables differ between samples");
       table.view.dims[0].clear();
     }
-    return materialise(table, {table.view.dims[1], table.view.dims[2]}, false);
+    return materialise(op.state, table, {table.view.dims[1], table.view.dims[2]}, false);
   };
   auto c = tableOf(cosine), s = tableOf(sine);
   if (failed(c) || failed(s))
     return failure();
   const Number scale = x.scale;
   x.scale = 1.0;
-  Value value = materialise(x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
-  bool interleaved = intAttribute(node, "interleaved", 0) != 0;
+  Value value = materialise(op.state, x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
+  bool interleaved = op.integer("interleaved") != 0;
   Value y;
   if (rotated == channels) {
-    y = create<RopeOp>(value, *c, *s, interleaved, false);
+    y = create<RopeOp>(op.state, value, *c, *s, interleaved, false);
   } else {
-    Value front = create<SliceOp>(value, int64_t(3), int64_t(0), rotated), back = create<SliceOp>(value, int64_t(3), rotated, channels - rotated);
-    y = create<ConcatOp>(ValueRange{create<RopeOp>(front, *c, *s, interleaved, false), back}, int64_t(3));
+    Value front = create<SliceOp>(op.state, value, int64_t(3), int64_t(0), rotated),
+          back = create<SliceOp>(op.state, value, int64_t(3), rotated, channels - rotated);
+    y = create<ConcatOp>(op.state, ValueRange{create<RopeOp>(op.state, front, *c, *s, interleaved, false), back}, int64_t(3));
   }
-  Val result = wrap(y, x.type, {rows, positions, heads, channels});
+  Val result = wrap(y, x.type, {op.state.rows, positions, heads, channels});
   result.scale = scale;
-  return outHeads(node, std::move(result), flat);
+  return outHeads(op, std::move(result), flat);
 }
 
-void Importer::addAttentionOps(OperatorTable &table) {
-  // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
-  table.add({"Attention"}, 3, 7,
-            "is_causal:i kv_num_heads:i q_num_heads:i scale:f softcap:f softmax_precision:i~ qk_matmul_output_mode:i~ left_window_size:i=-1 "
-            "right_window_size:i=-1",
-            &Importer::onAttention);
-  table.add({"RotaryEmbedding"}, 3, 4, "interleaved:i num_heads:i rotary_embedding_dim:i", &Importer::onRotary);
+void zorse::onnx_import::registerAttentionOps(OperatorRegistry &registry) {
+  registry.add({
+      // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
+      {{"Attention"},
+       3,
+       7,
+       {integer("is_causal", 0), integer("kv_num_heads", 0), integer("q_num_heads", 0), real("scale", 0), real("softcap", 0),
+        ignored(integer("softmax_precision")), ignored(integer("qk_matmul_output_mode")), only(integer("left_window_size"), {"-1"}),
+        only(integer("right_window_size"), {"-1"})},
+       importAttention},
+      {{"RotaryEmbedding"}, 3, 4, {integer("interleaved", 0), integer("num_heads", 0), integer("rotary_embedding_dim", 0)}, importRotary},
+  });
 }

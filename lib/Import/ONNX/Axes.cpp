@@ -1,5 +1,7 @@
 // Common axes of operands: broadcasting, the sample axis, loops over them, and what folds on constants.
-#include "Importer.h"
+#include "Axes.h"
+
+#include "OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -11,24 +13,24 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-// An operand without samples that has one slice per sample along an axis: all must be equal, and one is kept.
-LogicalResult Importer::dropSampleCopies(const GraphNode &node, const Val &operand, size_t index, const std::vector<Axis> &axes, size_t along) {
+/// An operand without samples that has one slice per sample along an axis: all must be equal, and one is kept.
+static LogicalResult dropSampleCopies(OpContext &op, const Val &operand, size_t index, const std::vector<Axis> &axes, size_t along) {
   int64_t size = axes[along].size, stride = axes[along].strides[index];
-  if (!rowsBaked)
-    return error(node, "broadcasts an axis of a fixed size over the samples, of which there may be any number");
+  if (!op.state.rowsBaked)
+    return op.error("broadcasts an axis of a fixed size over the samples, of which there may be any number");
   if (operand.isConstant()) {
     FactorList factors;
     for (const Axis &axis : axes)
       factors.push_back(Factor{axis.size, axis.strides[index], false});
-    if (repeats(*operand.lazy, operand.view.offset, factors, along, options.mostComputed))
+    if (repeats(*operand.lazy, operand.view.offset, factors, along, op.state.options.mostComputed))
       return success();
   }
   if (operand.isGraph()) {
     // A parameter with baked rows (a position table that an exporter folded): compare its initial values.
     if (auto argument = dyn_cast<BlockArgument>(operand.value)) {
-      auto found = weightOfArgument.find(argument.getArgNumber());
-      if (found != weightOfArgument.end()) {
-        const WeightSource &weight = weights[found->second];
+      auto found = op.state.weightOfArgument.find(argument.getArgNumber());
+      if (found != op.state.weightOfArgument.end()) {
+        const WeightSource &weight = op.state.weights[found->second];
         const uint8_t *data = weight.data;
         int64_t count = 1;
         for (int64_t extent : weight.shape)
@@ -40,15 +42,15 @@ LogicalResult Importer::dropSampleCopies(const GraphNode &node, const Val &opera
           for (int64_t k = 1; equal && k < size; ++k)
             equal = std::memcmp(data + block * span * size, data + (block * size + k) * span, span) == 0;
         if (equal) {
-          warn("parameter '" + weight.parameter +
-               "' holds one copy per sample of the exported batch; the first is used. Export with a symbolic batch dimension");
+          warn(op.state, "parameter '" + weight.parameter +
+                             "' holds one copy per sample of the exported batch; the first is used. Export with a symbolic batch dimension");
           return success();
         }
       }
     }
   }
-  return error(node, "an operand that carries no samples differs between the " + Twine(size) +
-                         " samples of the exported batch; export with a symbolic batch dimension, or make it an input");
+  return op.error("an operand that carries no samples differs between the " + Twine(size) +
+                  " samples of the exported batch; export with a symbolic batch dimension, or make it an input");
 }
 
 namespace {
@@ -103,7 +105,7 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
   }
 }
 
-LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape) {
+LogicalResult zorse::onnx_import::align(OpContext &op, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape) {
   int64_t rank = 0;
   for (const Val &operand : operands)
     rank = std::max(rank, operand.rank());
@@ -120,19 +122,19 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
           continue;
         int64_t extent = operand.view.size(own);
         if (extent != 1 && size != 1 && extent != size)
-          return error(node, "expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim) +
-                                 (options.sequence == std::max(size, extent)
-                                      ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
-                                            " positions, compile with --seq at most " + std::to_string(std::min(size, extent))
-                                      : std::string()));
+          return op.error("expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim) +
+                          (op.state.options.sequence == std::max(size, extent)
+                               ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
+                                     " positions, compile with --seq at most " + std::to_string(std::min(size, extent))
+                               : std::string()));
         if (extent != 1)
           size = extent;
       }
       shape[dim] = size;
       if (size == 0)
-        return error(node, "computes on an empty tensor");
+        return op.error("computes on an empty tensor");
       if (!isSensible(shape))
-        return error(node, "its result is too large");
+        return op.error("its result is too large");
       for (size_t k = 0; k < operands.size(); ++k) {
         int64_t own = dim - (rank - operands[k].rank());
         if (own >= 0)
@@ -143,15 +145,15 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
       }
       AxisSplit split = splitAxis(std::move(heads), dim, size, axes);
       if (split == AxisSplit::TooShort)
-        return error(node, "internal: an operand's axes do not cover its shape");
+        return op.error("internal: an operand's axes do not cover its shape");
       needsCopy = split == AxisSplit::NeedsCopy;
     }
     if (!needsCopy)
       break;
     if (attempt == 1)
-      return error(node, "its operands group samples with other axes in ways that do not match");
+      return op.error("its operands group samples with other axes in ways that do not match");
     for (Val &operand : operands)
-      operand = copied(operand);
+      operand = copied(op.state, operand);
   }
 
   // Which axis is the sample axis: the one of the operands that carry samples, and it must be one.
@@ -160,7 +162,7 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i].sample) {
       if (sampleAxis >= 0)
-        return error(node, "combines different samples: its operands carry samples in different dimensions");
+        return op.error("combines different samples: its operands carry samples in different dimensions");
       sampleAxis = static_cast<int64_t>(i);
       axes[i].perSample = true;
       axes[i].sample = sampled;
@@ -170,7 +172,7 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
       Axis &axis = axes[sampleAxis];
       if (axis.strides[k] == 0)
         continue;
-      if (failed(dropSampleCopies(node, operands[k], k, axes, sampleAxis)))
+      if (failed(dropSampleCopies(op, operands[k], k, axes, sampleAxis)))
         return failure();
       axis.strides[k] = 0;
     }
@@ -178,7 +180,7 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
 }
 
 // Loops run in the order in which the largest operand that carries samples lies in memory; so no copy is made for it.
-void Importer::orderAxes(const std::vector<Val> &operands, std::vector<Axis> &axes) const {
+void zorse::onnx_import::orderAxes(const std::vector<Val> &operands, std::vector<Axis> &axes) {
   int primary = -1;
   int64_t best = 0;
   for (size_t k = 0; k < operands.size(); ++k) {
@@ -207,7 +209,7 @@ void Importer::orderAxes(const std::vector<Val> &operands, std::vector<Axis> &ax
     axes[positions[i]] = picked[i];
 }
 
-Importer::Loop Importer::makeLoop(const std::vector<Axis> &axes) const {
+Loop zorse::onnx_import::makeLoop(const std::vector<Axis> &axes) {
   Loop loop;
   for (const Axis &axis : axes) {
     if (axis.sample) {
@@ -233,7 +235,7 @@ Importer::Loop Importer::makeLoop(const std::vector<Axis> &axes) const {
   return loop;
 }
 
-Value Importer::operandOf(const Val &operand, size_t index, const Loop &loop) {
+Value zorse::onnx_import::operandOf(ImportState &state, const Val &operand, size_t index, const Loop &loop) {
   Groups groups;
   for (auto &group : loop.groups) {
     FactorList list;
@@ -242,10 +244,10 @@ Value Importer::operandOf(const Val &operand, size_t index, const Loop &loop) {
     coalesce(list);
     groups.push_back(std::move(list));
   }
-  return materialise(operand, groups, loop.sampled);
+  return materialise(state, operand, groups, loop.sampled);
 }
 
-Val Importer::resultOf(Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop, const std::vector<int64_t> &shape) const {
+Val zorse::onnx_import::resultOf(Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop, const std::vector<int64_t> &shape) {
   Val out;
   out.kind = Val::Kind::Graph;
   out.type = type;
@@ -274,34 +276,34 @@ Val Importer::resultOf(Value value, ElementKind type, const std::vector<Axis> &a
   return out;
 }
 
-LogicalResult Importer::emitElementwise(const GraphNode &node, std::vector<Val> operands, ElementKind type,
-                                        llvm::function_ref<Value(ValueRange, RankedTensorType)> body) {
+LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<Val> operands, ElementKind type,
+                                                  llvm::function_ref<Value(ValueRange, RankedTensorType)> body) {
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   orderAxes(operands, axes);
   Loop loop = makeLoop(axes);
   SmallVector<Value> arguments;
   for (size_t k = 0; k < operands.size(); ++k)
-    arguments.push_back(operandOf(operands[k], k, loop));
-  auto resultType = RankedTensorType::get(loop.shape, elementType(type));
+    arguments.push_back(operandOf(op.state, operands[k], k, loop));
+  auto resultType = RankedTensorType::get(loop.shape, elementType(op.state, type));
   Value result = body(arguments, resultType);
   if (!result)
     return failure();
   Val value = resultOf(result, type, axes, loop, shape);
   for (const Val &operand : operands)
     value.hides |= operand.hides;
-  out(node, 0, value);
-  return success();
+  return op.result(value);
 }
 
-Val Importer::foldElementwise(std::vector<Val> operands, ElementKind type, Kernel kernel) {
+Val zorse::onnx_import::foldElementwise(ImportState &state, std::vector<Val> operands, ElementKind type, Kernel kernel) {
   // Only constants: shapes agree or the caller has checked; no samples to mind.
-  GraphNode none;
+  const GraphNode none;
+  OpContext op(state, none);
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(none, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return Val{};
   std::vector<int64_t> sizes;
   std::vector<const Axis *> moving;

@@ -1,6 +1,8 @@
 // The role of every initializer. Facts beat guesses: flags of the user first, then what the file says, then what the uses say; what stays ambiguous
 // is an error that lists it, and what stays a guess is named once.
-#include "Importer.h"
+#include "ImportState.h"
+#include "Initializers.h"
+#include "Interpret.h"
 #include "Roles.h"
 
 #include <algorithm>
@@ -48,19 +50,20 @@ static std::vector<std::string> asPatterns(const std::vector<std::string> &names
 }
 
 /// What the flags say about a name: its own name wins over patterns, a longer pattern over a shorter one.
-std::optional<TrainableChoice> Importer::forced(const std::string &name) const {
-  if (auto exact = options.trainable.find(name); exact != options.trainable.end())
+std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &state, const std::string &name) {
+  if (auto exact = state.options.trainable.find(name); exact != state.options.trainable.end())
     return exact->second;
   const std::pair<const std::string, TrainableChoice> *best = nullptr;
-  for (const auto &entry : options.trainable)
+  for (const auto &entry : state.options.trainable)
     if (matches(entry.first, name) && (!best || entry.first.size() > best->first.size()))
       best = &entry;
   return best ? std::optional(best->second) : std::nullopt;
 }
 
-std::vector<double> Importer::elementsOf(const onnx::Tensor &tensor, int64_t most) {
+/// As doubles; empty if there are more than `most` or the bytes are not there.
+static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &tensor, int64_t most) {
   std::string problem;
-  auto bytes = model.bytes(tensor, problem, options.weightsLater);
+  auto bytes = state.model.bytes(tensor, problem, state.options.weightsLater);
   int64_t count = 1;
   for (int64_t dim : tensor.dims())
     if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > most)
@@ -74,148 +77,150 @@ std::vector<double> Importer::elementsOf(const onnx::Tensor &tensor, int64_t mos
   return out;
 }
 
-InitializerRole Importer::asConstant(const onnx::Tensor &tensor) {
+/// Constant, or Buffer if it is large or its bytes are not there.
+static InitializerRole asConstant(ImportState &state, const onnx::Tensor &tensor) {
   int64_t elements = 1;
   for (int64_t dim : tensor.dims())
     if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements))
       elements = INT64_MAX;
   std::string problem;
-  auto bytes = model.bytes(tensor, problem, options.weightsLater);
+  auto bytes = state.model.bytes(tensor, problem, state.options.weightsLater);
   return elements > kFolded || (bytes && bytes->missing) ? InitializerRole::Buffer : InitializerRole::Constant;
 }
 
-bool Importer::isParameter(int value, const onnx::Tensor &tensor, const Uses &uses) {
-  if (facts.parameters.count(tensor.name()) || facts.stored.count(tensor.name()))
+/// Whether the flags freeze a parameter by this, and not a number of a formula that a pattern happens to match.
+static bool isParameter(ImportState &state, int value, const onnx::Tensor &tensor, const Uses &uses) {
+  if (state.facts.parameters.count(tensor.name()) || state.facts.stored.count(tensor.name()))
     return true;
-  if (facts.namesAll)
+  if (state.facts.namesAll)
     return false;
-  Guess guess = uses.guess(value, tensor, [&](int64_t most) { return elementsOf(tensor, most); });
+  Guess guess = uses.guess(value, tensor, [&](int64_t most) { return elementsOf(state, tensor, most); });
   return guess == Guess::Trained || (guess == Guess::Ambiguous && uses.isProbablyTrained(value, tensor));
 }
 
 /// Whether the file holds the parameter: under a name of its own, restored, or stored as something else.
-bool Importer::isInFile(const std::string &name, const std::set<std::string> &present) const {
-  std::vector<std::string> names = facts.namesOf(name);
+static bool isInFile(const ImportState &state, const std::string &name, const std::set<std::string> &present) {
+  std::vector<std::string> names = state.facts.namesOf(name);
   for (const std::string &other : names)
     if (present.count(other))
       return true;
-  return llvm::any_of(facts.stored, [&](const auto &entry) {
+  return llvm::any_of(state.facts.stored, [&](const auto &entry) {
     return present.count(entry.first) && std::find(names.begin(), names.end(), entry.second.parameter) != names.end();
   });
 }
 
-// TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back.
-LogicalResult Importer::restoreMerged(const Uses &uses) {
+/// TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back.
+static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
   std::vector<std::string> ambiguous;
-  for (GraphNode &node : graph.body.nodes) {
+  for (GraphNode &node : state.graph.body.nodes) {
     if (node.op != "Identity" || node.detach || node.inputs.size() != 1 || node.inputs[0] < 0 || node.outputs.empty() || node.outputs[0] < 0)
       continue;
-    auto source = initializers.find(node.inputs[0]);
-    const std::string &original = graph.valueNames[node.outputs[0]];
-    if (source == initializers.end() || !isFloat(static_cast<ElementKind>(source->second->data_type())) || !uses.getsGradient(node.outputs[0]))
+    auto source = state.initializers.find(node.inputs[0]);
+    const std::string &original = state.graph.valueNames[node.outputs[0]];
+    if (source == state.initializers.end() || !isFloat(static_cast<ElementKind>(source->second->data_type())) || !uses.getsGradient(node.outputs[0]))
       continue;
-    if (facts.source == Facts::Source::Module) {
-      std::vector<std::string> names = facts.namesOf(original);
-      bool known = facts.parameters.count(original) || facts.buffers.count(original);
+    if (state.facts.source == Facts::Source::Module) {
+      std::vector<std::string> names = state.facts.namesOf(original);
+      bool known = state.facts.parameters.count(original) || state.facts.buffers.count(original);
       if (!known || std::find(names.begin(), names.end(), source->second->name()) != names.end())
         continue;
     } else if (looksRenamed(original) || StringRef(original).contains("/")) {
       // Several matrices that were equal: tied by the model, or merged by the exporter.
-      if (StringRef(original).starts_with("onnx::") && !forced(source->second->name()))
+      if (StringRef(original).starts_with("onnx::") && !forced(state, source->second->name()))
         ambiguous.push_back("'" + original + "' (held by '" + source->second->name() + "' " + shapeText(*source->second) + ")");
       continue;
-    } else if (source->second->dims_size() != 1 && !forced(original)) {
+    } else if (source->second->dims_size() != 1 && !forced(state, original)) {
       ambiguous.push_back("'" + original + "' (held by '" + source->second->name() + "' " + shapeText(*source->second) + ")");
       continue;
     }
     auto copy = std::make_unique<onnx::Tensor>(*source->second);
     copy->set_name(original);
-    notes.push_back("parameter '" + original + "' was merged into '" + source->second->name() + "' by the exporter and is separate again");
-    initializers[node.outputs[0]] = copy.get();
-    rawSources[copy.get()] = source->second;
-    graph.body.initializers.emplace_back(node.outputs[0], copy.get());
-    restored.push_back(std::move(copy));
+    state.notes.push_back("parameter '" + original + "' was merged into '" + source->second->name() + "' by the exporter and is separate again");
+    state.initializers[node.outputs[0]] = copy.get();
+    state.rawSources[copy.get()] = source->second;
+    state.graph.body.initializers.emplace_back(node.outputs[0], copy.get());
+    state.restored.push_back(std::move(copy));
     node.op = "zorse.restored";
   }
-  graph.body.nodes.erase(
-      std::remove_if(graph.body.nodes.begin(), graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }),
-      graph.body.nodes.end());
+  state.graph.body.nodes.erase(
+      std::remove_if(state.graph.body.nodes.begin(), state.graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }),
+      state.graph.body.nodes.end());
   if (!ambiguous.empty()) {
     std::string what =
         "the exporter has merged parameters of equal values, and the file does not say whether the model ties them: " + listed(ambiguous);
-    if (!options.trustGuess)
-      return error(what + ". To settle it, " + kFactsRemedy + "; or train them as one with --trust-guess");
-    warn(what + "; they are trained as one (--trust-guess)");
+    if (!state.options.trustGuess)
+      return error(state, what + ". To settle it, " + kFactsRemedy + "; or train them as one with --trust-guess");
+    warn(state, what + "; they are trained as one (--trust-guess)");
   }
   return success();
 }
 
 /// Initializers that hold a parameter under another name: one that is there twice is one parameter again.
-LogicalResult Importer::aliasStored() {
+static LogicalResult aliasStored(ImportState &state) {
   std::map<std::string, std::pair<int, std::string>> holders; // by first name: the value, and the form in which it holds the parameter
   std::map<std::string, const onnx::Tensor *> byName;
-  for (auto &[value, tensor] : graph.body.initializers) {
+  for (auto &[value, tensor] : state.graph.body.initializers) {
     byName[tensor->name()] = tensor;
-    if (facts.parameters.count(tensor->name()))
-      holders[facts.namesOf(tensor->name()).front()] = {value, "same"};
+    if (state.facts.parameters.count(tensor->name()))
+      holders[state.facts.namesOf(tensor->name()).front()] = {value, "same"};
   }
-  for (auto &[value, tensor] : graph.body.initializers) {
-    auto stored = facts.stored.find(tensor->name());
-    if (stored == facts.stored.end() || roles[tensor] != InitializerRole::Trained || forced(tensor->name()))
+  for (auto &[value, tensor] : state.graph.body.initializers) {
+    auto stored = state.facts.stored.find(tensor->name());
+    if (stored == state.facts.stored.end() || state.roles[tensor] != InitializerRole::Trained || forced(state, tensor->name()))
       continue;
-    auto [holder, isFirst] = holders.try_emplace(facts.namesOf(stored->second.parameter).front(), value, stored->second.form);
+    auto [holder, isFirst] = holders.try_emplace(state.facts.namesOf(stored->second.parameter).front(), value, stored->second.form);
     if (isFirst)
       continue;
-    const onnx::Tensor *first = initializers[holder->second.first];
+    const onnx::Tensor *first = state.initializers[holder->second.first];
     bool transposed = tensor->dims_size() == 2 && first->dims_size() == 2 && tensor->dims(0) == first->dims(1) && tensor->dims(1) == first->dims(0);
     bool sameShape = std::equal(tensor->dims().begin(), tensor->dims().end(), first->dims().begin(), first->dims().end());
     if (stored->second.form == holder->second.second && sameShape) {
-      initializers[value] = first;
+      state.initializers[value] = first;
     } else if ((stored->second.form == "transpose") != (holder->second.second == "transpose") && stored->second.form != "rows" &&
                holder->second.second != "rows" && transposed) {
-      transposeOf[tensor] = first;
-      notes.push_back("'" + tensor->name() + "' is the transpose of parameter '" + first->name() +
-                      "', written twice by the exporter: they are one parameter again");
+      state.transposeOf[tensor] = first;
+      state.notes.push_back("'" + tensor->name() + "' is the transpose of parameter '" + first->name() +
+                            "', written twice by the exporter: they are one parameter again");
     } else if (std::string problem = "parameter '" + stored->second.parameter + "' is in the file twice, as '" + first->name() + "' " +
                                      shapeText(*first) + " and, by " + stored->second.form + ", as '" + tensor->name() + "' " + shapeText(*tensor) +
                                      ", and training both would untie them";
-               options.trustGuess) {
-      warn(problem + " (--trust-guess)");
+               state.options.trustGuess) {
+      warn(state, problem + " (--trust-guess)");
     } else {
-      return error(problem + ". Export with torch.onnx.export(..., dynamo=True, optimize=False)");
+      return error(state, problem + ". Export with torch.onnx.export(..., dynamo=True, optimize=False)");
     }
   }
   return success();
 }
 
 /// Parameters that the file names and does not hold: folded into something else, or merged with another.
-LogicalResult Importer::checkMissing(const std::set<std::string> &present, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown,
-                                     const Uses &uses) {
+static LogicalResult checkMissing(ImportState &state, const std::set<std::string> &present,
+                                  const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses) {
   std::vector<std::string> missing, merged, candidates;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    if (!forced(each.name()) && uses.guess(value, each, [&](int64_t most) { return elementsOf(each, most); }) != Guess::Constant)
+    if (!forced(state, each.name()) && uses.guess(value, each, [&](int64_t most) { return elementsOf(state, each, most); }) != Guess::Constant)
       candidates.push_back("'" + each.name() + "' " + shapeText(each));
   }
-  for (auto &[name, fact] : facts.parameters) {
-    std::vector<std::string> names = facts.namesOf(name);
-    if (names.front() != name || !fact.trained || fact.reached == false || isInFile(name, present) ||
-        llvm::any_of(names, [&](const std::string &n) { return forced(n) == TrainableChoice::Freeze; }))
+  for (auto &[name, fact] : state.facts.parameters) {
+    std::vector<std::string> names = state.facts.namesOf(name);
+    if (names.front() != name || !fact.trained || fact.reached == false || isInFile(state, name, present) ||
+        llvm::any_of(names, [&](const std::string &n) { return forced(state, n) == TrainableChoice::Freeze; }))
       continue;
     // Where the file cannot hold what is missing, the parameter is not used.
-    if (fact.reached == true || facts.used.count(name) || !candidates.empty())
+    if (fact.reached == true || state.facts.used.count(name) || !candidates.empty())
       missing.push_back("'" + name + "'");
   }
-  for (const std::vector<std::string> &group : facts.equal) {
+  for (const std::vector<std::string> &group : state.facts.equal) {
     std::vector<std::string> there, gone;
     bool trains = false;
     for (const std::string &name : group) {
-      auto fact = facts.parameters.find(name);
-      bool isTrained = fact != facts.parameters.end() && fact->second.trained;
-      bool unused = fact != facts.parameters.end() && ((fact->second.reached == false && isTrained) || fact->second.read == false);
-      if (isInFile(name, present))
+      auto fact = state.facts.parameters.find(name);
+      bool isTrained = fact != state.facts.parameters.end() && fact->second.trained;
+      bool unused = fact != state.facts.parameters.end() && ((fact->second.reached == false && isTrained) || fact->second.read == false);
+      if (isInFile(state, name, present))
         there.push_back("'" + name + "'"), trains |= isTrained;
-      else if (!unused && !isTrained && !forced(name)) // trained ones are missing above
+      else if (!unused && !isTrained && !forced(state, name)) // trained ones are missing above
         gone.push_back("'" + name + "'");
     }
     if (trains && !gone.empty())
@@ -236,112 +241,43 @@ LogicalResult Importer::checkMissing(const std::set<std::string> &present, const
     text += std::string("; what may hold ") + (missing.size() > 1 ? "them: " : "it: ") + listed(candidates);
   if (!merged.empty())
     text += (text.empty() ? "" : "; ") + std::string("not trained, of the values of a trained parameter, and not in the file: ") + listed(merged);
-  if (options.trustGuess) {
-    warn(text + " (--trust-guess: by their uses)");
+  if (state.options.trustGuess) {
+    warn(state, text + " (--trust-guess: by their uses)");
     return success();
   }
-  return error(text + ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter; or take the file as it is: "
+  return error(state,
+               text + ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter; or take the file as it is: "
                       "--freeze=PATTERN for what stays as it was folded, "
                       "--trust-guess to train what looks like a parameter");
 }
 
 /// What PyTorch does to gradients and the file cannot say.
-LogicalResult Importer::checkGradients() {
-  std::vector<std::string> problems = facts.unsaid;
+static LogicalResult checkGradients(ImportState &state) {
+  std::vector<std::string> problems = state.facts.unsaid;
   const char *lost = "; this form of export drops detach, dynamo=True with optimize=False keeps it";
-  if (facts.detached && *facts.detached > facts.detaches)
-    problems.push_back("the module detaches " + std::to_string(*facts.detached) + (*facts.detached == 1 ? " value that has" : " values that have") +
-                       " a gradient, the file says so of " + std::to_string(facts.detaches) + lost);
-  else if (facts.source == Facts::Source::Exporter && facts.lostDetaches > 0)
-    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(facts.lostDetaches) + " times)" + lost);
+  if (state.facts.detached && *state.facts.detached > state.facts.detaches)
+    problems.push_back("the module detaches " + std::to_string(*state.facts.detached) +
+                       (*state.facts.detached == 1 ? " value that has" : " values that have") + " a gradient, the file says so of " +
+                       std::to_string(state.facts.detaches) + lost);
+  else if (state.facts.source == Facts::Source::Exporter && state.facts.lostDetaches > 0)
+    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(state.facts.lostDetaches) + " times)" + lost);
   if (problems.empty())
     return success();
-  if (options.trustGuess) {
+  if (state.options.trustGuess) {
     for (const std::string &problem : problems)
-      warn(problem + ": gradients differ from PyTorch's (--trust-guess)");
+      warn(state, problem + ": gradients differ from PyTorch's (--trust-guess)");
     return success();
   }
-  return error("gradients would differ from PyTorch's: " + listed(problems, 6) +
-               ". Write a stop of gradients as detach(); --trust-guess trains without");
-}
-
-LogicalResult Importer::classifyInitializers(const std::vector<int> &wanted) {
-  std::string problem;
-  if (!readFacts(model.model(), facts, problem))
-    return error(problem);
-  if (failed(checkGradients()))
-    return failure();
-  if (failed(checkNames()) || failed(restoreMerged(Uses(graph, wanted))))
-    return failure();
-  Uses uses(graph, wanted);
-
-  std::set<std::string> present;
-  for (auto &[value, tensor] : graph.body.initializers)
-    present.insert(tensor->name());
-  std::vector<std::pair<int, const onnx::Tensor *>> unknown;
-  for (auto &[value, tensor] : graph.body.initializers) {
-    const std::string &name = tensor->name();
-    bool floats = isFloat(static_cast<ElementKind>(tensor->data_type()));
-    InitializerRole &role = roles[tensor] = InitializerRole::Constant;
-    auto fact = facts.parameters.find(name);
-    auto stored = facts.stored.find(name);
-    bool asKnown = fact != facts.parameters.end() && (!fact->second.shape || std::equal(tensor->dims().begin(), tensor->dims().end(),
-                                                                                        fact->second.shape->begin(), fact->second.shape->end()));
-    if (!floats || llvm::is_contained(tensor->dims(), 0)) {
-      if (options.trainable.count(name) && forced(name) == TrainableChoice::Train)
-        warn("initializer '" + name + "' cannot be trained: its elements are not floats");
-    } else if (auto choice = forced(name)) {
-      // --init may bring other numbers for a frozen parameter: they must not become part of the program.
-      role = *choice == TrainableChoice::Train   ? InitializerRole::Trained
-             : isParameter(value, *tensor, uses) ? InitializerRole::Frozen
-                                                 : asConstant(*tensor);
-    } else if (asKnown) {
-      role = fact->second.trained ? InitializerRole::Trained : InitializerRole::Frozen;
-    } else if (facts.buffers.count(name)) {
-      continue;
-    } else if (stored != facts.stored.end()) {
-      auto held = facts.parameters.find(stored->second.parameter);
-      bool freezes = forced(stored->second.parameter) == TrainableChoice::Freeze;
-      role = held != facts.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : InitializerRole::Frozen;
-    } else {
-      if (fact != facts.parameters.end())
-        present.erase(name); // another shape: not the parameter
-      unknown.emplace_back(value, tensor);
-    }
-  }
-  if (facts.namesAll && failed(checkMissing(present, unknown, uses)))
-    return failure();
-  if ((!facts.namesAll || options.trustGuess) && failed(guessRoles(unknown, uses)))
-    return failure();
-  if (failed(aliasStored()))
-    return failure();
-  if (facts.source == Facts::Source::Exporter) {
-    std::vector<std::string> names;
-    for (auto &[value, tensor] : graph.body.initializers)
-      if (roles[tensor] == InitializerRole::Trained && !forced(tensor->name()))
-        names.push_back(tensor->name());
-    notes.push_back(
-        "the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " +
-        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
-  }
-  if (facts.source != Facts::Source::None)
-    return success();
-
-  // Names that models give have dots, except those of the outermost module; a table of embeddings is the model's own.
-  std::set<const onnx::Tensor *> own;
-  for (auto &[value, tensor] : graph.body.initializers)
-    if (StringRef(tensor->name()).contains('.') || uses.isTable(value))
-      own.insert(tensor);
-  restoreTies(own);
-  return success();
+  return error(state, "gradients would differ from PyTorch's: " + listed(problems, 6) +
+                          ". Write a stop of gradients as detach(); --trust-guess trains without");
 }
 
 /// Initializers of which the file says nothing: by their uses.
-LogicalResult Importer::guessRoles(const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses) {
+static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses) {
   std::vector<std::string> ambiguous, trained, trusted;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    Guess guess = uses.guess(value, each, [&](int64_t most) { return elementsOf(each, most); });
+    Guess guess = uses.guess(value, each, [&](int64_t most) { return elementsOf(state, each, most); });
     if (guess == Guess::Ambiguous) {
       bool probably = uses.isProbablyTrained(value, each);
       ambiguous.push_back("'" + each.name() + "' " + shapeText(each));
@@ -350,18 +286,90 @@ LogicalResult Importer::guessRoles(const std::vector<std::pair<int, const onnx::
     } else if (guess == Guess::Trained) {
       trained.push_back(each.name());
     }
-    roles[tensor] = guess == Guess::Trained ? InitializerRole::Trained : InitializerRole::Constant;
+    state.roles[tensor] = guess == Guess::Trained ? InitializerRole::Trained : InitializerRole::Constant;
   }
-  if (!ambiguous.empty() && !options.trustGuess)
-    return error("the file does not say whether " + std::to_string(ambiguous.size()) +
-                 (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses do not tell: " +
-                 listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " + kFactsRemedy +
-                 "; or take the guess with --trust-guess: " + listed(trusted, 40));
+  if (!ambiguous.empty() && !state.options.trustGuess)
+    return error(state, "the file does not say whether " + std::to_string(ambiguous.size()) +
+                            (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses do not tell: " +
+                            listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " +
+                            kFactsRemedy + "; or take the guess with --trust-guess: " + listed(trusted, 40));
   if (!trusted.empty())
-    warn("guessed as told (--trust-guess): " + listed(trusted, 40));
+    warn(state, "guessed as told (--trust-guess): " + listed(trusted, 40));
   if (!trained.empty())
-    notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
-                    std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
-                    listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
+    state.notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
+                          std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
+                          listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
+  return success();
+}
+
+LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const std::vector<int> &wanted) {
+  std::string problem;
+  if (!readFacts(state.model.model(), state.facts, problem))
+    return error(state, problem);
+  if (failed(checkGradients(state)))
+    return failure();
+  if (failed(checkNames(state)) || failed(restoreMerged(state, Uses(state.graph, wanted))))
+    return failure();
+  Uses uses(state.graph, wanted);
+
+  std::set<std::string> present;
+  for (auto &[value, tensor] : state.graph.body.initializers)
+    present.insert(tensor->name());
+  std::vector<std::pair<int, const onnx::Tensor *>> unknown;
+  for (auto &[value, tensor] : state.graph.body.initializers) {
+    const std::string &name = tensor->name();
+    bool floats = isFloat(static_cast<ElementKind>(tensor->data_type()));
+    InitializerRole &role = state.roles[tensor] = InitializerRole::Constant;
+    auto fact = state.facts.parameters.find(name);
+    auto stored = state.facts.stored.find(name);
+    bool asKnown =
+        fact != state.facts.parameters.end() &&
+        (!fact->second.shape || std::equal(tensor->dims().begin(), tensor->dims().end(), fact->second.shape->begin(), fact->second.shape->end()));
+    if (!floats || llvm::is_contained(tensor->dims(), 0)) {
+      if (state.options.trainable.count(name) && forced(state, name) == TrainableChoice::Train)
+        warn(state, "initializer '" + name + "' cannot be trained: its elements are not floats");
+    } else if (auto choice = forced(state, name)) {
+      // --init may bring other numbers for a frozen parameter: they must not become part of the program.
+      role = *choice == TrainableChoice::Train          ? InitializerRole::Trained
+             : isParameter(state, value, *tensor, uses) ? InitializerRole::Frozen
+                                                        : asConstant(state, *tensor);
+    } else if (asKnown) {
+      role = fact->second.trained ? InitializerRole::Trained : InitializerRole::Frozen;
+    } else if (state.facts.buffers.count(name)) {
+      continue;
+    } else if (stored != state.facts.stored.end()) {
+      auto held = state.facts.parameters.find(stored->second.parameter);
+      bool freezes = forced(state, stored->second.parameter) == TrainableChoice::Freeze;
+      role = held != state.facts.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : InitializerRole::Frozen;
+    } else {
+      if (fact != state.facts.parameters.end())
+        present.erase(name); // another shape: not the parameter
+      unknown.emplace_back(value, tensor);
+    }
+  }
+  if (state.facts.namesAll && failed(checkMissing(state, present, unknown, uses)))
+    return failure();
+  if ((!state.facts.namesAll || state.options.trustGuess) && failed(guessRoles(state, unknown, uses)))
+    return failure();
+  if (failed(aliasStored(state)))
+    return failure();
+  if (state.facts.source == Facts::Source::Exporter) {
+    std::vector<std::string> names;
+    for (auto &[value, tensor] : state.graph.body.initializers)
+      if (state.roles[tensor] == InitializerRole::Trained && !forced(state, tensor->name()))
+        names.push_back(tensor->name());
+    state.notes.push_back(
+        "the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " +
+        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
+  }
+  if (state.facts.source != Facts::Source::None)
+    return success();
+
+  // Names that models give have dots, except those of the outermost module; a table of embeddings is the model's own.
+  std::set<const onnx::Tensor *> own;
+  for (auto &[value, tensor] : state.graph.body.initializers)
+    if (StringRef(tensor->name()).contains('.') || uses.isTable(value))
+      own.insert(tensor);
+  restoreTies(state, own);
   return success();
 }

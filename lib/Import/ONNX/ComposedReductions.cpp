@@ -17,27 +17,27 @@ static Val normOf(Composition &make, const Val &squares) {
   return make("Where", {isZero, make.number(0, squares), root});
 }
 
-LogicalResult Importer::onComposedReduce(const GraphNode &node) {
-  Val x = in(node, 0);
-  const std::string &op = node.op;
-  if (!isFloat(x.type) && op != "ReduceL1" && op != "ReduceSumSquare")
-    return error(node, "is defined on floats only here, found " + Twine(name(x.type)));
-  Val axes = in(node, 1);
-  Composition make(*this, node);
+static LogicalResult importComposedReduce(OpContext &op) {
+  Val x = op.operand(0);
+  const std::string &which = op.node.op;
+  if (!isFloat(x.type) && which != "ReduceL1" && which != "ReduceSumSquare")
+    return op.error("is defined on floats only here, found " + Twine(name(x.type)));
+  Val axes = op.operand(1);
+  Composition make(op);
   if (!axes)
-    if (auto given = intsAttribute(node, "axes"))
+    if (auto given = op.integers("axes"))
       axes = make.ints(*given);
-  const int64_t keep = intAttribute(node, "keepdims", 1), noop = intAttribute(node, "noop_with_empty_axes", 0);
+  const int64_t keep = op.integer("keepdims"), noop = op.integer("noop_with_empty_axes");
   auto reduce = [&](const char *reduction, const Val &value, int64_t keepdims) {
     return make(reduction, {value, axes}, {{"keepdims", keepdims}, {"noop_with_empty_axes", noop}});
   };
-  if (op == "ReduceL1")
+  if (which == "ReduceL1")
     return make.result(reduce("ReduceSum", make("Abs", {x}), keep));
-  if (op == "ReduceSumSquare")
+  if (which == "ReduceSumSquare")
     return make.result(reduce("ReduceSum", make("Mul", {x, x}), keep));
-  if (op == "ReduceL2")
+  if (which == "ReduceL2")
     return make.result(normOf(make, reduce("ReduceSum", make("Mul", {x, x}), keep)));
-  if (op == "ReduceLogSum")
+  if (which == "ReduceLogSum")
     return make.result(make("Log", {reduce("ReduceSum", x, keep)}));
   // log sum exp(x) = m + log sum exp(x - m)
   Val largest = reduce("ReduceMax", x, 1);
@@ -47,15 +47,15 @@ LogicalResult Importer::onComposedReduce(const GraphNode &node) {
   return make.result(make("Add", {make("Log", {sum}), largest}));
 }
 
-// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
-LogicalResult Importer::onLpNormalization(const GraphNode &node) {
-  Val x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", -1);
+/// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
+static LogicalResult importLpNormalization(OpContext &op) {
+  Val x = op.operand(0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
-    return error(node, "expects floats and a valid axis");
-  Composition make(*this, node);
-  Val norm = make.reduce(intAttribute(node, "p", 2) == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
+    return op.error("expects floats and a valid axis");
+  Composition make(op);
+  Val norm = make.reduce(op.integer("p") == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
   Val isZero = make("Equal", {norm, make.number(0, x)});
   return make.result(make("Div", {x, make("Where", {isZero, make.number(1, x), norm})}));
 }
@@ -82,56 +82,56 @@ Val positionOfExtremum(Composition &make, const Val &x, int64_t axis, bool large
 
 } // namespace
 
-LogicalResult Importer::onArgExtremum(const GraphNode &node) {
-  Val x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", 0);
+static LogicalResult importArgExtremum(OpContext &op) {
+  Val x = op.operand(0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank() || x.view.elements() == 0)
-    return error(node, "expects a tensor that is not empty and a valid axis");
+    return op.error("expects a tensor that is not empty and a valid axis");
   if (x.view.sampleAxis() == axis)
-    return error(node, "compares samples with each other; every op must treat samples apart");
-  Composition make(*this, node);
-  Val position = positionOfExtremum(make, x, axis, node.op == "ArgMax", intAttribute(node, "select_last_index", 0) != 0);
-  return make.result(intAttribute(node, "keepdims", 1) ? position : make.squeeze(position, axis));
+    return op.error("compares samples with each other; every op must treat samples apart");
+  Composition make(op);
+  Val position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index") != 0);
+  return make.result(op.integer("keepdims") ? position : make.squeeze(position, axis));
 }
 
-// 1 at the first of the largest elements, 0 elsewhere.
-LogicalResult Importer::onHardmax(const GraphNode &node) {
-  Val x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", -1);
+/// 1 at the first of the largest elements, 0 elsewhere.
+static LogicalResult importHardmax(OpContext &op) {
+  Val x = op.operand(0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
-    return error(node, "expects floats and a valid axis");
+    return op.error("expects floats and a valid axis");
   if (x.view.sampleAxis() == axis)
-    return error(node, "compares samples with each other; every op must treat samples apart");
-  Composition make(*this, node);
+    return op.error("compares samples with each other; every op must treat samples apart");
+  Composition make(op);
   Val first = positionOfExtremum(make, x, axis, true, false);
   Val hit = make("Equal", {positions(make, x.rank(), axis, x.view.size(axis)), first});
   return make.result(make.cast(hit, x.type));
 }
 
-// An element's rank is the number of those that come before it: larger ones, and equal ones at lower positions. That of rank i is result i; its value
-// is picked, so that its gradient goes there.
-LogicalResult Importer::onTopK(const GraphNode &node) {
+/// An element's rank is the number of those that come before it: larger ones, and equal ones at lower positions. That of rank i is result i; its
+/// value is picked, so that its gradient goes there.
+static LogicalResult importTopK(OpContext &op) {
   constexpr int64_t kMost = 4096; // an element is compared with each of its axis
-  Val x = in(node, 0);
-  auto count = constantInts(in(node, 1), 1);
-  int64_t axis = intAttribute(node, "axis", -1);
+  Val x = op.operand(0);
+  auto count = constantInts(op.operand(1), 1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank())
-    return error(node, "expects a tensor and a valid axis");
+    return op.error("expects a tensor and a valid axis");
   const int64_t size = x.view.size(axis);
   if (!count || count->size() != 1)
-    return error(node, "expects a constant k; it depends on data");
+    return op.error("expects a constant k; it depends on data");
   const int64_t k = count->front();
   if (k < 1 || k > size)
-    return error(node, "expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
+    return op.error("expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
   if (size > kMost)
-    return error(node, "picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMost) + " are supported");
+    return op.error("picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMost) + " are supported");
   if (x.view.sampleAxis() == axis)
-    return error(node, "compares samples with each other; every op must treat samples apart");
-  Composition make(*this, node);
-  const bool largest = intAttribute(node, "largest", 1) != 0;
+    return op.error("compares samples with each other; every op must treat samples apart");
+  Composition make(op);
+  const bool largest = op.integer("largest") != 0;
   std::vector<int64_t> order, back;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis)
@@ -156,11 +156,16 @@ LogicalResult Importer::onTopK(const GraphNode &node) {
   return make.result(make.transpose(index, back), 1);
 }
 
-void Importer::addComposedReductions(OperatorTable &table) {
-  table.add({"ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
-            &Importer::onComposedReduce);
-  table.add({"LpNormalization"}, 1, 1, "axis:i p:i=1|2", &Importer::onLpNormalization);
-  table.add({"ArgMax", "ArgMin"}, 1, 1, "axis:i keepdims:i select_last_index:i", &Importer::onArgExtremum);
-  table.add({"Hardmax"}, 1, 1, "axis:i", &Importer::onHardmax);
-  table.add({"TopK"}, 2, 2, "axis:i largest:i sorted:i~", &Importer::onTopK);
+void zorse::onnx_import::registerComposedReductions(OperatorRegistry &registry) {
+  registry.add({
+      {{"ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"},
+       1,
+       2,
+       {integers("axes"), integer("keepdims", 1), integer("noop_with_empty_axes", 0)},
+       importComposedReduce},
+      {{"LpNormalization"}, 1, 1, {integer("axis", -1), only(integer("p", 2), {"1", "2"})}, importLpNormalization},
+      {{"ArgMax", "ArgMin"}, 1, 1, {integer("axis", 0), integer("keepdims", 1), integer("select_last_index", 0)}, importArgExtremum},
+      {{"Hardmax"}, 1, 1, {integer("axis", -1)}, importHardmax},
+      {{"TopK"}, 2, 2, {integer("axis", -1), integer("largest", 1), ignored(integer("sorted"))}, importTopK},
+  });
 }

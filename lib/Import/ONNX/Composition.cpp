@@ -1,5 +1,7 @@
 #include "Composition.h"
 
+#include "Interpret.h"
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
@@ -29,33 +31,35 @@ Val Composition::operator()(const char *op, std::vector<Val> operands, const Att
     return {};
   GraphNode node;
   node.op = op;
-  node.partOf = of.partOf.empty() ? of.op : of.partOf;
-  node.name = of.name;
-  node.opset = of.opset;
+  node.partOf = of.node.partOf.empty() ? of.node.op : of.node.partOf;
+  node.name = of.node.name;
+  node.opset = of.node.opset;
   for (auto &[name, value] : attributes)
     node.attributes[name] = makeAttribute(name, value);
+  ImportState &state = of.state;
   // Numbers above those of the file; a composition in a composition takes those above its own.
-  const size_t first = importer.values.size();
+  const size_t first = state.values.size();
   for (Val &operand : operands) {
-    node.inputs.push_back(operand ? static_cast<int>(importer.values.size()) : -1);
+    node.inputs.push_back(operand ? static_cast<int>(state.values.size()) : -1);
     if (!operand)
       continue;
-    importer.values.push_back(std::move(operand));
-    importer.graph.valueNames.emplace_back();
+    state.values.push_back(std::move(operand));
+    state.graph.valueNames.emplace_back();
   }
-  node.outputs = {static_cast<int>(importer.values.size())};
-  importer.values.emplace_back();
-  importer.graph.valueNames.emplace_back();
-  failed = mlir::failed(importer.applyHandler(node));
-  Val result = failed ? Val() : std::move(importer.values.back());
-  importer.values.resize(first);
-  importer.graph.valueNames.resize(first);
+  node.outputs = {static_cast<int>(state.values.size())};
+  state.values.emplace_back();
+  state.graph.valueNames.emplace_back();
+  OpContext inner(state, node);
+  failed = mlir::failed(applyOperator(inner));
+  Val result = failed ? Val() : std::move(state.values.back());
+  state.values.resize(first);
+  state.graph.valueNames.resize(first);
   return result;
 }
 
 Val Composition::ints(std::vector<int64_t> values) const {
   auto size = static_cast<int64_t>(values.size());
-  return importer.constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size});
+  return constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size});
 }
 
 Val Composition::slice(const Val &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
@@ -65,6 +69,6 @@ Val Composition::slice(const Val &x, int64_t axis, int64_t start, int64_t count,
 LogicalResult Composition::result(Val value, size_t index) {
   if (failed)
     return failure();
-  importer.out(of, index, std::move(value));
+  of.set(index, std::move(value));
   return success();
 }

@@ -1,7 +1,7 @@
 // An operator that is other operators one after the other: each is applied as if it stood in the file in the operator's place.
 #pragma once
 
-#include "Importer.h"
+#include "OpContext.h"
 
 #include <initializer_list>
 #include <utility>
@@ -15,12 +15,12 @@ public:
   using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
   using Attributes = std::vector<std::pair<const char *, Attribute>>;
 
-  Composition(Importer &importer, const GraphNode &of) : importer(importer), of(of) {}
+  explicit Composition(OpContext &of) : of(of) {}
 
   /// The first result of `op`; absent after a failure.
   Val operator()(const char *op, std::vector<Val> operands, const Attributes &attributes = {});
   /// A number of the type of `like`; a float is not rounded, as all of a model's floats are computed in one type.
-  Val number(double value, const Val &like) const { return importer.scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
+  Val number(double value, const Val &like) const { return scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
   Val ints(std::vector<int64_t> values) const;
   /// x with `shape`.
   Val reshape(const Val &x, std::vector<int64_t> shape) { return (*this)("Reshape", {x, ints(std::move(shape))}, {{"allowzero", int64_t(1)}}); }
@@ -39,8 +39,7 @@ public:
   mlir::LogicalResult result(Val value, size_t index = 0);
 
 private:
-  Importer &importer;
-  const GraphNode &of;
+  OpContext &of;
   bool failed = false;
 };
 

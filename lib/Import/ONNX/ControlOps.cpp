@@ -1,5 +1,8 @@
 // Branches and loops that are known before the graph runs: a branch is taken, a loop is unrolled.
 #include "Composition.h"
+#include "Initializers.h"
+#include "Interpret.h"
+#include "Parts.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -8,95 +11,96 @@ using namespace zorse::onnx_import;
 /// Turns that a loop is unrolled to.
 static constexpr int64_t kMostTurns = 1024;
 
-LogicalResult Importer::interpretBody(const GraphNode &node, GraphBody &body, const std::vector<Val> &operands, std::vector<Val> &results) {
+/// Interprets the body of a node and returns its outputs.
+static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::vector<Val> &operands, std::vector<Val> &results) {
   if (operands.size() != body.inputs.size())
-    return error(node, "its body has " + Twine(body.inputs.size()) + " inputs, expects " + Twine(operands.size()));
+    return op.error("its body has " + Twine(body.inputs.size()) + " inputs, expects " + Twine(operands.size()));
   for (size_t i = 0; i < operands.size(); ++i)
-    values[body.inputs[i]] = operands[i];
+    op.state.values[body.inputs[i]] = operands[i];
   for (auto &[value, tensor] : body.initializers) {
     std::string problem;
-    auto bytes = model.bytes(*tensor, problem);
+    auto bytes = op.state.model.bytes(*tensor, problem);
     if (!bytes)
-      return error(node, problem);
+      return op.error(problem);
     int64_t size = 1;
     std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
     for (int64_t dim : shape)
       size *= dim;
     auto kind = static_cast<ElementKind>(tensor->data_type());
-    values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
+    op.state.values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
   }
-  if (failed(interpret(body, body.outputs)))
+  if (failed(interpret(op.state, body, body.outputs)))
     return failure();
   results.clear();
   for (int value : body.outputs) {
-    if (!values[value])
-      if (auto initializer = initializers.find(value); initializer != initializers.end())
-        values[value] = parameter(*initializer->second);
-    results.push_back(values[value]);
+    if (!op.state.values[value])
+      if (auto initializer = op.state.initializers.find(value); initializer != op.state.initializers.end())
+        op.state.values[value] = parameter(op.state, *initializer->second);
+    results.push_back(op.state.values[value]);
   }
   return success();
 }
 
-LogicalResult Importer::onIf(const GraphNode &node) {
-  auto condition = uniformValue(in(node, 0));
+static LogicalResult importIf(OpContext &op) {
+  auto condition = uniformValue(op.state, op.operand(0));
   if (!condition)
-    return error(node, "its condition depends on data; only constant conditions are supported");
-  auto found = node.bodies.find(*condition != 0 ? "then_branch" : "else_branch");
-  if (found == node.bodies.end())
-    return error(node, "has no branch for its condition");
+    return op.error("its condition depends on data; only constant conditions are supported");
+  auto found = op.node.bodies.find(*condition != 0 ? "then_branch" : "else_branch");
+  if (found == op.node.bodies.end())
+    return op.error("has no branch for its condition");
   std::vector<Val> results;
-  if (failed(interpretBody(node, *found->second, {}, results)))
+  if (failed(interpretBody(op, *found->second, {}, results)))
     return failure();
   for (size_t i = 0; i < results.size(); ++i)
-    out(node, i, results[i]);
+    op.set(i, results[i]);
   return success();
 }
 
-FailureOr<Val> Importer::stacked(const GraphNode &node, std::vector<Val> parts, int64_t axis) {
+FailureOr<Val> zorse::onnx_import::stacked(OpContext &op, std::vector<Val> parts, int64_t axis) {
   if (parts.empty())
-    return error(node, "makes no turn, and a result that collects its turns; this is not supported");
+    return op.error("makes no turn, and a result that collects its turns; this is not supported");
   const int64_t rank = parts[0].rank() + 1;
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis >= rank)
-    return error(node, "axis is outside the rank of its result");
-  Composition make(*this, node);
+    return op.error("axis is outside the rank of its result");
+  Composition make(op);
   for (Val &part : parts)
     part = make.unsqueeze(part, axis);
   Val whole = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
   return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
 }
 
-// Operands: most turns, condition, what turns hand on. The body's results: condition, what turns hand on, what is collected.
-LogicalResult Importer::onLoop(const GraphNode &node) {
-  auto found = node.bodies.find("body");
-  if (found == node.bodies.end())
-    return error(node, "has no body");
+/// Operands: most turns, condition, what turns hand on. The body's results: condition, what turns hand on, what is collected.
+static LogicalResult importLoop(OpContext &op) {
+  auto found = op.node.bodies.find("body");
+  if (found == op.node.bodies.end())
+    return op.error("has no body");
   GraphBody &body = *found->second;
   std::optional<int64_t> most;
-  if (has(node, 0)) {
-    auto given = constantInts(in(node, 0), 1);
+  if (op.has(0)) {
+    auto given = constantInts(op.operand(0), 1);
     if (!given || given->size() != 1)
-      return error(node, "expects a constant number of turns; it depends on data. Export with fixed extents");
+      return op.error("expects a constant number of turns; it depends on data. Export with fixed extents");
     most = given->front();
   }
-  Val condition = has(node, 1) ? in(node, 1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
+  Val condition = op.has(1) ? op.operand(1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
   std::vector<Val> carried;
-  for (size_t i = 2; i < node.inputs.size(); ++i)
-    carried.push_back(in(node, i));
+  for (size_t i = 2; i < op.node.inputs.size(); ++i)
+    carried.push_back(op.operand(i));
   if (body.outputs.size() < carried.size() + 1)
-    return error(node, "its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(carried.size() + 1));
+    return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(carried.size() + 1));
   std::vector<std::vector<Val>> collected(body.outputs.size() - 1 - carried.size());
   for (int64_t turn = 0; !most || turn < *most; ++turn) {
-    auto goesOn = uniformValue(condition);
+    auto goesOn = uniformValue(op.state, condition);
     if (!goesOn)
-      return error(node, "whether it goes on after turn " + Twine(turn) + " depends on data; only constant conditions are supported");
+      return op.error("whether it goes on after turn " + Twine(turn) + " depends on data; only constant conditions are supported");
     if (*goesOn == 0)
       break;
     if (turn == kMostTurns)
-      return error(node, "makes more than " + Twine(kMostTurns) + " turns; loops are unrolled, and at most so many of them are");
+      return op.error("makes more than " + Twine(kMostTurns) + " turns; loops are unrolled, and at most so many of them are");
     std::vector<Val> operands{constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition}, results;
     operands.insert(operands.end(), carried.begin(), carried.end());
-    if (failed(interpretBody(node, body, operands, results)))
+    if (failed(interpretBody(op, body, operands, results)))
       return failure();
     condition = results[0];
     for (size_t i = 0; i < carried.size(); ++i)
@@ -105,31 +109,31 @@ LogicalResult Importer::onLoop(const GraphNode &node) {
       collected[i].push_back(results[1 + carried.size() + i]);
   }
   for (size_t i = 0; i < carried.size(); ++i)
-    out(node, i, carried[i]);
+    op.set(i, carried[i]);
   for (size_t i = 0; i < collected.size(); ++i) {
     const size_t index = carried.size() + i;
-    if (index >= node.outputs.size() || node.outputs[index] < 0)
+    if (index >= op.node.outputs.size() || op.node.outputs[index] < 0)
       continue;
-    auto whole = stacked(node, std::move(collected[i]), 0);
+    auto whole = stacked(op, std::move(collected[i]), 0);
     if (failed(whole))
       return failure();
-    out(node, index, std::move(*whole));
+    op.set(index, std::move(*whole));
   }
   return success();
 }
 
-// Operands: what turns hand on, then tensors of which every turn gets one element along an axis. Results: what is handed on, then what is collected.
-LogicalResult Importer::onScan(const GraphNode &node) {
-  auto found = node.bodies.find("body");
-  const int64_t scans = intAttribute(node, "num_scan_inputs", 0), states = static_cast<int64_t>(node.inputs.size()) - scans;
-  if (found == node.bodies.end() || scans < 1 || states < 0)
-    return error(node, "expects a body and at least one operand to go through");
+/// Operands: what turns hand on, then tensors of which every turn gets one element along an axis. Results: what is handed on, then what is collected.
+static LogicalResult importScan(OpContext &op) {
+  auto found = op.node.bodies.find("body");
+  const int64_t scans = op.integer("num_scan_inputs"), states = static_cast<int64_t>(op.node.inputs.size()) - scans;
+  if (found == op.node.bodies.end() || scans < 1 || states < 0)
+    return op.error("expects a body and at least one operand to go through");
   GraphBody &body = *found->second;
   const int64_t outputs = static_cast<int64_t>(body.outputs.size()) - states;
   if (outputs < 0)
-    return error(node, "its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(states));
+    return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(states));
   auto perOperand = [&](const char *name, int64_t count) {
-    std::vector<int64_t> values = intsAttribute(node, name).value_or(std::vector<int64_t>());
+    std::vector<int64_t> values = op.integers(name).value_or(std::vector<int64_t>());
     values.resize(count, 0);
     return values;
   };
@@ -138,29 +142,29 @@ LogicalResult Importer::onScan(const GraphNode &node) {
   std::vector<Val> carried;
   carried.reserve(states);
   for (int64_t i = 0; i < states; ++i)
-    carried.push_back(in(node, i));
+    carried.push_back(op.operand(i));
   int64_t turns = -1;
   for (int64_t i = 0; i < scans; ++i) {
-    const Val &x = in(node, states + i);
+    const Val &x = op.operand(states + i);
     inAxes[i] = inAxes[i] < 0 ? inAxes[i] + x.rank() : inAxes[i];
     if (inAxes[i] < 0 || inAxes[i] >= x.rank())
-      return error(node, "axis is outside the rank of operand " + Twine(states + i));
+      return op.error("axis is outside the rank of operand " + Twine(states + i));
     if (x.view.sampleAxis() == inAxes[i])
-      return error(node, "goes through the samples; every op must treat samples apart");
+      return op.error("goes through the samples; every op must treat samples apart");
     const int64_t size = x.view.size(inAxes[i]);
     if (turns >= 0 && size != turns)
-      return error(node, "goes through operands of " + Twine(turns) + " and " + Twine(size) + " elements");
+      return op.error("goes through operands of " + Twine(turns) + " and " + Twine(size) + " elements");
     turns = size;
   }
   if (turns > kMostTurns)
-    return error(node, "makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMostTurns) + " of them");
+    return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMostTurns) + " of them");
   std::vector<std::vector<Val>> collected(outputs);
-  Composition make(*this, node);
+  Composition make(op);
   for (int64_t turn = 0; turn < turns; ++turn) {
     std::vector<Val> operands = carried, results;
     for (int64_t i = 0; i < scans; ++i)
-      operands.push_back(make.squeeze(make.slice(in(node, states + i), inAxes[i], backwards[i] ? turns - 1 - turn : turn, 1), inAxes[i]));
-    if (make.hasFailed() || failed(interpretBody(node, body, operands, results)))
+      operands.push_back(make.squeeze(make.slice(op.operand(states + i), inAxes[i], backwards[i] ? turns - 1 - turn : turn, 1), inAxes[i]));
+    if (make.hasFailed() || failed(interpretBody(op, body, operands, results)))
       return failure();
     for (int64_t i = 0; i < states; ++i)
       carried[i] = results[i];
@@ -168,22 +172,27 @@ LogicalResult Importer::onScan(const GraphNode &node) {
       collected[i].insert(outBackwards[i] ? collected[i].begin() : collected[i].end(), results[states + i]);
   }
   for (int64_t i = 0; i < states; ++i)
-    out(node, i, carried[i]);
+    op.set(i, carried[i]);
   for (int64_t i = 0; i < outputs; ++i) {
-    if (states + i >= static_cast<int64_t>(node.outputs.size()) || node.outputs[states + i] < 0)
+    if (states + i >= static_cast<int64_t>(op.node.outputs.size()) || op.node.outputs[states + i] < 0)
       continue;
-    auto whole = stacked(node, std::move(collected[i]), outAxes[i]);
+    auto whole = stacked(op, std::move(collected[i]), outAxes[i]);
     if (failed(whole))
       return failure();
-    out(node, states + i, std::move(*whole));
+    op.set(states + i, std::move(*whole));
   }
   return success();
 }
 
-void Importer::addControlOps(OperatorTable &table) {
-  table.add({"If"}, 1, 1, "then_branch:g! else_branch:g!", &Importer::onIf);
-  table.add({"Loop"}, 0, OperatorRule::kAny, "body:g!", &Importer::onLoop);
-  table.add({"Scan"}, 1, OperatorRule::kAny,
-            "body:g! num_scan_inputs:i! scan_input_axes:is scan_input_directions:is scan_output_axes:is scan_output_directions:is",
-            &Importer::onScan);
+void zorse::onnx_import::registerControlOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"If"}, 1, 1, {required(body("then_branch")), required(body("else_branch"))}, importIf},
+      {{"Loop"}, 0, kAny, {required(body("body"))}, importLoop},
+      {{"Scan"},
+       1,
+       kAny,
+       {required(body("body")), required(integer("num_scan_inputs")), integers("scan_input_axes"), integers("scan_input_directions"),
+        integers("scan_output_axes"), integers("scan_output_directions")},
+       importScan},
+  });
 }

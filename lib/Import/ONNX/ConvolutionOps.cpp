@@ -1,4 +1,5 @@
 // Convolutions as products: the elements of a window are the row that meets the kernel's matrix.
+#include "Arithmetic.h"
 #include "Windows.h"
 
 #include <algorithm>
@@ -11,10 +12,10 @@ using namespace zorse::onnx_import;
 /// Slices of one operand: of every dimension of positions as many as its kernel has elements.
 static constexpr int64_t kMostSlices = 256;
 
-// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
-//
-//     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
-LogicalResult Importer::tiledConvolution(const GraphNode &node, const Val &x, const Val &w) {
+/// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
+///
+///     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
+static LogicalResult tiledConvolution(OpContext &op, const Val &x, const Val &w) {
   int64_t spatial = x.rank() - 2;
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
 
@@ -31,7 +32,7 @@ LogicalResult Importer::tiledConvolution(const GraphNode &node, const Val &x, co
   permutation.push_back(1);
   for (int64_t i = 0; i < spatial; ++i)
     permutation.push_back(3 + 2 * i);
-  auto windows = reshaped(node, x, apart);
+  auto windows = reshaped(op, x, apart);
   if (failed(windows))
     return failure();
   std::vector<FactorList> dims;
@@ -39,31 +40,31 @@ LogicalResult Importer::tiledConvolution(const GraphNode &node, const Val &x, co
   for (int64_t axis : permutation)
     dims.push_back(windows->view.dims[axis]);
   windows->view.dims = std::move(dims);
-  auto rows = reshaped(node, *windows, {from[0], patches, inner});
-  auto matrix = reshaped(node, w, {kernel[0], inner});
+  auto rows = reshaped(op, *windows, {from[0], patches, inner});
+  auto matrix = reshaped(op, w, {kernel[0], inner});
   if (failed(rows) || failed(matrix))
     return failure();
   std::swap(matrix->view.dims[0], matrix->view.dims[1]);
-  auto value = product(node, *rows, *matrix);
+  auto value = product(op, *rows, *matrix);
   if (failed(value))
     return failure();
   Val sum = *value;
-  if (has(node, 2)) {
-    if (failed(binary(node, "Add", sum, in(node, 2))))
+  if (op.has(2)) {
+    if (failed(binary(op, "Add", sum, op.operand(2))))
       return failure();
-    sum = values[node.outputs[0]];
+    sum = op.state.values[op.node.outputs[0]];
   }
   std::swap(sum.view.dims[1], sum.view.dims[2]);
-  auto shaped = reshaped(node, sum, result);
+  auto shaped = reshaped(op, sum, result);
   if (failed(shaped))
     return failure();
-  return out(node, 0, std::move(*shaped)), success();
+  return op.result(std::move(*shaped));
 }
 
-// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise
-//
-//     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H, then along W -> [N, H'*W', groups, C/groups*h*w]
-Val Importer::convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows) {
+/// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise
+///
+///     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H, then along W -> [N, H'*W', groups, C/groups*h*w]
+static Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows) {
   if (make.hasFailed())
     return {};
   const auto rank = static_cast<int64_t>(windows.rank());
@@ -116,37 +117,37 @@ static Val withBias(Composition &make, const Val &y, const Val &bias) {
   return make("Add", {y, make.reshape(bias, shape)});
 }
 
-LogicalResult Importer::checkSlices(const GraphNode &node, const Windows &windows) {
+/// Refuses kernels of more slices than can be unrolled.
+static LogicalResult checkSlices(OpContext &op, const Windows &windows) {
   const int64_t slices = std::accumulate(windows.kernel.begin(), windows.kernel.end(), int64_t(0));
   if (slices > kMostSlices)
-    return error(node,
-                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+    return op.error("has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
   return success();
 }
 
-LogicalResult Importer::onConv(const GraphNode &node) {
-  Val x = in(node, 0), w = in(node, 1), bias = in(node, 2);
+static LogicalResult importConv(OpContext &op) {
+  Val x = op.operand(0), w = op.operand(1), bias = op.operand(2);
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank())
-    return error(node, "expects floats of samples x channels x positions and a kernel of the same rank");
+    return op.error("expects floats of samples x channels x positions and a kernel of the same rank");
   if (isSampled(w) || isSampled(bias))
-    return error(node, "expects a kernel and a bias that carry no samples");
+    return op.error("expects a kernel and a bias that carry no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
-  const int64_t groups = intAttribute(node, "group", 1);
+  const int64_t groups = op.integer("group");
   if (groups < 1 || from[1] % groups != 0 || kernel[0] % groups != 0 || kernel[1] != from[1] / groups)
-    return error(node, "expects a kernel of " + Twine(groups > 0 && from[1] % groups == 0 ? from[1] / groups : 0) + " channels in each of " +
-                           Twine(groups) + " groups, found one of " + Twine(kernel[1]) + " for " + Twine(from[1]) + " channels");
+    return op.error("expects a kernel of " + Twine(groups > 0 && from[1] % groups == 0 ? from[1] / groups : 0) + " channels in each of " +
+                    Twine(groups) + " groups, found one of " + Twine(kernel[1]) + " for " + Twine(from[1]) + " channels");
   if (bias && (bias.rank() != 1 || bias.view.size(0) != kernel[0]))
-    return error(node, "expects a bias of " + Twine(kernel[0]) + " elements");
+    return op.error("expects a bias of " + Twine(kernel[0]) + " elements");
   Windows windows;
-  if (std::vector<int64_t> own(kernel.begin() + 2, kernel.end()); intsAttribute(node, "kernel_shape").value_or(own) != own)
-    return error(node, "its kernel_shape is not that of its kernel");
-  if (failed(readWindows(node, x, {kernel.begin() + 2, kernel.end()}, windows)))
+  if (std::vector<int64_t> own(kernel.begin() + 2, kernel.end()); op.integers("kernel_shape").value_or(own) != own)
+    return op.error("its kernel_shape is not that of its kernel");
+  if (failed(readWindows(op, x, {kernel.begin() + 2, kernel.end()}, windows)))
     return failure();
   if (groups == 1 && windows.tile())
-    return tiledConvolution(node, x, w);
-  if (failed(checkSlices(node, windows)))
+    return tiledConvolution(op, x, w);
+  if (failed(checkSlices(op, windows)))
     return failure();
-  Composition make(*this, node);
+  Composition make(op);
   return make.result(withBias(make, convolved(make, paddedPositions(make, x, windows, 0), w, groups, windows), bias));
 }
 
@@ -179,18 +180,18 @@ static Val turnedKernel(Composition &make, Val w, int64_t groups) {
   return make.reshape(make.transpose(make.reshape(w, apart), order), turned);
 }
 
-// What a convolution does to gradients: zeros between the elements and around them, then a convolution by the kernel backwards.
-LogicalResult Importer::onConvTranspose(const GraphNode &node) {
-  Val x = in(node, 0), w = in(node, 1), bias = in(node, 2);
+/// What a convolution does to gradients: zeros between the elements and around them, then a convolution by the kernel backwards.
+static LogicalResult importConvTranspose(OpContext &op) {
+  Val x = op.operand(0), w = op.operand(1), bias = op.operand(2);
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))
-    return error(node, "expects floats of samples x channels x positions, and a kernel of the same rank that carries no samples");
+    return op.error("expects floats of samples x channels x positions, and a kernel of the same rank that carries no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
-  const int64_t groups = intAttribute(node, "group", 1), rank = x.rank() - 2;
+  const int64_t groups = op.integer("group"), rank = x.rank() - 2;
   if (groups < 1 || from[1] % groups != 0 || kernel[0] != from[1])
-    return error(node, "expects a kernel for " + Twine(from[1]) + " channels in groups that divide them, found one for " + Twine(kernel[0]) + " in " +
-                           Twine(groups) + " groups");
+    return op.error("expects a kernel for " + Twine(from[1]) + " channels in groups that divide them, found one for " + Twine(kernel[0]) + " in " +
+                    Twine(groups) + " groups");
   auto ints = [&](const char *name, int64_t count, int64_t otherwise) {
-    std::vector<int64_t> values = intsAttribute(node, name).value_or(std::vector<int64_t>());
+    std::vector<int64_t> values = op.integers(name).value_or(std::vector<int64_t>());
     return values.empty() ? std::vector<int64_t>(count, otherwise) : values;
   };
   std::vector<int64_t> strides = ints("strides", rank, 1), dilations = ints("dilations", rank, 1), pads = ints("pads", 2 * rank, 0);
@@ -198,20 +199,20 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
   for (auto [name, values, count] : {std::make_tuple("strides", &strides, rank), std::make_tuple("dilations", &dilations, rank),
                                      std::make_tuple("pads", &pads, 2 * rank), std::make_tuple("output_padding", &more, rank)})
     if (static_cast<int64_t>(values->size()) != count)
-      return error(node, "expects " + Twine(count) + " " + name + " for " + Twine(rank) + " dimensions of positions, found " + Twine(values->size()));
+      return op.error("expects " + Twine(count) + " " + name + " for " + Twine(rank) + " dimensions of positions, found " + Twine(values->size()));
   if (static_cast<int64_t>(wanted.size()) != rank && static_cast<int64_t>(wanted.size()) != rank + 2)
-    return error(node, "expects an output_shape of " + Twine(rank) + " dimensions, found " + Twine(wanted.size()));
+    return op.error("expects an output_shape of " + Twine(rank) + " dimensions, found " + Twine(wanted.size()));
   wanted.erase(wanted.begin(), wanted.end() - rank);
-  const std::string padding = stringAttribute(node, "auto_pad", "NOTSET");
+  const std::string padding = op.text("auto_pad");
   Windows windows;
   windows.kernel.assign(kernel.begin() + 2, kernel.end());
   windows.dilations = dilations;
   windows.strides.assign(rank, 1);
-  Composition make(*this, node);
+  Composition make(op);
   Val spread = x;
   for (int64_t i = 0; i < rank; ++i) {
     if (strides[i] < 1 || dilations[i] < 1 || strides[i] > 1024 || dilations[i] > 1024 || more[i] < 0 || pads[i] < 0 || pads[i + rank] < 0)
-      return error(node, "has a stride, a dilation or a pad that is not sensible in dimension " + Twine(i + 2));
+      return op.error("has a stride, a dilation or a pad that is not sensible in dimension " + Twine(i + 2));
     const int64_t span = windows.span(i), whole = strides[i] * (from[2 + i] - 1) + span + more[i];
     if (padding == "SAME_UPPER" || padding == "SAME_LOWER")
       wanted[i] = wanted[i] < 0 ? from[2 + i] * strides[i] : wanted[i];
@@ -225,7 +226,7 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
     }
     const int64_t count = strides[i] * (from[2 + i] - 1) + span + more[i] - pads[i] - pads[i + rank];
     if (count < 1)
-      return error(node, "has no positions left in dimension " + Twine(i + 2));
+      return op.error("has no positions left in dimension " + Twine(i + 2));
     if (strides[i] > 1)
       spread = spreadApart(make, spread, 2 + i, strides[i]);
     if (make.hasFailed())
@@ -235,7 +236,7 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
     windows.before.push_back(span - 1 - pads[i]);
     windows.after.push_back(span - 1 - pads[i + rank] + more[i]);
   }
-  if (failed(checkSlices(node, windows)))
+  if (failed(checkSlices(op, windows)))
     return failure();
   std::vector<int64_t> around{0, 0};
   around.insert(around.end(), windows.before.begin(), windows.before.end());
@@ -245,10 +246,19 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
   return make.result(withBias(make, convolved(make, spread, turnedKernel(make, w, groups), groups, windows), bias));
 }
 
-void Importer::addConvolutionOps(OperatorTable &table) {
-  const char *padding = "auto_pad:s=NOTSET|VALID|SAME_UPPER|SAME_LOWER ";
-  table.add({"Conv"}, 2, 3, (padding + std::string("dilations:is group:i kernel_shape:is pads:is strides:is")).c_str(), &Importer::onConv);
-  table.add({"ConvTranspose"}, 2, 3,
-            (padding + std::string("dilations:is group:i kernel_shape:is~ output_padding:is output_shape:is pads:is strides:is")).c_str(),
-            &Importer::onConvTranspose);
+void zorse::onnx_import::registerConvolutionOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> padding = {only(text("auto_pad", "NOTSET"), {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"})};
+  registry.add({
+      {{"Conv"},
+       2,
+       3,
+       with(padding, {integers("dilations"), integer("group", 1), integers("kernel_shape"), integers("pads"), integers("strides")}),
+       importConv},
+      {{"ConvTranspose"},
+       2,
+       3,
+       with(padding, {integers("dilations"), integer("group", 1), ignored(integers("kernel_shape")), integers("output_padding"),
+                      integers("output_shape"), integers("pads"), integers("strides")}),
+       importConvTranspose},
+  });
 }

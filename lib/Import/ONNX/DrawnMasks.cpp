@@ -1,8 +1,10 @@
 // Masks that a graph draws by itself: stochastic depth, dropout of whole channels. Exporters write `bernoulli` as uniform numbers that are compared
 // with a probability, and libraries write `floor(p + rand())`. Both become the dropout of a constant, whose numbers belong to samples and not to the
 // order of drawing. In evaluation a mask is its mean, as dropout's is.
-#include "Composition.h"
-#include "Importer.h"
+#include "Arithmetic.h"
+#include "Interpret.h"
+#include "Lengths.h"
+#include "OpContext.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -16,124 +18,132 @@ static const char *const kMasksAlone =
     "random numbers are supported as masks: uniform ones that are compared with a constant (rand() < p) or rounded down (floor(p + rand())), and "
     "nn.Dropout. Give other random numbers to the model as an input";
 
-LogicalResult Importer::drawUniform(const GraphNode &node, View view, ElementKind type) {
+static LogicalResult drawUniform(OpContext &op, View view, ElementKind type) {
   Val drawn = fillOver(type, 0, std::move(view));
   drawn.kind = Val::Kind::Drawn;
-  drawn.drawn.instance = dropouts++;
-  drawn.drawn.low = floatAttribute(node, "low", 0);
-  drawn.drawn.high = floatAttribute(node, "high", 1);
+  drawn.drawn.instance = op.state.dropouts++;
+  drawn.drawn.low = op.real("low");
+  drawn.drawn.high = op.real("high");
   if (!isFloat(type) || !(drawn.drawn.low < drawn.drawn.high))
-    return error(node, "expects floats between two bounds, of which the lower comes first");
-  return out(node, 0, std::move(drawn)), success();
+    return op.error("expects floats between two bounds, of which the lower comes first");
+  return op.result(std::move(drawn));
 }
 
-LogicalResult Importer::onRandomUniformLike(const GraphNode &node) {
-  const Val &like = in(node, 0);
-  auto type = static_cast<ElementKind>(intAttribute(node, "dtype", static_cast<int64_t>(isFloat(like.type) ? like.type : ElementKind::F32)));
-  return drawUniform(node, like.view, type);
+static LogicalResult importRandomUniformLike(OpContext &op) {
+  const Val &like = op.operand(0);
+  auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(isFloat(like.type) ? like.type : ElementKind::F32)));
+  return drawUniform(op, like.view, type);
 }
 
-LogicalResult Importer::onRandomUniform(const GraphNode &node) {
+static LogicalResult importRandomUniform(OpContext &op) {
   View view;
-  for (int64_t size : intsAttribute(node, "shape").value_or(std::vector<int64_t>())) {
+  for (int64_t size : op.integers("shape").value_or(std::vector<int64_t>())) {
     if (size < 1)
-      return error(node, "expects a shape of positive sizes");
-    if (rows > 1 && size % rows == 0)
-      return error(node, "its shape is a number of the file, and holds the samples of the export; expects RandomUniformLike, or rand_like()");
+      return op.error("expects a shape of positive sizes");
+    if (op.state.rows > 1 && size % op.state.rows == 0)
+      return op.error("its shape is a number of the file, and holds the samples of the export; expects RandomUniformLike, or rand_like()");
     view.dims.push_back({Factor{size, 0}});
   }
-  return drawUniform(node, std::move(view), static_cast<ElementKind>(intAttribute(node, "dtype", 1)));
+  return drawUniform(op, std::move(view), static_cast<ElementKind>(op.integer("dtype")));
 }
 
-LogicalResult Importer::onBernoulli(const GraphNode &node) {
-  const Val &p = in(node, 0);
-  auto probability = uniformValue(p);
-  if (!probability)
-    return error(node, "expects a constant probability");
-  auto type = static_cast<ElementKind>(intAttribute(node, "dtype", static_cast<int64_t>(p.type)));
-  if (!isFloat(type))
-    return error(node, Twine("its elements are no floats; ") + kMasksAlone);
-  Val mask = fillOver(type, 0, p.view);
-  mask.drawn = {dropouts++, 0, 1, *probability};
-  return drawMask(node, mask);
-}
-
-LogicalResult Importer::drawMask(const GraphNode &node, const Val &mask) {
+/// Floats 0 and 1 of what has been compared.
+static LogicalResult drawMask(OpContext &op, const Val &mask) {
   const double kept = mask.drawn.kept;
   if (kept <= 0 || kept >= 1)
-    return out(node, 0, fillOver(mask.type, kept <= 0 ? 0 : 1, mask.view)), success();
-  ++drawnMasks;
+    return op.result(fillOver(mask.type, kept <= 0 ? 0 : 1, mask.view));
+  ++op.state.drawnMasks;
   // 0, or kept * (1 / kept).
-  return dropConstant(node, fillOver(mask.type, kept, mask.view), 1 - kept, mask.drawn.instance);
+  return dropConstant(op, fillOver(mask.type, kept, mask.view), 1 - kept, mask.drawn.instance);
 }
 
+static LogicalResult importBernoulli(OpContext &op) {
+  const Val &p = op.operand(0);
+  auto probability = uniformValue(op.state, p);
+  if (!probability)
+    return op.error("expects a constant probability");
+  auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(p.type)));
+  if (!isFloat(type))
+    return op.error(Twine("its elements are no floats; ") + kMasksAlone);
+  Val mask = fillOver(type, 0, p.view);
+  mask.drawn = {op.state.dropouts++, 0, 1, *probability};
+  return drawMask(op, mask);
+}
+
+/// \param kept  probability of `true`; keepsSmall: which is where numbers are small
 /// The bits of an element say which of two events has happened only where both are read the same way.
-LogicalResult Importer::compareDrawn(const GraphNode &node, Val drawn, double kept, bool keepsSmall) {
-  auto [found, isNew] = keepsSmallNumbers.try_emplace(drawn.drawn.instance, keepsSmall);
+static LogicalResult compareDrawn(OpContext &op, Val drawn, double kept, bool keepsSmall) {
+  auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.drawn.instance, keepsSmall);
   if (!isNew && found->second != keepsSmall)
-    return error(node, "compares random numbers that another node has compared the other way round; draw numbers of its own for each");
+    return op.error("compares random numbers that another node has compared the other way round; draw numbers of its own for each");
   drawn.drawn.kept = kept;
-  if (node.op == "Floor")
-    return drawMask(node, drawn);
+  if (op.node.op == "Floor")
+    return drawMask(op, drawn);
   drawn.type = ElementKind::Bool;
-  return out(node, 0, std::move(drawn)), success();
+  return op.result(std::move(drawn));
 }
 
-std::optional<LogicalResult> Importer::applyToDrawn(const GraphNode &node) {
-  const std::string &op = node.op;
-  size_t which = node.inputs.size();
-  for (size_t i = node.inputs.size(); i-- > 0;)
-    if (in(node, i).kind == Val::Kind::Drawn)
-      which = i;
-  if (which == node.inputs.size() || op == "Shape" || op == "Size" || (op == "CastLike" && which == 1))
+std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
+  const std::string &which = op.node.op;
+  size_t at = op.node.inputs.size();
+  for (size_t i = op.node.inputs.size(); i-- > 0;)
+    if (op.operand(i).kind == Val::Kind::Drawn)
+      at = i;
+  if (at == op.node.inputs.size() || which == "Shape" || which == "Size" || (which == "CastLike" && at == 1))
     return std::nullopt; // of which the type or the shape is read.
-  Val x = in(node, which);
+  Val x = op.operand(at);
   Drawn &drawn = x.drawn;
   const bool isCompared = drawn.kept >= 0;
-  if (op == "Identity")
-    return out(node, 0, std::move(x)), success();
-  if (op == "Cast" || op == "CastLike") {
-    const ElementKind type = op == "Cast" ? static_cast<ElementKind>(intAttribute(node, "to", 0)) : in(node, 1).type;
+  if (which == "Identity")
+    return op.result(std::move(x));
+  if (which == "Cast" || which == "CastLike") {
+    const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
     if (isFloat(type)) {
       x.type = type;
-      return isCompared ? drawMask(node, x) : (out(node, 0, std::move(x)), success());
+      return isCompared ? drawMask(op, x) : op.result(std::move(x));
     }
     if (isCompared && type == ElementKind::Bool)
-      return out(node, 0, std::move(x)), success();
+      return op.result(std::move(x));
   }
-  if (!isCompared && op == "Floor") { // 0 below 1, and 1 from there
+  if (!isCompared && which == "Floor") { // 0 below 1, and 1 from there
     if (drawn.low >= 0 && drawn.low < 1 && drawn.high > 1 && drawn.high <= 2)
-      return compareDrawn(node, std::move(x), (drawn.high - 1) / (drawn.high - drawn.low), /*keepsSmall=*/false);
+      return compareDrawn(op, std::move(x), (drawn.high - 1) / (drawn.high - drawn.low), /*keepsSmall=*/false);
     if (drawn.low >= 0 && drawn.high <= 1)
-      return out(node, 0, fillOver(x.type, 0, x.view)), success();
+      return op.result(fillOver(x.type, 0, x.view));
   }
   static const llvm::StringSet<> kOfTwo{"Add", "Sub", "Mul", "Div", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
-  if (isCompared || !kOfTwo.contains(op))
-    return error(node, kMasksAlone);
-  const Val &other = in(node, 1 - which);
-  auto number = uniformValue(other);
+  if (isCompared || !kOfTwo.contains(which))
+    return op.error(kMasksAlone);
+  const Val &other = op.operand(1 - at);
+  auto number = uniformValue(op.state, other);
   if (!number || other.rank() > x.rank() || other.view.elements() != 1)
-    return error(node, kMasksAlone);
-  if (op == "Add" || (op == "Sub" && which == 0)) {
-    const double shift = op == "Add" ? *number : -*number;
+    return op.error(kMasksAlone);
+  if (which == "Add" || (which == "Sub" && at == 0)) {
+    const double shift = which == "Add" ? *number : -*number;
     drawn.low += shift, drawn.high += shift;
-    return out(node, 0, std::move(x)), success();
+    return op.result(std::move(x));
   }
-  if ((op == "Mul" || (op == "Div" && which == 0)) && *number > 0) {
-    const double factor = op == "Mul" ? *number : 1 / *number;
+  if ((which == "Mul" || (which == "Div" && at == 0)) && *number > 0) {
+    const double factor = which == "Mul" ? *number : 1 / *number;
     drawn.low *= factor, drawn.high *= factor;
-    return out(node, 0, std::move(x)), success();
+    return op.result(std::move(x));
   }
-  if (op == "Sub" || op == "Mul" || op == "Div")
-    return error(node, kMasksAlone);
-  const bool keepsSmall = (op[0] == 'L') == (which == 0);
+  if (which == "Sub" || which == "Mul" || which == "Div")
+    return op.error(kMasksAlone);
+  const bool keepsSmall = (which[0] == 'L') == (at == 0);
   const double below = std::clamp((*number - drawn.low) / (drawn.high - drawn.low), 0.0, 1.0);
-  return compareDrawn(node, std::move(x), keepsSmall ? below : 1 - below, keepsSmall);
+  return compareDrawn(op, std::move(x), keepsSmall ? below : 1 - below, keepsSmall);
 }
 
-void Importer::addDrawnOps(OperatorTable &table) {
-  // What an exporter's generator would have drawn is of no account: masks are a function of --seed, step, sample and element.
-  table.add({"RandomUniform"}, 0, 0, "dtype:i high:f low:f seed:f~ shape:is!", &Importer::onRandomUniform);
-  table.add({"RandomUniformLike"}, 1, 1, "dtype:i high:f low:f seed:f~", &Importer::onRandomUniformLike);
-  table.add({"Bernoulli"}, 1, 1, "dtype:i seed:f~", &Importer::onBernoulli);
+void zorse::onnx_import::registerDrawnOps(OperatorRegistry &registry) {
+  registry.add({
+      // What an exporter's generator would have drawn is of no account: masks are a function of --seed, step, sample and element.
+      {{"RandomUniform"},
+       0,
+       0,
+       {integer("dtype", 1), real("high", 1), real("low", 0), ignored(real("seed")), required(integers("shape"))},
+       importRandomUniform},
+      {{"RandomUniformLike"}, 1, 1, {integer("dtype"), real("high", 1), real("low", 0), ignored(real("seed"))}, importRandomUniformLike},
+      {{"Bernoulli"}, 1, 1, {integer("dtype"), ignored(real("seed"))}, importBernoulli},
+  });
 }

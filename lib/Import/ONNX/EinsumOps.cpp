@@ -1,4 +1,5 @@
 // Einsum as transpositions, regroupings and products of two operands at a time, from left to right.
+#include "Arithmetic.h"
 #include "Composition.h"
 
 #include <algorithm>
@@ -193,16 +194,16 @@ private:
 
   LogicalResult readOperands() {
     std::vector<int64_t> ranks;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const Val &operand = importer.in(node, i);
+    for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+      const Val &operand = op.operand(i);
       if ((!operand.isGraph() && !operand.isConstant()) || !isFloat(operand.type) || operand.view.elements() == 0)
-        return importer.error(node, "expects tensors of floats that are not empty");
+        return op.error("expects tensors of floats that are not empty");
       operands.push_back({operand, {}});
       ranks.push_back(operand.rank());
     }
-    text = importer.stringAttribute(node, "equation", "");
+    text = op.text("equation");
     if (std::string problem = parse(text, ranks, equation); !problem.empty())
-      return importer.error(node, "its equation '" + text + "' " + problem);
+      return op.error("its equation '" + text + "' " + problem);
     return success();
   }
 
@@ -211,12 +212,11 @@ private:
       operand.labels = labels;
       for (size_t i = 0; i < labels.size(); ++i) {
         if (labels.find(labels[i]) != i)
-          return importer.error(node, "its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) +
-                                          "' twice in one term), which is not supported");
+          return op.error("its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) + "' twice in one term), which is not supported");
         int64_t &size = sizes.try_emplace(labels[i], 1).first->second, own = operand.value.view.size(static_cast<int64_t>(i));
         if (own != 1 && size != 1 && own != size)
-          return importer.error(node, "label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " + Twine(size) + " in one operand and " +
-                                          Twine(own) + " in another");
+          return op.error("label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " + Twine(size) + " in one operand and " + Twine(own) +
+                          " in another");
         size = std::max(size, own);
       }
     }
@@ -237,12 +237,12 @@ private:
   /// What repeats along a label need not be multiplied again and again; and where another operand has its samples there, copies for each are none.
   void dropRepeats() {
     for (Labelled &operand : operands) {
-      Val small = operand.value.isConstant() ? importer.compressed(operand.value) : operand.value;
+      Val small = operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
       for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
         const char label = operand.labels[i];
         FactorList &along = small.view.dims[i];
         const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
-        const bool forSamples = repeats && !importer.isSampled(small) && along.size() == 1 && along[0].sample;
+        const bool forSamples = repeats && !isSampled(small) && along.size() == 1 && along[0].sample;
         const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
         if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
             (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
@@ -274,18 +274,17 @@ private:
         columns += label;
     if (inner.empty())
       return elementwise(make, left, right);
-    if (importer.isSampled(right.value) && !importer.isSampled(left.value)) {
+    if (isSampled(right.value) && !isSampled(left.value)) {
       std::swap(left, right);
       std::swap(rows, columns);
     }
     const int64_t depth = countAlong(left, inner), width = countAlong(right, columns), groups = countAlong(left, batch);
-    const bool isWeight = importer.isSampled(left.value) && !importer.isSampled(right.value);
+    const bool isWeight = isSampled(left.value) && !isSampled(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with a matrix for every group
       Val x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
       Val w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
-      Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)})
-                                                 : importer.groupedProduct(make, x, w);
+      Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
       std::vector<int64_t> shape = joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
       return {make.reshape(y, shape), allOf({rows, batch, columns})};
     }
@@ -313,6 +312,10 @@ private:
   }
 };
 
-LogicalResult Importer::onEinsum(const GraphNode &node) { return Einsum(*this, node).apply(); }
+static LogicalResult importEinsum(OpContext &op) { return Einsum(op).apply(); }
 
-void Importer::addEinsumOps(OperatorTable &table) { table.add({"Einsum"}, 1, OperatorRule::kAny, "equation:s!", &Importer::onEinsum); }
+void zorse::onnx_import::registerEinsumOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Einsum"}, 1, kAny, {required(text("equation"))}, importEinsum},
+  });
+}

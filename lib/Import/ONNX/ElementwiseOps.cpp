@@ -1,7 +1,11 @@
 // Elementwise operators of several operands: folded on constants, otherwise arith and math over common axes. Those of one are in UnaryOps.cpp.
+#include "Arithmetic.h"
+#include "Axes.h"
 #include "Composition.h"
-#include "Importer.h"
 #include "Kernels.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,18 +29,18 @@ static int64_t modInts(int64_t a, int64_t b, bool likeC) {
 
 // --- binary
 
-LogicalResult Importer::onBinary(const GraphNode &node) { return binary(node, node.op, in(node, 0), in(node, 1)); }
+static LogicalResult importBinary(OpContext &op) { return binary(op, op.node.op, op.operand(0), op.operand(1)); }
 
-LogicalResult Importer::onVariadic(const GraphNode &node) {
-  std::string op = node.op == "Sum" ? "Add" : node.op;
-  Val sum = in(node, 0);
-  if (node.inputs.size() == 1)
-    return out(node, 0, std::move(sum)), success();
-  for (size_t i = 1; i < node.inputs.size(); ++i) {
-    if (failed(binary(node, op, sum, in(node, i))))
+static LogicalResult importVariadic(OpContext &op) {
+  std::string which = op.node.op == "Sum" ? "Add" : op.node.op;
+  Val sum = op.operand(0);
+  if (op.node.inputs.size() == 1)
+    return op.result(std::move(sum));
+  for (size_t i = 1; i < op.node.inputs.size(); ++i) {
+    if (failed(binary(op, which, sum, op.operand(i))))
       return failure();
-    if (i + 1 < node.inputs.size())
-      sum = values[node.outputs[0]];
+    if (i + 1 < op.node.inputs.size())
+      sum = op.state.values[op.node.outputs[0]];
   }
   return success();
 }
@@ -99,145 +103,67 @@ static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
   return std::nullopt;
 }
 
-std::optional<LogicalResult> Importer::scaledBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
+/// The part of `binary` that needs no arithmetic on elements, or moves scales past it; none: it does not apply.
+static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::string &which, const Val &a, const Val &b) {
   // A uniform number is a scale, or nothing at all.
   for (int side = 0; side < 2; ++side) {
     const Val &x = side ? b : a, &c = side ? a : b;
     if (!x.isGraph() || (!c.isConstant() && !c.isKnown()))
       continue;
-    auto uniform = uniformNumber(c);
+    auto uniform = uniformNumber(op.state, c);
     if (!uniform)
       continue;
-    bool neutral = (op == "Add" && uniform->is(0)) || (op == "Sub" && uniform->is(0) && !side);
-    bool scales = (op == "Mul" && !uniform->is(0)) || (op == "Div" && !side && !uniform->is(0));
+    bool neutral = (which == "Add" && uniform->is(0)) || (which == "Sub" && uniform->is(0) && !side);
+    bool scales = (which == "Mul" && !uniform->is(0)) || (which == "Div" && !side && !uniform->is(0));
     if (!neutral && !scales)
       continue;
     if (auto value = stretched(x, c.view)) {
       if (scales)
-        value->scale = op == "Mul" ? value->scale * *uniform : value->scale / *uniform;
-      return out(node, 0, std::move(*value)), std::optional<LogicalResult>(success());
+        value->scale = which == "Mul" ? value->scale * *uniform : value->scale / *uniform;
+      return op.result(std::move(*value));
     }
   }
-  if (op == "Div" && a.isConstant() && uniformValue(a) == 1.0 && b.scale.is(1))
+  if (which == "Div" && a.isConstant() && uniformValue(op.state, a) == 1.0 && b.scale.is(1))
     if (auto root = b.value.getDefiningOp<math::SqrtOp>()) {
       Val value = b;
-      value.value = create<math::RsqrtOp>(root.getOperand());
+      value.value = create<math::RsqrtOp>(op.state, root.getOperand());
       if (auto wide = stretched(value, a.view))
-        return out(node, 0, std::move(*wide)), std::optional<LogicalResult>(success());
+        return op.result(std::move(*wide));
     }
-  if (op == "Mul" || (op == "Div" && a.isGraph() && b.isGraph())) {
+  if (which == "Mul" || (which == "Div" && a.isGraph() && b.isGraph())) {
     // Scales of factors are one scale of the product.
     Val x = a, y = b;
-    Number scale = op == "Mul" ? x.scale * y.scale : x.scale / y.scale;
+    Number scale = which == "Mul" ? x.scale * y.scale : x.scale / y.scale;
     if (!a.isGraph())
       scale = y.scale;
     if (!b.isGraph())
       scale = x.scale;
     x.scale = y.scale = 1.0;
     bool rsqrt = false;
-    if (op == "Div")
+    if (which == "Div")
       if (auto root = y.value.getDefiningOp<math::SqrtOp>()) {
-        y.value = create<math::RsqrtOp>(root.getOperand());
+        y.value = create<math::RsqrtOp>(op.state, root.getOperand());
         rsqrt = true;
       }
-    if (failed(emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) {
-          return op == "Mul" || rsqrt ? create<arith::MulFOp>(v[0], v[1]) : create<arith::DivFOp>(v[0], v[1]);
+    if (failed(emitElementwise(op, {x, y}, a.type, [&](ValueRange v, RankedTensorType) {
+          return which == "Mul" || rsqrt ? create<arith::MulFOp>(op.state, v[0], v[1]) : create<arith::DivFOp>(op.state, v[0], v[1]);
         })))
       return std::optional<LogicalResult>(failure());
-    values[node.outputs[0]].scale = scale;
+    op.state.values[op.node.outputs[0]].scale = scale;
     return std::optional<LogicalResult>(success());
   }
   return std::nullopt;
 }
 
-LogicalResult Importer::binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
-  if (a.kind == Val::Kind::Loss || b.kind == Val::Kind::Loss)
-    return lossBinary(node, op, a, b);
-  const auto isTensor = [](const Val &x) { return x.isConstant() || x.isKnown() || x.isGraph(); };
-  if (!isTensor(a) || !isTensor(b))
-    return error(node, "expects two tensors");
-  if (isFloat(a.type) != isFloat(b.type))
-    return error(node, "expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
-  bool isFloats = isFloat(a.type);
-  if (a.isConstant() && b.isConstant()) {
-    bool fmod = op == "Mod" && intAttribute(node, "fmod", 0) != 0;
-    std::optional<Kernel> kernel = isFloats ? floatBinary(op, fmod) : intBinary(op, fmod);
-    if (!kernel)
-      return error(node, Twine("is not supported on ") + (isFloats ? "float" : "integer") + " constants");
-    Val folded = foldElementwise({a, b}, a.type, *kernel);
-    if (!folded)
-      return error(node, "expects shapes that broadcast");
-    return out(node, 0, std::move(folded)), success();
-  }
-
-  if (isFloats)
-    if (std::optional<LogicalResult> done = scaledBinary(node, op, a, b))
-      return *done;
-  if (!isFloats && (op == "Div" || op == "Mod")) {
-    auto divisors = constantInts(compressed(b));
-    if (!divisors || !std::all_of(divisors->begin(), divisors->end(), [](int64_t divisor) { return divisor > 0; }))
-      return error(node, "divides integers by what is no positive constant; a program must not stop at data");
-  }
-  // A mask that is added can hide whole rows.
-  Val x = a, y = b;
-  if (isFloats && op == "Add")
-    for (Val *mask : {&x, &y})
-      if (mask->isConstant() && !mask->hides)
-        mask->hides = !rowsOpen(*mask, false, true);
-  // PyTorch's clamp has no gradient at a bound that is a number; its maximum shares the gradient with a constant tensor. Exporters write a number as
-  // a Clip or with a scalar operand.
-  const Val &constant = a.isConstant() ? a : b;
-  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && node.op != "Clip" && uniformNumber(constant);
-  return emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
-    if (isFloats) {
-      if (op == "Add")
-        return create<arith::AddFOp>(v[0], v[1]);
-      if (op == "Sub")
-        return create<arith::SubFOp>(v[0], v[1]);
-      if (op == "Div")
-        return create<arith::DivFOp>(v[0], v[1]);
-      if (op == "Max" || op == "Min") {
-        Value extremum = op == "Max" ? create<arith::MaximumFOp>(v[0], v[1]) : create<arith::MinimumFOp>(v[0], v[1]);
-        if (!isShared)
-          return extremum;
-        Value equal = create<arith::CmpFOp>(arith::CmpFPredicate::OEQ, v[0], v[1]);
-        return create<arith::SelectOp>(equal, create<arith::MulFOp>(create<arith::AddFOp>(v[0], v[1]), splat(0.5, type)), extremum);
-      }
-    } else {
-      if (op == "Add")
-        return create<arith::AddIOp>(v[0], v[1]);
-      if (op == "Sub")
-        return create<arith::SubIOp>(v[0], v[1]);
-      if (op == "Mul")
-        return create<arith::MulIOp>(v[0], v[1]);
-      if (op == "Max")
-        return create<arith::MaxSIOp>(v[0], v[1]);
-      if (op == "Min")
-        return create<arith::MinSIOp>(v[0], v[1]);
-      if (op == "Div")
-        return create<arith::DivSIOp>(v[0], v[1]);
-      if (op == "Mod") {
-        Value rest = create<arith::RemSIOp>(v[0], v[1]);
-        if (intAttribute(node, "fmod", 0))
-          return rest;
-        Value isBelow = create<arith::CmpIOp>(arith::CmpIPredicate::slt, rest, splat(0, cast<RankedTensorType>(rest.getType())));
-        return create<arith::SelectOp>(isBelow, create<arith::AddIOp>(rest, v[1]), rest);
-      }
-    }
-    (void)error(node, "is not supported on activations of type " + Twine(name(a.type)));
-    return {};
-  });
-}
-
-// Whether every row (last axis) of a mask has an entry that is not hidden.
-bool Importer::rowsOpen(const Val &mask, bool boolean, bool openWhen) {
+/// Whether every row (last axis) of a mask has an entry that is not hidden.
+static bool rowsOpen(ImportState &state, const Val &mask, bool boolean, bool openWhen) {
   if (mask.rank() == 0)
     return true;
   if (mask.view.dims.empty() || mask.view.elements() == 0)
     return true; // no rows
   auto key = std::make_pair(mask.lazy.get(), mask.view.offset * 2 + openWhen);
-  auto cached = openCache.find(key);
-  if (cached != openCache.end())
+  auto cached = state.openCache.find(key);
+  if (cached != state.openCache.end())
     return cached->second;
   FactorList outer, inner = mask.view.dims.back();
   for (size_t i = 0; i + 1 < mask.view.dims.size(); ++i)
@@ -269,16 +195,96 @@ bool Importer::rowsOpen(const Val &mask, bool boolean, bool openWhen) {
       index[--axis] = 0;
     more = axis > 0;
   }
-  keepAlive.push_back(mask.lazy);
-  return openCache[key] = all;
+  state.keepAlive.push_back(mask.lazy);
+  return state.openCache[key] = all;
+}
+
+LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which, const Val &a, const Val &b) {
+  if (a.kind == Val::Kind::Loss || b.kind == Val::Kind::Loss)
+    return lossBinary(op, which, a, b);
+  const auto isTensor = [](const Val &x) { return x.isConstant() || x.isKnown() || x.isGraph(); };
+  if (!isTensor(a) || !isTensor(b))
+    return op.error("expects two tensors");
+  if (isFloat(a.type) != isFloat(b.type))
+    return op.error("expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
+  bool isFloats = isFloat(a.type);
+  if (a.isConstant() && b.isConstant()) {
+    bool fmod = which == "Mod" && op.integer("fmod") != 0;
+    std::optional<Kernel> kernel = isFloats ? floatBinary(which, fmod) : intBinary(which, fmod);
+    if (!kernel)
+      return op.error(Twine("is not supported on ") + (isFloats ? "float" : "integer") + " constants");
+    Val folded = foldElementwise(op.state, {a, b}, a.type, *kernel);
+    if (!folded)
+      return op.error("expects shapes that broadcast");
+    return op.result(std::move(folded));
+  }
+
+  if (isFloats)
+    if (std::optional<LogicalResult> done = scaledBinary(op, which, a, b))
+      return *done;
+  if (!isFloats && (which == "Div" || which == "Mod")) {
+    auto divisors = constantInts(compressed(op.state, b));
+    if (!divisors || !std::all_of(divisors->begin(), divisors->end(), [](int64_t divisor) { return divisor > 0; }))
+      return op.error("divides integers by what is no positive constant; a program must not stop at data");
+  }
+  // A mask that is added can hide whole rows.
+  Val x = a, y = b;
+  if (isFloats && which == "Add")
+    for (Val *mask : {&x, &y})
+      if (mask->isConstant() && !mask->hides)
+        mask->hides = !rowsOpen(op.state, *mask, false, true);
+  // PyTorch's clamp has no gradient at a bound that is a number; its maximum shares the gradient with a constant tensor. Exporters write a number as
+  // a Clip or with a scalar operand.
+  const Val &constant = a.isConstant() ? a : b;
+  const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && op.node.op != "Clip" && uniformNumber(op.state, constant);
+  return emitElementwise(op, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
+    if (isFloats) {
+      if (which == "Add")
+        return create<arith::AddFOp>(op.state, v[0], v[1]);
+      if (which == "Sub")
+        return create<arith::SubFOp>(op.state, v[0], v[1]);
+      if (which == "Div")
+        return create<arith::DivFOp>(op.state, v[0], v[1]);
+      if (which == "Max" || which == "Min") {
+        Value extremum = which == "Max" ? create<arith::MaximumFOp>(op.state, v[0], v[1]) : create<arith::MinimumFOp>(op.state, v[0], v[1]);
+        if (!isShared)
+          return extremum;
+        Value equal = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OEQ, v[0], v[1]);
+        return create<arith::SelectOp>(
+            op.state, equal, create<arith::MulFOp>(op.state, create<arith::AddFOp>(op.state, v[0], v[1]), splat(op.state, 0.5, type)), extremum);
+      }
+    } else {
+      if (which == "Add")
+        return create<arith::AddIOp>(op.state, v[0], v[1]);
+      if (which == "Sub")
+        return create<arith::SubIOp>(op.state, v[0], v[1]);
+      if (which == "Mul")
+        return create<arith::MulIOp>(op.state, v[0], v[1]);
+      if (which == "Max")
+        return create<arith::MaxSIOp>(op.state, v[0], v[1]);
+      if (which == "Min")
+        return create<arith::MinSIOp>(op.state, v[0], v[1]);
+      if (which == "Div")
+        return create<arith::DivSIOp>(op.state, v[0], v[1]);
+      if (which == "Mod") {
+        Value rest = create<arith::RemSIOp>(op.state, v[0], v[1]);
+        if (op.integer("fmod"))
+          return rest;
+        Value isBelow = create<arith::CmpIOp>(op.state, arith::CmpIPredicate::slt, rest, splat(op.state, 0, cast<RankedTensorType>(rest.getType())));
+        return create<arith::SelectOp>(op.state, isBelow, create<arith::AddIOp>(op.state, rest, v[1]), rest);
+      }
+    }
+    (void)op.error("is not supported on activations of type " + Twine(name(a.type)));
+    return {};
+  });
 }
 
 // --- comparisons, logic, selection
 
-LogicalResult Importer::onCompare(const GraphNode &node) {
-  const Val &a = in(node, 0), &b = in(node, 1);
-  const std::string &op = node.op;
-  int code = llvm::StringSwitch<int>(op).Case("Equal", 0).Case("Less", 1).Case("LessOrEqual", 2).Case("Greater", 3).Default(4);
+static LogicalResult importCompare(OpContext &op) {
+  const Val &a = op.operand(0), &b = op.operand(1);
+  const std::string &which = op.node.op;
+  int code = llvm::StringSwitch<int>(which).Case("Equal", 0).Case("Less", 1).Case("LessOrEqual", 2).Case("Greater", 3).Default(4);
   auto compare = [code](auto x, auto y) -> int64_t {
     switch (code) {
     case 0:
@@ -294,7 +300,7 @@ LogicalResult Importer::onCompare(const GraphNode &node) {
     }
   };
   if (isFloat(a.type) != isFloat(b.type))
-    return error(node, "expects operands of one element type");
+    return op.error("expects operands of one element type");
   if (a.isConstant() && b.isConstant()) {
     Kernel kernel;
     if (isFloat(a.type))
@@ -304,187 +310,187 @@ LogicalResult Importer::onCompare(const GraphNode &node) {
       };
     else
       kernel = intKernel2([compare](int64_t x, int64_t y) { return compare(x, y); });
-    Val folded = foldElementwise({a, b}, ElementKind::Bool, kernel);
+    Val folded = foldElementwise(op.state, {a, b}, ElementKind::Bool, kernel);
     if (!folded)
-      return error(node, "expects shapes that broadcast");
-    return out(node, 0, std::move(folded)), success();
+      return op.error("expects shapes that broadcast");
+    return op.result(std::move(folded));
   }
-  return emitElementwise(node, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
+  return emitElementwise(op, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
     if (isFloat(a.type)) {
       constexpr arith::CmpFPredicate predicates[] = {arith::CmpFPredicate::OEQ, arith::CmpFPredicate::OLT, arith::CmpFPredicate::OLE,
                                                      arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
-      return create<arith::CmpFOp>(predicates[code], v[0], v[1]);
+      return create<arith::CmpFOp>(op.state, predicates[code], v[0], v[1]);
     }
     constexpr arith::CmpIPredicate predicates[] = {arith::CmpIPredicate::eq, arith::CmpIPredicate::slt, arith::CmpIPredicate::sle,
                                                    arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
-    return create<arith::CmpIOp>(predicates[code], v[0], v[1]);
+    return create<arith::CmpIOp>(op.state, predicates[code], v[0], v[1]);
   });
 }
 
-LogicalResult Importer::onLogic(const GraphNode &node) {
-  const Val &a = in(node, 0), &b = in(node, 1);
-  const std::string &op = node.op;
+static LogicalResult importLogic(OpContext &op) {
+  const Val &a = op.operand(0), &b = op.operand(1);
+  const std::string &which = op.node.op;
   if (isFloat(a.type) || isFloat(b.type))
-    return error(node, "expects booleans or integers, found " + Twine(name(a.type)) + " and " + name(b.type));
+    return op.error("expects booleans or integers, found " + Twine(name(a.type)) + " and " + name(b.type));
   if (a.isConstant() && b.isConstant()) {
-    Kernel kernel = op.find("And") != std::string::npos   ? intKernel2([](int64_t x, int64_t y) { return x & y; })
-                    : op.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
-                                                          : intKernel2([](int64_t x, int64_t y) { return x | y; });
-    Val folded = foldElementwise({a, b}, a.type, kernel);
+    Kernel kernel = which.find("And") != std::string::npos   ? intKernel2([](int64_t x, int64_t y) { return x & y; })
+                    : which.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
+                                                             : intKernel2([](int64_t x, int64_t y) { return x | y; });
+    Val folded = foldElementwise(op.state, {a, b}, a.type, kernel);
     if (!folded)
-      return error(node, "expects shapes that broadcast");
-    return out(node, 0, std::move(folded)), success();
+      return op.error("expects shapes that broadcast");
+    return op.result(std::move(folded));
   }
   for (int side = 0; side < 2 && a.type == ElementKind::Bool; ++side) {
     const Val &x = side ? b : a, &c = side ? a : b;
-    auto uniform = c.isConstant() ? uniformValue(c) : std::nullopt;
-    if (uniform && (op == "And" ? *uniform != 0 : *uniform == 0))
+    auto uniform = c.isConstant() ? uniformValue(op.state, c) : std::nullopt;
+    if (uniform && (which == "And" ? *uniform != 0 : *uniform == 0))
       if (auto value = stretched(x, c.view))
-        return out(node, 0, std::move(*value)), success();
+        return op.result(std::move(*value));
   }
-  return emitElementwise(node, {a, b}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
-    return op.find("And") != std::string::npos   ? create<arith::AndIOp>(v[0], v[1])
-           : op.find("Xor") != std::string::npos ? create<arith::XOrIOp>(v[0], v[1])
-                                                 : create<arith::OrIOp>(v[0], v[1]);
+  return emitElementwise(op, {a, b}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
+    return which.find("And") != std::string::npos   ? create<arith::AndIOp>(op.state, v[0], v[1])
+           : which.find("Xor") != std::string::npos ? create<arith::XOrIOp>(op.state, v[0], v[1])
+                                                    : create<arith::OrIOp>(op.state, v[0], v[1]);
   });
 }
 
-LogicalResult Importer::onWhere(const GraphNode &node) {
-  Val condition = in(node, 0), yes = in(node, 1), no = in(node, 2);
+static LogicalResult importWhere(OpContext &op) {
+  Val condition = op.operand(0), yes = op.operand(1), no = op.operand(2);
   if (condition.kind == Val::Kind::Loss || yes.kind == Val::Kind::Loss || no.kind == Val::Kind::Loss)
-    return error(node, "selects by a sum over samples");
+    return op.error("selects by a sum over samples");
   if (isFloat(condition.type))
-    return error(node, "expects a boolean condition, found " + Twine(name(condition.type)));
+    return op.error("expects a boolean condition, found " + Twine(name(condition.type)));
   if (isFloat(yes.type) != isFloat(no.type))
-    return error(node, "expects operands of one element type");
+    return op.error("expects operands of one element type");
   if (condition.isConstant()) {
-    if (auto uniform = uniformValue(condition)) {
+    if (auto uniform = uniformValue(op.state, condition)) {
       Val chosen = *uniform != 0 ? yes : no;
       const Val &other = *uniform != 0 ? no : yes;
       if (auto wide = stretched(chosen, condition.view); wide && other.kind != Val::Kind::Sequence)
         if (auto wider = stretched(*wide, other.view))
-          return out(node, 0, std::move(*wider)), success();
+          return op.result(std::move(*wider));
     }
     if (yes.isConstant() && no.isConstant()) {
       Kernel kernel;
       kernel.select = true;
-      Val folded = foldElementwise({condition, yes, no}, yes.type, kernel);
+      Val folded = foldElementwise(op.state, {condition, yes, no}, yes.type, kernel);
       if (!folded)
-        return error(node, "expects shapes that broadcast");
-      return out(node, 0, std::move(folded)), success();
+        return op.error("expects shapes that broadcast");
+      return op.result(std::move(folded));
     }
   }
   // A mask says what is visible: the hiding constant stands second.
   auto hiding = [&](const Val &value) {
-    auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(value) : std::nullopt;
+    auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value) : std::nullopt;
     return uniform && *uniform <= -1e9;
   };
   if (hiding(yes) && condition.isConstant()) {
-    condition = foldElementwise({condition}, ElementKind::Bool, intKernel1([](int64_t x) { return int64_t(x == 0); }));
+    condition = foldElementwise(op.state, {condition}, ElementKind::Bool, intKernel1([](int64_t x) { return int64_t(x == 0); }));
     std::swap(yes, no);
   }
   bool hides = false;
   if (hiding(no))
-    hides = !condition.isConstant() || !rowsOpen(condition, true, true);
+    hides = !condition.isConstant() || !rowsOpen(op.state, condition, true, true);
   else if (hiding(yes))
     hides = true;
-  if (failed(emitElementwise(node, {condition, yes, no}, yes.type,
-                             [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(v[0], v[1], v[2]); })))
+  if (failed(emitElementwise(op, {condition, yes, no}, yes.type,
+                             [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(op.state, v[0], v[1], v[2]); })))
     return failure();
-  values[node.outputs[0]].hides |= hides;
+  op.state.values[op.node.outputs[0]].hides |= hides;
   return success();
 }
 
-LogicalResult Importer::onClip(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importClip(OpContext &op) {
+  Val x = op.operand(0);
   if (x.kind == Val::Kind::Loss)
-    return notAffine(node, "clips");
+    return notAffine(op, "clips");
   for (size_t i = 1; i <= 2; ++i)
-    if (has(node, i)) {
-      if (failed(binary(node, i == 1 ? "Max" : "Min", x, in(node, i))))
+    if (op.has(i)) {
+      if (failed(binary(op, i == 1 ? "Max" : "Min", x, op.operand(i))))
         return failure();
-      x = values[node.outputs[0]];
+      x = op.state.values[op.node.outputs[0]];
     }
-  return out(node, 0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
-// Probabilities are NaN only where a row of scores is all -inf.
-LogicalResult Importer::onIsNaN(const GraphNode &node) {
-  const Val &x = in(node, 0);
+/// Probabilities are NaN only where a row of scores is all -inf.
+static LogicalResult importIsNaN(OpContext &op) {
+  const Val &x = op.operand(0);
   if (!isFloat(x.type))
-    return error(node, "is not defined for " + Twine(name(x.type)));
+    return op.error("is not defined for " + Twine(name(x.type)));
   if (x.isConstant()) {
     Kernel kernel;
     kernel.floatToInt = [](int64_t n, const double *const *values, int64_t *to) {
       for (int64_t i = 0; i < n; ++i)
         to[i] = std::isnan(values[0][i]);
     };
-    return out(node, 0, foldElementwise({x}, ElementKind::Bool, kernel)), success();
+    return op.result(foldElementwise(op.state, {x}, ElementKind::Bool, kernel));
   }
   if (!x.isGraph() || !isFloat(x.type))
-    return error(node, "expects floats");
+    return op.error("expects floats");
   if (x.value.getDefiningOp<SoftmaxOp>() && !x.hides) {
-    return out(node, 0, fillOver(ElementKind::Bool, 0, x.view)), success();
+    return op.result(fillOver(ElementKind::Bool, 0, x.view));
   }
-  return emitElementwise(node, {x}, ElementKind::Bool,
-                         [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(arith::CmpFPredicate::UNO, v[0], v[0]); });
+  return emitElementwise(op, {x}, ElementKind::Bool,
+                         [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNO, v[0], v[0]); });
 }
 
-LogicalResult Importer::onPow(const GraphNode &node) {
-  Val x = in(node, 0), y = in(node, 1);
+static LogicalResult importPow(OpContext &op) {
+  Val x = op.operand(0), y = op.operand(1);
   if (x.isConstant() && y.isConstant()) {
-    y = castTo(y, x.type);
+    y = castTo(op.state, y, x.type);
     if (!y)
-      return error(node, "expects an exponent that has elements");
+      return op.error("expects an exponent that has elements");
     Kernel kernel = isFloat(x.type)
                         ? floatKernel2([](double a, double b) { return std::pow(a, b); })
                         : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
-    Val folded = foldElementwise({x, y}, x.type, kernel);
+    Val folded = foldElementwise(op.state, {x, y}, x.type, kernel);
     if (!folded)
-      return error(node, "expects shapes that broadcast");
-    return out(node, 0, std::move(folded)), success();
+      return op.error("expects shapes that broadcast");
+    return op.result(std::move(folded));
   }
   if (!isFloat(x.type))
-    return error(node, "is supported on floats only");
-  auto exponent = uniformValue(y);
+    return op.error("is supported on floats only");
+  auto exponent = uniformValue(op.state, y);
   if (exponent && x.isGraph()) {
     if (*exponent == 1.0)
-      return out(node, 0, std::move(x)), success();
+      return op.result(std::move(x));
     if (*exponent == 2.0 || *exponent == 3.0) {
       const Number scale = *exponent == 2.0 ? x.scale * x.scale : x.scale * x.scale * x.scale;
       x.scale = 1.0;
-      if (failed(emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType) {
-            Value square = create<arith::MulFOp>(v[0], v[0]);
-            return *exponent == 2.0 ? square : create<arith::MulFOp>(square, v[0]);
+      if (failed(emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType) {
+            Value square = create<arith::MulFOp>(op.state, v[0], v[0]);
+            return *exponent == 2.0 ? square : create<arith::MulFOp>(op.state, square, v[0]);
           })))
         return failure();
-      values[node.outputs[0]].scale = scale;
+      op.state.values[op.node.outputs[0]].scale = scale;
       return success();
     }
     if (*exponent == 0.5 || *exponent == -0.5)
-      return emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType) -> Value {
-        return *exponent == 0.5 ? create<math::SqrtOp>(v[0]) : create<math::RsqrtOp>(v[0]);
+      return emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType) -> Value {
+        return *exponent == 0.5 ? create<math::SqrtOp>(op.state, v[0]) : create<math::RsqrtOp>(op.state, v[0]);
       });
     if (*exponent == -1.0)
-      return emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType type) -> Value {
+      return emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType type) -> Value {
         if (auto root = v[0].getDefiningOp<math::SqrtOp>())
-          return create<math::RsqrtOp>(root.getOperand());
-        return create<arith::DivFOp>(splat(1, type), v[0]);
+          return create<math::RsqrtOp>(op.state, root.getOperand());
+        return create<arith::DivFOp>(op.state, splat(op.state, 1, type), v[0]);
       });
   }
-  y = castTo(y, x.type);
+  y = castTo(op.state, y, x.type);
   if (!y)
-    return error(node, "expects an exponent that has elements");
-  return emitElementwise(node, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(v[0], v[1]); });
+    return op.error("expects an exponent that has elements");
+  return emitElementwise(op, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(op.state, v[0], v[1]); });
 }
 
 // Ones are dropped, and the constant is multiplied with what is left: one mask for every sample, or one for all where it has no samples.
-LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double ratio, int64_t instance) {
+LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const Val &x, double ratio, int64_t instance) {
   const auto samples = llvm::find_if(x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
   const bool perSample = samples != x.view.dims.end();
   const auto axis = perSample ? samples - x.view.dims.begin() : 0;
   if (countSampleFactors(x.view) > (perSample ? 1 : 0))
-    return error(node, "drops elements of a constant whose samples are part of an axis; drop them of a value whose samples are an axis");
+    return op.error("drops elements of a constant whose samples are part of an axis; drop them of a value whose samples are an axis");
   // The mask has the samples first, whichever axis of the constant they are.
   std::vector<int64_t> shape = x.shape();
   if (perSample)
@@ -492,67 +498,69 @@ LogicalResult Importer::dropConstant(const GraphNode &node, const Val &x, double
   std::vector<int64_t> type = shape;
   if (perSample)
     type[0] = ShapedType::kDynamic;
-  Value ones = splat(1, RankedTensorType::get(type, elementType(x.type)));
-  Value kept = create<DropoutOp>(ones, builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(instance));
+  Value ones = splat(op.state, 1, RankedTensorType::get(type, elementType(op.state, x.type)));
+  Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(instance));
   Val mask = wrap(kept, x.type, shape);
   if (perSample)
     std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1, mask.view.dims.begin() + axis + 1);
-  Composition make(*this, node);
+  Composition make(op);
   return make.result(make("Mul", {x, mask}));
 }
 
-LogicalResult Importer::onDropout(const GraphNode &node) {
-  const Val &x = in(node, 0);
+static LogicalResult importDropout(OpContext &op) {
+  const Val &x = op.operand(0);
   double ratio = 0.5;
-  if (has(node, 1)) {
-    auto given = uniformValue(in(node, 1));
+  if (op.has(1)) {
+    auto given = uniformValue(op.state, op.operand(1));
     if (!given)
-      return error(node, "expects a constant ratio");
+      return op.error("expects a constant ratio");
     ratio = *given;
   }
   bool training = false;
-  if (has(node, 2)) {
-    auto given = uniformValue(in(node, 2));
+  if (op.has(2)) {
+    auto given = uniformValue(op.state, op.operand(2));
     if (!given)
-      return error(node, "expects a constant training_mode");
+      return op.error("expects a constant training_mode");
     training = *given != 0;
   }
-  if (node.outputs.size() > 1 && node.outputs[1] >= 0)
-    out(node, 1, fillOver(ElementKind::Bool, 1, x.view));
+  if (op.node.outputs.size() > 1 && op.node.outputs[1] >= 0)
+    op.set(1, fillOver(ElementKind::Bool, 1, x.view));
   if (!training && ratio > 0)
-    ++inertDropouts;
+    ++op.state.inertDropouts;
   if (training && ratio != 0 && (x.kind == Val::Kind::Loss || x.isKnown()))
-    return notAffine(node, "drops elements of");
+    return notAffine(op, "drops elements of");
   if (!training || ratio == 0)
-    return onIdentity(node);
+    return importIdentity(op);
   if (!(ratio > 0 && ratio < 1))
-    return error(node, "expects a ratio in [0, 1), found " + Twine(std::to_string(ratio)));
-  if (isUsed(node, 1))
-    return error(node, "yields its mask, which is not supported; expects the result alone to be read");
+    return op.error("expects a ratio in [0, 1), found " + Twine(std::to_string(ratio)));
+  if (op.isUsed(1))
+    return op.error("yields its mask, which is not supported; expects the result alone to be read");
   if (x.isConstant())
-    return dropConstant(node, x, ratio, dropouts++);
+    return dropConstant(op, x, ratio, op.state.dropouts++);
   Val scaled = x;
   const Number scale = scaled.scale;
   scaled.scale = 1.0;
-  int64_t instance = dropouts++;
-  if (failed(emitElementwise(node, {scaled}, x.type, [&](ValueRange v, RankedTensorType) {
-        return create<DropoutOp>(v[0], builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(instance));
+  int64_t instance = op.state.dropouts++;
+  if (failed(emitElementwise(op, {scaled}, x.type, [&](ValueRange v, RankedTensorType) {
+        return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(instance));
       })))
     return failure();
-  values[node.outputs[0]].scale = scale;
+  op.state.values[op.node.outputs[0]].scale = scale;
   return success();
 }
 
-void Importer::addElementwiseOps(OperatorTable &table) {
-  table.add({"Add", "Sub", "Mul", "Div"}, 2, 2, "", &Importer::onBinary);
-  table.add({"Mod"}, 2, 2, "fmod:i", &Importer::onBinary);
-  table.add({"Sum", "Max", "Min"}, 1, OperatorRule::kAny, "", &Importer::onVariadic);
-  table.add({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}, 2, 2, "", &Importer::onCompare);
-  table.add({"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}, 2, 2, "", &Importer::onLogic);
-  table.add({"Where"}, 3, 3, "", &Importer::onWhere);
-  table.add({"Clip"}, 1, 3, "", &Importer::onClip);
-  table.add({"IsNaN"}, 1, 1, "", &Importer::onIsNaN);
-  table.add({"Pow"}, 2, 2, "", &Importer::onPow);
-  // Random numbers here are a function of --seed, step and element, whatever an exporter's generator would have drawn.
-  table.add({"Dropout"}, 1, 3, "seed:i~", &Importer::onDropout);
+void zorse::onnx_import::registerElementwiseOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Add", "Sub", "Mul", "Div"}, 2, 2, {}, importBinary},
+      {{"Mod"}, 2, 2, {integer("fmod", 0)}, importBinary},
+      {{"Sum", "Max", "Min"}, 1, kAny, {}, importVariadic},
+      {{"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}, 2, 2, {}, importCompare},
+      {{"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}, 2, 2, {}, importLogic},
+      {{"Where"}, 3, 3, {}, importWhere},
+      {{"Clip"}, 1, 3, {}, importClip},
+      {{"IsNaN"}, 1, 1, {}, importIsNaN},
+      {{"Pow"}, 2, 2, {}, importPow},
+      // Random numbers here are a function of --seed, step and element, whatever an exporter's generator would have drawn.
+      {{"Dropout"}, 1, 3, {ignored(integer("seed"))}, importDropout},
+  });
 }

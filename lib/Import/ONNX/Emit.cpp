@@ -1,5 +1,9 @@
 // From views to IR: the reshape, slice, transpose and broadcast that bring an operand to the axes of a loop.
-#include "Importer.h"
+#include "Emit.h"
+
+#include "Initializers.h"
+#include "Known.h"
+#include "OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -14,24 +18,27 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-Type Importer::elementType(ElementKind kind) const {
+Type zorse::onnx_import::elementType(const ImportState &state, ElementKind kind) {
   if (isFloat(kind))
-    return options.compute == ComputeType::F64 ? static_cast<Type>(Float64Type::get(&context)) : static_cast<Type>(Float32Type::get(&context));
+    return state.options.compute == ComputeType::F64 ? static_cast<Type>(Float64Type::get(&state.context))
+                                                     : static_cast<Type>(Float32Type::get(&state.context));
   switch (kind) {
   case ElementKind::Bool:
-    return IntegerType::get(&context, 1);
+    return IntegerType::get(&state.context, 1);
   case ElementKind::I32:
-    return IntegerType::get(&context, 32);
+    return IntegerType::get(&state.context, 32);
   default:
-    return IntegerType::get(&context, 64);
+    return IntegerType::get(&state.context, 64);
   }
 }
 
-bool Importer::isSampled(Value value) { return carriesSamples(value.getType()); }
-bool Importer::isSampled(const Val &value) const { return value.isGraph() && isSampled(value.value); }
-int64_t Importer::perRow(Value value) { return elementsPerRow(cast<RankedTensorType>(value.getType())); }
+bool zorse::onnx_import::isSampled(Value value) { return carriesSamples(value.getType()); }
 
-Val Importer::wrap(Value value, ElementKind type, std::vector<int64_t> shape) const {
+bool zorse::onnx_import::isSampled(const Val &value) { return value.isGraph() && isSampled(value.value); }
+
+int64_t zorse::onnx_import::perRow(Value value) { return elementsPerRow(cast<RankedTensorType>(value.getType())); }
+
+Val zorse::onnx_import::wrap(Value value, ElementKind type, std::vector<int64_t> shape) {
   Val out;
   out.kind = Val::Kind::Graph;
   out.type = type;
@@ -40,7 +47,7 @@ Val Importer::wrap(Value value, ElementKind type, std::vector<int64_t> shape) co
   return out;
 }
 
-Val Importer::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) const {
+Val zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) {
   Val out;
   out.kind = Val::Kind::Constant;
   out.type = kind;
@@ -55,35 +62,35 @@ Val Importer::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> sh
   return out;
 }
 
-Val Importer::scalar(ElementKind kind, double value) const { return constantOf(kind, makeFill(kind, 1, value), {}); }
+Val zorse::onnx_import::scalar(ElementKind kind, double value) { return constantOf(kind, makeFill(kind, 1, value), {}); }
 
 // Equal ops with equal operands are one op: the importer's common-subexpression merging.
-Value Importer::merge(Operation *op) {
+Value zorse::onnx_import::merge(ImportState &state, Operation *op) {
   size_t hash = OperationEquivalence::computeHash(op, OperationEquivalence::directHashValue, OperationEquivalence::ignoreHashValue,
                                                   OperationEquivalence::IgnoreLocations);
-  auto &bucket = emitted[hash];
+  auto &bucket = state.emitted[hash];
   for (Operation *other : bucket)
     if (OperationEquivalence::isEquivalentTo(op, other, OperationEquivalence::exactValueMatch, nullptr, OperationEquivalence::IgnoreLocations)) {
       op->erase();
       return other->getResult(0);
     }
   bucket.push_back(op);
-  if (isa<DropoutOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) { return weighted.contains(operand); }))
-    weighted.insert(op->result_begin(), op->result_end());
+  if (isa<DropoutOp>(op) || llvm::any_of(op->getOperands(), [&](Value operand) { return state.weighted.contains(operand); }))
+    state.weighted.insert(op->result_begin(), op->result_end());
   for (Value operand : op->getOperands())
-    if (tainted.contains(operand)) {
+    if (state.tainted.contains(operand)) {
       for (Value result : op->getResults())
-        tainted.insert(result);
+        state.tainted.insert(result);
       break;
     }
   return op->getResult(0);
 }
 
-Value Importer::createNamed(StringRef name, ValueRange operands, Type type) {
-  OperationState state(location, name);
-  state.addOperands(operands);
-  state.addTypes(type);
-  return merge(builder.create(state));
+Value zorse::onnx_import::createNamed(ImportState &state, StringRef name, ValueRange operands, Type type) {
+  OperationState operation(state.location, name);
+  operation.addOperands(operands);
+  operation.addTypes(type);
+  return merge(state, state.builder.create(operation));
 }
 
 static SmallVector<int64_t> withRows(ArrayRef<int64_t> shape, bool sampled) {
@@ -94,23 +101,23 @@ static SmallVector<int64_t> withRows(ArrayRef<int64_t> shape, bool sampled) {
   return out;
 }
 
-Value Importer::reshapeTo(Value value, ArrayRef<int64_t> shape) {
+Value zorse::onnx_import::reshapeTo(ImportState &state, Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
     return value;
   if (auto previous = value.getDefiningOp<ReshapeOp>())
-    return reshapeTo(previous.getX(), shape);
-  return create<ReshapeOp>(value, shape);
+    return reshapeTo(state, previous.getX(), shape);
+  return create<ReshapeOp>(state, value, shape);
 }
 
-Value Importer::broadcastTo(Value value, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
+Value zorse::onnx_import::broadcastTo(ImportState &state, Value value, ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
     return value;
-  return create<BroadcastOp>(RankedTensorType::get(shape, type.getElementType()), value, builder.getDenseI64ArrayAttr(dims));
+  return create<BroadcastOp>(state, RankedTensorType::get(shape, type.getElementType()), value, state.builder.getDenseI64ArrayAttr(dims));
 }
 
-Value Importer::splat(double value, RankedTensorType type) {
+Value zorse::onnx_import::splat(ImportState &state, double value, RankedTensorType type) {
   Type element = type.getElementType();
   auto scalarType = RankedTensorType::get({}, element);
   TypedAttr attribute;
@@ -118,23 +125,23 @@ Value Importer::splat(double value, RankedTensorType type) {
     attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(FloatAttr::get(element, value)));
   else
     attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(IntegerAttr::get(element, truncateToInt(value))));
-  Value constant = create<arith::ConstantOp>(attribute);
-  return broadcastTo(constant, {}, type.getShape());
+  Value constant = create<arith::ConstantOp>(state, attribute);
+  return broadcastTo(state, constant, {}, type.getShape());
 }
 
-Value Importer::applyScale(Value value, const Number &scale) {
+static Value applyScale(ImportState &state, Value value, const Number &scale) {
   if (scale.is(1))
     return value;
   if (scale.is(-1))
-    return create<arith::NegFOp>(value);
+    return create<arith::NegFOp>(state, value);
   auto type = cast<RankedTensorType>(value.getType());
   if (auto constant = scale.constant())
-    return create<arith::MulFOp>(value, splat(*constant, type));
-  return create<arith::MulFOp>(value, broadcastTo(knownValue(scale), {}, type.getShape()));
+    return create<arith::MulFOp>(state, value, splat(state, *constant, type));
+  return create<arith::MulFOp>(state, value, broadcastTo(state, knownValue(state, scale), {}, type.getShape()));
 }
 
-// The elements base[offset + sum i_k * stride_k] as a tensor of the factors' sizes, in the given order. Strides are not 0 and nest (isCuttable).
-Value Importer::cut(Value base, int64_t offset, const FactorList &factors) {
+/// The elements base[offset + sum i_k * stride_k] as a tensor of the factors' sizes, in the given order. Strides are not 0 and nest (isCuttable).
+static Value cut(ImportState &state, Value base, int64_t offset, const FactorList &factors) {
   bool sampled = isSampled(base);
   int64_t total = perRow(base);
   std::vector<size_t> order(factors.size());
@@ -159,16 +166,16 @@ Value Importer::cut(Value base, int64_t offset, const FactorList &factors) {
     sizes.push_back(1);
   }
   // An axis of one element in front belongs to the next one when nothing is cut from it.
-  Value value = reshapeTo(base, withRows(extents, sampled));
+  Value value = reshapeTo(state, base, withRows(extents, sampled));
   bool whole = extents == sizes;
   if (!whole) {
     SmallVector<int64_t> begin, extent = withRows(sizes, sampled), step(extent.size(), 1);
     if (sampled)
       begin.push_back(0);
     begin.append(offsets.begin(), offsets.end());
-    value = create<SliceOp>(value, begin, extent, step);
+    value = create<SliceOp>(state, value, begin, extent, step);
   }
-  value = reshapeTo(value, withRows(result, sampled));
+  value = reshapeTo(state, value, withRows(result, sampled));
   SmallVector<int64_t> permutation(factors.size() + (sampled ? 1 : 0), 0);
   bool identity = true;
   for (size_t position = 0; position < order.size(); ++position) {
@@ -176,7 +183,7 @@ Value Importer::cut(Value base, int64_t offset, const FactorList &factors) {
     identity &= order[position] == position;
   }
   if (!identity)
-    value = create<TransposeOp>(value, permutation);
+    value = create<TransposeOp>(state, value, permutation);
   return value;
 }
 
@@ -263,24 +270,24 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
   return bytes;
 }
 
-// A constant without repeating axes: a scalar, a mask recognised by value, an attribute, or, above 1 MiB, a parameter that is not trained.
-Value Importer::materialiseConstant(const Val &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
+/// A constant without repeating axes: a scalar, a mask recognised by value, an attribute, or, above 1 MiB, a parameter that is not trained.
+static Value materialiseConstant(ImportState &state, const Val &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
   int64_t computed = 1; // products of sizes are within 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > options.mostComputed && !operand.lazy->isFill()) { // the node is refused once it has been interpreted
-    tooLarge = std::max(tooLarge, computed);
+  if (computed > state.options.mostComputed && !operand.lazy->isFill()) { // the node is refused once it has been interpreted
+    state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)
       sizes.push_back(factor.size);
-    return splat(0, RankedTensorType::get(sizes, elementType(operand.type)));
+    return splat(state, 0, RankedTensorType::get(sizes, elementType(state, operand.type)));
   }
   for (size_t i = factors.size(); i-- > 0;)
-    if (repeats(*operand.lazy, operand.view.offset, factors, i, options.mostComputed)) {
+    if (repeats(*operand.lazy, operand.view.offset, factors, i, state.options.mostComputed)) {
       factors.erase(factors.begin() + i);
       at.erase(at.begin() + i);
     }
-  Type element = elementType(operand.type);
+  Type element = elementType(state, operand.type);
   SmallVector<int64_t> shape;
   for (const Factor &factor : factors)
     shape.push_back(factor.size);
@@ -289,31 +296,31 @@ Value Importer::materialiseConstant(const Val &operand, FactorList &factors, Sma
   if (factors.size() == 2 && (isBool || operand.lazy->isFloat())) {
     std::optional<int64_t> window;
     auto key = std::make_tuple(operand.lazy.get(), operand.view.offset, factors[0].stride, factors[1].stride, factors[0].size, factors[1].size);
-    auto cached = maskCache.find(key);
-    if (cached == maskCache.end()) {
+    auto cached = state.maskCache.find(key);
+    if (cached == state.maskCache.end()) {
       CausalPattern pattern;
       pattern.causal = isCausal(*operand.lazy, operand.view.offset, factors[0], factors[1], window, pattern.fill);
       pattern.window = window.value_or(0);
-      cached = maskCache.emplace(key, pattern).first;
-      keepAlive.push_back(operand.lazy);
+      cached = state.maskCache.emplace(key, pattern).first;
+      state.keepAlive.push_back(operand.lazy);
     }
     if (const CausalPattern &pattern = cached->second; pattern.causal)
-      return create<CausalMaskOp>(type, pattern.window ? builder.getI64IntegerAttr(pattern.window) : IntegerAttr(),
-                                  isBool || std::isinf(pattern.fill) ? FloatAttr() : builder.getF64FloatAttr(pattern.fill));
+      return create<CausalMaskOp>(state, type, pattern.window ? state.builder.getI64IntegerAttr(pattern.window) : IntegerAttr(),
+                                  isBool || std::isinf(pattern.fill) ? FloatAttr() : state.builder.getF64FloatAttr(pattern.fill));
   }
 
   auto bytes = bytesOf(*operand.lazy, operand.view.offset, factors, isBool ? 1 : element.getIntOrFloatBitWidth() / 8);
   if (bytes->size() > (size_t(1) << 20))
-    return liftedBytes(type, bytes);
+    return liftedBytes(state, type, bytes);
   if (isBool) {
     SmallVector<bool> bits(bytes->begin(), bytes->end());
-    return create<arith::ConstantOp>(static_cast<TypedAttr>(DenseElementsAttr::get(type, bits)));
+    return create<arith::ConstantOp>(state, static_cast<TypedAttr>(DenseElementsAttr::get(type, bits)));
   }
-  return create<arith::ConstantOp>(static_cast<TypedAttr>(
-      DenseElementsAttr::getFromRawBuffer(type, ArrayRef<char>(reinterpret_cast<const char *>(bytes->data()), bytes->size()))));
+  return create<arith::ConstantOp>(state, static_cast<TypedAttr>(DenseElementsAttr::getFromRawBuffer(
+                                              type, ArrayRef<char>(reinterpret_cast<const char *>(bytes->data()), bytes->size()))));
 }
 
-Value Importer::materialise(const Val &operand, const Groups &groups, bool sampled) {
+Value zorse::onnx_import::materialise(ImportState &state, const Val &operand, const Groups &groups, bool sampled) {
   FactorList kept;
   SmallVector<int64_t, 4> keptAt;
   SmallVector<int64_t> flat, grouped;
@@ -369,20 +376,20 @@ Value Importer::materialise(const Val &operand, const Groups &groups, bool sampl
 
   Value value;
   if (operand.isConstant()) {
-    value = materialiseConstant(operand, kept, keptAt);
+    value = materialiseConstant(state, operand, kept, keptAt);
   } else {
-    value = cut(operand.value, operand.view.offset, kept);
-    value = applyScale(value, operand.scale);
+    value = cut(state, operand.value, operand.view.offset, kept);
+    value = applyScale(state, value, operand.scale);
   }
   SmallVector<int64_t> dims;
   if (rowsOfOperand)
     dims.push_back(0);
   dims.append(keptAt.begin(), keptAt.end());
-  value = broadcastTo(value, dims, withRows(flat, front));
-  return reshapeTo(value, withRows(grouped, front));
+  value = broadcastTo(state, value, dims, withRows(flat, front));
+  return reshapeTo(state, value, withRows(grouped, front));
 }
 
-Groups Importer::groupsOf(const View &view, bool dropOnes) const {
+Groups zorse::onnx_import::groupsOf(const View &view, bool dropOnes) {
   Groups groups;
   for (const FactorList &list : view.dims) {
     FactorList group;
@@ -399,10 +406,12 @@ Groups Importer::groupsOf(const View &view, bool dropOnes) const {
   return groups;
 }
 
-Value Importer::materialise(const Val &value, bool dropOnes) { return materialise(value, groupsOf(value.view, dropOnes), false); }
+Value zorse::onnx_import::materialise(ImportState &state, const Val &value, bool dropOnes) {
+  return materialise(state, value, groupsOf(value.view, dropOnes), false);
+}
 
 // The same elements, one after the other in the order of the axes.
-Val Importer::copied(const Val &operand) {
+Val zorse::onnx_import::copied(ImportState &state, const Val &operand) {
   if (operand.isKnown())
     return knownOver(operand.type, numbersOf(operand), operand.view);
   Val out = operand;
@@ -420,7 +429,7 @@ Val Importer::copied(const Val &operand) {
     kernel.copy = true;
     out.lazy = makeExpression(operand.type, sizes, {source}, kernel);
   } else {
-    out.value = materialise(operand);
+    out.value = materialise(state, operand);
     out.scale = 1.0;
   }
   out.view.offset = 0;
@@ -445,7 +454,7 @@ Val Importer::copied(const Val &operand) {
   return out;
 }
 
-FailureOr<Val> Importer::reshaped(const GraphNode &node, const Val &operand, const std::vector<int64_t> &shape) {
+FailureOr<Val> zorse::onnx_import::reshaped(OpContext &op, const Val &operand, const std::vector<int64_t> &shape) {
   Val out = operand;
   if (operand.view.elements() == 0) {
     out.view = contiguousView(shape, false);
@@ -454,14 +463,14 @@ FailureOr<Val> Importer::reshaped(const GraphNode &node, const Val &operand, con
   bool guessed = false;
   ReshapeResult result = reshapeView(operand.view, shape, out.view, guessed);
   if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() || isCuttable(out.view, perRow(operand.value)))) {
-    guessedSingleRow |= guessed && isSampled(operand) && rows == 1;
+    op.state.guessedSingleRow |= guessed && isSampled(operand) && op.state.rows == 1;
     if (isSampled(operand) && out.view.sampleAxis() < 0)
-      return error(node, "drops the sample axis of its operand");
+      return op.error("drops the sample axis of its operand");
     return out;
   }
   if (result == ReshapeResult::MixesSamples)
-    return error(node, "regroups elements across samples: it divides the axis that holds them; every op must treat samples apart");
-  Val whole = copied(operand);
+    return op.error("regroups elements across samples: it divides the axis that holds them; every op must treat samples apart");
+  Val whole = copied(op.state, operand);
   out = whole;
   View flat = whole.view; // elements that lie one after the other are divided in any way
   flat.dims.assign(1, FactorList());
@@ -471,7 +480,7 @@ FailureOr<Val> Importer::reshaped(const GraphNode &node, const Val &operand, con
   if (coalesce(flat.dims[0]); result == ReshapeResult::NeedsCopy)
     result = reshapeView(flat, shape, out.view, guessed);
   if (result != ReshapeResult::Done)
-    return error(node, result == ReshapeResult::MixesSamples ? "regroups elements across samples" : "the new shape has another number of elements");
+    return op.error(result == ReshapeResult::MixesSamples ? "regroups elements across samples" : "the new shape has another number of elements");
   return out;
 }
 
@@ -519,7 +528,7 @@ bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorL
   }
 }
 
-Val Importer::compressed(const Val &operand) const {
+Val zorse::onnx_import::compressed(const ImportState &state, const Val &operand) {
   Val out = operand;
   if (!operand.isConstant())
     return out;
@@ -529,7 +538,7 @@ Val Importer::compressed(const Val &operand) const {
   size_t at = 0;
   for (FactorList &list : out.view.dims) {
     for (Factor &factor : list) {
-      if (repeats(*out.lazy, out.view.offset, all, at, options.mostComputed))
+      if (repeats(*out.lazy, out.view.offset, all, at, state.options.mostComputed))
         all[at].stride = factor.stride = 0;
       ++at;
     }

@@ -1,5 +1,7 @@
 // The end of an import: what was emitted becomes the function @model.
-#include "Importer.h"
+#include "Emit.h"
+#include "Initializers.h"
+#include "Interpret.h"
 
 #include "zorse/runtime/Expression.h"
 
@@ -79,31 +81,33 @@ static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &o
   }
 }
 
-LogicalResult Importer::describeTerms(const Val &loss, SmallVectorImpl<Value> &results, SmallVectorImpl<DictionaryAttr> &resultAttributes) {
+/// Results of the function and their attributes, from the loss.
+static LogicalResult describeTerms(ImportState &state, const Val &loss, SmallVectorImpl<Value> &results,
+                                   SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   int64_t term = 0;
-  location = NameLoc::get(builder.getStringAttr("loss"));
+  state.location = NameLoc::get(state.builder.getStringAttr("loss"));
   for (const LossSummand &summand : loss.summands) {
-    if (!dependsOnParameter(summand.numerator)) {
-      warn(
-          "loss term " + std::to_string(term) + " depends on no trained parameter" +
-          (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
-               ? ""
-               : " and no input: it is a constant. Where it stands for a penalty on weights, the exporter has computed it from their initial values; "
-                 "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
+    if (!state.dependsOnParameter(summand.numerator)) {
+      warn(state, "loss term " + std::to_string(term) + " depends on no trained parameter" +
+                      (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
+                           ? ""
+                           : " and no input: it is a constant. Where it stands for a penalty on weights, the exporter has computed it from their "
+                             "initial values; "
+                             "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
     }
     if (summand.factor.isConstant())
-      warn("the loss is a sum over samples: its gradient grows with the batch");
+      warn(state, "the loss is a sum over samples: its gradient grows with the batch");
     NamedAttrList attributes;
-    attributes.set(attributes::kTerm, builder.getI64IntegerAttr(term));
-    attributes.set(attributes::kRole, builder.getStringAttr("numerator"));
-    attributes.set(attributes::kFactor, builder.getStringAttr(summand.factor.print()));
+    attributes.set(attributes::kTerm, state.builder.getI64IntegerAttr(term));
+    attributes.set(attributes::kRole, state.builder.getStringAttr("numerator"));
+    attributes.set(attributes::kFactor, state.builder.getStringAttr(summand.factor.print()));
     results.push_back(summand.numerator);
-    resultAttributes.push_back(attributes.getDictionary(&context));
+    resultAttributes.push_back(attributes.getDictionary(&state.context));
     ++term;
   }
   if (loss.summands.empty())
-    return error("the loss has no terms");
-  return checkPadding();
+    return error(state, "the loss has no terms");
+  return checkPadding(state);
 }
 
 /// `text` with its counts numbered by their places in `order`.
@@ -155,8 +159,9 @@ static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vec
   return used;
 }
 
-// Counts that a factor, a value or another count reads become results behind the terms, numbered without gaps.
-void Importer::describeCounts(ArrayRef<Operation *> order, SmallVectorImpl<Value> &results, SmallVectorImpl<DictionaryAttr> &resultAttributes) {
+/// Counts that a factor, a value or another count reads become results behind the terms, numbered without gaps.
+static void describeCounts(ImportState &state, ArrayRef<Operation *> order, SmallVectorImpl<Value> &results,
+                           SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   std::vector<int64_t> used;
   const auto use = [&](StringRef text) {
     for (int64_t count : countsIn(text))
@@ -168,15 +173,15 @@ void Importer::describeCounts(ArrayRef<Operation *> order, SmallVectorImpl<Value
   for (Operation *op : order)
     if (auto known = dyn_cast<KnownOp>(op))
       use(known.getExpression());
-  used = countsRead(std::move(used), counts);
+  used = countsRead(std::move(used), state.counts);
   for (DictionaryAttr &attributes : resultAttributes) {
     NamedAttrList list(attributes);
-    list.set(attributes::kFactor, builder.getStringAttr(renumbered(attributes.getAs<StringAttr>(attributes::kFactor).getValue(), used)));
-    attributes = list.getDictionary(&context);
+    list.set(attributes::kFactor, state.builder.getStringAttr(renumbered(attributes.getAs<StringAttr>(attributes::kFactor).getValue(), used)));
+    attributes = list.getDictionary(&state.context);
   }
   SmallVector<Value> roots(results.begin(), results.end());
   for (int64_t count : used)
-    roots.push_back(counts[count].numerator);
+    roots.push_back(state.counts[count].numerator);
   SmallVector<Operation *> all;
   std::vector<BlockArgument> arguments;
   orderOperations(roots, all, arguments);
@@ -185,20 +190,21 @@ void Importer::describeCounts(ArrayRef<Operation *> order, SmallVectorImpl<Value
       known.setExpression(renumbered(known.getExpression(), used));
   for (auto [number, count] : llvm::enumerate(used)) {
     NamedAttrList attributes;
-    attributes.set(attributes::kRole, builder.getStringAttr("count"));
-    attributes.set(attributes::kCount, builder.getI64IntegerAttr(static_cast<int64_t>(number)));
-    const ReduceKind reduce = counts[count].reduce;
-    attributes.set(attributes::kReduce, builder.getStringAttr(reduce == ReduceKind::Sum ? "sum" : reduce == ReduceKind::Max ? "max" : "min"));
-    results.push_back(counts[count].numerator);
-    resultAttributes.push_back(attributes.getDictionary(&context));
+    attributes.set(attributes::kRole, state.builder.getStringAttr("count"));
+    attributes.set(attributes::kCount, state.builder.getI64IntegerAttr(static_cast<int64_t>(number)));
+    const ReduceKind reduce = state.counts[count].reduce;
+    attributes.set(attributes::kReduce, state.builder.getStringAttr(reduce == ReduceKind::Sum ? "sum" : reduce == ReduceKind::Max ? "max" : "min"));
+    results.push_back(state.counts[count].numerator);
+    resultAttributes.push_back(attributes.getDictionary(&state.context));
   }
 }
 
-std::vector<NamedAttrList> Importer::describeInputs(ArrayRef<Operation *> order) {
-  unsigned inputCount = static_cast<unsigned>(inputNames.size());
+/// Names, shifts and bounds of the inputs, by argument.
+static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Operation *> order) {
+  unsigned inputCount = static_cast<unsigned>(state.inputNames.size());
   std::vector<NamedAttrList> inputAttributes(inputCount);
   for (unsigned i = 0; i < inputCount; ++i)
-    inputAttributes[i].set(attributes::kInput, builder.getStringAttr(inputNames[i]));
+    inputAttributes[i].set(attributes::kInput, state.builder.getStringAttr(state.inputNames[i]));
   for (Operation *op : order)
     if (auto gather = dyn_cast<GatherOp>(op)) {
       bool shifted = false, exact = true;
@@ -207,60 +213,61 @@ std::vector<NamedAttrList> Importer::describeInputs(ArrayRef<Operation *> order)
         continue;
       int64_t bound = cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0);
       auto old = dyn_cast_or_null<IntegerAttr>(inputAttributes[input].get("zorse.upper_bound"));
-      inputAttributes[input].set("zorse.upper_bound", builder.getI64IntegerAttr(old ? std::min(old.getInt(), bound) : bound));
-      inputAttributes[input].set(attributes::kRole, builder.getStringAttr("ids"));
+      inputAttributes[input].set("zorse.upper_bound", state.builder.getI64IntegerAttr(old ? std::min(old.getInt(), bound) : bound));
+      inputAttributes[input].set(attributes::kRole, state.builder.getStringAttr("ids"));
     }
-  for (const LossInfo &info : losses) {
+  for (const LossInfo &info : state.losses) {
     bool shifted = false, exact = true;
     int input = sourceInput(info.labels, inputCount, shifted, exact);
     if (input < 0)
       continue;
-    if (options.shiftedInGraph)
-      shifted = *options.shiftedInGraph;
+    if (state.options.shiftedInGraph)
+      shifted = *state.options.shiftedInGraph;
     // Beside another input of ids, one that is looked up in a table and compared with the logits holds labels; alone, it is an autoencoder's.
     const bool isOnlyInput = llvm::none_of(llvm::seq<unsigned>(inputCount), [&](unsigned other) {
-      return other != static_cast<unsigned>(input) && inputAttributes[other].get(attributes::kRole) == builder.getStringAttr("ids");
+      return other != static_cast<unsigned>(input) && inputAttributes[other].get(attributes::kRole) == state.builder.getStringAttr("ids");
     });
     if (!inputAttributes[input].get(attributes::kRole) || (!shifted && !isOnlyInput)) {
-      inputAttributes[input].set(attributes::kRole, builder.getStringAttr("labels"));
-      inputAttributes[input].set("zorse.shifted_in_graph", builder.getBoolAttr(shifted));
+      inputAttributes[input].set(attributes::kRole, state.builder.getStringAttr("labels"));
+      inputAttributes[input].set("zorse.shifted_in_graph", state.builder.getBoolAttr(shifted));
       if (exact)
-        inputAttributes[input].set("zorse.upper_bound", builder.getI64IntegerAttr(info.classes));
+        inputAttributes[input].set("zorse.upper_bound", state.builder.getI64IntegerAttr(info.classes));
       if (info.ignore)
-        inputAttributes[input].set("zorse.ignore_index", builder.getI64IntegerAttr(*info.ignore));
+        inputAttributes[input].set("zorse.ignore_index", state.builder.getI64IntegerAttr(*info.ignore));
     }
-    notes.push_back("labels are '" + inputNames[input] + "': " +
-                    (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " +
-                                   inputNames[input] + "=FILE.npy) holds the ids"
-                             : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a "
-                               "file of their own (--data " +
-                                   inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
+    state.notes.push_back(
+        "labels are '" + state.inputNames[input] + "': " +
+        (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " +
+                       state.inputNames[input] + "=FILE.npy) holds the ids"
+                 : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a "
+                   "file of their own (--data " +
+                       state.inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
   }
   return inputAttributes;
 }
 
 // Builds the function: operations in depth-first order from the results, arguments in the order of their first use, so that the order in which an
 // exporter wrote its nodes leaves no trace.
-LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
-  std::unique_ptr<Block> scratch(block);
+LogicalResult zorse::onnx_import::finish(ImportState &state, const Val &loss, ImportedModel &result) {
+  std::unique_ptr<Block> scratch(state.block);
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> resultAttributes;
-  if (failed(describeTerms(loss, results, resultAttributes)))
+  if (failed(describeTerms(state, loss, results, resultAttributes)))
     return failure();
   SmallVector<Operation *> order;
   std::vector<BlockArgument> arguments;
   orderOperations(results, order, arguments);
-  if (const size_t terms = results.size(); describeCounts(order, results, resultAttributes), results.size() > terms) {
+  if (const size_t terms = results.size(); describeCounts(state, order, results, resultAttributes), results.size() > terms) {
     order.clear();
     arguments.clear();
     orderOperations(results, order, arguments);
   }
 
   // Inputs in the file's order, used or not; then parameters in the order of their first use.
-  unsigned inputCount = static_cast<unsigned>(inputNames.size());
+  unsigned inputCount = static_cast<unsigned>(state.inputNames.size());
   SmallVector<BlockArgument> sorted;
   for (unsigned i = 0; i < inputCount; ++i)
-    sorted.push_back(block->getArgument(i));
+    sorted.push_back(state.block->getArgument(i));
   for (BlockArgument argument : arguments)
     if (argument.getArgNumber() >= inputCount)
       sorted.push_back(argument);
@@ -270,24 +277,24 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
     argumentTypes.push_back(argument.getType());
   for (Value value : results)
     resultTypes.push_back(value.getType());
-  OpBuilder moduleBuilder = OpBuilder::atBlockEnd(module->getBody());
-  auto function = func::FuncOp::create(moduleBuilder, NameLoc::get(builder.getStringAttr(model.model().graph().name())), "model",
-                                       FunctionType::get(&context, argumentTypes, resultTypes));
+  OpBuilder moduleBuilder = OpBuilder::atBlockEnd(state.module->getBody());
+  auto function = func::FuncOp::create(moduleBuilder, NameLoc::get(state.builder.getStringAttr(state.model.model().graph().name())), "model",
+                                       FunctionType::get(&state.context, argumentTypes, resultTypes));
   Block *body = function.addEntryBlock();
   for (auto [index, argument] : llvm::enumerate(sorted)) {
     body->getArgument(index).setLoc(argument.getLoc());
   }
 
-  std::vector<NamedAttrList> inputAttributes = describeInputs(order);
+  std::vector<NamedAttrList> inputAttributes = describeInputs(state, order);
   std::vector<WeightSource> ordered;
   for (unsigned i = 0; i < sorted.size(); ++i) {
     if (i < inputCount) {
-      function.setArgAttrs(i, inputAttributes[i].getDictionary(&context));
+      function.setArgAttrs(i, inputAttributes[i].getDictionary(&state.context));
       continue;
     }
     unsigned number = sorted[i].getArgNumber();
-    function.setArgAttrs(i, argumentAttributes[number - inputCount]);
-    ordered.push_back(weights[weightOfArgument.at(number)]);
+    function.setArgAttrs(i, state.argumentAttributes[number - inputCount]);
+    ordered.push_back(state.weights[state.weightOfArgument.at(number)]);
   }
   for (unsigned i = 0; i < resultTypes.size(); ++i)
     function.setResultAttrs(i, resultAttributes[i]);
@@ -300,18 +307,18 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   func::ReturnOp::create(end, function.getLoc(), results);
   for (auto [index, argument] : llvm::enumerate(sorted))
     argument.replaceAllUsesWith(body->getArgument(index));
-  if (failed(verify(*module)))
+  if (failed(verify(*state.module)))
     return failure();
   result.weights = std::move(ordered);
-  if (failed(checkAgainstFile(function, sorted, result.weights)))
+  if (failed(checkAgainstFile(state, function, sorted, result.weights)))
     return failure();
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*scratch)))
     op.erase();
 
-  result.hub = facts.hubModel;
-  reportParameters();
-  result.warnings = warnings;
-  result.notes = notes;
-  result.module = std::move(module);
+  result.hub = state.facts.hubModel;
+  reportParameters(state);
+  result.warnings = state.warnings;
+  result.notes = state.notes;
+  result.module = std::move(state.module);
   return success();
 }

@@ -7,40 +7,40 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-// x [..., positions, ..., 1 or 2], real or complex -> [..., frequencies, ..., 2]
-LogicalResult Importer::onFourier(const GraphNode &node) {
+/// x [..., positions, ..., 1 or 2], real or complex -> [..., frequencies, ..., 2]
+static LogicalResult importFourier(OpContext &op) {
   constexpr int64_t kMostElements = 1 << 24;
-  Val x = in(node, 0);
+  Val x = op.operand(0);
   const int64_t rank = x.rank(), last = rank - 1;
   if (!isFloat(x.type) || rank < 2 || x.view.elements() == 0 || (x.view.size(last) != 1 && x.view.size(last) != 2))
-    return error(node, "expects floats whose last dimension holds real numbers (1) or complex ones (2)");
-  int64_t axis = intAttribute(node, "axis", node.opset < 20 ? 1 : -2);
-  if (has(node, 2)) {
-    auto given = constantInts(in(node, 2));
+    return op.error("expects floats whose last dimension holds real numbers (1) or complex ones (2)");
+  int64_t axis = op.integer("axis");
+  if (op.has(2)) {
+    auto given = constantInts(op.operand(2));
     if (!given || given->size() != 1)
-      return error(node, "expects a constant axis");
+      return op.error("expects a constant axis");
     axis = given->front();
   }
   axis += axis < 0 ? rank : 0;
   if (axis < 0 || axis >= last)
-    return error(node, "expects an axis before the last, found " + Twine(axis) + " of " + Twine(rank));
+    return op.error("expects an axis before the last, found " + Twine(axis) + " of " + Twine(rank));
   if (x.view.sampleAxis() == axis)
-    return error(node, "transforms along the samples; every op must treat samples apart");
+    return op.error("transforms along the samples; every op must treat samples apart");
   const int64_t positions = x.view.size(axis);
   int64_t length = positions;
-  if (has(node, 1)) {
-    auto given = constantInts(in(node, 1));
+  if (op.has(1)) {
+    auto given = constantInts(op.operand(1));
     if (!given || given->size() != 1 || given->front() < 1)
-      return error(node, "expects a constant length of at least 1");
+      return op.error("expects a constant length of at least 1");
     length = given->front();
   }
-  const bool inverse = intAttribute(node, "inverse", 0) != 0, half = intAttribute(node, "onesided", 0) != 0, complex = x.view.size(last) == 2;
+  const bool inverse = op.integer("inverse") != 0, half = op.integer("onesided") != 0, complex = x.view.size(last) == 2;
   if (half && (inverse || complex))
-    return error(node, "asks for one side of a transform that is not of real numbers, which is not supported");
+    return op.error("asks for one side of a transform that is not of real numbers, which is not supported");
   const int64_t frequencies = half ? length / 2 + 1 : length;
   if (frequencies > kMostElements / positions)
-    return error(node,
-                 "transforms " + Twine(positions) + " positions to " + Twine(frequencies) + " frequencies; products with their matrix are too large");
+    return op.error("transforms " + Twine(positions) + " positions to " + Twine(frequencies) +
+                    " frequencies; products with their matrix are too large");
 
   // Positions behind the length count nothing, and those that lack are 0: both by the matrix.
   std::vector<double> cosines(static_cast<size_t>(positions * frequencies)), sines(cosines.size());
@@ -52,7 +52,7 @@ LogicalResult Importer::onFourier(const GraphNode &node) {
       cosines[at] = scale * std::cos(angle);
       sines[at] = (inverse ? -scale : scale) * std::sin(angle);
     }
-  Composition make(*this, node);
+  Composition make(op);
   Val cosine = constantOf(x.type, makeFloats(x.type, std::move(cosines)), {positions, frequencies});
   Val sine = constantOf(x.type, makeFloats(x.type, std::move(sines)), {positions, frequencies});
   std::vector<int64_t> order; // the axis last, and its own inverse
@@ -71,4 +71,10 @@ LogicalResult Importer::onFourier(const GraphNode &node) {
   return make.result(make("Concat", {back(realOut), back(imaginaryOut)}, {{"axis", last}}));
 }
 
-void Importer::addFourierOps(OperatorTable &table) { table.add({"DFT"}, 1, 3, "axis:i inverse:i onesided:i", &Importer::onFourier); }
+void zorse::onnx_import::registerFourierOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> others = {integer("inverse", 0), integer("onesided", 0)};
+  registry.add({
+      {{"DFT"}, 1, 3, with(others, {integer("axis", 1)}), importFourier, until(19)},
+      {{"DFT"}, 1, 3, with(others, {integer("axis", -2)}), importFourier, since(20)},
+  });
+}

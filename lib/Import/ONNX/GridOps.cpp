@@ -84,28 +84,28 @@ private:
 
 } // namespace
 
-// x [N, C, positions...], grid [N, places..., dimensions of positions], the last dimension of positions first -> [N, C, places...]
-LogicalResult Importer::onGridSample(const GraphNode &node) {
+/// x [N, C, positions...], grid [N, places..., dimensions of positions], the last dimension of positions first -> [N, C, places...]
+static LogicalResult importGridSample(OpContext &op) {
   constexpr int64_t kMostTaps = 64;
-  Val x = in(node, 0), grid = in(node, 1);
+  Val x = op.operand(0), grid = op.operand(1);
   if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
-    return error(node, "expects floats of samples x channels x positions, and a grid of as many dimensions");
+    return op.error("expects floats of samples x channels x positions, and a grid of as many dimensions");
   const int64_t dims = x.rank() - 2;
   if (grid.view.size(dims + 1) != dims || grid.view.size(0) != x.view.size(0))
-    return error(node, "expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) + " numbers for every place, found " +
-                           Twine(grid.view.size(0)) + " and " + Twine(grid.view.size(dims + 1)));
+    return op.error("expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) + " numbers for every place, found " +
+                    Twine(grid.view.size(0)) + " and " + Twine(grid.view.size(dims + 1)));
   if (x.view.sampleAxis() > 0 || grid.view.sampleAxis() > 0)
-    return error(node, "expects its samples in dimension 0");
-  std::string mode = stringAttribute(node, "mode", "linear");
+    return op.error("expects its samples in dimension 0");
+  std::string mode = op.text("mode");
   mode = mode == "bilinear" ? "linear" : mode == "bicubic" ? "cubic" : mode;
   int64_t count = 1;
   for (int64_t d = 0; d < dims; ++d)
     count *= mode == "nearest" ? 1 : mode == "linear" ? 2 : 4;
   if (count > kMostTaps)
-    return error(node, "reads " + Twine(count) + " positions for every place; at most " + Twine(kMostTaps) + " are supported");
+    return op.error("reads " + Twine(count) + " positions for every place; at most " + Twine(kMostTaps) + " are supported");
 
-  Composition make(*this, node);
-  Sampler sampler(make, mode, stringAttribute(node, "padding_mode", "zeros"), intAttribute(node, "align_corners", 0) != 0);
+  Composition make(op);
+  Sampler sampler(make, mode, op.text("padding_mode"), op.integer("align_corners") != 0);
   const std::vector<int64_t> shape = x.shape(), places = grid.shape();
   int64_t positions = 1, all = 1;
   for (int64_t d = 0; d < dims; ++d)
@@ -140,7 +140,13 @@ LogicalResult Importer::onGridSample(const GraphNode &node) {
   return make.result(make.reshape(make.transpose(result, {0, 2, 1}), final));
 }
 
-void Importer::addGridOps(OperatorTable &table) {
-  table.add({"GridSample"}, 2, 2, "align_corners:i mode:s=linear|nearest|cubic|bilinear|bicubic padding_mode:s=zeros|border|reflection",
-            &Importer::onGridSample);
+void zorse::onnx_import::registerGridOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"GridSample"},
+       2,
+       2,
+       {integer("align_corners", 0), only(text("mode", "linear"), {"linear", "nearest", "cubic", "bilinear", "bicubic"}),
+        only(text("padding_mode", "zeros"), {"zeros", "border", "reflection"})},
+       importGridSample},
+  });
 }

@@ -1,4 +1,5 @@
 // Products in which every group of an operand meets a matrix of its own.
+#include "Arithmetic.h"
 #include "Composition.h"
 
 using namespace mlir;
@@ -6,7 +7,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 // x [..., G, K] and w [G, K, N], which carries no samples, to [..., G, N]. Where a group has one row or one column it is no product but elementwise.
-Val Importer::groupedProduct(Composition &make, const Val &x, const Val &w) {
+Val zorse::onnx_import::groupedProduct(Composition &make, const Val &x, const Val &w) {
   if (make.hasFailed())
     return {};
   const int64_t rank = x.rank(), groups = w.view.size(0), inner = w.view.size(1), columns = w.view.size(2);

@@ -1,7 +1,8 @@
 #include "HeadCheck.h"
 
 #include "HeadData.h"
-#include "Importer.h"
+#include "ImportState.h"
+#include "Interpret.h"
 
 #include "../Reference/Evaluator.h"
 
@@ -315,35 +316,36 @@ static HeadValue valueOf(const Val &val, const llvm::DenseMap<Value, Value> &mov
   return value;
 }
 
-LogicalResult Importer::checkAgainstFile(func::FuncOp function, ArrayRef<BlockArgument> before, const std::vector<WeightSource> &sources) {
-  const char *unchecked = options.trustImport         ? "--trust-import"
-                          : lossNumber < 0            ? "it is not in the file"
-                          : options.batchNormRows > 0 ? "--batch-norm-rows takes groups of samples together"
-                                                      : nullptr;
+LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::FuncOp function, ArrayRef<BlockArgument> before,
+                                                   const std::vector<WeightSource> &sources) {
+  const char *unchecked = state.options.trustImport         ? "--trust-import"
+                          : state.lossNumber < 0            ? "it is not in the file"
+                          : state.options.batchNormRows > 0 ? "--batch-norm-rows takes groups of samples together"
+                                                            : nullptr;
   if (unchecked) {
-    notes.push_back(std::string("the loss is not checked against the file: ") + unchecked);
+    state.notes.push_back(std::string("the loss is not checked against the file: ") + unchecked);
     return success();
   }
-  if (options.alter)
-    options.alter(*module);
+  if (state.options.alter)
+    state.options.alter(*state.module);
   llvm::DenseMap<Value, Value> moved;
   for (auto [index, argument] : llvm::enumerate(before))
     moved[argument] = function.getArgument(index);
   std::vector<HeadValue> all;
-  all.reserve(values.size());
-  for (const Val &val : values)
+  all.reserve(state.values.size());
+  for (const Val &val : state.values)
     all.push_back(valueOf(val, moved));
-  HeadSource source{graph, model, all, function, sources};
-  source.loss = lossNumber;
-  source.fixedSamples = rowsBaked ? rows : 0;
+  HeadSource source{state.graph, state.model, all, function, sources};
+  source.loss = state.lossNumber;
+  source.fixedSamples = state.rowsBaked ? state.rows : 0;
   // Constants are rounded as their types say when they are folded; the file's nodes are evaluated in f64.
   const bool rounds = llvm::any_of(
       all, [](const HeadValue &value) { return value.kind != HeadValue::Kind::Absent && isFloat(value.type) && value.type != ElementKind::F64; });
-  source.tolerance = options.compute == ComputeType::F64 && !rounds ? 1e-9 : 1e-5;
-  source.damage = options.headDamage;
+  source.tolerance = state.options.compute == ComputeType::F64 && !rounds ? 1e-9 : 1e-5;
+  source.damage = state.options.headDamage;
   HeadOutcome outcome = checkHead(source);
   if (!outcome.error.empty())
-    return error(outcome.error);
-  notes.push_back(outcome.note);
+    return error(state, outcome.error);
+  state.notes.push_back(outcome.note);
   return success();
 }

@@ -1,5 +1,9 @@
-#include "Importer.h"
-
+#include "Initializers.h"
+#include "Interpret.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "Losses.h"
+#include "OpContext.h"
 #include "TrainingFile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,24 +23,30 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-struct Importer::Input {
+namespace {
+
+/// An input as the file declares it.
+struct Input {
   int value = -1;
   std::string name;
   ElementKind type = ElementKind::Undefined;
   std::vector<int64_t> shape; ///< 0 in dimension 0 where it is symbolic
 };
 
-LogicalResult Importer::readInput(const onnx::ValueInfo &info, Input &input, int64_t &baked, std::string &bakedBy) {
+} // namespace
+
+/// \param baked  samples that an input before fixed, and this one may fix for others; 0: none. \param bakedBy  its name
+static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, Input &input, int64_t &baked, std::string &bakedBy) {
   if (!info.type().has_tensor_type())
-    return error("input '" + info.name() + "' is not a tensor");
+    return error(state, "input '" + info.name() + "' is not a tensor");
   const onnx::Type::TensorType &tensor = info.type().tensor_type();
   input.name = info.name();
   input.type = static_cast<ElementKind>(tensor.elem_type());
   if (!byteSize(input.type))
-    return error("input '" + info.name() + "': element type " + Twine(name(input.type)) + " is not supported");
+    return error(state, "input '" + info.name() + "': element type " + Twine(name(input.type)) + " is not supported");
   if (!tensor.has_shape() || tensor.shape().dim_size() == 0)
-    return error("input '" + info.name() + "': expects a shape whose dimension 0 counts samples, found " +
-                 (tensor.has_shape() ? "a scalar" : "none"));
+    return error(state, "input '" + info.name() + "': expects a shape whose dimension 0 counts samples, found " +
+                            (tensor.has_shape() ? "a scalar" : "none"));
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto &dim = tensor.shape().dim(i);
     int64_t size = dim.has_dim_value() ? dim.dim_value() : 0;
@@ -44,46 +54,50 @@ LogicalResult Importer::readInput(const onnx::ValueInfo &info, Input &input, int
     if (i == 0) {
       if (size > 0) {
         if (baked && baked != size)
-          return error("inputs '" + bakedBy + "' and '" + info.name() + "' hold " + Twine(baked) + " and " + Twine(size) +
-                       " samples in dimension 0; expects one number of samples for all inputs");
+          return error(state, "inputs '" + bakedBy + "' and '" + info.name() + "' hold " + Twine(baked) + " and " + Twine(size) +
+                                  " samples in dimension 0; expects one number of samples for all inputs");
         baked = size;
         bakedBy = info.name();
       }
     } else if (size <= 0) {
-      auto bound = options.dims.find(symbol);
-      if (bound != options.dims.end())
+      auto bound = state.options.dims.find(symbol);
+      if (bound != state.options.dims.end())
         size = bound->second;
-      else if (i == 1 && options.sequence > 0)
-        size = options.sequence;
+      else if (i == 1 && state.options.sequence > 0)
+        size = state.options.sequence;
       else
-        return error("input '" + info.name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
-                     " is symbolic; give the sequence length (--seq), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) + "=N)");
-    } else if (i == 1 && options.sequence > 0 && options.sequence != size) {
-      return error("input '" + info.name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " + Twine(options.sequence) +
-                   " is asked for; export with a symbolic sequence dimension");
+        return error(state, "input '" + info.name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
+                                " is symbolic; give the sequence length (--seq), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) +
+                                "=N)");
+    } else if (i == 1 && state.options.sequence > 0 && state.options.sequence != size) {
+      return error(state, "input '" + info.name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " +
+                              Twine(state.options.sequence) + " is asked for; export with a symbolic sequence dimension");
     }
     if (size > (int64_t(1) << 32))
-      return error("input '" + info.name() + "': dimension " + Twine(i) + " is too large");
+      return error(state, "input '" + info.name() + "': dimension " + Twine(i) + " is too large");
     input.shape.push_back(size);
   }
   return success();
 }
 
-LogicalResult Importer::bindInput(Input &input, int64_t group) {
+/// Adds the argument. \param group  samples of a row
+static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) {
   SmallVector<int64_t> shape{ShapedType::kDynamic};
-  input.shape[0] = rows;
-  if (options.batchNormRows > 0)
+  input.shape[0] = state.rows;
+  if (state.options.batchNormRows > 0)
     input.shape.insert(input.shape.begin() + 1, group);
   shape.append(input.shape.begin() + 1, input.shape.end());
   if (!isSensible(input.shape))
-    return error("input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
+    return error(state, "input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
   if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
-    return error("input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
-  Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
-  inputArguments[input.name] = static_cast<unsigned>(inputNames.size());
-  inputNames.push_back(input.name);
-  Val &value = values[input.value] = wrap(argument, input.type, input.shape);
-  if (options.batchNormRows > 0) { // the file counts single samples
+    return error(state,
+                 "input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
+  Value argument =
+      state.block->addArgument(RankedTensorType::get(shape, elementType(state, input.type)), NameLoc::get(state.builder.getStringAttr(input.name)));
+  state.inputArguments[input.name] = static_cast<unsigned>(state.inputNames.size());
+  state.inputNames.push_back(input.name);
+  Val &value = state.values[input.value] = wrap(argument, input.type, input.shape);
+  if (state.options.batchNormRows > 0) { // the file counts single samples
     FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
     samples.insert(samples.end(), inside.begin(), inside.end());
     value.view.dims.erase(value.view.dims.begin() + 1);
@@ -91,31 +105,32 @@ LogicalResult Importer::bindInput(Input &input, int64_t group) {
   return success();
 }
 
-// Inputs: dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that divides no number of the file.
-LogicalResult Importer::bindInputs() {
+/// Inputs: dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that divides no number of the file.
+static LogicalResult bindInputs(ImportState &state) {
   std::vector<Input> inputs;
   int64_t baked = 0;
   std::string bakedBy;
-  for (auto &[value, info] : graph.inputs) {
+  for (auto &[value, info] : state.graph.inputs) {
     inputs.emplace_back().value = value;
-    if (failed(readInput(*info, inputs.back(), baked, bakedBy)))
+    if (failed(readInput(state, *info, inputs.back(), baked, bakedBy)))
       return failure();
   }
   if (inputs.empty())
-    return error("the graph has no inputs: nothing carries samples");
-  rowsBaked = baked > 0;
-  const int64_t group = std::max<int64_t>(options.batchNormRows, 1);
+    return error(state, "the graph has no inputs: nothing carries samples");
+  state.rowsBaked = baked > 0;
+  const int64_t group = std::max<int64_t>(state.options.batchNormRows, 1);
   if (baked % group != 0)
-    return error("input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-rows expects a multiple of " +
-                 Twine(group));
-  rows = baked / group;
-  if (!rowsBaked)
-    choosePlaceholder();
-  notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic"
+    return error(state, "input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-rows expects a multiple of " +
+                            Twine(group));
+  state.rows = baked / group;
+  if (!state.rowsBaked)
+    choosePlaceholder(state);
+  state.notes.push_back(state.rowsBaked
+                            ? "the file fixes " + std::to_string(state.rows) + " samples; the sample axis is found from there and made dynamic"
                             : "samples are a symbolic dimension");
 
   for (Input &input : inputs)
-    if (failed(bindInput(input, group)))
+    if (failed(bindInput(state, input, group)))
       return failure();
   return success();
 }
@@ -131,59 +146,59 @@ static std::string similar(std::vector<std::string> names, StringRef wanted) {
   return text + (names.size() > 5 ? ", ..." : "");
 }
 
-LogicalResult Importer::checkNames() {
+LogicalResult zorse::onnx_import::checkNames(ImportState &state) {
   std::set<std::string> symbols;
-  for (auto &[value, info] : graph.inputs)
+  for (auto &[value, info] : state.graph.inputs)
     for (int i = 1; i < info->type().tensor_type().shape().dim_size(); ++i)
       if (const auto &dim = info->type().tensor_type().shape().dim(i); dim.has_dim_param())
         symbols.insert(dim.dim_param());
-  for (auto &[name, size] : options.dims)
+  for (auto &[name, size] : state.options.dims)
     if (!symbols.count(name))
-      return error("no dimension of an input behind the samples is called '" + name +
-                   "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
+      return error(state, "no dimension of an input behind the samples is called '" + name +
+                              "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
   std::vector<std::string> initializerNames;
-  for (auto &[value, tensor] : graph.body.initializers)
-    for (const std::string &other : facts.namesOf(tensor->name()))
+  for (auto &[value, tensor] : state.graph.body.initializers)
+    for (const std::string &other : state.facts.namesOf(tensor->name()))
       initializerNames.push_back(other);
-  for (auto &[name, fact] : facts.parameters)
+  for (auto &[name, fact] : state.facts.parameters)
     initializerNames.push_back(name);
-  for (const GraphNode &node : graph.body.nodes) // parameters that the exporter has merged
-    if (node.op == "Identity" && !node.inputs.empty() && initializers.count(node.inputs[0]))
-      initializerNames.push_back(graph.valueNames[node.outputs[0]]);
+  for (const GraphNode &node : state.graph.body.nodes) // parameters that the exporter has merged
+    if (node.op == "Identity" && !node.inputs.empty() && state.initializers.count(node.inputs[0]))
+      initializerNames.push_back(state.graph.valueNames[node.outputs[0]]);
   llvm::sort(initializerNames);
   initializerNames.erase(std::unique(initializerNames.begin(), initializerNames.end()), initializerNames.end());
-  for (auto &[name, choice] : options.trainable)
+  for (auto &[name, choice] : state.options.trainable)
     if (llvm::none_of(initializerNames, [&](const std::string &other) { return matches(name, other); }))
-      return error("no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") +
-                   "; there are: " + similar(initializerNames, name));
+      return error(state, "no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") +
+                              "; there are: " + similar(initializerNames, name));
   return success();
 }
 
-LogicalResult Importer::readInitializers(const std::vector<int> &wanted) {
-  for (auto &[value, tensor] : graph.body.initializers) {
-    initializers[value] = tensor;
+static LogicalResult readInitializers(ImportState &state, const std::vector<int> &wanted) {
+  for (auto &[value, tensor] : state.graph.body.initializers) {
+    state.initializers[value] = tensor;
     if (tensor->name() == "__metadata__")
       return error(
-          "initializer '__metadata__': safetensors files keep this name for themselves, so no checkpoint could hold it. Rename the parameter");
+          state, "initializer '__metadata__': safetensors files keep this name for themselves, so no checkpoint could hold it. Rename the parameter");
   }
-  if (failed(classifyInitializers(wanted)))
+  if (failed(classifyInitializers(state, wanted)))
     return failure();
-  for (auto &[value, tensor] : graph.body.initializers) {
+  for (auto &[value, tensor] : state.graph.body.initializers) {
     std::string problem;
-    auto bytes = model.bytes(*tensor, problem, options.weightsLater);
+    auto bytes = state.model.bytes(*tensor, problem, state.options.weightsLater);
     if (!bytes)
-      return error(problem);
-    if (roles[tensor] != InitializerRole::Constant)
+      return error(state, problem);
+    if (state.roles[tensor] != InitializerRole::Constant)
       continue; // an argument once it is used
     if (bytes->missing)
-      return error("constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file +
-                   "' is not there. Export constants inside the model, or put the file beside it");
+      return error(state, "constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file +
+                              "' is not there. Export constants inside the model, or put the file beside it");
     int64_t size = 1;
     std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
     for (int64_t dim : shape)
       size *= dim;
     auto kind = static_cast<ElementKind>(tensor->data_type());
-    values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
+    state.values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
   }
   return success();
 }
@@ -209,7 +224,90 @@ static std::string numberingKey(const GraphNode &node, const std::vector<int> &c
   return key;
 }
 
-LogicalResult Importer::interpret(GraphBody &body, const std::vector<int> &wanted) {
+/// Whether nothing but the shape of the node's result is read.
+/// Exporters take the largest of ids to find the shape that they broadcast to.
+static bool isReadForShape(OpContext &op) {
+  if (op.node.op != "Max" || op.node.inputs.empty() || !op.node.domain.empty())
+    return false;
+  bool read = false;
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    if (const Val &operand = op.operand(i); (!operand.isConstant() && !operand.isGraph()) || isFloat(operand.type) || !isSensible(operand.shape()))
+      return false;
+  if (std::find(op.state.graph.body.outputs.begin(), op.state.graph.body.outputs.end(), op.node.outputs[0]) != op.state.graph.body.outputs.end())
+    return false;
+  for (const GraphNode &other : op.state.graph.body.nodes) {
+    const bool uses = std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[0]) != other.inputs.end();
+    if ((uses && other.op != "Shape") || !other.bodies.empty())
+      return false;
+    read |= uses;
+  }
+  return read;
+}
+
+/// Gradients stop at what a node made from a detach yields.
+static LogicalResult detach(OpContext &op, Val &value) {
+  if (value.kind == Val::Kind::Loss)
+    return op.error("detaches what depends on all samples; expects losses and values of samples");
+  for (Val &element : value.elements)
+    if (failed(detach(op, element)))
+      return failure();
+  if (value.isGraph() && isFloat(value.type) && op.state.dependsOnParameter(value.value))
+    value.value = create<DetachOp>(op.state, value.value);
+  return success();
+}
+
+static LogicalResult interpretNode(OpContext &op) {
+  op.state.location = NameLoc::get(op.state.builder.getStringAttr(op.node.name));
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    int value = op.node.inputs[i];
+    if (value < 0)
+      continue;
+    if (!op.state.values[value]) {
+      auto found = op.state.initializers.find(value);
+      if (found == op.state.initializers.end()) {
+        if (op.state.graph.valueNames[value].empty())
+          continue;
+        return op.error("its input '" + op.state.graph.valueNames[value] + "' has no value: the producer does not yield it");
+      }
+      op.state.values[value] = parameter(op.state, *found->second);
+    }
+  }
+  if (isReadForShape(op)) { // no value of it need be there
+    View view;
+    for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+      View other = op.operand(i).view;
+      if (other.rank() > view.rank())
+        std::swap(other, view);
+      for (int64_t k = 0; k < other.rank(); ++k) {
+        int64_t axis = view.rank() - 1 - k, more = other.size(other.rank() - 1 - k);
+        if (view.size(axis) != more && view.size(axis) != 1 && more != 1)
+          return op.error("expects shapes that broadcast");
+        if (view.size(axis) == 1)
+          view.dims[axis] = other.dims[other.rank() - 1 - k];
+      }
+    }
+    return op.result(fillOver(op.operand(0).type, 0, std::move(view)));
+  }
+  if (failed(applyOperator(op)))
+    return failure();
+  if (op.state.tooLarge > 0)
+    return op.error("needs a constant of " + Twine(op.state.tooLarge) + " elements to be computed, at most " + Twine(op.state.options.mostComputed) +
+                    " are");
+  roundResults(op);
+  for (int output : op.node.outputs) {
+    if (output < 0)
+      continue;
+    if (op.state.values[output].rank() > 16)
+      return op.error("its result has more than 16 dimensions");
+    if (!isSensible(op.state.values[output].shape()))
+      return op.error("its result is too large");
+    if (op.node.detach && failed(detach(op, op.state.values[output])))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult zorse::onnx_import::interpret(ImportState &state, GraphBody &body, const std::vector<int> &wanted) {
   llvm::DenseSet<int> live(wanted.begin(), wanted.end());
   std::function<void(const GraphNode &)> use = [&](const GraphNode &node) {
     for (int value : node.inputs)
@@ -229,7 +327,7 @@ LogicalResult Importer::interpret(GraphBody &body, const std::vector<int> &wante
       needed.push_back(&node);
     }
   }
-  std::vector<int> canonical(values.size());
+  std::vector<int> canonical(state.values.size());
   for (size_t i = 0; i < canonical.size(); ++i)
     canonical[i] = static_cast<int>(i);
   std::unordered_map<std::string, const GraphNode *> numbered;
@@ -241,7 +339,7 @@ LogicalResult Importer::interpret(GraphBody &body, const std::vector<int> &wante
       if (!isNew) {
         for (size_t k = 0; k < node.outputs.size(); ++k)
           if (node.outputs[k] >= 0 && found->second->outputs[k] >= 0) {
-            values[node.outputs[k]] = values[found->second->outputs[k]];
+            state.values[node.outputs[k]] = state.values[found->second->outputs[k]];
             canonical[node.outputs[k]] = canonical[found->second->outputs[k]];
           }
         bool complete = true;
@@ -251,174 +349,93 @@ LogicalResult Importer::interpret(GraphBody &body, const std::vector<int> &wante
           continue;
       }
     }
-    if (failed(interpretNode(node)))
+    if (OpContext op(state, node); failed(interpretNode(op)))
       return failure();
   }
   return success();
 }
 
-LogicalResult Importer::interpretNode(const GraphNode &node) {
-  location = NameLoc::get(builder.getStringAttr(node.name));
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    int value = node.inputs[i];
-    if (value < 0)
-      continue;
-    if (!values[value]) {
-      auto found = initializers.find(value);
-      if (found == initializers.end()) {
-        if (graph.valueNames[value].empty())
-          continue;
-        return error(node, "its input '" + graph.valueNames[value] + "' has no value: the producer does not yield it");
-      }
-      values[value] = parameter(*found->second);
-    }
-  }
-  if (isReadForShape(node)) { // no value of it need be there
-    View view;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      View other = in(node, i).view;
-      if (other.rank() > view.rank())
-        std::swap(other, view);
-      for (int64_t k = 0; k < other.rank(); ++k) {
-        int64_t axis = view.rank() - 1 - k, more = other.size(other.rank() - 1 - k);
-        if (view.size(axis) != more && view.size(axis) != 1 && more != 1)
-          return error(node, "expects shapes that broadcast");
-        if (view.size(axis) == 1)
-          view.dims[axis] = other.dims[other.rank() - 1 - k];
-      }
-    }
-    return out(node, 0, fillOver(in(node, 0).type, 0, std::move(view))), success();
-  }
-  if (failed(applyHandler(node)))
-    return failure();
-  if (tooLarge > 0)
-    return error(node, "needs a constant of " + Twine(tooLarge) + " elements to be computed, at most " + Twine(options.mostComputed) + " are");
-  roundResults(node);
-  for (int output : node.outputs) {
-    if (output < 0)
-      continue;
-    if (values[output].rank() > 16)
-      return error(node, "its result has more than 16 dimensions");
-    if (!isSensible(values[output].shape()))
-      return error(node, "its result is too large");
-    if (node.detach && failed(detach(node, values[output])))
-      return failure();
-  }
-  return success();
-}
-
-// Exporters take the largest of ids to find the shape that they broadcast to.
-bool Importer::isReadForShape(const GraphNode &node) const {
-  if (node.op != "Max" || node.inputs.empty() || !node.domain.empty())
-    return false;
-  bool read = false;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (const Val &operand = in(node, i); (!operand.isConstant() && !operand.isGraph()) || isFloat(operand.type) || !isSensible(operand.shape()))
-      return false;
-  if (std::find(graph.body.outputs.begin(), graph.body.outputs.end(), node.outputs[0]) != graph.body.outputs.end())
-    return false;
-  for (const GraphNode &other : graph.body.nodes) {
-    const bool uses = std::find(other.inputs.begin(), other.inputs.end(), node.outputs[0]) != other.inputs.end();
-    if ((uses && other.op != "Shape") || !other.bodies.empty())
-      return false;
-    read |= uses;
-  }
-  return read;
-}
-
-LogicalResult Importer::applyHandler(const GraphNode &node) {
-  const Operator *known = operatorOf(node);
-  if (!known)
-    return error(node, "the operator is not supported");
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (in(node, i).kind == Val::Kind::Loss) {
-      static const llvm::StringSet<> lossOps{"Add",      "Sub",      "Mul",        "Div",       "Neg",        "Sum",  "Cast",
-                                             "CastLike", "Identity", "Reshape",    "Squeeze",   "Unsqueeze",  "Max",  "Min",
-                                             "Clip",     "Shape",    "Dropout",    "ReduceSum", "ReduceMean", "Sqrt", "Exp",
-                                             "Log",      "Abs",      "Reciprocal", "Tanh",      "Sigmoid",    "Relu", "Softplus"};
-      if (!lossOps.contains(node.op) && in(node, i).elements.empty() && node.op != "Concat")
-        return notAffine(node, "uses");
-    }
-  if (failed(checkOperands(node)))
-    return failure();
-  if (auto done = applyToDrawn(node))
-    return *done;
-  if (auto done = applyToSums(node))
-    return *done;
-  if (auto done = applyToKnown(node))
-    return *done;
-  if (auto done = applyToSampleNumbers(node))
-    return *done;
-  return (this->*known->handler)(node);
-}
-
-LogicalResult Importer::detach(const GraphNode &node, Val &value) {
-  if (value.kind == Val::Kind::Loss)
-    return error(node, "detaches what depends on all samples; expects losses and values of samples");
-  for (Val &element : value.elements)
-    if (failed(detach(node, element)))
-      return failure();
-  if (value.isGraph() && isFloat(value.type) && dependsOnParameter(value.value))
-    value.value = create<DetachOp>(value.value);
-  return success();
-}
-
-// What every handler may rely on: the operands an operator cannot do without are there and are tensors.
-LogicalResult Importer::checkOperands(const GraphNode &node) {
-  size_t count = operatorOf(node)->rule.least;
-  bool sequences = node.op == "SequenceAt" || node.op == "ConcatFromSequence" || node.op == "Identity";
+/// What every handler may rely on: the operands an operator cannot do without are there and are tensors.
+static LogicalResult checkOperands(OpContext &op) {
+  size_t count = op.rule->least;
+  bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
   bool anyGraph = false;
-  for (size_t i = 0; i < std::max(count, node.inputs.size()); ++i) {
-    const Val &operand = in(node, i);
+  for (size_t i = 0; i < std::max(count, op.node.inputs.size()); ++i) {
+    const Val &operand = op.operand(i);
     anyGraph |= operand.isGraph();
     if (!operand && i < count)
-      return error(node, "expects at least " + Twine(count) + " inputs; input " + Twine(i) + " is missing");
+      return op.error("expects at least " + Twine(count) + " inputs; input " + Twine(i) + " is missing");
     if (operand.kind == Val::Kind::Sequence && !(sequences && i == 0))
-      return error(node, "expects a tensor as input " + Twine(i) + ", found a sequence");
+      return op.error("expects a tensor as input " + Twine(i) + ", found a sequence");
   }
-  for (size_t i = 0; anyGraph && i < node.inputs.size(); ++i) {
-    const Val &operand = in(node, i);
+  for (size_t i = 0; anyGraph && i < op.node.inputs.size(); ++i) {
+    const Val &operand = op.operand(i);
     if (!operand.isConstant())
       continue;
     int64_t moving = 1;
     for (const FactorList &list : operand.view.dims)
       for (const Factor &factor : list)
         if (factor.stride != 0 && !__builtin_mul_overflow(moving, factor.size, &moving) && moving > (int64_t(1) << 30))
-          return error(node, "computes with a constant of more than 2^30 elements");
+          return op.error("computes with a constant of more than 2^30 elements");
   }
   return success();
 }
 
-// The loss: an output by name, an output called loss, or the only scalar output.
-LogicalResult Importer::chooseLoss(std::vector<int> &wanted) {
+LogicalResult zorse::onnx_import::applyOperator(OpContext &op) {
+  if (!op.rule)
+    return op.error("the operator is not supported");
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    if (op.operand(i).kind == Val::Kind::Loss) {
+      static const llvm::StringSet<> lossOps{"Add",      "Sub",      "Mul",        "Div",       "Neg",        "Sum",  "Cast",
+                                             "CastLike", "Identity", "Reshape",    "Squeeze",   "Unsqueeze",  "Max",  "Min",
+                                             "Clip",     "Shape",    "Dropout",    "ReduceSum", "ReduceMean", "Sqrt", "Exp",
+                                             "Log",      "Abs",      "Reciprocal", "Tanh",      "Sigmoid",    "Relu", "Softplus"};
+      if (!lossOps.contains(op.node.op) && op.operand(i).elements.empty() && op.node.op != "Concat")
+        return notAffine(op, "uses");
+    }
+  if (failed(checkOperands(op)))
+    return failure();
+  if (auto done = applyToDrawn(op))
+    return *done;
+  if (auto done = applyToSums(op))
+    return *done;
+  if (auto done = applyToKnown(op))
+    return *done;
+  if (auto done = applyToSampleNumbers(op))
+    return *done;
+  return op.rule->import(op);
+}
+
+/// The loss: an output by name, an output called loss, or the only scalar output.
+static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
   auto byName = [&](const std::string &name) -> int {
-    const auto &outputs = model.model().graph().output();
+    const auto &outputs = state.model.model().graph().output();
     for (int i = 0; i < outputs.size(); ++i)
       if (outputs[i].name() == name)
-        return graph.body.outputs[i];
-    for (size_t i = 0; i < graph.valueNames.size(); ++i)
-      if (graph.valueNames[i] == name)
+        return state.graph.body.outputs[i];
+    for (size_t i = 0; i < state.graph.valueNames.size(); ++i)
+      if (state.graph.valueNames[i] == name)
         return static_cast<int>(i);
     return -1;
   };
-  const auto &outputs = model.model().graph().output();
+  const auto &outputs = state.model.model().graph().output();
   std::string names;
   for (const auto &output : outputs)
     names += (names.empty() ? "'" : ", '") + output.name() + "'";
-  if (!options.loss.empty()) {
-    if (options.loss != "cross_entropy")
-      return error("loss '" + options.loss + "' is not known; expects cross_entropy");
-    std::string name = options.logits.empty() && outputs.size() ? outputs[0].name() : options.logits;
+  if (!state.options.loss.empty()) {
+    if (state.options.loss != "cross_entropy")
+      return error(state, "loss '" + state.options.loss + "' is not known; expects cross_entropy");
+    std::string name = state.options.logits.empty() && outputs.size() ? outputs[0].name() : state.options.logits;
     int value = byName(name);
     if (value < 0)
-      return error("logits '" + name + "' are not a value of the graph; its outputs are " + names);
+      return error(state, "logits '" + name + "' are not a value of the graph; its outputs are " + names);
     wanted = {value};
     return success();
   }
-  if (!options.lossOutput.empty()) {
-    int value = byName(options.lossOutput);
+  if (!state.options.lossOutput.empty()) {
+    int value = byName(state.options.lossOutput);
     if (value < 0)
-      return error("loss '" + options.lossOutput + "' is not a value of the graph; its outputs are " + names);
+      return error(state, "loss '" + state.options.lossOutput + "' is not a value of the graph; its outputs are " + names);
     wanted = {value};
     return success();
   }
@@ -436,66 +453,73 @@ LogicalResult Importer::chooseLoss(std::vector<int> &wanted) {
       chosen = i;
   }
   if (scalars != 1)
-    return error("expects one scalar output, the loss; found " + Twine(scalars) + " among " + names +
-                 ". Name it (--loss-output=NAME), or add a loss (--loss=cross_entropy --logits=NAME --labels=NAME)");
-  wanted = {graph.body.outputs[chosen]};
+    return error(state, "expects one scalar output, the loss; found " + Twine(scalars) + " among " + names +
+                            ". Name it (--loss-output=NAME), or add a loss (--loss=cross_entropy --logits=NAME --labels=NAME)");
+  wanted = {state.graph.body.outputs[chosen]};
   return success();
 }
 
-LogicalResult Importer::run(ImportedModel &result) {
-  values.resize(graph.valueNames.size());
-  module = ModuleOp::create(UnknownLoc::get(&context));
+static LogicalResult run(ImportState &state, ImportedModel &result) {
+  state.values.resize(state.graph.valueNames.size());
+  state.module = ModuleOp::create(UnknownLoc::get(&state.context));
   Region region;
-  block = new Block();
-  std::unique_ptr<Block> owner(block);
-  builder.setInsertionPointToEnd(block);
+  state.block = new Block();
+  std::unique_ptr<Block> owner(state.block);
+  state.builder.setInsertionPointToEnd(state.block);
 
   std::vector<int> wanted;
-  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(readInitializers(wanted)) || failed(bindInputs()) ||
-      failed(interpret(graph.body, wanted)))
+  if (failed(chooseLoss(state, wanted)) || failed(checkSupported(state, wanted)) || failed(readInitializers(state, wanted)) ||
+      failed(bindInputs(state)) || failed(interpret(state, state.graph.body, wanted)))
     return failure();
-  if (options.batchNormRows > 0 && statistics.empty())
+  if (state.options.batchNormRows > 0 && state.statistics.empty())
     return error(
+        state,
         "--batch-norm-rows: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
-  lossNumber = options.loss.empty() ? wanted[0] : -1;
-  Val loss = values[wanted[0]];
-  if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(loss) : std::nullopt) {
-    if (!options.inputsAlone)
-      return error("the loss '" + graph.valueNames[wanted[0]] + "' depends on no parameter: it is " + number->print() +
-                   " (B: the samples of a step; n0, n1, ...: sums of inputs over them), so there is nothing to train. Where parameters are meant, "
-                   "export in training mode, and look for a detach() or no_grad() on the way");
+  state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
+  Val loss = state.values[wanted[0]];
+  if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {
+    if (!state.options.inputsAlone)
+      return error(
+          state, "the loss '" + state.graph.valueNames[wanted[0]] + "' depends on no parameter: it is " + number->print() +
+                     " (B: the samples of a step; n0, n1, ...: sums of inputs over them), so there is nothing to train. Where parameters are meant, "
+                     "export in training mode, and look for a detach() or no_grad() on the way");
     loss = Val{};
     loss.kind = Val::Kind::Loss;
-    addNumber(*number, loss.summands);
+    addNumber(state, *number, loss.summands);
   }
-  if (!options.loss.empty()) {
+  if (!state.options.loss.empty()) {
     LogicalResult status = success();
-    auto added = addedLoss(status);
+    auto added = addedLoss(state, status);
     if (failed(status) || !added)
       return failure();
     loss = *added;
   }
   if (loss.kind == Val::Kind::Loss && !loss.elements.empty())
-    return error("the loss '" + graph.valueNames[wanted[0]] + "' has " + Twine(loss.view.elements()) + " values; expects one: their sum or mean");
+    return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has " + Twine(loss.view.elements()) +
+                            " values; expects one: their sum or mean");
   const bool isZero = loss.kind == Val::Kind::Loss && llvm::all_of(loss.summands, [](const LossSummand &part) { return part.factor.is(0); });
   if (isZero || (loss.view.elements() == 1 && loss.isConstant()))
     return error(
-        "the loss '" + graph.valueNames[wanted[0]] + "' is the number " + Number(isZero ? 0 : uniformValue(loss).value_or(0)).print() +
-        ", whatever samples and parameters are: there is nothing to train. Look for a detach(), a no_grad() or a factor of 0 on the way, and "
-        "export in training mode");
+        state,
+        "the loss '" + state.graph.valueNames[wanted[0]] + "' is the number " + Number(isZero ? 0 : uniformValue(state, loss).value_or(0)).print() +
+            ", whatever samples and parameters are: there is nothing to train. Look for a detach(), a no_grad() or a factor of 0 on the way, and "
+            "export in training mode");
   if (loss.view.elements() == 1 && loss.isGraph() && !isSampled(loss))
-    return error("the loss '" + graph.valueNames[wanted[0]] +
-                 "' is a function of parameters alone: expects a scalar that sums over samples. Add it to a loss of the samples, or compute that one "
-                 "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use --weight-decay for a penalty");
+    return error(
+        state,
+        "the loss '" + state.graph.valueNames[wanted[0]] +
+            "' is a function of parameters alone: expects a scalar that sums over samples. Add it to a loss of the samples, or compute that one "
+            "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use --weight-decay for a penalty");
   if (loss.kind != Val::Kind::Loss) {
-    if (loss.isGraph() && isSampled(loss) && loss.view.elements() == rows)
-      return error("the loss '" + graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
-    return error("the output '" + graph.valueNames[wanted[0]] + "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " +
-                 Twine(loss.rank()) + ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
+    if (loss.isGraph() && isSampled(loss) && loss.view.elements() == state.rows)
+      return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
+    return error(state, "the output '" + state.graph.valueNames[wanted[0]] +
+                            "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " + Twine(loss.rank()) +
+                            ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
   }
-  result.nodesRead = static_cast<int64_t>(graph.body.nodes.size());
+  result.nodesRead = static_cast<int64_t>(state.graph.body.nodes.size());
   (void)owner.release();
-  return finish(loss, result);
+  return finish(state, loss, result);
 }
 
 /// Loss and trained parameters as the file's own training has them, but for what the caller has said.
@@ -528,8 +552,8 @@ static FailureOr<ImportedModel> import(std::shared_ptr<LoadedModel> model, std::
   FlatGraph graph;
   if (!flatten(*model, graph, problem))
     return fail(path + ": " + problem);
-  Importer importer(*model, graph, adapted, context);
-  if (failed(importer.run(result)))
+  ImportState state(*model, graph, adapted, context);
+  if (failed(run(state, result)))
     return failure();
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   return result;

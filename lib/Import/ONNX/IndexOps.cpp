@@ -1,5 +1,9 @@
 // Gather: embeddings, and picks of whole slices by constant or sampled ids.
+#include "Axes.h"
 #include "Composition.h"
+#include "Initializers.h"
+#include "Known.h"
+#include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,47 +19,49 @@ static bool isIncreasing(const std::vector<int64_t> &ids) {
   return std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end();
 }
 
-std::optional<int64_t> Importer::paddingOf(const GraphNode &node, const Val &table) {
+/// The row of an embedding's table that has no gradient.
+static std::optional<int64_t> paddingOf(OpContext &op, const Val &table) {
   std::optional<int64_t> row;
   std::string name;
   if (auto argument = table.isGraph() ? dyn_cast<BlockArgument>(table.value) : BlockArgument())
-    if (auto found = weightOfArgument.find(argument.getArgNumber()); found != weightOfArgument.end())
-      name = weights[found->second].parameter;
-  for (const std::string &other : facts.namesOf(name))
-    if (auto found = facts.padding.find(other); found != facts.padding.end()) {
+    if (auto found = op.state.weightOfArgument.find(argument.getArgNumber()); found != op.state.weightOfArgument.end())
+      name = op.state.weights[found->second].parameter;
+  for (const std::string &other : op.state.facts.namesOf(name))
+    if (auto found = op.state.facts.padding.find(other); found != op.state.facts.padding.end()) {
       row = found->second;
-      padded.insert(found->first);
+      op.state.padded.insert(found->first);
     }
-  if (node.padding)
-    row = *node.padding;
+  if (op.node.padding)
+    row = *op.node.padding;
   return row && *row >= 0 && *row < table.view.size(0) ? row : std::nullopt;
 }
 
-LogicalResult Importer::checkPadding() {
+LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
   // Facts of a run name tables that are looked up; without a run only what modules declare is known.
-  for (auto &[name, row] : facts.padding)
-    if (auto fact = facts.parameters.find(name); fact != facts.parameters.end() && fact->second.reached == true && fact->second.trained &&
-                                                 !padded.count(name) && !options.trustGuess && !forced(name))
+  for (auto &[name, row] : state.facts.padding)
+    if (auto fact = state.facts.parameters.find(name); fact != state.facts.parameters.end() && fact->second.reached == true && fact->second.trained &&
+                                                       !state.padded.count(name) && !state.options.trustGuess && !forced(state, name))
       return error(
+          state,
           "row " + Twine(row) + " of embedding '" + name +
-          "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
-          "Export with torch.onnx.export(..., dynamo=True, optimize=False); --trust-guess trains that row, too");
+              "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
+              "Export with torch.onnx.export(..., dynamo=True, optimize=False); --trust-guess trains that row, too");
   return success();
 }
 
-FailureOr<Val> Importer::pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
+static FailureOr<Val> pickedFromConstant(OpContext &op, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
   if (x.isKnown())
-    return pickedFromKnown(node, x, axis, picked);
-  Val whole = copied(x);
+    return pickedFromKnown(op, x, axis, picked);
+  Val whole = copied(op.state, x);
   if (whole.view.sampleAxis() >= 0)
-    return error(node, "picks from a constant that repeats for every sample");
+    return op.error("picks from a constant that repeats for every sample");
   std::vector<int64_t> shape = whole.shape();
   int64_t outer = 1, inner = 1;
   for (int64_t i = 0; i < x.rank(); ++i)
     (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
   int64_t count = static_cast<int64_t>(picked.size());
   if (outer * inner * count > (int64_t(1) << 25))
-    return error(node, "picks from a large constant, which is not folded");
+    return op.error("picks from a large constant, which is not folded");
   shape[axis] = count;
   if (isFloat(x.type)) {
     std::vector<double> result(outer * count * inner);
@@ -71,7 +77,8 @@ FailureOr<Val> Importer::pickedFromConstant(const GraphNode &node, const Val &x,
   return constantOf(x.type, makeInts(x.type, std::move(result)), shape);
 }
 
-LogicalResult Importer::spreadAxis(const GraphNode &node, Val &value, const Val &ids, int64_t axis, const FactorList &moving) {
+/// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
+static LogicalResult spreadAxis(OpContext &op, Val &value, const Val &ids, int64_t axis, const FactorList &moving) {
   // Split the axis into the ids' moving factors, put repeats between.
   FactorList along = value.view.dims[axis];
   std::vector<FactorList> dims(value.view.dims.begin(), value.view.dims.begin() + axis);
@@ -84,11 +91,11 @@ LogicalResult Importer::spreadAxis(const GraphNode &node, Val &value, const Val 
   View parts;
   bool guessed = false;
   if (value.view.size(axis) > 1 && reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done) {
-    value = copied(value);
+    value = copied(op.state, value);
     line.dims = {value.view.dims[axis]};
     line.offset = value.view.offset;
     if (reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done)
-      return error(node, "its ids have a shape that is not supported");
+      return op.error("its ids have a shape that is not supported");
   }
   size_t next = 0;
   for (const FactorList &list : ids.view.dims) {
@@ -109,10 +116,10 @@ LogicalResult Importer::spreadAxis(const GraphNode &node, Val &value, const Val 
   return success();
 }
 
-FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
-                                         std::optional<int64_t> padding) {
+FailureOr<Val> zorse::onnx_import::pickedFromGraph(OpContext &op, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
+                                                   std::optional<int64_t> padding) {
   constexpr size_t kMostRuns = 32; // more of them are gathered
-  Composition make(*this, node);
+  Composition make(op);
   std::vector<int64_t> front{axis}, back;
   for (int64_t i = 0; i < x.rank(); ++i) {
     if (i != axis)
@@ -126,8 +133,8 @@ FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, in
     if (make.hasFailed())
       return failure();
     Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
-    Value rows = materialise(table, groupsOf(table.view, false), false);
-    Value y = create<GatherOp>(rows, materialise(idVector, {{Factor{count, 1, false}}}, false), padding);
+    Value rows = materialise(op.state, table, groupsOf(table.view, false), false);
+    Value y = create<GatherOp>(op.state, rows, materialise(op.state, idVector, {{Factor{count, 1, false}}}, false), padding);
     std::vector<int64_t> shape = table.shape();
     shape[0] = count;
     picks = make.transpose(wrap(y, x.type, shape), back);
@@ -153,34 +160,35 @@ FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, in
   return make.hasFailed() ? FailureOr<Val>(failure()) : picks;
 }
 
-// Ids sample * inner + place along an axis of samples * inner elements: what strides over the whole of a tensor become.
-std::optional<LogicalResult> Importer::gatherWithinSamples(const GraphNode &node, const Val &x, const Val &ids, int64_t axis) {
+/// Picks within each sample, written as picks among the elements of all.
+/// Ids sample * inner + place along an axis of samples * inner elements: what strides over the whole of a tensor become.
+static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const Val &x, const Val &ids, int64_t axis) {
   const FactorList &along = x.view.dims[axis];
   const std::vector<int64_t> idShape = ids.shape();
   const bool told = ids.sampleStep != 0;
-  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != rows || (!told && !rowsBaked))
+  if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != op.state.rows || (!told && !op.state.rowsBaked))
     return std::nullopt;
-  const int64_t inner = x.view.size(axis) / rows;
+  const int64_t inner = x.view.size(axis) / op.state.rows;
   auto numbers = constantInts(ids);
   if (!numbers || (told && (ids.sampleStep != inner || ids.view.sampleAxis() != 0)))
     return std::nullopt;
-  const size_t count = numbers->size() / static_cast<size_t>(rows);
+  const size_t count = numbers->size() / static_cast<size_t>(op.state.rows);
   std::vector<int64_t> places(numbers->begin(), numbers->begin() + static_cast<int64_t>(count));
   for (size_t i = 0; i < numbers->size(); ++i)
     if (places[i % count] < 0 || places[i % count] >= inner ||
         (*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / count) * inner) + places[i % count])
       return std::nullopt;
-  Composition make(*this, node);
+  Composition make(op);
   std::vector<int64_t> split = x.shape();
   split[axis] = inner;
-  split.insert(split.begin() + axis, rows);
+  split.insert(split.begin() + axis, op.state.rows);
   Val place = make.reshape(make.ints(std::move(places)), {idShape.begin() + 1, idShape.end()});
   return make.result(make("Gather", {make.reshape(x, split), place}, {{"axis", axis + 1}}));
 }
 
-LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis) {
+static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int64_t axis) {
   int64_t size = x.view.size(axis);
-  ids = compressed(ids);
+  ids = compressed(op.state, ids);
   // Ids that repeat along an axis pick once.
   Val distinct = ids;
   FactorList moving;
@@ -194,65 +202,65 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
   }
   auto picked = constantInts(distinct, int64_t(1) << 24);
   if (!picked)
-    return error(node, "its constant ids are too many");
-  if (ids.sampleStep == 0 && picked->size() == 1 && isKnownOfSample(x, axis, picked->front())) {
+    return op.error("its constant ids are too many");
+  if (ids.sampleStep == 0 && picked->size() == 1 && isKnownOfSample(op.state, x, axis, picked->front())) {
     Val value = x;
-    if (failed(takeSample(node, value, axis, picked->front())) || failed(spreadAxis(node, value, ids, axis, moving)))
+    if (failed(takeSample(op, value, axis, picked->front())) || failed(spreadAxis(op, value, ids, axis, moving)))
       return failure();
-    return out(node, 0, std::move(value)), success();
+    return op.result(std::move(value));
   }
   int64_t largest = *std::max_element(picked->begin(), picked->end());
   for (int64_t &id : *picked) {
     if (id < -size || id >= size)
-      return error(node, "id " + Twine(id < 0 ? id : largest) + " is outside " + nameOf(node, 0) + ", which has " + Twine(size) +
-                             " entries along axis " + Twine(axis) +
-                             (id >= size && options.sequence > largest - size + 1 && isIncreasing(*picked)
-                                  ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " +
-                                        std::to_string(options.sequence - (largest - size + 1))
-                                  : "; expects ids from 0 to " + std::to_string(size - 1)));
+      return op.error("id " + Twine(id < 0 ? id : largest) + " is outside " + op.nameOf(0) + ", which has " + Twine(size) + " entries along axis " +
+                      Twine(axis) +
+                      (id >= size && op.state.options.sequence > largest - size + 1 && isIncreasing(*picked)
+                           ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " +
+                                 std::to_string(op.state.options.sequence - (largest - size + 1))
+                           : "; expects ids from 0 to " + std::to_string(size - 1)));
     id = id < 0 ? id + size : id;
   }
   if (x.view.sampleAxis() == axis) {
-    if (auto done = gatherWithinSamples(node, x, ids, axis))
+    if (auto done = gatherWithinSamples(op, x, ids, axis))
       return *done;
-    return error(node, "selects samples by constant ids, and a program has its own samples alone. Of inputs, the first and the last sample may be "
-                       "read (x[0], x[-1]); make what is read of others an input");
+    return op.error("selects samples by constant ids, and a program has its own samples alone. Of inputs, the first and the last sample may be "
+                    "read (x[0], x[-1]); make what is read of others an input");
   }
   if (ids.sampleStep != 0)
-    return error(node, "picks by the numbers of the samples in the batch (arange) from what does not hold the samples there");
+    return op.error("picks by the numbers of the samples in the batch (arange) from what does not hold the samples there");
   // The picked axis as one dimension, then the ids' shape in its place.
   Val value = x;
   auto progression = evenSteps(*picked);
-  std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(node, x) : std::nullopt;
+  std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(op, x) : std::nullopt;
   if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
     padding.reset();
   if (progression && !padding) {
-    if (failed(take(node, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
+    if (failed(take(op, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
       return failure();
   } else if (x.isConstant() || x.isKnown()) {
-    auto constant = pickedFromConstant(node, x, axis, *picked);
+    auto constant = pickedFromConstant(op, x, axis, *picked);
     if (failed(constant))
       return failure();
     value = std::move(*constant);
   } else {
-    auto picks = pickedFromGraph(node, x, axis, *picked, padding);
+    auto picks = pickedFromGraph(op, x, axis, *picked, padding);
     if (failed(picks))
       return failure();
     value = std::move(*picks);
   }
-  if (failed(spreadAxis(node, value, ids, axis, moving)))
+  if (failed(spreadAxis(op, value, ids, axis, moving)))
     return failure();
-  return out(node, 0, std::move(value)), success();
+  return op.result(std::move(value));
 }
 
-// x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
-LogicalResult Importer::gatherPerSample(const GraphNode &node, const Val &x, const Val &ids, int64_t axis) {
+/// x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
+static LogicalResult gatherPerSample(OpContext &op, const Val &x, const Val &ids, int64_t axis) {
   if (isSampled(ids))
-    return error(node, "picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
-                       "whose ids have the dimensions of what they pick from");
+    return op.error("picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
+                    "whose ids have the dimensions of what they pick from");
   if (x.view.sampleAxis() == axis)
-    return error(node, "picks samples by data");
-  Composition make(*this, node);
+    return op.error("picks samples by data");
+  Composition make(op);
   std::vector<int64_t> last, shape, back, ends = x.shape(), idShape = ids.shape();
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
@@ -276,11 +284,12 @@ LogicalResult Importer::gatherPerSample(const GraphNode &node, const Val &x, con
   return make.result(make.transpose(make.reshape(picks, shape), back));
 }
 
-LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis) {
+/// An embedding. The table is unsampled with the picked axis in front.
+static LogicalResult gatherByData(OpContext &op, Val x, const Val &ids, int64_t axis) {
   if (isSampled(x))
-    return gatherPerSample(node, x, ids, axis);
+    return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
-    Composition make(*this, node);
+    Composition make(op);
     std::vector<int64_t> front{axis}, back;
     for (int64_t i = 0; i < x.rank(); ++i)
       if (i != axis)
@@ -296,24 +305,24 @@ LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &id
     return make.result(make.transpose(rows, back));
   }
   if (x.isConstant())
-    x = compressed(x);
+    x = compressed(op.state, x);
   Groups tableGroups;
   for (const FactorList &list : x.view.dims)
     if (!list.empty() || tableGroups.empty())
       tableGroups.push_back(list);
-  Value table = materialise(x, tableGroups, false);
+  Value table = materialise(op.state, x, tableGroups, false);
   std::vector<Val> operands{ids};
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   orderAxes(operands, axes);
   Loop loop = makeLoop(axes);
-  Value index = operandOf(ids, 0, loop);
+  Value index = operandOf(op.state, ids, 0, loop);
   if (!cast<RankedTensorType>(index.getType()).getElementType().isInteger(64) &&
       !cast<RankedTensorType>(index.getType()).getElementType().isInteger(32))
-    return error(node, "expects integer ids");
-  Value y = create<GatherOp>(table, index, paddingOf(node, x));
+    return op.error("expects integer ids");
+  Value y = create<GatherOp>(op.state, table, index, paddingOf(op, x));
   Val result = resultOf(y, x.type, axes, loop, shape);
   int64_t stride = elementsPerRow(cast<RankedTensorType>(table.getType())) / std::max<int64_t>(x.view.size(0), 1);
   for (int64_t i = 1; i < x.rank(); ++i) {
@@ -321,29 +330,33 @@ LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &id
     stride /= extent;
     result.view.dims.push_back(extent == 1 ? FactorList{} : FactorList{Factor{extent, stride, false}});
   }
-  return out(node, 0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
-LogicalResult Importer::onGather(const GraphNode &node) {
-  Val x = in(node, 0), ids = in(node, 1);
+static LogicalResult importGather(OpContext &op) {
+  Val x = op.operand(0), ids = op.operand(1);
   if ((!x.isConstant() && !x.isKnown() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
-    return error(node, "expects a tensor of rank 1 or more, and ids");
-  int64_t axis = intAttribute(node, "axis", 0);
+    return op.error("expects a tensor of rank 1 or more, and ids");
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank())
-    return error(node, "axis is outside the rank");
+    return op.error("axis is outside the rank");
   std::vector<int64_t> picked = x.shape(), idShape = ids.shape();
   picked.erase(picked.begin() + axis);
   picked.insert(picked.begin() + axis, idShape.begin(), idShape.end());
   if (!isSensible(picked))
-    return error(node, "its result is too large");
+    return op.error("its result is too large");
 
   if (ids.view.elements() == 0 || x.view.elements() == 0) {
     if (std::find(picked.begin(), picked.end(), 0) == picked.end())
-      return error(node, "picks from an empty tensor");
-    return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), picked)), success();
+      return op.error("picks from an empty tensor");
+    return op.result(constantOf(x.type, makeFill(x.type, 0, 0), picked));
   }
-  return ids.isConstant() ? gatherByConstant(node, x, ids, axis) : gatherByData(node, x, ids, axis);
+  return ids.isConstant() ? gatherByConstant(op, x, ids, axis) : gatherByData(op, x, ids, axis);
 }
 
-void Importer::addIndexOps(OperatorTable &table) { table.add({"Gather"}, 2, 2, "axis:i", &Importer::onGather); }
+void zorse::onnx_import::registerIndexOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Gather"}, 2, 2, {integer("axis", 0)}, importGather},
+  });
+}

@@ -1,6 +1,12 @@
 // Operators on numbers that are known before the step: elementwise functions, reductions, and what moves elements. Whatever is not listed refuses
 // them, so that no operator reads a number of samples that is not the one of the step.
+#include "Known.h"
+
+#include "Axes.h"
 #include "Composition.h"
+#include "Interpret.h"
+#include "Lengths.h"
+#include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/StringSet.h"
@@ -18,7 +24,7 @@ constexpr int64_t kMostInGraph = 64;   // of one value that the graph reads
 
 // --- values
 
-Val Importer::knownOver(ElementKind kind, std::vector<Number> numbers, const View &like) {
+Val zorse::onnx_import::knownOver(ElementKind kind, std::vector<Number> numbers, const View &like) {
   Val out;
   out.kind = Val::Kind::Known;
   out.type = kind;
@@ -37,9 +43,9 @@ Val Importer::knownOver(ElementKind kind, std::vector<Number> numbers, const Vie
   return out;
 }
 
-Val Importer::knownScalar(ElementKind kind, const Number &number) const { return simplified(knownOver(kind, {number}, View{})); }
+Val zorse::onnx_import::knownScalar(ElementKind kind, const Number &number) { return simplified(knownOver(kind, {number}, View{})); }
 
-Val Importer::simplified(Val known) {
+Val zorse::onnx_import::simplified(Val known) {
   std::vector<double> values;
   for (const Number &number : known.numbers) {
     auto value = number.constant();
@@ -78,7 +84,7 @@ static std::vector<int64_t> offsetsOf(const View &view) {
   return offsets;
 }
 
-std::vector<Number> Importer::numbersOf(const Val &known) const {
+std::vector<Number> zorse::onnx_import::numbersOf(const Val &known) {
   std::vector<Number> out;
   for (int64_t offset : offsetsOf(known.view))
     out.push_back(known.numbers[static_cast<size_t>(offset)]);
@@ -94,13 +100,12 @@ static int64_t movingElements(const View &view) {
   return count;
 }
 
-FailureOr<Val> Importer::asKnown(const GraphNode &node, const Val &value) {
+FailureOr<Val> zorse::onnx_import::asKnown(OpContext &op, const Val &value) {
   if (value.isKnown())
     return value;
-  Val small = compressed(value);
+  Val small = compressed(op.state, value);
   if (!value.isConstant() || value.sampleStep != 0 || movingElements(small.view) > kMostNumbers)
-    return error(node,
-                 "combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
+    return op.error("combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
   Val out = small;
   out.kind = Val::Kind::Known;
   out.lazy.reset();
@@ -122,15 +127,15 @@ FailureOr<Val> Importer::asKnown(const GraphNode &node, const Val &value) {
     double number = 0;
     value.lazy->readFloats(offset, 0, 1, &number);
     if (!std::isfinite(number) || (!isFloat(value.type) && std::fabs(number) > 0x1p53 && std::fabs(number) < 0x1p62))
-      return error(node, "combines numbers that are known only with the batch with " + Twine(std::to_string(number)));
+      return op.error("combines numbers that are known only with the batch with " + Twine(std::to_string(number)));
     out.numbers.emplace_back(number);
   }
   return out;
 }
 
-std::optional<Number> Importer::uniformNumber(const Val &value) const {
+std::optional<Number> zorse::onnx_import::uniformNumber(const ImportState &state, const Val &value) {
   if (value.isConstant() && value.sampleStep == 0) {
-    auto number = uniformValue(value);
+    auto number = uniformValue(state, value);
     return number && std::isfinite(*number) ? std::optional<Number>(*number) : std::nullopt;
   }
   if (!value.isKnown())
@@ -142,42 +147,42 @@ std::optional<Number> Importer::uniformNumber(const Val &value) const {
   return numbers.empty() ? std::nullopt : std::optional<Number>(numbers[0]);
 }
 
-Number Importer::countOf(Value numerator, ReduceKind reduce) {
-  for (size_t i = 0; i < counts.size(); ++i)
-    if (counts[i].numerator == numerator && counts[i].reduce == reduce)
+Number zorse::onnx_import::countOf(ImportState &state, Value numerator, ReduceKind reduce) {
+  for (size_t i = 0; i < state.counts.size(); ++i)
+    if (state.counts[i].numerator == numerator && state.counts[i].reduce == reduce)
       return Number::count(static_cast<int64_t>(i));
-  counts.push_back({numerator, reduce});
-  return Number::count(static_cast<int64_t>(counts.size()) - 1);
+  state.counts.push_back({numerator, reduce});
+  return Number::count(static_cast<int64_t>(state.counts.size()) - 1);
 }
 
-Value Importer::knownValue(const Number &number) {
-  auto type = RankedTensorType::get({}, elementType(ElementKind::F32));
+Value zorse::onnx_import::knownValue(ImportState &state, const Number &number) {
+  auto type = RankedTensorType::get({}, elementType(state, ElementKind::F32));
   if (auto value = number.constant())
-    return splat(*value, type);
-  Value known = create<KnownOp>(RankedTensorType::get({}, builder.getF64Type()), builder.getStringAttr(number.print()));
-  return type.getElementType().isF64() ? known : create<arith::TruncFOp>(type, known);
+    return splat(state, *value, type);
+  Value known = create<KnownOp>(state, RankedTensorType::get({}, state.builder.getF64Type()), state.builder.getStringAttr(number.print()));
+  return type.getElementType().isF64() ? known : create<arith::TruncFOp>(state, type, known);
 }
 
-FailureOr<Val> Importer::asGraph(const GraphNode &node, const Val &known) {
+FailureOr<Val> zorse::onnx_import::asGraph(OpContext &op, const Val &known) {
   if (!isFloat(known.type) && known.type != ElementKind::I64 && known.type != ElementKind::I32 && known.type != ElementKind::Bool)
-    return error(node, "combines " + Twine(name(known.type)) + " numbers that are known only with the batch (" +
-                           (known.numbers.empty() ? "" : known.numbers[0].print()) + ") with values of samples; cast them to int64");
+    return op.error("combines " + Twine(name(known.type)) + " numbers that are known only with the batch (" +
+                    (known.numbers.empty() ? "" : known.numbers[0].print()) + ") with values of samples; cast them to int64");
   // Integers and truth values are made from f64, which holds them.
   const auto valueOf = [&](const Number &number) -> Value {
     if (isFloat(known.type))
-      return knownValue(number);
-    auto type = RankedTensorType::get({}, elementType(known.type)), real = RankedTensorType::get({}, builder.getF64Type());
+      return knownValue(op.state, number);
+    auto type = RankedTensorType::get({}, elementType(op.state, known.type)), real = RankedTensorType::get({}, op.state.builder.getF64Type());
     if (auto value = number.constant())
-      return splat(*value, type);
-    Value made = create<KnownOp>(real, builder.getStringAttr(number.print()));
-    return known.type == ElementKind::Bool ? create<arith::CmpFOp>(arith::CmpFPredicate::UNE, made, splat(0, real))
-                                           : create<arith::FPToSIOp>(type, made);
+      return splat(op.state, *value, type);
+    Value made = create<KnownOp>(op.state, real, op.state.builder.getStringAttr(number.print()));
+    return known.type == ElementKind::Bool ? create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNE, made, splat(op.state, 0, real))
+                                           : create<arith::FPToSIOp>(op.state, type, made);
   };
   Val out = known;
   out.kind = Val::Kind::Graph;
   out.numbers.clear();
   out.view.offset = 0;
-  if (auto number = uniformNumber(known)) {
+  if (auto number = uniformNumber(op.state, known)) {
     out.value = valueOf(*number);
     for (FactorList &list : out.view.dims)
       for (Factor &factor : list)
@@ -186,12 +191,12 @@ FailureOr<Val> Importer::asGraph(const GraphNode &node, const Val &known) {
   }
   std::vector<Number> numbers = numbersOf(known);
   if (static_cast<int64_t>(numbers.size()) > kMostInGraph)
-    return error(node, "combines " + Twine(numbers.size()) + " numbers that are known only with the batch with values of samples; at most " +
-                           Twine(kMostInGraph) + " are possible");
+    return op.error("combines " + Twine(numbers.size()) + " numbers that are known only with the batch with values of samples; at most " +
+                    Twine(kMostInGraph) + " are possible");
   SmallVector<Value> parts;
   for (const Number &number : numbers)
-    parts.push_back(reshapeTo(valueOf(number), {1}));
-  out.value = create<ConcatOp>(parts, int64_t(0));
+    parts.push_back(reshapeTo(op.state, valueOf(number), {1}));
+  out.value = create<ConcatOp>(op.state, parts, int64_t(0));
   out.view = knownOver(known.type, {}, known.view).view;
   return out;
 }
@@ -226,60 +231,60 @@ static std::optional<Number> castNumber(const Number &number, ElementKind from, 
   return isFloat(from) && !isFloat(to) ? Number::apply("trunc", {number}) : number;
 }
 
-Val Importer::castKnown(Val known, ElementKind type) {
+Val zorse::onnx_import::castKnown(Val known, ElementKind type) {
   for (Number &number : known.numbers)
     number = *castNumber(number, known.type, type);
   known.type = type;
   return simplified(std::move(known));
 }
 
-std::optional<Number> Importer::numberOf(const GraphNode &node, ArrayRef<Number> x, ArrayRef<ElementKind> types) {
-  const std::string &op = node.op;
+static std::optional<Number> numberOf(OpContext &op, ArrayRef<Number> x, ArrayRef<ElementKind> types) {
+  const std::string &which = op.node.op;
   const bool floats = isFloat(types[0]), truth = types[0] == ElementKind::Bool;
-  if (op == "Cast")
-    return castNumber(x[0], types[0], static_cast<ElementKind>(intAttribute(node, "to", 0)));
-  if (op == "CastLike")
+  if (which == "Cast")
+    return castNumber(x[0], types[0], static_cast<ElementKind>(op.integer("to")));
+  if (which == "CastLike")
     return castNumber(x[0], types[0], types[1]);
-  if (op == "Neg")
+  if (which == "Neg")
     return -x[0];
-  if (op == "Reciprocal")
+  if (which == "Reciprocal")
     return Number(1.0) / x[0];
-  if (op == "Relu")
+  if (which == "Relu")
     return Number::apply("max", {x[0], 0.0});
-  if (op == "Not" || (truth && op == "Xor"))
-    return op == "Not" ? Number(1.0) - x[0] : x[0] + x[1] - Number(2.0) * x[0] * x[1];
-  if (truth && (op == "And" || op == "Or"))
-    return op == "And" ? x[0] * x[1] : x[0] + x[1] - x[0] * x[1];
-  if (op == "Sign") {
+  if (which == "Not" || (truth && which == "Xor"))
+    return which == "Not" ? Number(1.0) - x[0] : x[0] + x[1] - Number(2.0) * x[0] * x[1];
+  if (truth && (which == "And" || which == "Or"))
+    return which == "And" ? x[0] * x[1] : x[0] + x[1] - x[0] * x[1];
+  if (which == "Sign") {
     auto above = Number::apply("less", {0.0, x[0]}), below = Number::apply("less", {x[0], 0.0});
     return *above - *below;
   }
-  if (op == "Greater" || op == "GreaterOrEqual")
-    return Number::apply(op == "Greater" ? "less" : "less_eq", {x[1], x[0]});
-  if (op == "Clip") {
+  if (which == "Greater" || which == "GreaterOrEqual")
+    return Number::apply(which == "Greater" ? "less" : "less_eq", {x[1], x[0]});
+  if (which == "Clip") {
     Number out = x[0];
     for (size_t i = 1; i < x.size(); ++i)
-      if (has(node, i))
+      if (op.has(i))
         out = *Number::apply(i == 1 ? "max" : "min", {out, x[i]});
     return out;
   }
-  if (op == "Add" || op == "Sum" || op == "Sub" || op == "Mul" || op == "Max" || op == "Min") {
+  if (which == "Add" || which == "Sum" || which == "Sub" || which == "Mul" || which == "Max" || which == "Min") {
     Number out = x[0];
     for (const Number &other : x.drop_front())
-      out = op == "Sub"   ? out - other
-            : op == "Mul" ? out * other
-            : op == "Max" ? *Number::apply("max", {out, other})
-            : op == "Min" ? *Number::apply("min", {out, other})
-                          : out + other;
+      out = which == "Sub"   ? out - other
+            : which == "Mul" ? out * other
+            : which == "Max" ? *Number::apply("max", {out, other})
+            : which == "Min" ? *Number::apply("min", {out, other})
+                             : out + other;
     return out;
   }
-  if (op == "Div")
+  if (which == "Div")
     return floats ? x[0] / x[1] : Number::apply("trunc", {x[0] / x[1]});
-  if (op == "Mod") {
-    auto quotient = Number::apply(intAttribute(node, "fmod", 0) ? "trunc" : "floor", {x[0] / x[1]});
+  if (which == "Mod") {
+    auto quotient = Number::apply(op.integer("fmod") ? "trunc" : "floor", {x[0] / x[1]});
     return x[0] - x[1] * *quotient;
   }
-  if (const char *function = functionOf(op))
+  if (const char *function = functionOf(which))
     return Number::apply(function, {x.begin(), x.end()});
   return std::nullopt;
 }
@@ -291,22 +296,22 @@ static ElementKind typeOfResult(const std::string &op, ArrayRef<ElementKind> typ
   return truths.contains(op) ? ElementKind::Bool : op == "CastLike" || op == "Where" ? types[1] : types[0];
 }
 
-// Every elementwise operator on numbers, whichever it is.
-LogicalResult Importer::foldNumbers(const GraphNode &node) {
+/// Every elementwise operator on numbers, whichever it is.
+static LogicalResult foldNumbers(OpContext &op) {
   std::vector<Val> operands;
   std::vector<ElementKind> types;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    types.push_back(in(node, i).type);
-    auto known = has(node, i) ? asKnown(node, in(node, i)) : FailureOr<Val>(knownScalar(types[0], 0.0));
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    types.push_back(op.operand(i).type);
+    auto known = op.has(i) ? asKnown(op, op.operand(i)) : FailureOr<Val>(knownScalar(types[0], 0.0));
     if (failed(known))
       return failure();
     if (!known->isKnown())
-      known = asKnown(node, *known);
+      known = asKnown(op, *known);
     operands.push_back(std::move(*known));
   }
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   View like;
   like.dims.resize(shape.size());
@@ -321,7 +326,7 @@ LogicalResult Importer::foldNumbers(const GraphNode &node) {
       sources[k].dims.push_back({Factor{axis.size, axis.strides[k], false}});
     count *= moves ? axis.size : 1;
     if (count > kMostNumbers)
-      return error(node, "makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
+      return op.error("makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
   }
   std::vector<std::vector<int64_t>> offsets;
   offsets.reserve(sources.size());
@@ -329,16 +334,16 @@ LogicalResult Importer::foldNumbers(const GraphNode &node) {
     offsets.push_back(offsetsOf(source));
   Val result;
   result.kind = Val::Kind::Known;
-  result.type = typeOfResult(node.op, types, node.op == "Cast" ? intAttribute(node, "to", 0) : 0);
+  result.type = typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0);
   for (size_t i = 0; i < offsets[0].size(); ++i) {
     std::vector<Number> x;
     x.reserve(operands.size());
     for (size_t k = 0; k < operands.size(); ++k)
       x.push_back(operands[k].numbers[static_cast<size_t>(offsets[k][i])]);
-    auto number = numberOf(node, x, types);
+    auto number = numberOf(op, x, types);
     if (!number || !number->isValid())
-      return error(node, number ? "makes a number that no step can know: it divides by zero, or is too long a formula"
-                                : "is not supported on a number that is known only with the batch (" + x[0].print() + ")");
+      return op.error(number ? "makes a number that no step can know: it divides by zero, or is too long a formula"
+                             : "is not supported on a number that is known only with the batch (" + x[0].print() + ")");
     result.numbers.push_back(std::move(*number));
   }
   int64_t stride = 1;
@@ -351,13 +356,13 @@ LogicalResult Importer::foldNumbers(const GraphNode &node) {
   for (FactorList &list : like.dims)
     coalesce(list);
   result.view = std::move(like);
-  return out(node, 0, simplified(std::move(result))), success();
+  return op.result(simplified(std::move(result)));
 }
 
 // --- reductions, and elements that move
 
-LogicalResult Importer::reduceKnown(const GraphNode &node, const Val &x, const std::vector<bool> &reduced, bool keep) {
-  const std::string &op = node.op;
+LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const Val &x, const std::vector<bool> &reduced, bool keep) {
+  const std::string &which = op.node.op;
   View kept, gone;
   kept.offset = x.view.offset;
   Number copies = 1.0;
@@ -370,16 +375,16 @@ LogicalResult Importer::reduceKnown(const GraphNode &node, const Val &x, const s
       kept.dims.emplace_back();
     for (const Factor &factor : x.view.dims[axis])
       if (factor.stride == 0)
-        copies *= extentOf({factor});
+        copies *= extentOf(op.state, {factor});
       else
         gone.dims.push_back({factor});
   }
-  if (op == "ReduceProd" && !copies.is(1))
-    return error(node, "multiplies repeated numbers, which is not supported");
+  if (which == "ReduceProd" && !copies.is(1))
+    return op.error("multiplies repeated numbers, which is not supported");
   std::vector<Number> numbers;
   const std::vector<int64_t> inner = offsetsOf(gone);
   if (inner.empty())
-    return error(node, "reduces an empty tensor");
+    return op.error("reduces an empty tensor");
   for (int64_t offset : offsetsOf(kept)) {
     std::vector<Number> all;
     all.reserve(inner.size());
@@ -387,24 +392,24 @@ LogicalResult Importer::reduceKnown(const GraphNode &node, const Val &x, const s
       all.push_back(x.numbers[static_cast<size_t>(offset + step)]);
     Number total = all[0];
     for (size_t i = 1; i < all.size(); ++i)
-      total = op == "ReduceMax"    ? *Number::apply("max", {total, all[i]})
-              : op == "ReduceMin"  ? *Number::apply("min", {total, all[i]})
-              : op == "ReduceProd" ? total * all[i]
-                                   : total + all[i];
-    if (op == "ReduceSum")
+      total = which == "ReduceMax"    ? *Number::apply("max", {total, all[i]})
+              : which == "ReduceMin"  ? *Number::apply("min", {total, all[i]})
+              : which == "ReduceProd" ? total * all[i]
+                                      : total + all[i];
+    if (which == "ReduceSum")
       total *= copies;
-    if (op == "ReduceMean")
+    if (which == "ReduceMean")
       total /= static_cast<double>(all.size());
     if (!total.isValid())
-      return error(node, "makes a number that no step can know: it is too long a formula");
+      return op.error("makes a number that no step can know: it is too long a formula");
     numbers.push_back(std::move(total));
   }
-  if (op == "ReduceMean" && !isFloat(x.type))
-    return error(node, "is a mean of integers, which is not supported");
-  return out(node, 0, simplified(knownOver(x.type, std::move(numbers), kept))), success();
+  if (which == "ReduceMean" && !isFloat(x.type))
+    return op.error("is a mean of integers, which is not supported");
+  return op.result(simplified(knownOver(x.type, std::move(numbers), kept)));
 }
 
-FailureOr<Val> Importer::joinedKnown(const GraphNode &node, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+FailureOr<Val> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
   std::vector<std::vector<Number>> numbers;
   std::vector<size_t> runs;
   View like = parts[0].view;
@@ -414,11 +419,11 @@ FailureOr<Val> Importer::joinedKnown(const GraphNode &node, const std::vector<Va
     for (const Factor &factor : like.dims[i])
       outer *= factor.sample ? 1 : static_cast<size_t>(factor.size);
   for (const Val &part : parts) {
-    auto known = asKnown(node, part);
+    auto known = asKnown(op, part);
     if (failed(known))
       return failure();
-    if (known->view.elements() > kMostNumbers * std::max<int64_t>(rows, 1))
-      return error(node, "joins more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
+    if (known->view.elements() > kMostNumbers * std::max<int64_t>(op.state.rows, 1))
+      return op.error("joins more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
     numbers.push_back(numbersOf(*known));
     runs.push_back(numbers.back().size() / outer);
     total += numbers.back().size();
@@ -432,11 +437,11 @@ FailureOr<Val> Importer::joinedKnown(const GraphNode &node, const std::vector<Va
   return simplified(knownOver(parts[0].type, std::move(joined), like));
 }
 
-FailureOr<Val> Importer::pickedFromKnown(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
+FailureOr<Val> zorse::onnx_import::pickedFromKnown(OpContext &op, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
   std::vector<Val> parts;
   for (int64_t id : picked) {
     Val part = x;
-    if (failed(take(node, part, axis, id, 1, 1)))
+    if (failed(take(op, part, axis, id, 1, 1)))
       return failure();
     parts.push_back(std::move(part));
   }
@@ -444,25 +449,26 @@ FailureOr<Val> Importer::pickedFromKnown(const GraphNode &node, const Val &x, in
     return parts[0];
   std::vector<int64_t> shape = x.shape();
   shape[axis] = static_cast<int64_t>(picked.size());
-  return joinedKnown(node, parts, axis, shape);
+  return joinedKnown(op, parts, axis, shape);
 }
 
 // --- which operators take them
 
-LogicalResult Importer::applyWith(const GraphNode &node, std::vector<Val> operands) {
-  GraphNode other = node;
-  const size_t first = values.size();
+LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<Val> operands) {
+  GraphNode other = op.node;
+  const size_t first = op.state.values.size();
   for (size_t i = 0; i < operands.size(); ++i) {
-    std::string name = node.inputs[i] < 0 ? std::string() : graph.valueNames[node.inputs[i]];
-    other.inputs[i] = operands[i] ? static_cast<int>(values.size()) : -1;
+    std::string name = op.node.inputs[i] < 0 ? std::string() : op.state.graph.valueNames[op.node.inputs[i]];
+    other.inputs[i] = operands[i] ? static_cast<int>(op.state.values.size()) : -1;
     if (!operands[i])
       continue;
-    values.push_back(std::move(operands[i]));
-    graph.valueNames.push_back(std::move(name));
+    op.state.values.push_back(std::move(operands[i]));
+    op.state.graph.valueNames.push_back(std::move(name));
   }
-  LogicalResult status = applyHandler(other);
-  values.resize(first);
-  graph.valueNames.resize(first);
+  OpContext inner(op.state, other);
+  LogicalResult status = applyOperator(inner);
+  op.state.values.resize(first);
+  op.state.graph.valueNames.resize(first);
   return status;
 }
 
@@ -493,50 +499,50 @@ static bool isLength(StringRef op, size_t index) {
   return index == 1 && (op == "Reshape" || op == "Expand" || op == "Tile" || op == "Split");
 }
 
-std::optional<LogicalResult> Importer::applyToKnown(const GraphNode &node) {
+std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   bool anyGraph = false, anyLoss = false, numbersSamples = false;
   int64_t known = -1;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const Val &operand = in(node, i);
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    const Val &operand = op.operand(i);
     anyGraph |= operand.isGraph();
     numbersSamples |= operand.sampleStep != 0;
     anyLoss |= operand.kind == Val::Kind::Loss;
-    const bool moves = movesElements(node.op) && (i == 0 || node.op == "Concat" || node.op == "SequenceConstruct");
-    const bool picked = node.op == "Gather" && in(node, 1).isGraph(); // by data
-    if (operand.isKnown() && known < 0 && !isLength(node.op, i) && (!moves || picked))
+    const bool moves = movesElements(op.node.op) && (i == 0 || op.node.op == "Concat" || op.node.op == "SequenceConstruct");
+    const bool picked = op.node.op == "Gather" && op.operand(1).isGraph(); // by data
+    if (operand.isKnown() && known < 0 && !isLength(op.node.op, i) && (!moves || picked))
       known = static_cast<int64_t>(i);
   }
   if (known < 0 || anyLoss)
     return std::nullopt;
-  const Val &number = in(node, static_cast<size_t>(known));
-  const bool elementwise = isElementwise(node.op);
+  const Val &number = op.operand(static_cast<size_t>(known));
+  const bool elementwise = isElementwise(op.node.op);
   if (!elementwise && !isFloat(number.type))
-    return error(node, "computes with a number that is known only with the batch (" +
-                           (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
-                           "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
+    return op.error("computes with a number that is known only with the batch (" +
+                    (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
+                    "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
   if (elementwise && numbersSamples) // a value of the graph first
     return std::nullopt;
   if (elementwise && !anyGraph)
-    return foldNumbers(node);
-  if (node.op == "CastLike") // only the type counts
-    return out(node, 0, castTo(in(node, 0), in(node, 1).type)), success();
-  const bool uniform = uniformNumber(number).has_value() && isFloat(number.type);
-  if (uniform && node.inputs.size() == 2 && (node.op == "Mul" || (node.op == "Div" && known == 1)))
+    return foldNumbers(op);
+  if (op.node.op == "CastLike") // only the type counts
+    return op.result(castTo(op.state, op.operand(0), op.operand(1).type));
+  const bool uniform = uniformNumber(op.state, number).has_value() && isFloat(number.type);
+  if (uniform && op.node.inputs.size() == 2 && (op.node.op == "Mul" || (op.node.op == "Div" && known == 1)))
     return std::nullopt; // a scale
-  if (uniform && node.op == "Div") {
-    Composition make(*this, node);
-    Val graph = in(node, 1);
+  if (uniform && op.node.op == "Div") {
+    Composition make(op);
+    Val graph = op.operand(1);
     return make.result(make("Mul", {make("Div", {make.number(1, graph), graph}), number}));
   }
   std::vector<Val> operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    operands.push_back(in(node, i));
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    operands.push_back(op.operand(i));
     if (!operands.back().isKnown())
       continue;
-    auto value = asGraph(node, operands.back());
+    auto value = asGraph(op, operands.back());
     if (failed(value))
       return LogicalResult(failure());
     operands.back() = std::move(*value);
   }
-  return applyWith(node, std::move(operands));
+  return applyWith(op, std::move(operands));
 }

@@ -1,5 +1,9 @@
 // Lengths, and the numbers of samples: where an axis of samples comes from, told by the number B and never by its size.
+#include "Lengths.h"
+
 #include "Composition.h"
+#include "Interpret.h"
+#include "Known.h"
 
 #include "zorse/Dialect/Zorse/SampleOps.h"
 
@@ -36,19 +40,19 @@ void insertNumbers(const onnx::Tensor &tensor, std::set<int64_t> &numbers) {
 } // namespace
 
 // The size that stands for the samples while importing divides no number of the file, so that no axis can be taken for that of the samples.
-void Importer::choosePlaceholder() {
+void zorse::onnx_import::choosePlaceholder(ImportState &state) {
   constexpr std::array<int64_t, 20> candidates{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 257, 263, 521, 523};
-  std::set<int64_t> sizes{options.sequence};
-  for (auto &[name, size] : options.dims)
+  std::set<int64_t> sizes{state.options.sequence};
+  for (auto &[name, size] : state.options.dims)
     sizes.insert(size);
-  for (auto &[value, info] : graph.inputs)
+  for (auto &[value, info] : state.graph.inputs)
     for (const auto &dim : info->type().tensor_type().shape().dim())
       sizes.insert(dim.dim_value());
-  for (auto &[value, tensor] : graph.body.initializers) {
+  for (auto &[value, tensor] : state.graph.body.initializers) {
     sizes.insert(tensor->dims().begin(), tensor->dims().end());
     insertNumbers(*tensor, sizes);
   }
-  for (const GraphNode &node : graph.body.nodes)
+  for (const GraphNode &node : state.graph.body.nodes)
     if (node.op == "Constant")
       for (const auto &[name, attribute] : node.attributes) {
         insertNumbers(attribute->t(), sizes);
@@ -56,24 +60,26 @@ void Importer::choosePlaceholder() {
         if (attribute->ints_size() <= kFewNumbers)
           sizes.insert(attribute->ints().begin(), attribute->ints().end());
       }
-  rows = candidates.back();
+  state.rows = candidates.back();
   for (int64_t candidate : candidates)
     if (std::none_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size > 0 && size % candidate == 0; })) {
-      rows = candidate;
+      state.rows = candidate;
       return;
     }
 }
 
-Number Importer::samplesPerRow() const { return Number::samples() / Number(static_cast<double>(std::max<int64_t>(options.batchNormRows, 1))); }
+Number zorse::onnx_import::samplesPerRow(const ImportState &state) {
+  return Number::samples() / Number(static_cast<double>(std::max<int64_t>(state.options.batchNormRows, 1)));
+}
 
-Number Importer::extentOf(const FactorList &list) const {
+Number zorse::onnx_import::extentOf(const ImportState &state, const FactorList &list) {
   Number extent = 1.0;
   for (const Factor &factor : list)
-    extent *= factor.sample ? samplesPerRow() : Number(static_cast<double>(factor.size));
+    extent *= factor.sample ? samplesPerRow(state) : Number(static_cast<double>(factor.size));
   return extent;
 }
 
-Val Importer::fillOver(ElementKind kind, double value, View view) const {
+Val zorse::onnx_import::fillOver(ElementKind kind, double value, View view) {
   Val out;
   out.kind = Val::Kind::Constant;
   out.type = kind;
@@ -88,33 +94,32 @@ Val Importer::fillOver(ElementKind kind, double value, View view) const {
   return out;
 }
 
-// A part of another operator has its lengths from shapes, in which the samples stand by their size.
-Importer::Length Importer::plainLength(const GraphNode &node, int64_t size) const {
-  if (!node.partOf.empty() && !rowsBaked && size > 0 && size % rows == 0)
-    return {size, true, {Factor{rows, 0, true}, Factor{size / rows, 0, false}}};
+/// A part of another operator has its lengths from shapes, in which the samples stand by their size.
+static Length plainLength(OpContext &op, int64_t size) {
+  if (!op.node.partOf.empty() && !op.state.rowsBaked && size > 0 && size % op.state.rows == 0)
+    return {size, true, {Factor{op.state.rows, 0, true}, Factor{size / op.state.rows, 0, false}}};
   return {size, false, {Factor{size, 0, false}}};
 }
 
-FailureOr<Importer::Length> Importer::lengthOf(const GraphNode &node, const Number &number) {
+static FailureOr<Length> lengthOf(OpContext &op, const Number &number) {
   if (auto constant = number.constant(); constant && *constant == std::floor(*constant) && std::fabs(*constant) < 0x1p53)
     return Length{static_cast<int64_t>(*constant), false, {Factor{static_cast<int64_t>(*constant), 0, false}}};
-  const int64_t group = std::max<int64_t>(options.batchNormRows, 1);
+  const int64_t group = std::max<int64_t>(op.state.options.batchNormRows, 1);
   if (auto multiple = number.multipleOfPower(1); multiple && *multiple < (int64_t(1) << 40)) {
     const int64_t inner = *multiple * group;
-    return Length{rows * inner, true, {Factor{rows, 0, true}, Factor{inner, 0, false}}};
+    return Length{op.state.rows * inner, true, {Factor{op.state.rows, 0, true}, Factor{inner, 0, false}}};
   }
-  return error(node,
-               "takes the length " + number.print() +
-                   ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
-                   "apart. Give each sample its share by an axis of its own");
+  return op.error("takes the length " + number.print() +
+                  ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
+                  "apart. Give each sample its share by an axis of its own");
 }
 
-FailureOr<std::vector<Importer::Length>> Importer::lengthsOf(const GraphNode &node, size_t index) {
-  const Val &value = in(node, index);
+FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size_t index) {
+  const Val &value = op.operand(index);
   std::vector<Length> lengths;
   if (value.isKnown()) {
     for (const Number &number : numbersOf(value)) {
-      auto length = lengthOf(node, number);
+      auto length = lengthOf(op, number);
       if (failed(length))
         return failure();
       lengths.push_back(std::move(*length));
@@ -123,20 +128,20 @@ FailureOr<std::vector<Importer::Length>> Importer::lengthsOf(const GraphNode &no
   }
   auto sizes = constantInts(value);
   if (!sizes || value.sampleStep != 0)
-    return error(node, "expects a constant shape; it depends on data");
+    return op.error("expects a constant shape; it depends on data");
   for (int64_t size : *sizes)
-    lengths.push_back(plainLength(node, size));
+    lengths.push_back(plainLength(op, size));
   return lengths;
 }
 
 // A file for any batch says where its samples are; a number in their place is the exported example's.
-LogicalResult Importer::checkTold(const GraphNode &node, const Val &result, const std::vector<bool> &told) {
+LogicalResult zorse::onnx_import::checkTold(OpContext &op, const Val &result, const std::vector<bool> &told) {
   const int64_t axis = result.view.sampleAxis();
-  if (rowsBaked || axis < 0 || !node.partOf.empty() || told[static_cast<size_t>(axis)])
+  if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() || told[static_cast<size_t>(axis)])
     return success();
-  return error(node, "gives dimension " + Twine(axis) +
-                         " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
-                         "or write -1 there");
+  return op.error("gives dimension " + Twine(axis) +
+                  " a fixed size, where the samples of a batch of any size are; export with a symbolic batch, "
+                  "or write -1 there");
 }
 
 // --- arange(B), and what ids are made of it
@@ -166,106 +171,105 @@ static Val withNumbers(Composition &make, const Val &constant, Val number) {
   return make("Add", {number, rest});
 }
 
-std::optional<LogicalResult> Importer::applyToSampleNumbers(const GraphNode &node) {
-  const std::string &op = node.op;
+std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext &op) {
+  const std::string &which = op.node.op;
   bool any = false, others = true;
   std::vector<Val> operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    operands.push_back(in(node, i));
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    operands.push_back(op.operand(i));
     any |= operands.back().sampleStep != 0;
     others &= operands.back().isConstant() && !isFloat(operands.back().type);
   }
-  if (!any || op == "Concat" || op == "Gather" || op == "SequenceConstruct" || op == "ConcatFromSequence" || op == "SequenceAt")
+  if (!any || which == "Concat" || which == "Gather" || which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
     return std::nullopt;
   int64_t step = operands[0].sampleStep;
-  const bool isInteger = op != "Cast" || (!isFloat(static_cast<ElementKind>(intAttribute(node, "to", 0))) &&
-                                          static_cast<ElementKind>(intAttribute(node, "to", 0)) != ElementKind::Bool);
+  const bool isInteger =
+      which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to"))) && static_cast<ElementKind>(op.integer("to")) != ElementKind::Bool);
   bool supported = false;
-  if (op == "Shape" || op == "Size") {
+  if (which == "Shape" || which == "Size") {
     step = 0;
     supported = true;
-  } else if (op == "Add" || op == "Sub") {
-    step = op == "Add" ? addInts(step, operands[1].sampleStep) : subInts(step, operands[1].sampleStep);
+  } else if (which == "Add" || which == "Sub") {
+    step = which == "Add" ? addInts(step, operands[1].sampleStep) : subInts(step, operands[1].sampleStep);
     supported = others;
-  } else if (op == "Mul") {
+  } else if (which == "Mul") {
     const Val &other = operands[0].sampleStep != 0 ? operands[1] : operands[0];
-    auto factor = other.sampleStep == 0 && others ? uniformValue(other) : std::nullopt;
+    auto factor = other.sampleStep == 0 && others ? uniformValue(op.state, other) : std::nullopt;
     supported = factor && std::fabs(*factor) < 0x1p31;
     step = supported ? mulInts(step + operands[1].sampleStep, static_cast<int64_t>(*factor)) : 0;
-  } else if (op == "Identity" || op == "Squeeze" || op == "Unsqueeze" || op == "Reshape" || op == "Expand" || op == "Transpose" || op == "Flatten" ||
-             op == "Cast") {
+  } else if (which == "Identity" || which == "Squeeze" || which == "Unsqueeze" || which == "Reshape" || which == "Expand" || which == "Transpose" ||
+             which == "Flatten" || which == "Cast") {
     supported = isInteger && (operands.size() < 2 || operands[1].sampleStep == 0);
   }
-  if (!supported && !countsOnly(op))
-    return error(node, "reads the numbers of the samples in the batch (arange), which elementwise operators, sums and ids that pick within each "
-                       "sample may: x[arange(B), places], or sample * T + place");
-  if (!supported && options.batchNormRows > 0)
-    return error(node,
-                 "reads the numbers of the samples in the batch (arange), which --batch-norm-rows takes together in groups; compile without it");
+  if (!supported && !countsOnly(which))
+    return op.error("reads the numbers of the samples in the batch (arange), which elementwise operators, sums and ids that pick within each "
+                    "sample may: x[arange(B), places], or sample * T + place");
+  if (!supported && op.state.options.batchNormRows > 0)
+    return op.error("reads the numbers of the samples in the batch (arange), which --batch-norm-rows takes together in groups; compile without it");
   if (!supported) { // as values
-    Composition make(*this, node);
+    Composition make(op);
     for (Val &operand : operands)
       if (operand.sampleStep != 0)
-        operand =
-            withNumbers(make, operand,
-                        wrap(create<SampleNumberOp>(RankedTensorType::get({ShapedType::kDynamic}, builder.getI64Type())), ElementKind::I64, {rows}));
-    return make.hasFailed() ? failure() : applyWith(node, std::move(operands));
+        operand = withNumbers(make, operand,
+                              wrap(create<SampleNumberOp>(op.state, RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type())),
+                                   ElementKind::I64, {op.state.rows}));
+    return make.hasFailed() ? failure() : applyWith(op, std::move(operands));
   }
   for (Val &operand : operands)
     operand.sampleStep = 0;
-  LogicalResult status = applyWith(node, std::move(operands));
-  if (succeeded(status) && node.outputs[0] >= 0)
-    values[node.outputs[0]].sampleStep = step;
+  LogicalResult status = applyWith(op, std::move(operands));
+  if (succeeded(status) && op.node.outputs[0] >= 0)
+    op.state.values[op.node.outputs[0]].sampleStep = step;
   return status;
 }
 
-LogicalResult Importer::rangeOfSamples(const GraphNode &node) {
-  auto start = uniformNumber(in(node, 0)), limit = uniformNumber(in(node, 1)), delta = uniformNumber(in(node, 2));
+LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
+  auto start = uniformNumber(op.state, op.operand(0)), limit = uniformNumber(op.state, op.operand(1)), delta = uniformNumber(op.state, op.operand(2));
   if (!start || !limit || !delta)
-    return error(node, "expects bounds and a step that are numbers");
+    return op.error("expects bounds and a step that are numbers");
   const auto from = start->constant(), step = delta->constant();
   const bool integers = from && step && *from == std::floor(*from) && *step == std::floor(*step) && *step > 0;
   if (!integers || std::fabs(*from) > 0x1p31 || *step > 0x1p31)
-    return error(node, "counts from " + start->print() + " to " + limit->print() + " in steps of " + delta->print() +
-                           "; expects to count the samples (B) in whole numbers from a constant on");
-  auto length = lengthOf(node, *Number::apply("ceil", {(*limit - *start) / *delta}));
+    return op.error("counts from " + start->print() + " to " + limit->print() + " in steps of " + delta->print() +
+                    "; expects to count the samples (B) in whole numbers from a constant on");
+  auto length = lengthOf(op, *Number::apply("ceil", {(*limit - *start) / *delta}));
   if (failed(length))
     return failure();
   // Number `sample * inner + place` of the range: the part of the sample is kept apart.
-  const int64_t inner = length->perSample ? length->size / rows : length->size;
-  const ElementKind type = in(node, 0).type, counted = isFloat(type) ? ElementKind::I64 : type;
+  const int64_t inner = length->perSample ? length->size / op.state.rows : length->size;
+  const ElementKind type = op.operand(0).type, counted = isFloat(type) ? ElementKind::I64 : type;
   Val value = constantOf(counted, makeIota(counted, inner, *from, *step), {inner});
   if (length->perSample) {
-    value.view.dims[0].insert(value.view.dims[0].begin(), Factor{rows, 0, true});
+    value.view.dims[0].insert(value.view.dims[0].begin(), Factor{op.state.rows, 0, true});
     value.sampleStep = mulInts(inner, static_cast<int64_t>(*step));
   }
-  Composition make(*this, node);
+  Composition make(op);
   return make.result(isFloat(type) ? make.cast(value, type) : std::move(value));
 }
 
 // Bounds that follow from B are supported where they cut nothing: below 0, or at the end of the axis and behind it, for every B.
-LogicalResult Importer::sliceByNumbers(const GraphNode &node) {
-  FailureOr<Val> starts = asKnown(node, in(node, 1)), ends = asKnown(node, in(node, 2));
+LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
+  FailureOr<Val> starts = asKnown(op, op.operand(1)), ends = asKnown(op, op.operand(2));
   if (failed(starts) || failed(ends))
     return failure();
   const std::vector<Number> from = numbersOf(*starts), to = numbersOf(*ends);
-  const Val &x = in(node, 0);
+  const Val &x = op.operand(0);
   std::vector<int64_t> axes(from.size()), first, last;
   for (size_t i = 0; i < axes.size(); ++i)
     axes[i] = static_cast<int64_t>(i);
-  if (has(node, 3)) {
-    auto given = constantInts(in(node, 3));
+  if (op.has(3)) {
+    auto given = constantInts(op.operand(3));
     if (!given)
-      return error(node, "expects constant axes");
+      return op.error("expects constant axes");
     axes = *given;
   }
   if (from.size() != to.size() || axes.size() != from.size())
-    return error(node, "expects as many starts, ends and axes");
+    return op.error("expects as many starts, ends and axes");
   for (size_t i = 0; i < from.size(); ++i) {
     const int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i];
     if (axis < 0 || axis >= x.rank())
-      return error(node, "axis " + Twine(axes[i]) + " is outside the rank");
-    const Number extent = extentOf(x.view.dims[axis]);
+      return op.error("axis " + Twine(axes[i]) + " is outside the rank");
+    const Number extent = extentOf(op.state, x.view.dims[axis]);
     const bool samples = x.view.sampleAxis() == axis;
     // Multiples of B cut an axis of which every element has all samples inside.
     const auto bound = [&](const Number &number) -> std::optional<double> {
@@ -274,47 +278,47 @@ LogicalResult Importer::sliceByNumbers(const GraphNode &node) {
       if (number.isLessThan(extent) == false)
         return 0x1p62;
       auto multiple = samples ? number.multipleOfPower(1) : std::nullopt;
-      return multiple ? std::optional<double>(static_cast<double>(*multiple * rows * std::max<int64_t>(options.batchNormRows, 1))) : std::nullopt;
+      return multiple ? std::optional<double>(static_cast<double>(*multiple * op.state.rows * std::max<int64_t>(op.state.options.batchNormRows, 1)))
+                      : std::nullopt;
     };
     const auto begin = bound(from[i]), end = bound(to[i]);
     if (!begin || !end)
-      return error(node, "cuts dimension " + Twine(axis) + " of " + extent.print() + " elements from " + from[i].print() + " to " + to[i].print() +
-                             ", which depends on the number of samples B; expects constant bounds, or the whole axis");
+      return op.error("cuts dimension " + Twine(axis) + " of " + extent.print() + " elements from " + from[i].print() + " to " + to[i].print() +
+                      ", which depends on the number of samples B; expects constant bounds, or the whole axis");
     first.push_back(static_cast<int64_t>(*begin));
     last.push_back(static_cast<int64_t>(std::min(*end, 0x1p62)));
   }
   const auto count = static_cast<int64_t>(from.size());
   std::vector<Val> operands{x, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count}),
                             constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(last)), {count})};
-  for (size_t i = 3; i < node.inputs.size(); ++i)
-    operands.push_back(in(node, i));
-  return applyWith(node, std::move(operands));
+  for (size_t i = 3; i < op.node.inputs.size(); ++i)
+    operands.push_back(op.operand(i));
+  return applyWith(op, std::move(operands));
 }
 
-LogicalResult Importer::checkBounds(const GraphNode &node, const Val &x, int64_t axis, int64_t start, int64_t end) {
+LogicalResult zorse::onnx_import::checkBounds(OpContext &op, const Val &x, int64_t axis, int64_t start, int64_t end) {
   constexpr int64_t kEverything = (int64_t(1) << 31) - 2;
   const bool whole = start == 0 && end >= kEverything, reversed = start == -1 && end <= -kEverything;
-  const auto outside = [&](int64_t bound) { return bound == 0 || bound >= kEverything || bound % rows == 0; };
-  if (rowsBaked || x.view.sampleAxis() != axis || !node.partOf.empty() || whole || reversed || (outside(start) && outside(end)))
+  const auto outside = [&](int64_t bound) { return bound == 0 || bound >= kEverything || bound % op.state.rows == 0; };
+  if (op.state.rowsBaked || x.view.sampleAxis() != axis || !op.node.partOf.empty() || whole || reversed || (outside(start) && outside(end)))
     return success();
-  return error(node, "selects some of the samples: it cuts the axis that holds them from " + Twine(start) + " to " + Twine(end));
+  return op.error("selects some of the samples: it cuts the axis that holds them from " + Twine(start) + " to " + Twine(end));
 }
 
-int64_t Importer::countSampleFactors(const View &view) {
+int64_t zorse::onnx_import::countSampleFactors(const View &view) {
   int64_t count = 0;
   for (const FactorList &list : view.dims)
     count += std::count_if(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
   return count;
 }
 
-LogicalResult Importer::checkExtent(const GraphNode &node, const FactorList &list) {
+LogicalResult zorse::onnx_import::checkExtent(OpContext &op, const FactorList &list) {
   int64_t size = 1;
   for (const Factor &factor : list)
     size *= factor.sample ? 1 : factor.size;
-  if (rowsBaked || size == 0 || size % rows != 0)
+  if (op.state.rowsBaked || size == 0 || size % op.state.rows != 0)
     return success();
-  return error(node,
-               "reads the size " + Twine(size) +
-                   " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
-                   "its own");
+  return op.error("reads the size " + Twine(size) +
+                  " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
+                  "its own");
 }

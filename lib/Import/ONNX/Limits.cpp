@@ -1,5 +1,7 @@
 // What the file asks for and the importer does not have, found before anything is interpreted: all of it at once.
-#include "Importer.h"
+#include "ImportState.h"
+#include "Interpret.h"
+#include "Operators.h"
 
 #include <algorithm>
 #include <functional>
@@ -41,15 +43,15 @@ struct Limits {
 
 } // namespace
 
-LogicalResult Importer::checkSupported(const std::vector<int> &wanted) {
+LogicalResult zorse::onnx_import::checkSupported(ImportState &state, const std::vector<int> &wanted) {
   Limits limits;
   std::function<void(const GraphBody &, const llvm::DenseSet<int> *)> visit = [&](const GraphBody &body, const llvm::DenseSet<int> *live) {
     for (const GraphNode &node : body.nodes) {
       bool needed = !live || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live->contains(value); });
       if (!needed)
         continue;
-      if (const Operator *known = operatorOf(node)) {
-        for (const std::string &problem : notUnderstood(node, known->rule))
+      if (const Registration *rule = registrationOf(node)) {
+        for (const std::string &problem : notUnderstood(node, *rule))
           limits.beyond[node.op + ": " + problem].push_back(node.name);
       } else {
         limits.unknown[node.domain.empty() ? node.op : node.domain + "." + node.op].push_back(node.name);
@@ -69,12 +71,12 @@ LogicalResult Importer::checkSupported(const std::vector<int> &wanted) {
       live.insert(nested->outputs.begin(), nested->outputs.end());
     }
   };
-  for (size_t i = graph.body.nodes.size(); i-- > 0;) {
-    const GraphNode &node = graph.body.nodes[i];
+  for (size_t i = state.graph.body.nodes.size(); i-- > 0;) {
+    const GraphNode &node = state.graph.body.nodes[i];
     if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live.contains(value); }))
       use(node);
   }
-  visit(graph.body, &live);
+  visit(state.graph.body, &live);
   std::string text = limits.text();
-  return text.empty() ? success() : error(text);
+  return text.empty() ? success() : error(state, text);
 }

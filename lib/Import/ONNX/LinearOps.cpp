@@ -1,5 +1,8 @@
 // Products, softmax, norms.
+#include "Arithmetic.h"
+#include "Axes.h"
 #include "Composition.h"
+#include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -19,14 +22,15 @@ static int64_t innerStride(const FactorList &list) {
 }
 
 // 1/sqrt(channels) reached as a product of roots rounded to f32 is meant exactly; then all exporters agree.
-double Importer::attentionScale(double scale, int64_t channels) const {
+double zorse::onnx_import::attentionScale(const ImportState &state, double scale, int64_t channels) {
   double exact = 1.0 / std::sqrt(static_cast<double>(channels));
   if (std::fabs(scale - exact) > 1e-6 * exact)
     return scale;
-  return options.compute == ComputeType::F64 ? exact : static_cast<double>(static_cast<float>(exact));
+  return state.options.compute == ComputeType::F64 ? exact : static_cast<double>(static_cast<float>(exact));
 }
 
-bool Importer::isMatrix(const Val &value) const {
+/// Only its last two dimensions hold different elements, none of samples.
+static bool isMatrix(const Val &value) {
   if (isSampled(value))
     return false;
   for (int64_t i = 0; i + 2 < value.rank(); ++i)
@@ -36,9 +40,9 @@ bool Importer::isMatrix(const Val &value) const {
   return true;
 }
 
-FailureOr<Val> Importer::productOfConstants(const GraphNode &node, const Val &a, const Val &b) {
+static FailureOr<Val> productOfConstants(OpContext &op, const Val &a, const Val &b) {
   if (!isFloat(a.type) || !isFloat(b.type))
-    return error(node, "multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
+    return op.error("multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
   // Tables of positions times frequencies: one or few products per element.
   int64_t inner = a.view.size(a.rank() - 1);
   Val left = a, right = b;
@@ -55,13 +59,13 @@ FailureOr<Val> Importer::productOfConstants(const GraphNode &node, const Val &a,
     for (int64_t i = 0; i < count; ++i)
       to[i] = x[0][i] * x[1][i];
   };
-  Val out = foldElementwise({left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
+  Val out = foldElementwise(op.state, {left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
   if (!out)
-    return error(node, "expects shapes that broadcast");
+    return op.error("expects shapes that broadcast");
   if (inner > 1) {
     if (out.view.elements() > (int64_t(1) << 24))
-      return error(node, "multiplies large constants; this is not folded");
-    Val whole = copied(out);
+      return op.error("multiplies large constants; this is not folded");
+    Val whole = copied(op.state, out);
     std::vector<int64_t> shape = whole.shape();
     shape.pop_back();
     auto products = constantFloats(whole, int64_t(1) << 24);
@@ -77,8 +81,9 @@ FailureOr<Val> Importer::productOfConstants(const GraphNode &node, const Val &a,
   return out;
 }
 
-// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
-FailureOr<Val> Importer::timesMatrix(const GraphNode &node, const Val &x, const Val &w, bool swap) {
+/// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).
+/// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
+static FailureOr<Val> timesMatrix(OpContext &op, const Val &x, const Val &w, bool swap) {
   int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
   FactorList kFactors = x.view.dims[kAxis];
   Val lead = x;
@@ -88,17 +93,17 @@ FailureOr<Val> Importer::timesMatrix(const GraphNode &node, const Val &x, const 
   for (size_t i = 0; i + 2 < other.size(); ++i) {
     int64_t axis = static_cast<int64_t>(i) + x.rank() - static_cast<int64_t>(other.size());
     if (axis < 0 && other[i] != 1)
-      return error(node, "broadcasts its first operand, which is not supported");
+      return op.error("broadcasts its first operand, which is not supported");
     if (axis >= 0 && other[i] != 1 && lead.view.size(axis) == 1)
       for (const Factor &factor : w.view.dims[i])
         lead.view.dims[axis].push_back(Factor{factor.size, 0, factor.sample});
     else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
-      return error(node, "expects batch dimensions that broadcast");
+      return op.error("expects batch dimensions that broadcast");
   }
   std::vector<Val> operands{lead};
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   orderAxes(operands, axes);
   Loop loop = makeLoop(axes);
@@ -111,14 +116,14 @@ FailureOr<Val> Importer::timesMatrix(const GraphNode &node, const Val &x, const 
     groups.push_back(list);
   }
   groups.push_back(kFactors);
-  Value left = materialise(x, groups, false);
+  Value left = materialise(op.state, x, groups, false);
   FactorList wK = w.view.dims[swap ? w.rank() - 1 : w.rank() - 2], wN = w.view.dims[swap ? w.rank() - 2 : w.rank() - 1];
   bool transposed = innerStride(wN) > innerStride(wK);
-  Value right = materialise(w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
+  Value right = materialise(op.state, w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
   bool noLead = cast<RankedTensorType>(left.getType()).getRank() == 1;
   if (noLead)
-    left = reshapeTo(left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
-  Value y = create<MatmulOp>(left, right, false, transposed);
+    left = reshapeTo(op.state, left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
+  Value y = create<MatmulOp>(op.state, left, right, false, transposed);
   int64_t columns = cast<RankedTensorType>(y.getType()).getShape().back();
   Val result = resultOf(y, (swap ? w : x).type, axes, loop, shape);
   FactorList columnList;
@@ -132,7 +137,7 @@ FailureOr<Val> Importer::timesMatrix(const GraphNode &node, const Val &x, const 
   return result;
 }
 
-FailureOr<Val> Importer::productOfActivations(const GraphNode &node, const Val &a, const Val &b) {
+static FailureOr<Val> productOfActivations(OpContext &op, const Val &a, const Val &b) {
   int64_t m = a.rank() - 2, n = b.rank() - 1;
   FactorList aK = a.view.dims.back(), bK = b.view.dims[b.rank() - 2], aM = a.view.dims[m], bN = b.view.dims[n];
   // Products of activations: batch axes are common.
@@ -144,15 +149,15 @@ FailureOr<Val> Importer::productOfActivations(const GraphNode &node, const Val &
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
   std::vector<Val> before = operands;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   for (int k = 0; k < 2; ++k)
     if (operands[k].value != before[k].value)
-      return error(node, "its operands group batch axes in ways that do not match");
+      return op.error("its operands group batch axes in ways that do not match");
   if (a.view.sampleAxis() >= 0 && b.view.sampleAxis() >= 0 && (a.view.sampleAxis() >= a.rank() - 2) != (b.view.sampleAxis() >= b.rank() - 2))
-    return error(node, "combines different samples");
+    return op.error("combines different samples");
   if (a.view.sampleAxis() == m || b.view.sampleAxis() == n)
-    return error(node, "multiplies samples with samples; every op must treat samples apart");
+    return op.error("multiplies samples with samples; every op must treat samples apart");
   Loop loop = makeLoop(axes);
   auto groupsFor = [&](size_t k) {
     Groups groups;
@@ -171,7 +176,8 @@ FailureOr<Val> Importer::productOfActivations(const GraphNode &node, const Val &
   left.push_back(transposeA ? aM : aK);
   right.push_back(transposeB ? bN : bK);
   right.push_back(transposeB ? bK : bN);
-  Value y = create<MatmulOp>(materialise(a, left, loop.sampled), materialise(b, right, loop.sampled), transposeA, transposeB);
+  Value y =
+      create<MatmulOp>(op.state, materialise(op.state, a, left, loop.sampled), materialise(op.state, b, right, loop.sampled), transposeA, transposeB);
   Val result = resultOf(y, a.type, axes, loop, shape);
   auto type = cast<RankedTensorType>(y.getType());
   int64_t rows2 = type.getDimSize(type.getRank() - 2), columns = type.getDimSize(type.getRank() - 1);
@@ -180,38 +186,38 @@ FailureOr<Val> Importer::productOfActivations(const GraphNode &node, const Val &
   return result;
 }
 
-FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
+FailureOr<Val> zorse::onnx_import::product(OpContext &op, Val a, Val b) {
   for (const Val *operand : {&a, &b})
     if ((!operand->isConstant() && !operand->isGraph()) || !isFloat(operand->type) || operand->view.elements() == 0)
-      return error(node, "expects two float tensors");
+      return op.error("expects two float tensors");
   const int64_t alongA = a.rank() - 1, alongB = std::max<int64_t>(b.rank() - 2, 0);
   if (a.rank() > 0 && b.rank() > 0 && (a.view.sampleAxis() == alongA || b.view.sampleAxis() == alongB))
-    return dotOfSamples(node, std::move(a), std::move(b));
+    return dotOfSamples(op, std::move(a), std::move(b));
   bool vectorA = a.rank() == 1, vectorB = b.rank() == 1;
   if (a.rank() == 0 || b.rank() == 0)
-    return error(node, "expects operands of rank 1 or more");
+    return op.error("expects operands of rank 1 or more");
   if (vectorA)
     a.view.dims.insert(a.view.dims.begin(), FactorList{});
   if (vectorB)
     b.view.dims.push_back(FactorList{});
   if (a.view.size(a.rank() - 1) != b.view.size(b.rank() - 2))
-    return error(node, "expects inner dimensions to agree, got " + Twine(a.view.size(a.rank() - 1)) + " and " + Twine(b.view.size(b.rank() - 2)));
+    return op.error("expects inner dimensions to agree, got " + Twine(a.view.size(a.rank() - 1)) + " and " + Twine(b.view.size(b.rank() - 2)));
   FailureOr<Val> result;
   Number scale = 1.0;
   if (a.isConstant() && b.isConstant()) {
-    result = productOfConstants(node, a, b);
+    result = productOfConstants(op, a, b);
   } else {
-    a = compressed(a);
-    b = compressed(b);
+    a = compressed(op.state, a);
+    b = compressed(op.state, b);
     bool weightB = isMatrix(b), weightA = isMatrix(a);
     // A scale goes past a product of activations (attention peels it off), and stays before a weight.
     // One that is known only with the batch goes past both.
     const Number both = a.scale * b.scale;
     if (auto constant = both.constant(); !constant || (!weightA && !weightB)) {
-      scale = constant ? Number(attentionScale(*constant, a.view.size(a.rank() - 1))) : both;
+      scale = constant ? Number(attentionScale(op.state, *constant, a.view.size(a.rank() - 1))) : both;
       a.scale = b.scale = 1.0;
     }
-    result = weightB ? timesMatrix(node, a, b, /*swap=*/false) : weightA ? timesMatrix(node, b, a, /*swap=*/true) : productOfActivations(node, a, b);
+    result = weightB ? timesMatrix(op, a, b, /*swap=*/false) : weightA ? timesMatrix(op, b, a, /*swap=*/true) : productOfActivations(op, a, b);
     if (succeeded(result))
       result->scale = scale;
   }
@@ -224,49 +230,49 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
   return result;
 }
 
-LogicalResult Importer::onMatMul(const GraphNode &node) {
-  const Val &a = in(node, 0), &b = in(node, 1);
+static LogicalResult importMatMul(OpContext &op) {
+  const Val &a = op.operand(0), &b = op.operand(1);
   if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && (b.isGraph() || b.isConstant()) &&
       a.view.sampleAxis() == 1 && a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 &&
       b.view.elements() > 0) {
     // [groups, samples, inner] with a matrix for every group
-    Composition make(*this, node);
+    Composition make(op);
     return make.result(make.transpose(groupedProduct(make, make.transpose(a, {1, 0, 2}), b), {1, 0, 2}));
   }
-  auto value = product(node, in(node, 0), in(node, 1));
+  auto value = product(op, op.operand(0), op.operand(1));
   if (failed(value))
     return failure();
-  return out(node, 0, std::move(*value)), success();
+  return op.result(std::move(*value));
 }
 
-LogicalResult Importer::onGemm(const GraphNode &node) {
-  Val a = in(node, 0), b = in(node, 1);
+static LogicalResult importGemm(OpContext &op) {
+  Val a = op.operand(0), b = op.operand(1);
   if (a.rank() != 2 || b.rank() != 2)
-    return error(node, "expects two matrices");
-  if (intAttribute(node, "transA", 0))
+    return op.error("expects two matrices");
+  if (op.integer("transA"))
     std::swap(a.view.dims[0], a.view.dims[1]);
-  if (intAttribute(node, "transB", 0))
+  if (op.integer("transB"))
     std::swap(b.view.dims[0], b.view.dims[1]);
-  auto value = product(node, a, b);
+  auto value = product(op, a, b);
   if (failed(value))
     return failure();
-  double alpha = floatAttribute(node, "alpha", 1), beta = floatAttribute(node, "beta", 1);
+  double alpha = op.real("alpha"), beta = op.real("beta");
   if (value->isGraph()) {
     value->scale *= alpha;
   } else if (alpha != 1) {
-    if (failed(binary(node, "Mul", *value, scalar(value->type, alpha))))
+    if (failed(binary(op, "Mul", *value, scalar(value->type, alpha))))
       return failure();
-    value = values[node.outputs[0]];
+    value = op.state.values[op.node.outputs[0]];
   }
-  if (!has(node, 2) || beta == 0)
-    return out(node, 0, std::move(*value)), success();
-  Val c = in(node, 2);
+  if (!op.has(2) || beta == 0)
+    return op.result(std::move(*value));
+  Val c = op.operand(2);
   if (beta != 1) {
-    if (failed(binary(node, "Mul", c, scalar(c.type, beta))))
+    if (failed(binary(op, "Mul", c, scalar(c.type, beta))))
       return failure();
-    c = values[node.outputs[0]];
+    c = op.state.values[op.node.outputs[0]];
   }
-  return binary(node, "Add", *value, c);
+  return binary(op, "Add", *value, c);
 }
 
 // Of inputs, the largest element and the sum over all samples are numbers that are known before the step.
@@ -276,24 +282,24 @@ static Val normalisedOverSamples(Composition &make, const Val &x, int64_t axis, 
   return logarithm ? make("Sub", {below, make("Log", {sum})}) : make("Div", {each, sum});
 }
 
-LogicalResult Importer::onSoftmax(const GraphNode &node) {
-  Val x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", -1);
+static LogicalResult importSoftmax(OpContext &op) {
+  Val x = op.operand(0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
-    return error(node, "expects float activations and a valid axis");
-  if (x.view.sampleAxis() == axis && !isFromInputs(x.value))
-    return error(node, "normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
+    return op.error("expects float activations and a valid axis");
+  if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value))
+    return op.error("normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
   if (x.view.sampleAxis() == axis) {
-    Composition make(*this, node);
-    return make.result(normalisedOverSamples(make, x, axis, node.op == "LogSoftmax"));
+    Composition make(op);
+    return make.result(normalisedOverSamples(make, x, axis, op.node.op == "LogSoftmax"));
   }
   FactorList last = x.view.dims[axis];
   std::vector<Val> operands{x};
   operands[0].view.dims.erase(operands[0].view.dims.begin() + axis);
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   orderAxes(operands, axes);
   Loop loop = makeLoop(axes);
@@ -306,46 +312,46 @@ LogicalResult Importer::onSoftmax(const GraphNode &node) {
     groups.push_back(list);
   }
   groups.push_back(last);
-  Value value = materialise(x, groups, false);
-  Value y = node.op == "LogSoftmax" ? create<LogSoftmaxOp>(value.getType(), value) : create<SoftmaxOp>(value.getType(), value);
+  Value value = materialise(op.state, x, groups, false);
+  Value y = op.node.op == "LogSoftmax" ? create<LogSoftmaxOp>(op.state, value.getType(), value) : create<SoftmaxOp>(op.state, value.getType(), value);
   Val result = resultOf(y, x.type, axes, loop, shape);
   int64_t size = x.view.size(axis);
   result.view.dims.insert(result.view.dims.begin() + axis, size == 1 ? FactorList{} : FactorList{Factor{size, 1, false}});
   result.hides = x.hides;
-  return out(node, 0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
-// Mean and reciprocal of the standard deviation, which the operator's first result does not need.
-LogicalResult Importer::normStatistics(const GraphNode &node, const Val &x, int64_t axis) {
-  if (node.op != "LayerNormalization")
-    return error(node, "its statistics are used; those of LayerNormalization alone are supported");
+/// Mean and reciprocal of the standard deviation, which the operator's first result does not need.
+static LogicalResult normStatistics(OpContext &op, const Val &x, int64_t axis) {
+  if (op.node.op != "LayerNormalization")
+    return op.error("its statistics are used; those of LayerNormalization alone are supported");
   std::vector<int64_t> axes;
   for (int64_t i = axis; i < x.rank(); ++i)
     axes.push_back(i);
-  Composition make(*this, node);
+  Composition make(op);
   Val mean = make.reduce("ReduceMean", x, axes, /*keep=*/true), centred = make("Sub", {x, mean});
   Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), axes, /*keep=*/true);
-  Val spread = make("Sqrt", {make("Add", {variance, make.number(floatAttribute(node, "epsilon", 1e-5), x)})});
+  Val spread = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), x)})});
   Val inverse = make("Reciprocal", {spread});
   if (make.hasFailed())
     return failure();
-  if (isUsed(node, 1))
-    out(node, 1, mean);
-  if (isUsed(node, 2))
-    out(node, 2, inverse);
+  if (op.isUsed(1))
+    op.set(1, mean);
+  if (op.isUsed(2))
+    op.set(2, inverse);
   return success();
 }
 
-// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
-LogicalResult Importer::onNorm(const GraphNode &node) {
-  Val x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", -1);
+/// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
+static LogicalResult importNorm(OpContext &op) {
+  Val x = op.operand(0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
-    return error(node, "expects float activations and a valid axis");
+    return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() >= axis)
-    return error(node, "normalises over the samples; every op must treat samples apart");
-  if ((isUsed(node, 1) || isUsed(node, 2)) && failed(normStatistics(node, x, axis)))
+    return op.error("normalises over the samples; every op must treat samples apart");
+  if ((op.isUsed(1) || op.isUsed(2)) && failed(normStatistics(op, x, axis)))
     return failure();
   FactorList last;
   for (int64_t i = axis; i < x.rank(); ++i)
@@ -355,7 +361,7 @@ LogicalResult Importer::onNorm(const GraphNode &node) {
   operands[0].view.dims.resize(axis);
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
+  if (failed(align(op, operands, axes, shape)))
     return failure();
   orderAxes(operands, axes);
   Loop loop = makeLoop(axes);
@@ -368,12 +374,12 @@ LogicalResult Importer::onNorm(const GraphNode &node) {
     groups.push_back(list);
   }
   groups.push_back(last);
-  Value value = materialise(x, groups, false);
+  Value value = materialise(op.state, x, groups, false);
   int64_t channels = cast<RankedTensorType>(value.getType()).getShape().back();
   auto gainOf = [&](size_t index) -> FailureOr<Value> {
-    if (!has(node, index))
+    if (!op.has(index))
       return Value();
-    Val weight = in(node, index);
+    Val weight = op.operand(index);
     FactorList all;
     int64_t count = 1;
     for (const FactorList &list : weight.view.dims)
@@ -382,22 +388,22 @@ LogicalResult Importer::onNorm(const GraphNode &node) {
     for (const Factor &factor : all)
       count *= factor.size;
     if (isSampled(weight) || (count != channels && count != 1))
-      return error(node, "expects a weight of " + Twine(channels) + " elements, got " + Twine(count));
+      return op.error("expects a weight of " + Twine(channels) + " elements, got " + Twine(count));
     if (count == 1 && channels != 1)
       all = {Factor{channels, 0, false}};
-    return materialise(weight, {all}, false);
+    return materialise(op.state, weight, {all}, false);
   };
   auto gain = gainOf(1), bias = gainOf(2);
   if (failed(gain) || failed(bias))
     return failure();
-  double epsilon = floatAttribute(node, "epsilon", 1e-5);
+  double epsilon = op.real("epsilon");
   if (!(epsilon > 0))
-    return error(node, "expects a positive epsilon");
+    return op.error("expects a positive epsilon");
   Value y;
-  if (node.op == "LayerNormalization")
-    y = create<LayerNormOp>(value, *gain, *bias, epsilon);
+  if (op.node.op == "LayerNormalization")
+    y = create<LayerNormOp>(op.state, value, *gain, *bias, epsilon);
   else
-    y = create<RmsNormOp>(value, *gain, epsilon);
+    y = create<RmsNormOp>(op.state, value, *gain, epsilon);
   Val result = resultOf(y, x.type, axes, loop, shape);
   int64_t stride = channels;
   std::vector<int64_t> whole = x.shape();
@@ -405,13 +411,19 @@ LogicalResult Importer::onNorm(const GraphNode &node) {
     stride /= whole[i];
     result.view.dims.push_back(whole[i] == 1 ? FactorList{} : FactorList{Factor{whole[i], stride, false}});
   }
-  return out(node, 0, std::move(result)), success();
+  return op.result(std::move(result));
 }
 
-void Importer::addLinearOps(OperatorTable &table) {
-  table.add({"MatMul"}, 2, 2, "", &Importer::onMatMul);
-  table.add({"Gemm"}, 2, 3, "alpha:f beta:f transA:i transB:i", &Importer::onGemm);
-  table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
-  table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
-  table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
+void zorse::onnx_import::registerLinearOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"MatMul"}, 2, 2, {}, importMatMul},
+      {{"Gemm"}, 2, 3, {real("alpha", 1), real("beta", 1), integer("transA", 0), integer("transB", 0)}, importGemm},
+      {{"Softmax", "LogSoftmax"}, 1, 1, {integer("axis", -1)}, importSoftmax},
+      {{"LayerNormalization"}, 2, 3, {integer("axis", -1), real("epsilon", 1e-5), only(integer("stash_type"), {"1"})}, importNorm},
+      {{"RMSNormalization", "SimplifiedLayerNormalization"},
+       2,
+       2,
+       {integer("axis", -1), real("epsilon", 1e-5), only(integer("stash_type"), {"1"})},
+       importNorm},
+  });
 }

@@ -76,7 +76,7 @@ int64_t zorse::onnx_import::byteSize(ElementKind kind) {
   }
 }
 
-// The newest version whose operators are all known (Handlers.cpp): a later one may give an operator an attribute, or another meaning.
+// The newest version whose operators are all known (Operators.h): a later one may give an operator an attribute, or another meaning.
 std::string zorse::onnx_import::opsetProblem(int64_t version) {
   constexpr int64_t kOldest = 13, kNewest = 26;
   if (version >= kOldest && version <= kNewest)

@@ -1,6 +1,7 @@
 // 16-bit floats of a file: what is computed in more digits is rounded to them, operator by operator.
-#include "Importer.h"
+#include "Axes.h"
 #include "Kernels.h"
+#include "OpContext.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringSet.h"
@@ -52,24 +53,24 @@ static bool isMove(const GraphNode &node) {
   return kMoves.contains(node.op);
 }
 
-Val Importer::rounded(const Val &value, ElementKind type) {
+Val zorse::onnx_import::rounded(ImportState &state, const Val &value, ElementKind type) {
   if (!isNarrow(type) || value.view.elements() == 0)
     return value;
   if (value.isConstant())
-    return foldElementwise({value}, value.type, floatKernel1([type](double x) { return nearestIn(type, x); }));
+    return foldElementwise(state, {value}, value.type, floatKernel1([type](double x) { return nearestIn(type, x); }));
   if (!value.isGraph())
     return value;
-  Val out = value.scale.is(1) ? value : copied(value);
+  Val out = value.scale.is(1) ? value : copied(state, value);
   const bool sampled = carriesSamples(out.value.getType());
-  Type to = type == ElementKind::F16 ? Type(builder.getF16Type()) : Type(builder.getBF16Type());
-  out.value = create<RoundOp>(out.value, to, /*straightThrough=*/!sampled, /*perOperator=*/sampled);
+  Type to = type == ElementKind::F16 ? Type(state.builder.getF16Type()) : Type(state.builder.getBF16Type());
+  out.value = create<RoundOp>(state, out.value, to, /*straightThrough=*/!sampled, /*perOperator=*/sampled);
   return out;
 }
 
-void Importer::roundResults(const GraphNode &node) {
-  if (isMove(node))
+void zorse::onnx_import::roundResults(OpContext &op) {
+  if (isMove(op.node))
     return;
-  for (int output : node.outputs)
-    if (output >= 0 && isNarrow(values[output].type))
-      values[output] = rounded(values[output], values[output].type);
+  for (int output : op.node.outputs)
+    if (output >= 0 && isNarrow(op.state.values[output].type))
+      op.state.values[output] = rounded(op.state, op.state.values[output], op.state.values[output].type);
 }

@@ -1,6 +1,6 @@
 #include "Operators.h"
 
-#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
 #include <algorithm>
@@ -16,45 +16,58 @@ constexpr const char *kTypeNames[] = {"nothing", "a float", "an integer", "a str
 
 std::string typeName(int32_t type) { return type >= 0 && type < int32_t(std::size(kTypeNames)) ? kTypeNames[type] : "type " + std::to_string(type); }
 
-int32_t typeOfWord(StringRef word) {
-  return llvm::StringSwitch<int32_t>(word)
-      .Case("f", 1)
-      .Case("i", 2)
-      .Case("s", 3)
-      .Case("t", 4)
-      .Case("g", 5)
-      .Case("fs", 6)
-      .Case("is", 7)
-      .Case("ss", 8)
-      .Default(0);
-}
-
-std::string join(const std::vector<std::string> &values) {
+std::string join(const std::vector<const char *> &values) {
   std::string text;
   for (size_t i = 0; i < values.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == values.size() ? " and " : ", ") + values[i];
+    text += std::string(i == 0 ? "" : i + 1 == values.size() ? " and " : ", ") + values[i];
   return text;
 }
 
 } // namespace
 
-OperatorRule::OperatorRule(size_t least, size_t most, StringRef text) : least(least), most(most) {
-  llvm::SmallVector<StringRef> words;
-  text.split(words, ' ', -1, /*KeepEmpty=*/false);
-  for (StringRef word : words) {
-    auto [declared, values] = word.split('=');
-    auto [name, type] = declared.split(':');
-    AttributeRule rule;
-    rule.required = type.consume_back("!");
-    rule.read = !type.consume_back("~");
-    rule.type = typeOfWord(type);
-    assert(rule.type != 0 && "a type that no attribute has");
-    llvm::SmallVector<StringRef> parts;
-    values.split(parts, '|', -1, /*KeepEmpty=*/false);
-    for (StringRef part : parts)
-      rule.values.push_back(part.str());
-    attributes[name] = std::move(rule);
+std::vector<AttributeInfo> zorse::onnx_import::with(std::vector<AttributeInfo> shared, std::vector<AttributeInfo> own) {
+  shared.insert(shared.end(), own.begin(), own.end());
+  return shared;
+}
+
+const AttributeInfo *Registration::attribute(StringRef name) const {
+  auto found = llvm::find_if(attributes, [&](const AttributeInfo &attribute) { return name == attribute.name; });
+  return found == attributes.end() ? nullptr : &*found;
+}
+
+void OperatorRegistry::add(std::vector<Registration> operators) {
+  for (Registration &given : operators) {
+    const Registration &rule = all.emplace_back(std::move(given));
+    for (const char *name : rule.names) {
+      std::vector<const Registration *> &versions = byName[name];
+      assert((versions.empty() || versions.back()->opsets.last < rule.opsets.first) && "versions ascend and do not overlap");
+      versions.push_back(&rule);
+    }
   }
+}
+
+const Registration *OperatorRegistry::find(const GraphNode &node) const {
+  auto found = byName.find(node.domain.empty() ? node.op : node.domain + "." + node.op);
+  if (found == byName.end())
+    return nullptr;
+  auto rule =
+      llvm::find_if(found->second, [&](const Registration *each) { return each->opsets.first <= node.opset && node.opset <= each->opsets.last; });
+  return rule == found->second.end() ? nullptr : *rule;
+}
+
+const Registration *zorse::onnx_import::registrationOf(const GraphNode &node) {
+  static const OperatorRegistry registry = [] {
+    OperatorRegistry all;
+    for (auto addOperators :
+         {registerActivationOps, registerAttentionOps, registerComposedReductions, registerUnaryOps,   registerElementwiseOps, registerIndexOps,
+          registerStatisticOps,  registerEinsumOps,    registerRegroupOps,         registerControlOps, registerConvolutionOps, registerPoolingOps,
+          registerPickOps,       registerScatterOps,   registerRunningOps,         registerLinearOps,  registerReduceOps,      registerLossOps,
+          registerSequenceOps,   registerViewOps,      registerSliceOps,           registerResizeOps,  registerRecurrentOps,   registerGridOps,
+          registerFourierOps,    registerDrawnOps})
+      addOperators(all);
+    return all;
+  }();
+  return registry.find(node);
 }
 
 int32_t zorse::onnx_import::typeOf(const onnx::Attribute &attribute) {
@@ -71,7 +84,7 @@ int32_t zorse::onnx_import::typeOf(const onnx::Attribute &attribute) {
                                     : 0;
 }
 
-std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node, const OperatorRule &rule) {
+std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node, const Registration &rule) {
   std::vector<std::string> problems;
   size_t operands = node.inputs.size();
   while (operands > 0 && node.inputs[operands - 1] < 0)
@@ -80,26 +93,25 @@ std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node
     problems.push_back("has " + std::to_string(operands) + " operands; at most " + std::to_string(rule.most) + " are known");
   for (auto &[name, attribute] : node.attributes) {
     std::string called = "attribute '" + name + "'";
-    auto known = rule.attributes.find(name);
-    if (known == rule.attributes.end()) {
+    const AttributeInfo *wanted = rule.attribute(name);
+    if (!wanted) {
       problems.push_back(called + " is not known");
       continue;
     }
-    const AttributeRule &wanted = known->second;
-    int32_t type = typeOf(*attribute);
-    if (type != wanted.type) {
-      problems.push_back(called + ": expects " + typeName(wanted.type) + ", found " + typeName(type));
+    const int32_t type = typeOf(*attribute), expected = static_cast<int32_t>(wanted->type);
+    if (type != expected) {
+      problems.push_back(called + ": expects " + typeName(expected) + ", found " + typeName(type));
       continue;
     }
-    if (wanted.values.empty())
+    if (wanted->values.empty())
       continue;
-    std::string value = type == 2 ? std::to_string(attribute->i()) : attribute->s();
-    if (std::find(wanted.values.begin(), wanted.values.end(), value) == wanted.values.end())
-      problems.push_back(called + " is " + value + "; only " + join(wanted.values) + (wanted.values.size() == 1 ? " is" : " are") + " supported");
+    std::string value = wanted->type == AttributeInfo::Type::Integer ? std::to_string(attribute->i()) : attribute->s();
+    if (llvm::find(wanted->values, value) == wanted->values.end())
+      problems.push_back(called + " is " + value + "; only " + join(wanted->values) + (wanted->values.size() == 1 ? " is" : " are") + " supported");
   }
-  for (const auto &entry : rule.attributes)
-    if (entry.second.required && !node.attributes.count(entry.first().str()))
-      problems.push_back("attribute '" + entry.first().str() + "' is missing");
+  for (const AttributeInfo &attribute : rule.attributes)
+    if (attribute.isRequired && !node.attributes.count(attribute.name))
+      problems.push_back("attribute '" + std::string(attribute.name) + "' is missing");
   std::sort(problems.begin(), problems.end());
   return problems;
 }

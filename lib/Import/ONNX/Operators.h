@@ -1,41 +1,125 @@
-// What the importer knows of each operator, apart from its meaning: how many operands it has, and which attributes.
+// The operators that the importer knows: names, operator sets, operands, attributes with their defaults, and the functions that import them. Each
+// file registers its own, in one table at its end. An attribute that is not registered is an error, because one that nobody reads would silently
+// change what a model computes.
 #pragma once
 
 #include "Graph.h"
 
+#include "mlir/Support/LLVM.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <deque>
 #include <limits>
-#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace zorse::onnx_import {
 
-struct AttributeRule {
-  int32_t type = 0; ///< as AttributeProto.AttributeType counts them
-  bool required = false;
-  bool read = true;                ///< by the handler
-  std::vector<std::string> values; ///< the only ones that are supported; empty: all
+class OpContext;
+
+/// Imports one node. Fails after an error.
+using ImportFunction = mlir::LogicalResult (*)(OpContext &op);
+
+/// An attribute: its type, and what it is where the file leaves it out.
+struct AttributeInfo {
+  enum class Type : uint8_t { Real = 1, Integer, Text, Tensor, Graph, Reals, Integers, Texts }; // as AttributeProto.AttributeType counts them
+  using Default = std::variant<std::monostate, int64_t, double, const char *, std::vector<int64_t>>;
+
+  const char *name;
+  Type type;
+  Default otherwise = {}; ///< none: the function says what it is then
+  bool isRequired = false;
+  bool isIgnored = false;                ///< no value of it changes the mathematics; nobody reads it
+  std::vector<const char *> values = {}; ///< the only ones that are supported; empty: all
 };
 
-struct OperatorRule {
-  size_t least = 0, most = 0; ///< operands
-  llvm::StringMap<AttributeRule> attributes;
+// Attributes of each type, with their defaults.
+inline AttributeInfo integer(const char *name) { return {name, AttributeInfo::Type::Integer}; }
+inline AttributeInfo integer(const char *name, int64_t otherwise) { return {name, AttributeInfo::Type::Integer, otherwise}; }
+inline AttributeInfo real(const char *name) { return {name, AttributeInfo::Type::Real}; }
+inline AttributeInfo real(const char *name, double otherwise) { return {name, AttributeInfo::Type::Real, otherwise}; }
+inline AttributeInfo text(const char *name) { return {name, AttributeInfo::Type::Text}; }
+inline AttributeInfo text(const char *name, const char *otherwise) { return {name, AttributeInfo::Type::Text, otherwise}; }
+inline AttributeInfo integers(const char *name) { return {name, AttributeInfo::Type::Integers}; }
+inline AttributeInfo integers(const char *name, std::vector<int64_t> otherwise) {
+  return {name, AttributeInfo::Type::Integers, std::move(otherwise)};
+}
+inline AttributeInfo reals(const char *name) { return {name, AttributeInfo::Type::Reals}; }
+inline AttributeInfo texts(const char *name) { return {name, AttributeInfo::Type::Texts}; }
+inline AttributeInfo constant(const char *name) { return {name, AttributeInfo::Type::Tensor}; }
+inline AttributeInfo body(const char *name) { return {name, AttributeInfo::Type::Graph}; }
+inline AttributeInfo required(AttributeInfo attribute) { return attribute.isRequired = true, attribute; }
+inline AttributeInfo ignored(AttributeInfo attribute) { return attribute.isIgnored = true, attribute; }
+inline AttributeInfo only(AttributeInfo attribute, std::vector<const char *> values) { return attribute.values = std::move(values), attribute; }
+/// What several operators have, and more.
+std::vector<AttributeInfo> with(std::vector<AttributeInfo> shared, std::vector<AttributeInfo> own);
 
-  static constexpr size_t kAny = std::numeric_limits<size_t>::max();
+/// Versions of the operator set in which an operator is what its registration says.
+struct Opsets {
+  int64_t first = 0, last = std::numeric_limits<int64_t>::max();
+};
+inline Opsets since(int64_t first) { return {first}; }
+inline Opsets until(int64_t last) { return {0, last}; }
 
-  /// \param attributes  words "name:type", with "!" behind if it is required, "~" if no value of it changes the mathematics, and "=a|b" if
-  ///                    only these values are supported (the handler then need not read it). Types: i(nteger), f(loat), s(tring), t(ensor), g(raph),
-  ///                    is, fs, ss.
-  OperatorRule(size_t least, size_t most, llvm::StringRef attributes);
+constexpr size_t kAny = std::numeric_limits<size_t>::max();
+
+struct Registration {
+  std::vector<const char *> names; ///< of one function; "domain.Name" outside of the default domain
+  size_t least, most;              ///< operands
+  std::vector<AttributeInfo> attributes;
+  ImportFunction import;
+  Opsets opsets = {};
+
+  const AttributeInfo *attribute(llvm::StringRef name) const; ///< null if it has none of this name
 };
 
-/// What `node` says and the rule does not know: operands, attributes, their types and values. Empty if nothing.
-std::vector<std::string> notUnderstood(const GraphNode &node, const OperatorRule &rule);
+class OperatorRegistry {
+public:
+  void add(std::vector<Registration> operators);
+  const Registration *find(const GraphNode &node) const; ///< null if the operator is not known, or not in this version
 
-/// What to do about an operator that there is no handler for; empty if there is nothing particular to say.
+private:
+  std::deque<Registration> all;
+  llvm::StringMap<std::vector<const Registration *>> byName;
+};
+
+// The operators of each file.
+void registerActivationOps(OperatorRegistry &registry);
+void registerAttentionOps(OperatorRegistry &registry);
+void registerComposedReductions(OperatorRegistry &registry);
+void registerUnaryOps(OperatorRegistry &registry);
+void registerElementwiseOps(OperatorRegistry &registry);
+void registerIndexOps(OperatorRegistry &registry);
+void registerStatisticOps(OperatorRegistry &registry);
+void registerEinsumOps(OperatorRegistry &registry);
+void registerRegroupOps(OperatorRegistry &registry);
+void registerControlOps(OperatorRegistry &registry);
+void registerConvolutionOps(OperatorRegistry &registry);
+void registerPoolingOps(OperatorRegistry &registry);
+void registerPickOps(OperatorRegistry &registry);
+void registerScatterOps(OperatorRegistry &registry);
+void registerRunningOps(OperatorRegistry &registry);
+void registerLinearOps(OperatorRegistry &registry);
+void registerReduceOps(OperatorRegistry &registry);
+void registerLossOps(OperatorRegistry &registry);
+void registerSequenceOps(OperatorRegistry &registry);
+void registerViewOps(OperatorRegistry &registry);
+void registerSliceOps(OperatorRegistry &registry);
+void registerResizeOps(OperatorRegistry &registry);
+void registerRecurrentOps(OperatorRegistry &registry);
+void registerGridOps(OperatorRegistry &registry);
+void registerFourierOps(OperatorRegistry &registry);
+void registerDrawnOps(OperatorRegistry &registry);
+
+/// What is registered of a node's operator; null if it is not known.
+const Registration *registrationOf(const GraphNode &node);
+
+/// What `node` says and the registration does not know: operands, attributes, their types and values. Empty if nothing.
+std::vector<std::string> notUnderstood(const GraphNode &node, const Registration &rule);
+
+/// What to do about an operator that there is no function for; empty if there is nothing particular to say.
 llvm::StringRef remedyFor(llvm::StringRef op);
 
 /// The type of `attribute`'s value: as it says, else by the field that is there; 0 if neither.

@@ -1,5 +1,6 @@
 // Arguments for parameters: where their bytes are, which of them are one, and what the exporter did to them. Which are trained: Roles.cpp.
-#include "Importer.h"
+#include "Initializers.h"
+#include "OpContext.h"
 #include "Roles.h"
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -47,26 +48,28 @@ static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t 
 
 // An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were
 // one parameter.
-void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
+void zorse::onnx_import::restoreTies(ImportState &state, const std::set<const onnx::Tensor *> &own) {
   auto isMatrix = [&](const onnx::Tensor *tensor) {
-    return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(tensor->name()) && !transposeOf.count(tensor);
+    return state.roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(state, tensor->name()) &&
+           !state.transposeOf.count(tensor);
   };
-  for (auto &[renamedValue, renamed] : graph.body.initializers) {
+  for (auto &[renamedValue, renamed] : state.graph.body.initializers) {
     if (!isMatrix(renamed) || own.count(renamed))
       continue;
-    for (auto &[value, original] : graph.body.initializers) {
+    for (auto &[value, original] : state.graph.body.initializers) {
       if (!isMatrix(original) || !own.count(original) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
           original->dims(1) != renamed->dims(0))
         continue;
       std::string problem;
-      auto a = model.bytes(*renamed, problem, options.weightsLater), b = model.bytes(*original, problem, options.weightsLater);
+      auto a = state.model.bytes(*renamed, problem, state.options.weightsLater),
+           b = state.model.bytes(*original, problem, state.options.weightsLater);
       size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
       if (!a || !b || a->missing || b->missing || width == 0 ||
           !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
         continue;
-      transposeOf[renamed] = original;
-      notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() +
-                      "', written twice by the exporter: they are one parameter again");
+      state.transposeOf[renamed] = original;
+      state.notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() +
+                            "', written twice by the exporter: they are one parameter again");
       break;
     }
   }
@@ -91,33 +94,33 @@ static WeightSource::Type storedType(ElementKind kind) {
   }
 }
 
-Val Importer::parameter(const onnx::Tensor &tensor) {
-  auto known = parameters.find(&tensor);
-  if (known != parameters.end())
+Val zorse::onnx_import::parameter(ImportState &state, const onnx::Tensor &tensor) {
+  auto known = state.parameters.find(&tensor);
+  if (known != state.parameters.end())
     return known->second;
-  if (auto tie = transposeOf.find(&tensor); tie != transposeOf.end()) {
-    Val original = parameter(*tie->second);
+  if (auto tie = state.transposeOf.find(&tensor); tie != state.transposeOf.end()) {
+    Val original = parameter(state, *tie->second);
     std::swap(original.view.dims[0], original.view.dims[1]);
     return original;
   }
   auto kind = static_cast<ElementKind>(tensor.data_type());
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
-  auto type = RankedTensorType::get(shape, elementType(kind));
-  Value argument = block->addArgument(type, NameLoc::get(builder.getStringAttr(tensor.name())));
-  weighted.insert(argument);
-  const bool trainable = roles[&tensor] == InitializerRole::Trained;
+  auto type = RankedTensorType::get(shape, elementType(state, kind));
+  Value argument = state.block->addArgument(type, NameLoc::get(state.builder.getStringAttr(tensor.name())));
+  state.weighted.insert(argument);
+  const bool trainable = state.roles[&tensor] == InitializerRole::Trained;
   if (trainable)
-    tainted.insert(argument);
+    state.tainted.insert(argument);
 
   std::string problem;
-  auto source = rawSources.find(&tensor);
-  auto bytes =
-      model.bytes(source == rawSources.end() ? tensor : *source->second, problem, options.weightsLater); // checked when initializers were read
+  auto source = state.rawSources.find(&tensor);
+  auto bytes = state.model.bytes(source == state.rawSources.end() ? tensor : *source->second, problem,
+                                 state.options.weightsLater); // checked when initializers were read
   WeightSource weight;
   weight.parameter = tensor.name();
   weight.shape = shape;
   weight.storedType = storedType(kind);
-  weight.hub = facts.hubNameOf(tensor.name());
+  weight.hub = state.facts.hubNameOf(tensor.name());
   if (bytes) {
     weight.file = bytes->file;
     weight.offset = bytes->offset;
@@ -128,66 +131,56 @@ Val Importer::parameter(const onnx::Tensor &tensor) {
     if (weight.owned)
       weight.data = weight.owned->data();
   }
-  weightOfArgument[cast<BlockArgument>(argument).getArgNumber()] = weights.size();
-  weights.push_back(std::move(weight));
+  state.weightOfArgument[cast<BlockArgument>(argument).getArgNumber()] = state.weights.size();
+  state.weights.push_back(std::move(weight));
   NamedAttrList attributes;
-  attributes.set(attributes::kParameter, builder.getStringAttr(tensor.name()));
-  attributes.set(attributes::kTrainable, builder.getBoolAttr(trainable));
-  if (roles[&tensor] == InitializerRole::Buffer)
-    attributes.set(attributes::kConstant, builder.getUnitAttr());
-  argumentAttributes.push_back(attributes.getDictionary(&context));
+  attributes.set(attributes::kParameter, state.builder.getStringAttr(tensor.name()));
+  attributes.set(attributes::kTrainable, state.builder.getBoolAttr(trainable));
+  if (state.roles[&tensor] == InitializerRole::Buffer)
+    attributes.set(attributes::kConstant, state.builder.getUnitAttr());
+  state.argumentAttributes.push_back(attributes.getDictionary(&state.context));
   Val value = wrap(argument, kind, shape);
-  return parameters[&tensor] = value;
+  return state.parameters[&tensor] = value;
 }
 
-FailureOr<Value> Importer::runningStatistic(const GraphNode &node, size_t index) {
-  auto found = initializers.find(node.inputs[index]);
-  if (found == initializers.end())
-    return error(node, "expects its running statistic (operand " + Twine(index) + ") to be an initializer, found a value that is computed");
+FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t index) {
+  auto found = op.state.initializers.find(op.node.inputs[index]);
+  if (found == op.state.initializers.end())
+    return op.error("expects its running statistic (operand " + Twine(index) + ") to be an initializer, found a value that is computed");
   const onnx::Tensor &tensor = *found->second;
   if (!isFloat(static_cast<ElementKind>(tensor.data_type())))
-    return error(node, "expects its running statistic '" + tensor.name() + "' to be floats");
-  if (!statistics.insert(&tensor).second)
-    return error(node,
-                 "shares its running statistic '" + tensor.name() + "' with another node: a step would have to update it twice. Give each its own");
-  Value argument = parameter(tensor).value;
-  tainted.insert(argument);
+    return op.error("expects its running statistic '" + tensor.name() + "' to be floats");
+  if (!op.state.statistics.insert(&tensor).second)
+    return op.error("shares its running statistic '" + tensor.name() +
+                    "' with another node: a step would have to update it twice. Give each its own");
+  Value argument = parameter(op.state, tensor).value;
+  op.state.tainted.insert(argument);
   NamedAttrList attributes;
-  attributes.set(attributes::kParameter, builder.getStringAttr(tensor.name()));
-  attributes.set(attributes::kTrainable, builder.getBoolAttr(true));
-  attributes.set(attributes::kStatistic, builder.getUnitAttr());
-  argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - inputNames.size()] = attributes.getDictionary(&context);
+  attributes.set(attributes::kParameter, op.state.builder.getStringAttr(tensor.name()));
+  attributes.set(attributes::kTrainable, op.state.builder.getBoolAttr(true));
+  attributes.set(attributes::kStatistic, op.state.builder.getUnitAttr());
+  op.state.argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - op.state.inputNames.size()] =
+      attributes.getDictionary(&op.state.context);
   return argument;
 }
 
-Val Importer::frozenStatistic(const GraphNode &node, size_t index) {
-  auto found = initializers.find(node.inputs[index]);
-  if (found == initializers.end() || !isFloat(static_cast<ElementKind>(found->second->data_type())))
-    return in(node, index);
-  if (roles[found->second] != InitializerRole::Trained)
-    roles[found->second] = InitializerRole::Frozen;
-  return parameter(*found->second);
-}
-
-// What a user knows an operand as: the parameter it is, or the name of the value.
-std::string Importer::nameOf(const GraphNode &node, size_t index) const {
-  const Val &value = in(node, index);
-  if (value.isGraph())
-    if (auto argument = dyn_cast<BlockArgument>(value.value))
-      if (auto found = weightOfArgument.find(argument.getArgNumber()); found != weightOfArgument.end())
-        return "'" + weights[found->second].parameter + "'";
-  const std::string &name = graph.valueNames[node.inputs[index]];
-  return name.empty() ? "operand " + std::to_string(index) : "'" + name + "'";
+Val zorse::onnx_import::frozenStatistic(OpContext &op, size_t index) {
+  auto found = op.state.initializers.find(op.node.inputs[index]);
+  if (found == op.state.initializers.end() || !isFloat(static_cast<ElementKind>(found->second->data_type())))
+    return op.operand(index);
+  if (op.state.roles[found->second] != InitializerRole::Trained)
+    op.state.roles[found->second] = InitializerRole::Frozen;
+  return parameter(op.state, *found->second);
 }
 
 // A constant above 1 MiB: an argument that is not trained, whose bytes the bundle copies.
-Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes) {
-  for (auto &[number, index] : weightOfArgument)
-    if (weights[index].owned && *weights[index].owned == *bytes && block->getArgument(number).getType() == type)
-      return block->getArgument(number);
-  std::string name = "constant." + std::to_string(weights.size());
-  Value argument = block->addArgument(type, location);
-  weighted.insert(argument);
+Value zorse::onnx_import::liftedBytes(ImportState &state, RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes) {
+  for (auto &[number, index] : state.weightOfArgument)
+    if (state.weights[index].owned && *state.weights[index].owned == *bytes && state.block->getArgument(number).getType() == type)
+      return state.block->getArgument(number);
+  std::string name = "constant." + std::to_string(state.weights.size());
+  Value argument = state.block->addArgument(type, state.location);
+  state.weighted.insert(argument);
   WeightSource weight;
   weight.parameter = name;
   weight.shape = type.getShape().vec();
@@ -200,13 +193,13 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
   weight.owned = bytes;
   weight.bytes = bytes->size();
   weight.data = bytes->data();
-  weightOfArgument[cast<BlockArgument>(argument).getArgNumber()] = weights.size();
-  weights.push_back(std::move(weight));
+  state.weightOfArgument[cast<BlockArgument>(argument).getArgNumber()] = state.weights.size();
+  state.weights.push_back(std::move(weight));
   NamedAttrList attributes;
-  attributes.set(attributes::kParameter, builder.getStringAttr(name));
-  attributes.set(attributes::kTrainable, builder.getBoolAttr(false));
-  attributes.set(attributes::kConstant, builder.getUnitAttr());
-  argumentAttributes.push_back(attributes.getDictionary(&context));
+  attributes.set(attributes::kParameter, state.builder.getStringAttr(name));
+  attributes.set(attributes::kTrainable, state.builder.getBoolAttr(false));
+  attributes.set(attributes::kConstant, state.builder.getUnitAttr());
+  state.argumentAttributes.push_back(attributes.getDictionary(&state.context));
   return argument;
 }
 
@@ -246,72 +239,76 @@ static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph
 static constexpr const char *kRemedy =
     ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
 
-// Parameters that the exporter merged, renamed or folded: what cannot be undone.
-void Importer::reportChanged() {
-  std::map<std::string, std::vector<std::string>> sites = usersOf(model.model().graph());
+/// Parameters that the exporter merged, renamed or folded: what cannot be undone.
+static void reportChanged(ImportState &state) {
+  std::map<std::string, std::vector<std::string>> sites = usersOf(state.model.model().graph());
   std::vector<std::string> renamed;
-  for (const onnx::Tensor &tensor : model.model().graph().initializer()) {
-    auto found = parameters.find(&tensor);
-    if (found == parameters.end() || roles[&tensor] != InitializerRole::Trained)
+  for (const onnx::Tensor &tensor : state.model.model().graph().initializer()) {
+    auto found = state.parameters.find(&tensor);
+    if (found == state.parameters.end() || state.roles[&tensor] != InitializerRole::Trained)
       continue;
     std::vector<std::string> &uses = sites[tensor.name()];
     std::set<std::string> distinct(uses.begin(), uses.end());
     // A vector of one norm or one bias has one user; tied matrices are the model's own doing. A file that names all parameters also names those that
     // were merged (checkMissing), so that a second user is a second use, such as a penalty on weights.
-    if (!facts.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
+    if (!state.facts.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
       std::string list;
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
-      warn("parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
-           "): the exporter merged parameters whose initial values are equal, and training this file ties them" + kRemedy);
+      warn(state, "parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
+                      "): the exporter merged parameters whose initial values are equal, and training this file ties them" + kRemedy);
     }
-    if (!facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
-      auto stored = facts.stored.find(tensor.name());
-      renamed.push_back(tensor.name() + (stored == facts.stored.end() ? "" : "' for '" + stored->second.parameter));
+    if (!state.facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
+      auto stored = state.facts.stored.find(tensor.name());
+      renamed.push_back(tensor.name() + (stored == state.facts.stored.end() ? "" : "' for '" + stored->second.parameter));
     }
   }
   if (!renamed.empty())
-    warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + firstOf(renamed, 6) +
-         "): the checkpoint will not load into the model by name" + kRemedy);
+    warn(state, std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + firstOf(renamed, 6) +
+                    "): the checkpoint will not load into the model by name" + kRemedy);
 }
 
-// Norms, dropout and samples that may not be what the user wants.
-void Importer::reportModes() {
-  if (!frozenNorms.empty())
-    warn(std::to_string(frozenNorms.size()) + (frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") + firstOf(frozenNorms, 3) +
-         ") normalise by running statistics, which training does not change" +
-         (normsMayTrain ? "; --batch-norm-rows=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
-  if (inertDropouts > 0) {
-    bool exportedInTraining = dropouts > 0 || facts.training.value_or(false);
-    warn(std::to_string(inertDropouts) + (dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
-         " (training_mode is absent or false): " +
-         (exportedInTraining ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that "
-                               "dropout as a module of its own (eager attention), or "
-                               "set its probability to 0 to be rid of this warning"
-                             : "export in training mode if dropout is wanted"));
+/// Norms, dropout and samples that may not be what the user wants.
+static void reportModes(ImportState &state) {
+  if (!state.frozenNorms.empty())
+    warn(state, std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
+                    firstOf(state.frozenNorms, 3) + ") normalise by running statistics, which training does not change" +
+                    (state.normsMayTrain ? "; --batch-norm-rows=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
+  if (state.inertDropouts > 0) {
+    bool exportedInTraining = state.dropouts > 0 || state.facts.training.value_or(false);
+    warn(state, std::to_string(state.inertDropouts) +
+                    (state.dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
+                    " (training_mode is absent or false): " +
+                    (exportedInTraining
+                         ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that "
+                           "dropout as a module of its own (eager attention), or "
+                           "set its probability to 0 to be rid of this warning"
+                         : "export in training mode if dropout is wanted"));
   }
-  if (drawnMasks > 0)
-    notes.push_back(std::to_string(drawnMasks) + (drawnMasks > 1 ? " masks are" : " mask is") +
-                    " drawn as dropout's are (random numbers compared with a constant): by --seed, step and sample; in evaluation each is its mean");
-  if (guessedSingleRow)
-    warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
+  if (state.drawnMasks > 0)
+    state.notes.push_back(
+        std::to_string(state.drawnMasks) + (state.drawnMasks > 1 ? " masks are" : " mask is") +
+        " drawn as dropout's are (random numbers compared with a constant): by --seed, step and sample; in evaluation each is its mean");
+  if (state.guessedSingleRow)
+    warn(state,
+         "the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
          "symbolic batch dimension, or with at least 2 samples");
 }
 
-void Importer::reportParameters() {
-  reportChanged();
-  reportModes();
+void zorse::onnx_import::reportParameters(ImportState &state) {
+  reportChanged(state);
+  reportModes(state);
   int64_t trained = 0, all = 0, trainedTensors = 0;
-  for (auto &[tensor, value] : parameters) {
+  for (auto &[tensor, value] : state.parameters) {
     int64_t numbers = 1;
     for (int64_t dimension : tensor->dims())
       numbers *= dimension;
     all += numbers;
-    trained += roles[tensor] == InitializerRole::Trained ? numbers : 0;
-    trainedTensors += roles[tensor] == InitializerRole::Trained;
+    trained += state.roles[tensor] == InitializerRole::Trained ? numbers : 0;
+    trainedTensors += state.roles[tensor] == InitializerRole::Trained;
   }
   char share[32];
   std::snprintf(share, sizeof share, "%.4g", all > 0 ? 100 * double(trained) / double(all) : 0);
-  notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + share + " %), in " + std::to_string(trainedTensors) +
-                  " of " + std::to_string(parameters.size()) + " tensors");
+  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + share + " %), in " +
+                        std::to_string(trainedTensors) + " of " + std::to_string(state.parameters.size()) + " tensors");
 }

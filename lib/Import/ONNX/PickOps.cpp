@@ -1,5 +1,8 @@
 // GatherElements and GatherND: picks of elements, one id or several for each.
+#include "Axes.h"
 #include "Composition.h"
+#include "Lengths.h"
+#include "Parts.h"
 
 #include <algorithm>
 
@@ -19,21 +22,75 @@ std::optional<std::pair<int64_t, int64_t>> zorse::onnx_import::evenSteps(ArrayRe
   return std::make_pair(ids[0], step);
 }
 
-// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
-LogicalResult Importer::onGatherElements(const GraphNode &node) {
-  Val x = in(node, 0), ids = in(node, 1);
-  int64_t axis = intAttribute(node, "axis", 0);
+/// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
+static LogicalResult pickElements(OpContext &op, Val x, const Val &ids, int64_t axis) {
+  if ((!x.isGraph() && !x.isConstant()) || (!ids.isGraph() && !ids.isConstant()) || isFloat(ids.type))
+    return op.error("expects a tensor and integer ids");
+  if (x.view.sampleAxis() == axis)
+    return op.error("picks samples by data");
+  if (ids.view.elements() == 0 || x.view.elements() == 0)
+    return op.error("picks from or by an empty tensor");
+  const int64_t size = x.view.size(axis);
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis && ids.view.size(i) > x.view.size(i))
+      return op.error("expects ids of at most the operand's size in dimension " + Twine(i) + ", found " + Twine(ids.view.size(i)) + " and " +
+                      Twine(x.view.size(i)));
+    else if (i != axis && failed(take(op, x, i, 0, 1, ids.view.size(i))))
+      return failure();
+  FactorList classes = x.view.dims[axis];
+  std::vector<Val> operands{x, ids};
+  operands[0].view.dims[axis].clear();
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(op, operands, axes, shape)))
+    return failure();
+  orderAxes(operands, axes);
+  Loop loop = makeLoop(axes);
+  Groups groups;
+  for (auto &group : loop.groups) {
+    FactorList list;
+    for (const Axis *own : group)
+      list.push_back(Factor{own->size, own->strides[0], false});
+    coalesce(list);
+    groups.push_back(list);
+  }
+  groups.push_back(classes);
+  const Number scale = x.scale;
+  x.scale = 1.0;
+  Value data = materialise(op.state, x, groups, loop.sampled);
+  if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isGraph()) {
+    // A picked log-probability is a cross-entropy with the other sign.
+    Value index = operandOf(op.state, operands[1], 1, loop);
+    auto type = cast<RankedTensorType>(logp.getX().getType());
+    auto loss = CrossEntropyOp::create(op.state.builder, op.state.location, logp.getX(), index, Value(), std::nullopt);
+    Val result = resultOf(merge(op.state, loss), x.type, axes, loop, shape);
+    result.scale = -scale;
+    op.state.losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
+    return op.result(std::move(result));
+  }
+  auto counted = countedFromFront(op, operands[1], size);
+  if (failed(counted))
+    return failure();
+  Val result = resultOf(create<TakeOp>(op.state, data, operandOf(op.state, *counted, 1, loop)), x.type, axes, loop, shape);
+  result.scale = scale;
+  return op.result(std::move(result));
+}
+
+/// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
+static LogicalResult importGatherElements(OpContext &op) {
+  Val x = op.operand(0), ids = op.operand(1);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank())
-    return error(node, "expects a valid axis and ids of the operand's rank");
+    return op.error("expects a valid axis and ids of the operand's rank");
   if (x.isConstant()) {
-    if (auto uniform = uniformValue(x)) {
-      return out(node, 0, fillOver(x.type, *uniform, ids.view)), success();
+    if (auto uniform = uniformValue(op.state, x)) {
+      return op.result(fillOver(x.type, *uniform, ids.view));
     }
     auto index = constantInts(ids, int64_t(1) << 24);
     if (!index)
-      return pickElements(node, x, ids, axis);
-    Val whole = copied(x);
+      return pickElements(op, x, ids, axis);
+    Val whole = copied(op.state, x);
     std::vector<int64_t> from = x.shape(), shape = ids.shape();
     std::vector<int64_t> strides(from.size(), 1);
     for (size_t i = from.size(); i-- > 1;)
@@ -49,7 +106,7 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
           position = (*index)[flat] < 0 ? (*index)[flat] + from[i] : (*index)[flat];
         }
         if (position < 0 || position >= from[i])
-          return error(node, "an id is outside the operand");
+          return op.error("an id is outside the operand");
         at += position * strides[i];
       }
       double f;
@@ -62,122 +119,37 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
         ints.push_back(n);
       }
     }
-    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape)),
-           success();
+    return op.result(constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape));
   }
-  return pickElements(node, x, ids, axis);
+  return pickElements(op, x, ids, axis);
 }
 
-// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
-LogicalResult Importer::pickElements(const GraphNode &node, Val x, const Val &ids, int64_t axis) {
-  if ((!x.isGraph() && !x.isConstant()) || (!ids.isGraph() && !ids.isConstant()) || isFloat(ids.type))
-    return error(node, "expects a tensor and integer ids");
-  if (x.view.sampleAxis() == axis)
-    return error(node, "picks samples by data");
-  if (ids.view.elements() == 0 || x.view.elements() == 0)
-    return error(node, "picks from or by an empty tensor");
-  const int64_t size = x.view.size(axis);
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis && ids.view.size(i) > x.view.size(i))
-      return error(node, "expects ids of at most the operand's size in dimension " + Twine(i) + ", found " + Twine(ids.view.size(i)) + " and " +
-                             Twine(x.view.size(i)));
-    else if (i != axis && failed(take(node, x, i, 0, 1, ids.view.size(i))))
-      return failure();
-  FactorList classes = x.view.dims[axis];
-  std::vector<Val> operands{x, ids};
-  operands[0].view.dims[axis].clear();
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(node, operands, axes, shape)))
-    return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(classes);
-  const Number scale = x.scale;
-  x.scale = 1.0;
-  Value data = materialise(x, groups, loop.sampled);
-  if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isGraph()) {
-    // A picked log-probability is a cross-entropy with the other sign.
-    Value index = operandOf(operands[1], 1, loop);
-    auto type = cast<RankedTensorType>(logp.getX().getType());
-    auto op = CrossEntropyOp::create(builder, location, logp.getX(), index, Value(), std::nullopt);
-    Val result = resultOf(merge(op), x.type, axes, loop, shape);
-    result.scale = -scale;
-    losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
-    return out(node, 0, std::move(result)), success();
-  }
-  auto counted = countedFromFront(node, operands[1], size);
-  if (failed(counted))
-    return failure();
-  Val result = resultOf(create<TakeOp>(data, operandOf(*counted, 1, loop)), x.type, axes, loop, shape);
-  result.scale = scale;
-  return out(node, 0, std::move(result)), success();
-}
-
-FailureOr<Val> Importer::countedFromFront(const GraphNode &node, const Val &ids, int64_t size) {
-  Composition make(*this, node);
+FailureOr<Val> zorse::onnx_import::countedFromFront(OpContext &op, const Val &ids, int64_t size) {
+  Composition make(op);
   if (!ids.isConstant()) {
     Val whole = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
     return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
   }
-  Val whole = copied(compressed(ids)); // repeats over samples stay
-  const int64_t count = whole.view.elements() / (whole.view.sampleAxis() < 0 ? 1 : rows);
+  Val whole = copied(op.state, compressed(op.state, ids)); // repeats over samples stay
+  const int64_t count = whole.view.elements() / (whole.view.sampleAxis() < 0 ? 1 : op.state.rows);
   if (count > int64_t(1) << 24)
-    return error(node, "has too many constant ids");
+    return op.error("has too many constant ids");
   std::vector<int64_t> numbers(static_cast<size_t>(count));
   whole.lazy->readInts(0, whole.lazy->isFill() ? 0 : 1, count, numbers.data());
   for (int64_t &id : numbers) {
     if (id < -size || id >= size)
-      return error(node, "id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
+      return op.error("id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
     id = id < 0 ? id + size : id;
   }
   whole.lazy = makeInts(ids.type, std::move(numbers));
-  return compressed(whole);
+  return compressed(op.state, whole);
 }
 
-LogicalResult Importer::onGatherND(const GraphNode &node) {
-  Val x = in(node, 0), ids = in(node, 1);
-  const int64_t batch = intAttribute(node, "batch_dims", 0);
-  if (ids.rank() == 0 || batch < 0 || batch >= ids.rank() || batch > x.rank())
-    return error(node, "expects ids of rank 1 or more, and fewer batch dimensions than their rank");
-  int64_t depth = ids.view.size(ids.rank() - 1);
-  if (depth > x.rank() - batch || depth < 1)
-    return error(node, "expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
-  if (ids.countsSamples) {
-    if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != rows || depth < 2)
-      return error(node, "picks by the numbers of samples from what has its samples elsewhere; every op must treat samples apart");
-    Composition make(*this, node);
-    Val places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
-    places.countsSamples = false;
-    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample, which a view may be
-      places.view.dims.erase(places.view.dims.begin());
-      places.view.dims.pop_back();
-      return make.result(make("Gather", {x, std::move(places)}, {{"axis", int64_t(1)}}));
-    }
-    return make.result(make("GatherND", {x, std::move(places)}, {{"batch_dims", int64_t(1)}}));
-  }
-  for (int64_t i = 0; i < batch; ++i)
-    if (x.view.size(i) != ids.view.size(i))
-      return error(node, "expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " + Twine(ids.view.size(i)));
-  if (batch == 0 && ids.isConstant())
-    if (auto done = gatherRanges(node, x, ids, depth))
-      return *done;
-  return gatherPlaces(node, x, ids, batch, depth);
-}
-
-// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
-LogicalResult Importer::gatherPlaces(const GraphNode &node, const Val &x, const Val &ids, int64_t batch, int64_t depth) {
-  Composition make(*this, node);
+/// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
+static LogicalResult gatherPlaces(OpContext &op, const Val &x, const Val &ids, int64_t batch, int64_t depth) {
+  Composition make(op);
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch), order, whole;
-  auto numbers = placeNumbers(node, ids, {from.begin() + batch, from.begin() + batch + depth});
+  auto numbers = placeNumbers(op, ids, {from.begin() + batch, from.begin() + batch + depth});
   if (failed(numbers))
     return failure();
   int64_t places = 1, count = 1;
@@ -214,36 +186,20 @@ LogicalResult Importer::gatherPlaces(const GraphNode &node, const Val &x, const 
   return make.result(make.reshape(make.transpose(picks, back), shape));
 }
 
-FailureOr<Val> Importer::placeNumbers(const GraphNode &node, const Val &ids, const std::vector<int64_t> &sizes) {
-  Composition make(*this, node);
-  Val sum;
-  const int64_t axis = ids.rank() - 1;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    Val component = make.squeeze(make.slice(ids, axis, static_cast<int64_t>(i), 1), axis);
-    if (make.hasFailed())
-      return failure();
-    auto counted = countedFromFront(node, component, sizes[i]);
-    if (failed(counted))
-      return failure();
-    sum = i == 0 ? *counted : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}), *counted});
-  }
-  return make.hasFailed() ? FailureOr<Val>(failure()) : sum;
-}
-
-// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.
-std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth) {
+/// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.
+static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, const Val &ids, int64_t depth) {
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   if (x.isConstant()) {
     std::vector<int64_t> whole = x.shape(), shape = lead;
     shape.insert(shape.end(), whole.begin() + depth, whole.end());
     if (!isSensible(shape))
-      return error(node, "its result is too large");
-    if (auto uniform = uniformValue(x)) {
+      return op.error("its result is too large");
+    if (auto uniform = uniformValue(op.state, x)) {
       View view = ids.view;
       view.dims.pop_back();
       view.dims.insert(view.dims.end(), x.view.dims.begin() + depth, x.view.dims.end());
-      return out(node, 0, fillOver(x.type, *uniform, std::move(view))), success();
+      return op.result(fillOver(x.type, *uniform, std::move(view)));
     }
   }
   // Component c as a tensor of the lead shape; it may move along one axis of it.
@@ -255,7 +211,7 @@ std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const
     if (!sliceView(single.view, single.rank() - 1, component, 1, 1))
       return std::nullopt;
     single.view.dims.pop_back();
-    single = compressed(single);
+    single = compressed(op.state, single);
     int64_t axis = -1;
     for (size_t i = 0; i < lead.size(); ++i)
       for (const Factor &factor : single.view.dims[i])
@@ -275,21 +231,21 @@ std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const
     for (int64_t &id : *picked) {
       id = id < 0 ? id + size : id;
       if (id < 0 || id >= size)
-        return error(node, "an id is outside the operand");
+        return op.error("an id is outside the operand");
     }
     auto progression = evenSteps(*picked);
     if (!progression)
       return std::nullopt;
     if (axis >= 0 && owner[axis] >= 0)
       return std::nullopt;
-    if (failed(take(node, value, component, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
+    if (failed(take(op, value, component, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
       return failure();
     if (axis >= 0) {
       owner[axis] = static_cast<int>(component);
       dims[axis] = value.view.dims[component];
     } else if (value.view.dims[component].size() == 1 && value.view.dims[component][0].sample) {
       if (dims.empty())
-        return error(node, "drops the sample axis of its operand");
+        return op.error("drops the sample axis of its operand");
       dims[0].insert(dims[0].begin(), value.view.dims[component][0]);
     }
   }
@@ -300,11 +256,59 @@ std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const
   dims.insert(dims.end(), value.view.dims.begin() + depth, value.view.dims.end());
   value.view.dims = std::move(dims);
   if (isSampled(value) && value.view.sampleAxis() < 0)
-    return error(node, "drops the sample axis of its operand");
-  return out(node, 0, std::move(value)), success();
+    return op.error("drops the sample axis of its operand");
+  return op.result(std::move(value));
 }
 
-void Importer::addPickOps(OperatorTable &table) {
-  table.add({"GatherElements"}, 2, 2, "axis:i", &Importer::onGatherElements);
-  table.add({"GatherND"}, 2, 2, "batch_dims:i", &Importer::onGatherND);
+static LogicalResult importGatherND(OpContext &op) {
+  Val x = op.operand(0), ids = op.operand(1);
+  const int64_t batch = op.integer("batch_dims");
+  if (ids.rank() == 0 || batch < 0 || batch >= ids.rank() || batch > x.rank())
+    return op.error("expects ids of rank 1 or more, and fewer batch dimensions than their rank");
+  int64_t depth = ids.view.size(ids.rank() - 1);
+  if (depth > x.rank() - batch || depth < 1)
+    return op.error("expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
+  if (ids.countsSamples) {
+    if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
+      return op.error("picks by the numbers of samples from what has its samples elsewhere; every op must treat samples apart");
+    Composition make(op);
+    Val places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
+    places.countsSamples = false;
+    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample, which a view may be
+      places.view.dims.erase(places.view.dims.begin());
+      places.view.dims.pop_back();
+      return make.result(make("Gather", {x, std::move(places)}, {{"axis", int64_t(1)}}));
+    }
+    return make.result(make("GatherND", {x, std::move(places)}, {{"batch_dims", int64_t(1)}}));
+  }
+  for (int64_t i = 0; i < batch; ++i)
+    if (x.view.size(i) != ids.view.size(i))
+      return op.error("expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " + Twine(ids.view.size(i)));
+  if (batch == 0 && ids.isConstant())
+    if (auto done = gatherRanges(op, x, ids, depth))
+      return *done;
+  return gatherPlaces(op, x, ids, batch, depth);
+}
+
+FailureOr<Val> zorse::onnx_import::placeNumbers(OpContext &op, const Val &ids, const std::vector<int64_t> &sizes) {
+  Composition make(op);
+  Val sum;
+  const int64_t axis = ids.rank() - 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Val component = make.squeeze(make.slice(ids, axis, static_cast<int64_t>(i), 1), axis);
+    if (make.hasFailed())
+      return failure();
+    auto counted = countedFromFront(op, component, sizes[i]);
+    if (failed(counted))
+      return failure();
+    sum = i == 0 ? *counted : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}), *counted});
+  }
+  return make.hasFailed() ? FailureOr<Val>(failure()) : sum;
+}
+
+void zorse::onnx_import::registerPickOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"GatherElements"}, 2, 2, {integer("axis", 0)}, importGatherElements},
+      {{"GatherND"}, 2, 2, {integer("batch_dims", 0)}, importGatherND},
+  });
 }

@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// What `combine` makes of the elements of every window, along all dimensions of positions, the last one first.
-template <typename Combine> static Val pooled(Composition &make, Val x, const Importer::Windows &windows, Combine combine) {
+template <typename Combine> static Val pooled(Composition &make, Val x, const Windows &windows, Combine combine) {
   for (size_t i = windows.rank(); i-- > 0 && !make.hasFailed();) {
     const auto axis = static_cast<int64_t>(i) + 2;
     Val all = atWindow(make, x, axis, windows, i, 0);
@@ -20,50 +20,49 @@ template <typename Combine> static Val pooled(Composition &make, Val x, const Im
   return x;
 }
 
-LogicalResult Importer::readPooling(const GraphNode &node, Windows &windows) {
+static LogicalResult readPooling(OpContext &op, Windows &windows) {
   constexpr int64_t kMostSlices = 256;
-  const Val &x = in(node, 0);
+  const Val &x = op.operand(0);
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type))
-    return error(node, "expects floats, found " + Twine(name(x.type)));
-  if (failed(readWindows(node, x, intsAttribute(node, "kernel_shape").value_or(std::vector<int64_t>()), windows)))
+    return op.error("expects floats, found " + Twine(name(x.type)));
+  if (failed(readWindows(op, x, op.integers("kernel_shape").value_or(std::vector<int64_t>()), windows)))
     return failure();
   int64_t slices = 0;
   for (size_t i = 0; i < windows.rank(); ++i) {
     slices += windows.kernel[i];
     if (windows.before[i] >= windows.span(i) || windows.after[i] >= windows.span(i))
-      return error(node, "has windows that lie in its pads alone, in dimension " + Twine(i + 2));
+      return op.error("has windows that lie in its pads alone, in dimension " + Twine(i + 2));
   }
   if (slices > kMostSlices)
-    return error(node,
-                 "has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+    return op.error("has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
   return success();
 }
 
-// Of equal elements the first one has the gradient, as in PyTorch: a later one replaces it only if it is larger.
-LogicalResult Importer::onMaxPool(const GraphNode &node) {
+/// Of equal elements the first one has the gradient, as in PyTorch: a later one replaces it only if it is larger.
+static LogicalResult importMaxPool(OpContext &op) {
   Windows windows;
-  if (failed(readPooling(node, windows)))
+  if (failed(readPooling(op, windows)))
     return failure();
-  if (node.outputs.size() > 1 && node.outputs[1] >= 0)
-    for (const GraphNode &other : graph.body.nodes)
-      if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[1]) != other.inputs.end())
-        return error(node, "its second output (positions of the largest elements) is used; only its first output is supported");
-  Composition make(*this, node);
-  Val x = paddedPositions(make, in(node, 0), windows, -std::numeric_limits<double>::infinity());
+  if (op.node.outputs.size() > 1 && op.node.outputs[1] >= 0)
+    for (const GraphNode &other : op.state.graph.body.nodes)
+      if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[1]) != other.inputs.end())
+        return op.error("its second output (positions of the largest elements) is used; only its first output is supported");
+  Composition make(op);
+  Val x = paddedPositions(make, op.operand(0), windows, -std::numeric_limits<double>::infinity());
   return make.result(pooled(make, x, windows, [&](const Val &a, const Val &b) { return make("Where", {make("Greater", {b, a}), b, a}); }));
 }
 
-// AveragePool and LpPool.
-LogicalResult Importer::onAveragePool(const GraphNode &node) {
+/// AveragePool and LpPool.
+static LogicalResult importAveragePool(OpContext &op) {
   Windows windows;
-  if (failed(readPooling(node, windows)))
+  if (failed(readPooling(op, windows)))
     return failure();
-  Composition make(*this, node);
-  const bool average = node.op == "AveragePool";
-  const int64_t power = average ? 1 : intAttribute(node, "p", 2);
-  Val x = in(node, 0);
+  Composition make(op);
+  const bool average = op.node.op == "AveragePool";
+  const int64_t power = average ? 1 : op.integer("p");
+  Val x = op.operand(0);
   if (power < 1)
-    return error(node, "expects a p of 1 or more, found " + Twine(power));
+    return op.error("expects a p of 1 or more, found " + Twine(power));
   if (!average)
     x = power == 2 ? make("Mul", {x, x}) : make("Abs", {x});
   if (power > 2)
@@ -72,7 +71,7 @@ LogicalResult Importer::onAveragePool(const GraphNode &node) {
   if (!average)
     return make.result(power == 1 ? sum : power == 2 ? make("Sqrt", {sum}) : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
   // How many elements a window has: those of the operand, and of the pads that the file asks for if they count.
-  const bool withPads = intAttribute(node, "count_include_pad", 0) != 0;
+  const bool withPads = op.integer("count_include_pad") != 0;
   std::vector<double> sizes{1};
   for (size_t i = 0; i < windows.rank(); ++i) {
     std::vector<double> next;
@@ -94,26 +93,33 @@ LogicalResult Importer::onAveragePool(const GraphNode &node) {
   return make.result(make("Div", {sum, constantOf(sum.type, makeFloats(sum.type, std::move(sizes)), windows.counts)}));
 }
 
-LogicalResult Importer::onGlobalPool(const GraphNode &node) {
-  const Val &x = in(node, 0);
+static LogicalResult importGlobalPool(OpContext &op) {
+  const Val &x = op.operand(0);
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || x.view.sampleAxis() > 0)
-    return error(node, "expects floats of samples x channels x positions");
+    return op.error("expects floats of samples x channels x positions");
   std::vector<int64_t> axes;
   for (int64_t i = 2; i < x.rank(); ++i)
     axes.push_back(i);
-  Composition make(*this, node);
-  const char *op = node.op == "GlobalAveragePool"    ? "ReduceMean"
-                   : node.op == "GlobalMaxPool"      ? "ReduceMax"
-                   : intAttribute(node, "p", 2) == 1 ? "ReduceL1"
-                                                     : "ReduceL2";
-  return make.result(make.reduce(op, x, axes, true));
+  Composition make(op);
+  const char *which = op.node.op == "GlobalAveragePool" ? "ReduceMean"
+                      : op.node.op == "GlobalMaxPool"   ? "ReduceMax"
+                      : op.integer("p") == 1            ? "ReduceL1"
+                                                        : "ReduceL2";
+  return make.result(make.reduce(which, x, axes, true));
 }
 
-void Importer::addPoolingOps(OperatorTable &table) {
-  const std::string windows = "auto_pad:s=NOTSET|VALID|SAME_UPPER|SAME_LOWER ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is ";
-  table.add({"MaxPool"}, 1, 1, (windows + "storage_order:i~").c_str(), &Importer::onMaxPool);
-  table.add({"AveragePool"}, 1, 1, (windows + "count_include_pad:i").c_str(), &Importer::onAveragePool);
-  table.add({"LpPool"}, 1, 1, (windows + "p:i").c_str(), &Importer::onAveragePool);
-  table.add({"GlobalAveragePool", "GlobalMaxPool"}, 1, 1, "", &Importer::onGlobalPool);
-  table.add({"GlobalLpPool"}, 1, 1, "p:i=1|2", &Importer::onGlobalPool);
+void zorse::onnx_import::registerPoolingOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> windows = {only(text("auto_pad", "NOTSET"), {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}),
+                                              integer("ceil_mode", 0),
+                                              integers("dilations"),
+                                              required(integers("kernel_shape")),
+                                              integers("pads"),
+                                              integers("strides")};
+  registry.add({
+      {{"MaxPool"}, 1, 1, with(windows, {ignored(integer("storage_order"))}), importMaxPool},
+      {{"AveragePool"}, 1, 1, with(windows, {integer("count_include_pad", 0)}), importAveragePool},
+      {{"LpPool"}, 1, 1, with(windows, {integer("p", 2)}), importAveragePool},
+      {{"GlobalAveragePool", "GlobalMaxPool"}, 1, 1, {}, importGlobalPool},
+      {{"GlobalLpPool"}, 1, 1, {only(integer("p", 2), {"1", "2"})}, importGlobalPool},
+  });
 }

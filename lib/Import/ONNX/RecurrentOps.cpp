@@ -1,5 +1,6 @@
 // RNN, GRU and LSTM, unrolled: what the inputs bring is one product for all positions, then every position adds what the state before it brings.
 #include "Composition.h"
+#include "Parts.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -102,13 +103,10 @@ std::string activationCalled(llvm::StringRef name) {
       .Default("");
 }
 
-} // namespace
-
-class Importer::Recurrence {
+class Recurrence {
 public:
-  Recurrence(Importer &importer, const GraphNode &node)
-      : importer(importer), node(node), make(importer, node), x(importer.in(node, 0)), inputs(importer.in(node, 1)), state(importer.in(node, 2)),
-        first(importer.intAttribute(node, "layout", 0) != 0), outer(first ? 1 : 0) {}
+  explicit Recurrence(OpContext &op)
+      : op(op), make(op), x(op.operand(0)), inputs(op.operand(1)), recurrent(op.operand(2)), first(op.integer("layout") != 0), outer(first ? 1 : 0) {}
 
   LogicalResult apply() {
     if (failed(readShapes()) || failed(readActivations()))
@@ -122,10 +120,9 @@ public:
   }
 
 private:
-  Importer &importer;
-  const GraphNode &node;
+  OpContext &op;
   Composition make;
-  Val x, inputs, state;
+  Val x, inputs, recurrent;
   const bool first;    ///< the samples' axis is the first
   const int64_t outer; ///< the axis of positions in x, and of directions in states
   Cell cell;
@@ -137,31 +134,30 @@ private:
   std::vector<Val> lastHidden, lastMemory;
 
   LogicalResult readShapes() {
-    if ((!x.isGraph() && !x.isConstant()) || x.rank() != 3 || inputs.rank() != 3 || state.rank() != 3)
-      return importer.error(node, "expects inputs and two weights of rank 3");
-    cell.kind = node.op == "LSTM" ? Cell::Kind::Lstm : node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
+    if ((!x.isGraph() && !x.isConstant()) || x.rank() != 3 || inputs.rank() != 3 || recurrent.rank() != 3)
+      return op.error("expects inputs and two weights of rank 3");
+    cell.kind = op.node.op == "LSTM" ? Cell::Kind::Lstm : op.node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
     cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
-    cell.hidden = state.view.size(2);
-    cell.clip = importer.floatAttribute(node, "clip", 0);
-    cell.inputForgets = importer.intAttribute(node, "input_forget", 0) != 0;
-    cell.resetsLast = importer.intAttribute(node, "linear_before_reset", 0) != 0;
-    direction = importer.stringAttribute(node, "direction", "forward");
+    cell.hidden = recurrent.view.size(2);
+    cell.clip = op.real("clip");
+    cell.inputForgets = cell.kind == Cell::Kind::Lstm && op.integer("input_forget") != 0;
+    cell.resetsLast = cell.kind == Cell::Kind::Gru && op.integer("linear_before_reset") != 0;
+    direction = op.text("direction");
     directions = direction == "bidirectional" ? 2 : 1;
     positions = x.view.size(outer);
-    if (importer.intAttribute(node, "hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions ||
-        state.view.size(0) != directions || inputs.view.size(1) != cell.gates * cell.hidden || state.view.size(1) != cell.gates * cell.hidden ||
+    if (op.integer("hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions || recurrent.view.size(0) != directions ||
+        inputs.view.size(1) != cell.gates * cell.hidden || recurrent.view.size(1) != cell.gates * cell.hidden ||
         inputs.view.size(2) != x.view.size(2))
-      return importer.error(node, "expects weights for " + Twine(directions) + (directions == 1 ? " direction, " : " directions, ") +
-                                      Twine(cell.gates) + " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
+      return op.error("expects weights for " + Twine(directions) + (directions == 1 ? " direction, " : " directions, ") + Twine(cell.gates) +
+                      " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
     if (x.view.sampleAxis() == outer)
-      return importer.error(node, "runs over the samples; every op must treat samples apart");
+      return op.error("runs over the samples; every op must treat samples apart");
     if (positions < 1 || positions > kMostPositions)
-      return importer.error(node, "has " + Twine(positions) + " positions; 1 to " + Twine(kMostPositions) + " are unrolled");
-    if (importer.in(node, 4)) {
-      auto lengths = importer.constantInts(importer.in(node, 4));
+      return op.error("has " + Twine(positions) + " positions; 1 to " + Twine(kMostPositions) + " are unrolled");
+    if (op.operand(4)) {
+      auto lengths = constantInts(op.operand(4));
       if (!lengths || std::any_of(lengths->begin(), lengths->end(), [&](int64_t length) { return length != positions; }))
-        return importer.error(node,
-                              "has lengths of sequences that are not all " + Twine(positions) + ", the number of positions; this is not supported");
+        return op.error("has lengths of sequences that are not all " + Twine(positions) + ", the number of positions; this is not supported");
     }
     return success();
   }
@@ -172,17 +168,17 @@ private:
     if (cell.kind == Cell::Kind::Rnn)
       called = {"Tanh"};
     called.resize(perDirection);
-    if (const onnx::Attribute *given = importer.attribute(node, "activations"))
+    if (const onnx::Attribute *given = op.attribute("activations"))
       for (const std::string &name : given->strings()) {
         activations.push_back(activationCalled(name));
         if (activations.back().empty())
-          return importer.error(node, "has the activation '" + name + "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
+          return op.error("has the activation '" + name + "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
       }
     else
       for (int64_t d = 0; d < directions; ++d)
         activations.insert(activations.end(), called.begin(), called.end());
     if (activations.size() != perDirection * static_cast<size_t>(directions))
-      return importer.error(node, "expects " + Twine(perDirection) + " activations for a direction, found " + Twine(activations.size()) + " in all");
+      return op.error("expects " + Twine(perDirection) + " activations for a direction, found " + Twine(activations.size()) + " in all");
     return success();
   }
 
@@ -190,8 +186,8 @@ private:
 
   /// A state before the first position. What starts at zero everywhere is left out.
   Val initial(size_t index, int64_t d) {
-    const Val given = importer.in(node, index);
-    if (!given || importer.uniformValue(given) == std::optional<double>(0))
+    const Val given = op.operand(index);
+    if (!given || uniformValue(op.state, given) == std::optional<double>(0))
       return Val();
     return make.squeeze(make.slice(given, outer, d, 1), outer);
   }
@@ -199,8 +195,8 @@ private:
   /// What the inputs of all positions bring, and all biases that are added before the reset gate.
   Val broughtBy(Weights &weights, int64_t d) {
     Val brought = make("MatMul", {x, weights.inputs});
-    if (importer.in(node, 3)) {
-      Val biases = own(importer.in(node, 3), d);
+    if (op.operand(3)) {
+      Val biases = own(op.operand(3), d);
       const int64_t all = cell.gates * cell.hidden;
       brought = make("Add", {brought, make.slice(biases, 0, 0, all)});
       // Of a GRU that resets last the candidate's second bias is reset, too.
@@ -220,10 +216,10 @@ private:
                             activations.begin() + static_cast<long>(perDirection) * (d + 1));
     Weights weights;
     weights.inputs = make.transpose(own(inputs, d), {1, 0});
-    weights.state = make.transpose(own(state, d), {1, 0});
+    weights.state = make.transpose(own(recurrent, d), {1, 0});
     const Val brought = broughtBy(weights, d);
-    if (cell.kind == Cell::Kind::Lstm && importer.in(node, 7))
-      weights.peepholes = own(importer.in(node, 7), d);
+    if (cell.kind == Cell::Kind::Lstm && op.operand(7))
+      weights.peepholes = own(op.operand(7), d);
     Unrolled unrolled(make, cell, weights);
     unrolled.hidden = initial(5, d);
     if (cell.kind == Cell::Kind::Lstm)
@@ -239,10 +235,10 @@ private:
   }
 
   /// Directions behind the samples' axis, or in front of it.
-  FailureOr<Val> joined(std::vector<Val> parts) { return importer.stacked(node, std::move(parts), outer); }
+  FailureOr<Val> joined(std::vector<Val> parts) { return stacked(op, std::move(parts), outer); }
 
   LogicalResult writeResults() {
-    auto wanted = [&](size_t index) { return index < node.outputs.size() && node.outputs[index] >= 0; };
+    auto wanted = [&](size_t index) { return index < op.node.outputs.size() && op.node.outputs[index] >= 0; };
     if (wanted(0)) {
       std::vector<Val> all;
       for (std::vector<Val> &position : outputs) {
@@ -254,25 +250,34 @@ private:
       auto whole = joined(std::move(all));
       if (failed(whole))
         return failure();
-      importer.out(node, 0, *whole);
+      op.set(0, *whole);
     }
     for (size_t index : {1, 2})
       if (wanted(index)) {
         auto whole = joined(index == 1 ? lastHidden : lastMemory);
         if (failed(whole))
           return failure();
-        importer.out(node, index, *whole);
+        op.set(index, *whole);
       }
     return success();
   }
 };
 
-LogicalResult Importer::onRecurrent(const GraphNode &node) { return Recurrence(*this, node).apply(); }
+} // namespace
 
-void Importer::addRecurrentOps(OperatorTable &table) {
-  const std::string common =
-      "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s=forward|reverse|bidirectional hidden_size:i layout:i ";
-  table.add({"RNN"}, 3, 6, common.c_str(), &Importer::onRecurrent);
-  table.add({"GRU"}, 3, 6, (common + "linear_before_reset:i").c_str(), &Importer::onRecurrent);
-  table.add({"LSTM"}, 3, 8, (common + "input_forget:i").c_str(), &Importer::onRecurrent);
+static LogicalResult importRecurrent(OpContext &op) { return Recurrence(op).apply(); }
+
+void zorse::onnx_import::registerRecurrentOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> common = {ignored(reals("activation_alpha")),
+                                             ignored(reals("activation_beta")),
+                                             texts("activations"),
+                                             real("clip", 0),
+                                             only(text("direction", "forward"), {"forward", "reverse", "bidirectional"}),
+                                             integer("hidden_size"),
+                                             integer("layout", 0)};
+  registry.add({
+      {{"RNN"}, 3, 6, with(common, {}), importRecurrent},
+      {{"GRU"}, 3, 6, with(common, {integer("linear_before_reset", 0)}), importRecurrent},
+      {{"LSTM"}, 3, 8, with(common, {integer("input_forget", 0)}), importRecurrent},
+  });
 }

@@ -1,5 +1,10 @@
 // Reductions of constants, activations and samples.
+#include "Arithmetic.h"
+#include "Axes.h"
 #include "Composition.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -11,22 +16,34 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-Value Importer::sumPerSample(Value value) {
+namespace {
+
+/// Which dimensions go, how many elements make one, and what is left.
+struct Reduction {
+  std::vector<bool> reduced;
+  int64_t count = 1;
+  bool keep = false;
+  std::vector<int64_t> shape;
+};
+
+} // namespace
+
+Value zorse::onnx_import::sumPerSample(ImportState &state, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() == 1)
     return value;
   SmallVector<int64_t> dims;
   for (int64_t i = 1; i < type.getRank(); ++i)
     dims.push_back(i);
-  return create<ReduceOp>(value, ReduceKind::Sum, dims);
+  return create<ReduceOp>(state, value, ReduceKind::Sum, dims);
 }
 
-LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction) {
-  const std::string &op = node.op;
+static LogicalResult reduceConstant(OpContext &op, const Val &x, const Reduction &reduction) {
+  const std::string &which = op.node.op;
   const std::vector<bool> &reduced = reduction.reduced;
   int64_t count = reduction.count;
   if (x.view.elements() > (int64_t(1) << 26) || x.view.elements() == 0)
-    return error(node, "reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
+    return op.error("reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
   Val moved = x;
   std::vector<FactorList> dims;
   int64_t outer = 1;
@@ -43,69 +60,70 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
     auto values = *constantFloats(moved, int64_t(1) << 26);
     std::vector<double> result(outer);
     for (int64_t o = 0; o < outer; ++o) {
-      double total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? -INFINITY : op == "ReduceMin" ? INFINITY : 0;
+      double total = which == "ReduceProd" ? 1 : which == "ReduceMax" ? -INFINITY : which == "ReduceMin" ? INFINITY : 0;
       for (int64_t i = 0; i < count; ++i) {
         double value = values[o * count + i];
-        if (op == "ReduceMax")
+        if (which == "ReduceMax")
           total = std::max(total, value);
-        else if (op == "ReduceMin")
+        else if (which == "ReduceMin")
           total = std::min(total, value);
-        else if (op == "ReduceProd")
+        else if (which == "ReduceProd")
           total *= value;
         else
           total += value;
       }
-      if (op == "ReduceMean")
+      if (which == "ReduceMean")
         total /= static_cast<double>(count);
       result[o] = roundTo(x.type, total);
     }
-    return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape)), success();
+    return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
   }
   auto values = *constantInts(moved, int64_t(1) << 26);
   std::vector<int64_t> result(outer);
   for (int64_t o = 0; o < outer; ++o) {
-    int64_t total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? INT64_MIN : op == "ReduceMin" ? INT64_MAX : 0;
+    int64_t total = which == "ReduceProd" ? 1 : which == "ReduceMax" ? INT64_MIN : which == "ReduceMin" ? INT64_MAX : 0;
     for (int64_t i = 0; i < count; ++i) {
       int64_t value = values[o * count + i];
-      total = op == "ReduceMax"    ? std::max(total, value)
-              : op == "ReduceMin"  ? std::min(total, value)
-              : op == "ReduceProd" ? mulInts(total, value)
-                                   : addInts(total, value);
+      total = which == "ReduceMax"    ? std::max(total, value)
+              : which == "ReduceMin"  ? std::min(total, value)
+              : which == "ReduceProd" ? mulInts(total, value)
+                                      : addInts(total, value);
     }
-    result[o] = op == "ReduceMean" ? total / count : total;
+    result[o] = which == "ReduceMean" ? total / count : total;
   }
-  return out(node, 0, constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape)), success();
+  return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
 }
 
-LogicalResult Importer::reduceSamples(const GraphNode &node, Val x, int64_t rank) {
+/// To a loss, or to a number that is known before the step.
+static LogicalResult reduceSamples(OpContext &op, Val x, int64_t rank) {
   const ElementKind type = x.type;
   Number elements = 1.0;
   for (const FactorList &list : x.view.dims) {
-    if (failed(checkExtent(node, list)))
+    if (failed(checkExtent(op, list)))
       return failure();
-    elements *= extentOf(list);
+    elements *= extentOf(op.state, list);
   }
   if (!isFloat(x.type))
-    x = castTo(x, ElementKind::F32);
+    x = castTo(op.state, x, ElementKind::F32);
   LossSummand summand;
-  summand.elementsPerRow = x.view.elements() / rows;
-  summand.factor = node.op == "ReduceMean" ? x.scale / elements : x.scale;
+  summand.elementsPerRow = x.view.elements() / op.state.rows;
+  summand.factor = op.node.op == "ReduceMean" ? x.scale / elements : x.scale;
   x.scale = 1.0;
-  summand.numerator = sumPerSample(materialise(x, groupsOf(x.view, true), true));
-  if (isFromInputs(summand.numerator)) { // known before the step
-    Val known = knownScalar(type, summand.factor * countOf(summand.numerator, ReduceKind::Sum));
+  summand.numerator = sumPerSample(op.state, materialise(op.state, x, groupsOf(x.view, true), true));
+  if (op.state.isFromInputs(summand.numerator)) { // known before the step
+    Val known = knownScalar(type, summand.factor * countOf(op.state, summand.numerator, ReduceKind::Sum));
     known.view.dims.resize(static_cast<size_t>(rank));
-    return out(node, 0, std::move(known)), success();
+    return op.result(std::move(known));
   }
   Val loss;
   loss.kind = Val::Kind::Loss;
   loss.type = type;
   loss.summands.push_back(summand);
-  return out(node, 0, std::move(loss)), success();
+  return op.result(std::move(loss));
 }
 
-// The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
-LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x, int64_t rank) {
+/// The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
+static LogicalResult extremumOfSamples(OpContext &op, const Val &x, int64_t rank) {
   std::vector<int64_t> others;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != x.view.sampleAxis())
@@ -113,7 +131,7 @@ LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x, i
   Val each = x;
   const FactorList along = x.view.dims[x.view.sampleAxis()];
   if (along.size() > 1) { // an axis of its own for what is inside of the samples
-    each.view.dims[x.view.sampleAxis()] = {Factor{rows, 0, true}};
+    each.view.dims[x.view.sampleAxis()] = {Factor{op.state.rows, 0, true}};
     each.view.dims.emplace_back();
     for (const Factor &factor : along)
       if (!factor.sample)
@@ -121,28 +139,27 @@ LogicalResult Importer::extremumOfSamples(const GraphNode &node, const Val &x, i
     others.push_back(x.rank());
   }
   if (!others.empty()) {
-    Composition make(*this, node);
-    each = make.reduce(node.op.c_str(), each, others, /*keep=*/true);
+    Composition make(op);
+    each = make.reduce(op.node.op.c_str(), each, others, /*keep=*/true);
     if (make.hasFailed())
       return failure();
   }
-  each = castTo(each, isFloat(x.type) ? x.type : ElementKind::F32);
-  Value numerator = sumPerSample(materialise(each, groupsOf(each.view, true), true));
-  if (!isFromInputs(numerator))
-    return mixes(node, "takes the extremum of all samples");
-  Val known = knownScalar(x.type, countOf(numerator, node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
+  each = castTo(op.state, each, isFloat(x.type) ? x.type : ElementKind::F32);
+  Value numerator = sumPerSample(op.state, materialise(op.state, each, groupsOf(each.view, true), true));
+  if (!op.state.isFromInputs(numerator))
+    return mixes(op, "takes the extremum of all samples");
+  Val known = knownScalar(x.type, countOf(op.state, numerator, op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
   known.view.dims.resize(static_cast<size_t>(rank));
-  return out(node, 0, std::move(known)), success();
+  return op.result(std::move(known));
 }
 
-LogicalResult Importer::mixes(const GraphNode &node, const Twine &what) {
-  return error(node, what +
-                         ": it combines samples of activations, which may be combined only in the loss, as a sum of terms factor * sum over samples. "
+LogicalResult zorse::onnx_import::mixes(OpContext &op, const Twine &what) {
+  return op.error(what + ": it combines samples of activations, which may be combined only in the loss, as a sum of terms factor * sum over samples. "
                          "Sums and extrema of inputs alone are known before the step and may be used anywhere in the loss");
 }
 
-LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Reduction &reduction) {
-  const std::string &op = node.op;
+static LogicalResult reduceActivation(OpContext &op, Val x, const Reduction &reduction) {
+  const std::string &which = op.node.op;
   const std::vector<bool> &reduced = reduction.reduced;
   int64_t count = reduction.count;
   // Repeated elements are counted, not looped over: a sum of n copies is a product.
@@ -150,12 +167,12 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
   std::vector<Val> operands{x};
   std::vector<Axis> loopAxes;
   std::vector<int64_t> wholeShape;
-  if (failed(align(node, operands, loopAxes, wholeShape)))
+  if (failed(align(op, operands, loopAxes, wholeShape)))
     return failure();
   x = operands[0];
   Number scale = x.scale;
   x.scale = 1.0;
-  bool linear = op == "ReduceSum" || op == "ReduceMean";
+  bool linear = which == "ReduceSum" || which == "ReduceMean";
   if (!linear && !scale.is(1)) {
     x.scale = scale;
     scale = 1.0;
@@ -168,25 +185,25 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
     (reduced[axis.dim] ? gone : kept).push_back(axis);
   }
   Loop loop = makeLoop(loopAxes);
-  Value value = operandOf(x, 0, loop);
+  Value value = operandOf(op.state, x, 0, loop);
   SmallVector<int64_t> dims;
   for (size_t g = 0; g < loop.groups.size(); ++g)
     if (reduced[loop.groups[g].front()->dim])
       dims.push_back(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
   Value y = value;
   auto type = cast<RankedTensorType>(value.getType());
-  ReduceKind kind = op == "ReduceMax"    ? ReduceKind::Max
-                    : op == "ReduceMin"  ? ReduceKind::Min
-                    : op == "ReduceProd" ? ReduceKind::Prod
-                                         : ReduceKind::Sum;
-  if ((op == "ReduceSum" || op == "ReduceMean") && !isFloat(x.type) && copies != 1)
-    return error(node, "sums repeated integers, which is not supported");
+  ReduceKind kind = which == "ReduceMax"    ? ReduceKind::Max
+                    : which == "ReduceMin"  ? ReduceKind::Min
+                    : which == "ReduceProd" ? ReduceKind::Prod
+                                            : ReduceKind::Sum;
+  if ((which == "ReduceSum" || which == "ReduceMean") && !isFloat(x.type) && copies != 1)
+    return op.error("sums repeated integers, which is not supported");
   if (type.getElementType().isInteger(1))
-    return error(node, "reduces booleans, which is not supported");
-  if (op == "ReduceProd" && copies != 1)
-    return error(node, "multiplies repeated elements, which is not supported");
+    return op.error("reduces booleans, which is not supported");
+  if (which == "ReduceProd" && copies != 1)
+    return op.error("multiplies repeated elements, which is not supported");
   if (!dims.empty())
-    y = create<ReduceOp>(y, kind, dims);
+    y = create<ReduceOp>(op.state, y, kind, dims);
   Loop keptLoop = makeLoop(kept);
   Val result = resultOf(y, x.type, kept, keptLoop, wholeShape);
   for (int64_t i = 0; i < x.rank(); ++i)
@@ -196,46 +213,47 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
     for (int64_t i = x.rank(); i-- > 0;)
       if (reduced[i])
         result.view.dims.erase(result.view.dims.begin() + i);
-  if (op == "ReduceSum")
+  if (which == "ReduceSum")
     scale *= copies;
-  if (op == "ReduceMean")
+  if (which == "ReduceMean")
     scale *= Number(copies) / Number(static_cast<double>(count));
   result.scale = scale;
-  if (!isFloat(x.type) && op == "ReduceMean")
-    return error(node, "is a mean of integers, which is not supported");
-  return out(node, 0, std::move(result)), success();
+  if (!isFloat(x.type) && which == "ReduceMean")
+    return op.error("is a mean of integers, which is not supported");
+  return op.result(std::move(result));
 }
 
-LogicalResult Importer::reduceRepeats(const GraphNode &node, Val x, Reduction reduction) {
+/// What repeats for every sample and holds none: constants, values of parameters.
+static LogicalResult reduceRepeats(OpContext &op, Val x, Reduction reduction) {
   const int64_t axis = x.view.sampleAxis();
   if (!x.isGraph()) {
-    auto known = asKnown(node, x);
-    return failed(known) ? failure() : reduceKnown(node, *known, reduction.reduced, reduction.keep);
+    auto known = asKnown(op, x);
+    return failed(known) ? failure() : reduceKnown(op, *known, reduction.reduced, reduction.keep);
   }
   llvm::erase_if(x.view.dims[axis], [](const Factor &factor) { return factor.sample; });
-  reduction.count /= rows;
-  if (failed(reduceActivation(node, x, reduction)))
+  reduction.count /= op.state.rows;
+  if (failed(reduceActivation(op, x, reduction)))
     return failure();
-  Val &result = values[node.outputs[0]];
-  if (node.op == "ReduceSum" && isFloat(x.type))
-    result.scale *= samplesPerRow();
-  else if (node.op == "ReduceSum" || node.op == "ReduceProd")
-    return error(node, "reduces repeats for every sample, which is not supported");
+  Val &result = op.state.values[op.node.outputs[0]];
+  if (op.node.op == "ReduceSum" && isFloat(x.type))
+    result.scale *= samplesPerRow(op.state);
+  else if (op.node.op == "ReduceSum" || op.node.op == "ReduceProd")
+    return op.error("reduces repeats for every sample, which is not supported");
   return success();
 }
 
-LogicalResult Importer::onReduce(const GraphNode &node) {
-  Val x = in(node, 0);
-  const std::string &op = node.op;
+static LogicalResult importReduce(OpContext &op) {
+  Val x = op.operand(0);
+  const std::string &which = op.node.op;
   if (x.kind == Val::Kind::Loss)
-    return onIdentity(node); // one element
+    return importIdentity(op); // one element
   std::optional<std::vector<int64_t>> axes;
-  if (failed(axesOf(node, 1, x.rank(), axes)))
+  if (failed(op.axes(1, x.rank(), axes)))
     return failure();
-  bool keep = intAttribute(node, "keepdims", 1) != 0;
+  bool keep = op.integer("keepdims") != 0;
   if (!axes || axes->empty()) {
-    if (intAttribute(node, "noop_with_empty_axes", 0))
-      return onIdentity(node);
+    if (op.integer("noop_with_empty_axes"))
+      return importIdentity(op);
     axes.emplace();
     for (int64_t i = 0; i < x.rank(); ++i)
       axes->push_back(i);
@@ -249,7 +267,7 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
     if (!reduction.reduced[i]) {
       reduction.shape.push_back(x.view.size(i));
     } else {
-      if (failed(checkExtent(node, x.view.dims[i])))
+      if (failed(checkExtent(op, x.view.dims[i])))
         return failure();
       reduction.count *= x.view.size(i);
       if (keep)
@@ -259,26 +277,31 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
   const int64_t sampleAxis = x.view.sampleAxis();
   const bool overSamples = sampleAxis >= 0 && reduction.reduced[sampleAxis];
   if (x.isKnown())
-    return reduceKnown(node, x, reduction.reduced, keep);
+    return reduceKnown(op, x, reduction.reduced, keep);
   if (x.isConstant() && sampleAxis < 0)
-    return reduceConstant(node, x, reduction);
+    return reduceConstant(op, x, reduction);
   if (x.isConstant() || (x.isGraph() && !isSampled(x) && overSamples))
-    return reduceRepeats(node, x, reduction);
+    return reduceRepeats(op, x, reduction);
   if (!x.isGraph())
-    return error(node, "expects a tensor");
+    return op.error("expects a tensor");
   if (!overSamples)
-    return reduceActivation(node, x, reduction);
+    return reduceActivation(op, x, reduction);
   bool everything = std::all_of(reduction.shape.begin(), reduction.shape.end(), [](int64_t size) { return size == 1; });
-  if (everything && (op == "ReduceMax" || op == "ReduceMin"))
-    return extremumOfSamples(node, x, static_cast<int64_t>(reduction.shape.size()));
+  if (everything && (which == "ReduceMax" || which == "ReduceMin"))
+    return extremumOfSamples(op, x, static_cast<int64_t>(reduction.shape.size()));
   if (!everything)
-    return reduceToSums(node, x, reduction.reduced, keep);
-  if (op != "ReduceSum" && op != "ReduceMean")
-    return mixes(node, "takes the product of all samples");
-  return reduceSamples(node, x, static_cast<int64_t>(reduction.shape.size()));
+    return reduceToSums(op, x, reduction.reduced, keep);
+  if (which != "ReduceSum" && which != "ReduceMean")
+    return mixes(op, "takes the product of all samples");
+  return reduceSamples(op, x, static_cast<int64_t>(reduction.shape.size()));
 }
 
-void Importer::addReduceOps(OperatorTable &table) {
-  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
-            &Importer::onReduce);
+void zorse::onnx_import::registerReduceOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"},
+       1,
+       2,
+       {integers("axes"), integer("keepdims", 1), integer("noop_with_empty_axes", 0)},
+       importReduce},
+  });
 }

@@ -8,61 +8,59 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-LogicalResult Importer::onDepthToSpace(const GraphNode &node) {
-  Val x = in(node, 0);
-  const int64_t block = intAttribute(node, "blocksize", 1);
+static LogicalResult importDepthToSpace(OpContext &op) {
+  Val x = op.operand(0);
+  const int64_t block = op.integer("blocksize");
   if ((!x.isGraph() && !x.isConstant()) || x.rank() != 4)
-    return error(node, "expects a tensor of samples x channels x height x width");
+    return op.error("expects a tensor of samples x channels x height x width");
   std::vector<int64_t> s = x.shape();
   if (block < 1 || s[1] % (block * block) != 0)
-    return error(node, "expects channels in blocks of blocksize^2, found " + Twine(s[1]) + " channels and a blocksize of " + Twine(block));
-  Composition make(*this, node);
+    return op.error("expects channels in blocks of blocksize^2, found " + Twine(s[1]) + " channels and a blocksize of " + Twine(block));
+  Composition make(op);
   const int64_t channels = s[1] / (block * block);
-  const bool depthFirst = stringAttribute(node, "mode", "DCR") == "DCR";
+  const bool depthFirst = op.text("mode") == "DCR";
   Val apart = depthFirst ? make.reshape(x, {s[0], block, block, channels, s[2], s[3]}) : make.reshape(x, {s[0], channels, block, block, s[2], s[3]});
   Val placed = make.transpose(apart, depthFirst ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3});
   return make.result(make.reshape(placed, {s[0], channels, s[2] * block, s[3] * block}));
 }
 
-LogicalResult Importer::onSpaceToDepth(const GraphNode &node) {
-  Val x = in(node, 0);
-  const int64_t block = intAttribute(node, "blocksize", 1);
+static LogicalResult importSpaceToDepth(OpContext &op) {
+  Val x = op.operand(0);
+  const int64_t block = op.integer("blocksize");
   if ((!x.isGraph() && !x.isConstant()) || x.rank() != 4)
-    return error(node, "expects a tensor of samples x channels x height x width");
+    return op.error("expects a tensor of samples x channels x height x width");
   std::vector<int64_t> s = x.shape();
   if (block < 1 || s[2] % block != 0 || s[3] % block != 0)
-    return error(node, "expects a height and width in blocks of " + Twine(block) + ", found " + Twine(s[2]) + " and " + Twine(s[3]));
-  Composition make(*this, node);
+    return op.error("expects a height and width in blocks of " + Twine(block) + ", found " + Twine(s[2]) + " and " + Twine(s[3]));
+  Composition make(op);
   Val apart = make.reshape(x, {s[0], s[1], s[2] / block, block, s[3] / block, block});
-  const bool depthFirst = stringAttribute(node, "mode", "DCR") == "DCR";
+  const bool depthFirst = op.text("mode") == "DCR";
   Val placed = make.transpose(apart, depthFirst ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4});
   return make.result(make.reshape(placed, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
 }
 
-// What PyTorch calls fold: blocks go to their places, and what overlaps is added. A transposed convolution adds so; its weight picks an element of
-// the block. Blocks that tile the image only move.
-LogicalResult Importer::onCol2Im(const GraphNode &node) {
-  Val x = in(node, 0);
-  auto image = constantInts(in(node, 1)), block = constantInts(in(node, 2));
-  auto strides = intsAttribute(node, "strides").value_or(std::vector<int64_t>{1, 1}),
-       dilations = intsAttribute(node, "dilations").value_or(std::vector<int64_t>{1, 1}),
-       pads = intsAttribute(node, "pads").value_or(std::vector<int64_t>{0, 0, 0, 0});
+/// What PyTorch calls fold: blocks go to their places, and what overlaps is added. A transposed convolution adds so; its weight picks an element of
+/// the block. Blocks that tile the image only move.
+static LogicalResult importCol2Im(OpContext &op) {
+  Val x = op.operand(0);
+  auto image = constantInts(op.operand(1)), block = constantInts(op.operand(2));
+  auto strides = *op.integers("strides"), dilations = *op.integers("dilations"), pads = *op.integers("pads");
   if (!x.isGraph() || x.rank() != 3 || !image || !block || image->size() != 2 || block->size() != 2 || strides.size() != 2 || dilations.size() != 2 ||
       pads.size() != 4)
-    return error(node, "expects samples x (channels * block) x blocks, and constant sizes of a picture of two dimensions and of its blocks");
+    return op.error("expects samples x (channels * block) x blocks, and constant sizes of a picture of two dimensions and of its blocks");
   const int64_t samples = x.view.size(0), inside = (*block)[0] * (*block)[1];
   int64_t counts[2], rest[2];
   for (int i = 0; i < 2; ++i) {
     if ((*block)[i] < 1 || (*block)[i] > 1024 || strides[i] < 1 || dilations[i] < 1 || dilations[i] > 1024 || pads[i] < 0 || pads[i + 2] < 0)
-      return error(node, "has a block, a stride, a dilation or a pad that is not sensible in dimension " + Twine(i));
+      return op.error("has a block, a stride, a dilation or a pad that is not sensible in dimension " + Twine(i));
     const int64_t room = (*image)[i] + pads[i] + pads[i + 2] - dilations[i] * ((*block)[i] - 1) - 1;
     counts[i] = room < 0 ? 0 : room / strides[i] + 1;
     rest[i] = room - (counts[i] - 1) * strides[i];
   }
   if (x.view.size(1) % inside != 0 || counts[0] * counts[1] != x.view.size(2) || counts[0] * counts[1] == 0)
-    return error(node, "expects " + Twine(counts[0] * counts[1]) + " blocks of " + Twine(inside) + " elements of each channel, found " +
-                           Twine(x.view.size(2)) + " blocks of " + Twine(x.view.size(1)) + " elements");
-  Composition make(*this, node);
+    return op.error("expects " + Twine(counts[0] * counts[1]) + " blocks of " + Twine(inside) + " elements of each channel, found " +
+                    Twine(x.view.size(2)) + " blocks of " + Twine(x.view.size(1)) + " elements");
+  Composition make(op);
   const int64_t channels = x.view.size(1) / inside;
   const std::vector<int64_t> ones{1, 1}, none{0, 0, 0, 0};
   if (strides == *block && dilations == ones && pads == none && rest[0] == 0 && rest[1] == 0) {
@@ -80,13 +78,13 @@ LogicalResult Importer::onCol2Im(const GraphNode &node) {
                            {"output_padding", std::vector<int64_t>{rest[0], rest[1]}}}));
 }
 
-LogicalResult Importer::onIsInf(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importIsInf(OpContext &op) {
+  Val x = op.operand(0);
   if (!isFloat(x.type))
-    return error(node, "expects floats, found " + Twine(name(x.type)));
-  Composition make(*this, node);
+    return op.error("expects floats, found " + Twine(name(x.type)));
+  Composition make(op);
   const double infinity = std::numeric_limits<double>::infinity();
-  const bool up = intAttribute(node, "detect_positive", 1) != 0, down = intAttribute(node, "detect_negative", 1) != 0;
+  const bool up = op.integer("detect_positive") != 0, down = op.integer("detect_negative") != 0;
   Val isUp = make("Equal", {x, make.number(infinity, x)}), isDown = make("Equal", {x, make.number(-infinity, x)});
   if (up && down)
     return make.result(make("Or", {isUp, isDown}));
@@ -95,25 +93,27 @@ LogicalResult Importer::onIsInf(const GraphNode &node) {
   return make.result(make("And", {isUp, isDown})); // nowhere
 }
 
-LogicalResult Importer::onEyeLike(const GraphNode &node) {
-  const Val &x = in(node, 0);
+static LogicalResult importEyeLike(OpContext &op) {
+  const Val &x = op.operand(0);
   if (x.rank() != 2 || x.view.sampleAxis() >= 0)
-    return error(node, "expects a matrix that carries no samples");
-  auto type = static_cast<ElementKind>(intAttribute(node, "dtype", static_cast<int64_t>(x.type)));
+    return op.error("expects a matrix that carries no samples");
+  auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(x.type)));
   if (!byteSize(type))
-    return error(node, "makes an element type that is not supported");
-  const int64_t height = x.view.size(0), width = x.view.size(1), diagonal = intAttribute(node, "k", 0);
+    return op.error("makes an element type that is not supported");
+  const int64_t height = x.view.size(0), width = x.view.size(1), diagonal = op.integer("k");
   Val rows = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, static_cast<double>(diagonal), 1), {height, 1});
   Val columns = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
-  Composition make(*this, node);
+  Composition make(op);
   Val hit = make("Equal", {rows, columns});
   return make.result(make.cast(hit, type));
 }
 
-void Importer::addRegroupOps(OperatorTable &table) {
-  table.add({"DepthToSpace"}, 1, 1, "blocksize:i! mode:s=DCR|CRD", &Importer::onDepthToSpace);
-  table.add({"SpaceToDepth"}, 1, 1, "blocksize:i! mode:s=DCR|CRD", &Importer::onSpaceToDepth);
-  table.add({"Col2Im"}, 3, 3, "dilations:is pads:is strides:is", &Importer::onCol2Im);
-  table.add({"IsInf"}, 1, 1, "detect_negative:i detect_positive:i", &Importer::onIsInf);
-  table.add({"EyeLike"}, 1, 1, "dtype:i k:i", &Importer::onEyeLike);
+void zorse::onnx_import::registerRegroupOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"DepthToSpace"}, 1, 1, {required(integer("blocksize")), only(text("mode", "DCR"), {"DCR", "CRD"})}, importDepthToSpace},
+      {{"SpaceToDepth"}, 1, 1, {required(integer("blocksize")), only(text("mode", "DCR"), {"DCR", "CRD"})}, importSpaceToDepth},
+      {{"Col2Im"}, 3, 3, {integers("dilations", {1, 1}), integers("pads", {0, 0, 0, 0}), integers("strides", {1, 1})}, importCol2Im},
+      {{"IsInf"}, 1, 1, {integer("detect_negative", 1), integer("detect_positive", 1)}, importIsInf},
+      {{"EyeLike"}, 1, 1, {integer("dtype"), integer("k", 0)}, importEyeLike},
+  });
 }

@@ -1,6 +1,7 @@
 // Axes that are given other sizes: positions picked, or sums of neighbours with constant weights, which are a product with a constant matrix. One
 // axis after the other, as all of the operator's modes allow.
 #include "Composition.h"
+#include "Lengths.h"
 
 #include <algorithm>
 #include <cmath>
@@ -76,53 +77,53 @@ std::vector<double> weightsOf(const Rule &rule, int64_t in, int64_t out, double 
   return matrix;
 }
 
-} // namespace
-
-struct Importer::Resizing {
+struct Resizing {
   Rule rule;
   std::vector<int64_t> axes, sizes; ///< sizes or scales may be empty; both are given where sizes keep the aspect ratio
   std::vector<double> scales;
 };
 
-LogicalResult Importer::readResizing(const GraphNode &node, const Val &x, Resizing &resizing) {
-  auto &[rule, axes, sizes, scales] = resizing;
-  rule.mode = stringAttribute(node, "mode", "nearest");
-  rule.coordinates = stringAttribute(node, "coordinate_transformation_mode", "half_pixel");
-  rule.rounding = stringAttribute(node, "nearest_mode", "round_prefer_floor");
-  rule.cubic = floatAttribute(node, "cubic_coeff_a", -0.75);
-  rule.excludesOutside = intAttribute(node, "exclude_outside", 0) != 0;
-  rule.antialias = intAttribute(node, "antialias", 0) != 0;
+} // namespace
 
-  axes = intsAttribute(node, "axes").value_or(std::vector<int64_t>());
+static LogicalResult readResizing(OpContext &op, const Val &x, Resizing &resizing) {
+  auto &[rule, axes, sizes, scales] = resizing;
+  rule.mode = op.text("mode");
+  rule.coordinates = op.text("coordinate_transformation_mode");
+  rule.rounding = op.text("nearest_mode");
+  rule.cubic = op.real("cubic_coeff_a");
+  rule.excludesOutside = op.integer("exclude_outside") != 0;
+  rule.antialias = op.integer("antialias") != 0;
+
+  axes = op.integers("axes").value_or(std::vector<int64_t>());
   if (axes.empty())
     for (int64_t i = 0; i < x.rank(); ++i)
       axes.push_back(i);
-  const auto hasElements = [&](size_t index) { return in(node, index) && in(node, index).view.elements() > 0; };
+  const auto hasElements = [&](size_t index) { return op.operand(index) && op.operand(index).view.elements() > 0; };
   if (hasElements(3)) {
-    auto given = lengthsOf(node, 3);
+    auto given = lengthsOf(op, 3);
     if (failed(given))
       return failure();
     for (auto [i, length] : llvm::enumerate(*given)) {
       const int64_t axis = i < axes.size() ? axes[i] + (axes[i] < 0 ? x.rank() : 0) : -1;
       if (length.perSample && axis != x.view.sampleAxis())
-        return error(node, "gives dimension " + Twine(axis) + " a size that depends on the number of samples");
+        return op.error("gives dimension " + Twine(axis) + " a size that depends on the number of samples");
       sizes.push_back(length.size);
     }
   } else if (hasElements(2)) {
-    auto given = constantFloats(in(node, 2));
+    auto given = constantFloats(op.operand(2));
     if (!given)
-      return error(node, "expects constant scales; they depend on data");
+      return op.error("expects constant scales; they depend on data");
     scales = *given;
   }
   if (std::max(scales.size(), sizes.size()) != axes.size())
-    return error(node, "expects scales or sizes for " + Twine(axes.size()) + " axes, found " + Twine(std::max(scales.size(), sizes.size())));
+    return op.error("expects scales or sizes for " + Twine(axes.size()) + " axes, found " + Twine(std::max(scales.size(), sizes.size())));
   for (int64_t &axis : axes) {
     axis += axis < 0 ? x.rank() : 0;
     if (axis < 0 || axis >= x.rank())
-      return error(node, "names an axis outside the rank");
+      return op.error("names an axis outside the rank");
   }
   // Sizes of which the least, or the greatest, ratio holds for all axes.
-  if (const std::string policy = stringAttribute(node, "keep_aspect_ratio_policy", "stretch"); policy != "stretch" && !sizes.empty()) {
+  if (const std::string policy = op.text("keep_aspect_ratio_policy"); policy != "stretch" && !sizes.empty()) {
     double common = policy == "not_larger" ? INFINITY : 0;
     for (size_t i = 0; i < axes.size(); ++i) {
       const double ratio = static_cast<double>(sizes[i]) / static_cast<double>(x.view.size(axes[i]));
@@ -136,15 +137,15 @@ LogicalResult Importer::readResizing(const GraphNode &node, const Val &x, Resizi
   return success();
 }
 
-LogicalResult Importer::onResize(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importResize(OpContext &op) {
+  Val x = op.operand(0);
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type))
-    return error(node, "expects a tensor of floats");
+    return op.error("expects a tensor of floats");
   Resizing resizing;
-  if (failed(readResizing(node, x, resizing)))
+  if (failed(readResizing(op, x, resizing)))
     return failure();
   const auto &[rule, axes, sizes, scales] = resizing;
-  Composition make(*this, node);
+  Composition make(op);
   constexpr int64_t kMostWeights = 1 << 24;
   for (size_t i = 0; i < axes.size() && !make.hasFailed(); ++i) {
     const int64_t axis = axes[i], size = x.view.size(axis);
@@ -153,9 +154,9 @@ LogicalResult Importer::onResize(const GraphNode &node) {
     if (scale == 1 && count == size)
       continue;
     if (x.view.sampleAxis() == axis)
-      return error(node, "changes the number of samples; every op must treat samples apart");
+      return op.error("changes the number of samples; every op must treat samples apart");
     if (!(scale > 0) || count < 1 || count > kMostWeights / std::max<int64_t>(size, 1))
-      return error(node, "makes " + Twine(count) + " of " + Twine(size) + " positions, which is not supported");
+      return op.error("makes " + Twine(count) + " of " + Twine(size) + " positions, which is not supported");
     if (rule.mode == "nearest") {
       std::vector<int64_t> picked;
       for (int64_t p = 0; p < count; ++p)
@@ -175,10 +176,18 @@ LogicalResult Importer::onResize(const GraphNode &node) {
   return make.result(x);
 }
 
-void Importer::addResizeOps(OperatorTable &table) {
-  table.add({"Resize"}, 1, 4,
-            "antialias:i axes:is coordinate_transformation_mode:s=half_pixel|half_pixel_symmetric|pytorch_half_pixel|align_corners|asymmetric "
-            "cubic_coeff_a:f exclude_outside:i extrapolation_value:f~ keep_aspect_ratio_policy:s=stretch|not_larger|not_smaller "
-            "mode:s=nearest|linear|cubic nearest_mode:s=round_prefer_floor|round_prefer_ceil|floor|ceil",
-            &Importer::onResize);
+void zorse::onnx_import::registerResizeOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Resize"},
+       1,
+       4,
+       {integer("antialias", 0), integers("axes"),
+        only(text("coordinate_transformation_mode", "half_pixel"),
+             {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"}),
+        real("cubic_coeff_a", -0.75), integer("exclude_outside", 0), ignored(real("extrapolation_value")),
+        only(text("keep_aspect_ratio_policy", "stretch"), {"stretch", "not_larger", "not_smaller"}),
+        only(text("mode", "nearest"), {"nearest", "linear", "cubic"}),
+        only(text("nearest_mode", "round_prefer_floor"), {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})},
+       importResize},
+  });
 }

@@ -1,8 +1,8 @@
 // Which initializers are trained: what the file says first, then what their uses say, and where these are ambiguous, nothing.
 #include "Roles.h"
 
-#include "Importer.h"
-
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>

@@ -1,13 +1,16 @@
 // Sums and products along an axis that keep every intermediate result.
+#include "Arithmetic.h"
 #include "Composition.h"
+#include "Known.h"
+#include "Lengths.h"
 
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-Val Importer::runningSumOfConstant(Val x, int64_t axis) {
+static Val runningSumOfConstant(ImportState &state, Val x, int64_t axis) {
   // Sums of copies: only the axis itself and those that move need storage.
-  x = compressed(x);
+  x = compressed(state, x);
   Val small = x;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
@@ -62,30 +65,30 @@ static Val runningOverSamples(Composition &make, bool reverse, bool exclusive, c
   return make("Mul", {x, copies});
 }
 
-// By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
-LogicalResult Importer::onRunning(const GraphNode &node) {
-  Val x = in(node, 0);
-  auto given = constantInts(in(node, 1), 1);
+/// By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
+static LogicalResult importRunning(OpContext &op) {
+  Val x = op.operand(0);
+  auto given = constantInts(op.operand(1), 1);
   if ((!x.isGraph() && !x.isConstant()) || !given || given->size() != 1)
-    return error(node, "expects a tensor and a constant axis");
+    return op.error("expects a tensor and a constant axis");
   int64_t axis = given->front() < 0 ? given->front() + x.rank() : given->front();
   if (axis < 0 || axis >= x.rank())
-    return error(node, "axis is outside the rank");
-  const bool sums = node.op == "CumSum", reverse = intAttribute(node, "reverse", 0) != 0, exclusive = intAttribute(node, "exclusive", 0) != 0;
+    return op.error("axis is outside the rank");
+  const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0, exclusive = op.integer("exclusive") != 0;
   if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep == 0 && sums) {
-    Composition make(*this, node);
+    Composition make(op);
     Val number = fillOver(ElementKind::I64, 0, x.view);
     number.sampleStep = 1;
     return make.result(runningOverSamples(make, reverse, exclusive, x, make.cast(number, x.type),
                                           castKnown(knownScalar(ElementKind::I64, Number::samples()), x.type)));
   }
   if (x.view.sampleAxis() == axis)
-    return error(node, "runs over the samples; every op must treat samples apart");
+    return op.error("runs over the samples; every op must treat samples apart");
   if (x.view.elements() == 0)
-    return onIdentity(node);
+    return importIdentity(op);
   if (x.isConstant() && sums && !reverse && !exclusive && x.view.elements() <= (int64_t(1) << 25))
-    return out(node, 0, runningSumOfConstant(x, axis)), success();
-  Composition make(*this, node);
+    return op.result(runningSumOfConstant(op.state, x, axis));
+  Composition make(op);
   const int64_t size = x.view.size(axis);
   // Elements `count` places further, the neutral one where nothing arrives.
   auto shifted = [&](const Val &value, int64_t count) {
@@ -103,4 +106,8 @@ LogicalResult Importer::onRunning(const GraphNode &node) {
   return make.result(running);
 }
 
-void Importer::addRunningOps(OperatorTable &table) { table.add({"CumSum", "CumProd"}, 2, 2, "exclusive:i reverse:i", &Importer::onRunning); }
+void zorse::onnx_import::registerRunningOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"CumSum", "CumProd"}, 2, 2, {integer("exclusive", 0), integer("reverse", 0)}, importRunning},
+  });
+}

@@ -1,6 +1,8 @@
 // Operators that put updates where ids say. Every place looks at all updates of its vector in order, so the result and its gradients do not depend on
 // how work is divided.
+#include "Arithmetic.h"
 #include "Composition.h"
+#include "Parts.h"
 
 #include <algorithm>
 #include <limits>
@@ -13,8 +15,8 @@ using namespace zorse::onnx_import;
 /// Places compared with updates, per vector: beyond this the work is not sensible.
 static constexpr int64_t kMostPairs = int64_t(1) << 26;
 
-// data [lead..., V], updates [lead..., J] at ids [lead..., J]. Updates that overwrite have different ids, as ONNX asks.
-Val Importer::scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction) {
+/// data [lead..., V], updates [lead..., J] at ids [lead..., J]. Updates that overwrite have different ids, as ONNX asks.
+static Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction) {
   const int64_t rank = data.rank(), size = data.view.size(rank - 1);
   std::vector<int64_t> numbers(size);
   for (int64_t i = 0; i < size; ++i)
@@ -39,29 +41,29 @@ Val Importer::scatteredAlongLast(Composition &make, const Val &data, const Val &
   return make("Where", {any, combined("ReduceSum", 0), data});
 }
 
-LogicalResult Importer::onScatterElements(const GraphNode &node) {
-  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
-  int64_t axis = intAttribute(node, "axis", 0);
+static LogicalResult importScatterElements(OpContext &op) {
+  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank() || isFloat(ids.type))
-    return error(node, "expects a valid axis and integer ids of the first operand's rank");
+    return op.error("expects a valid axis and integer ids of the first operand's rank");
   if (ids.shape() != updates.shape())
-    return error(node, "expects as many updates as ids");
+    return op.error("expects as many updates as ids");
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis && ids.view.size(i) != x.view.size(i))
-      return error(node, "its ids have " + Twine(ids.view.size(i)) + " of " + Twine(x.view.size(i)) + " elements in dimension " + Twine(i) +
-                             "; only the axis may be shorter. Scatter into a slice, and join it with the rest");
+      return op.error("its ids have " + Twine(ids.view.size(i)) + " of " + Twine(x.view.size(i)) + " elements in dimension " + Twine(i) +
+                      "; only the axis may be shorter. Scatter into a slice, and join it with the rest");
   if (x.view.sampleAxis() == axis || ids.view.sampleAxis() == axis || updates.view.sampleAxis() == axis)
-    return error(node, "scatters over the samples; every op must treat samples apart");
+    return op.error("scatters over the samples; every op must treat samples apart");
   if (ids.view.elements() == 0)
-    return onIdentity(node);
+    return importIdentity(op);
   if (x.view.size(axis) > kMostPairs / ids.view.size(axis))
-    return error(node,
-                 "scatters " + Twine(ids.view.size(axis)) + " updates to " + Twine(x.view.size(axis)) + " places; at most 2^26 pairs are supported");
-  auto counted = countedFromFront(node, ids, x.view.size(axis));
+    return op.error("scatters " + Twine(ids.view.size(axis)) + " updates to " + Twine(x.view.size(axis)) +
+                    " places; at most 2^26 pairs are supported");
+  auto counted = countedFromFront(op, ids, x.view.size(axis));
   if (failed(counted))
     return failure();
-  Composition make(*this, node);
+  Composition make(op);
   const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // 0 and 1 while they are scattered
   auto cast = [&](const Val &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
   if (flags) {
@@ -78,39 +80,40 @@ LogicalResult Importer::onScatterElements(const GraphNode &node) {
   Val moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
   if (make.hasFailed())
     return failure();
-  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, stringAttribute(node, "reduction", "none")), back);
+  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction")), back);
   return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
-// data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
-LogicalResult Importer::scatterPlaces(const GraphNode &node, int64_t depth) {
-  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
+/// A ScatterND by any ids.
+/// data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
+static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
+  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (isFloat(ids.type))
-    return error(node, "expects integer ids");
+    return op.error("expects integer ids");
   const int64_t sampleAxis = x.view.sampleAxis(), lead = ids.rank() - 1;
   if (sampleAxis >= 0 && sampleAxis < depth)
-    return error(node, "scatters over the samples; every op must treat samples apart. Use torch.scatter, whose ids have the dimensions of what they "
-                       "change, or put the samples behind the dimensions that ids name");
+    return op.error("scatters over the samples; every op must treat samples apart. Use torch.scatter, whose ids have the dimensions of what they "
+                    "change, or put the samples behind the dimensions that ids name");
   if (isSampled(ids) || (updates.view.sampleAxis() >= 0 && updates.view.sampleAxis() < lead))
-    return error(node, "puts updates of several samples into one tensor; every op must treat samples apart");
+    return op.error("puts updates of several samples into one tensor; every op must treat samples apart");
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), expected(idShape.begin(), idShape.end() - 1);
   expected.insert(expected.end(), from.begin() + depth, from.end());
   if (updates.shape() != expected)
-    return error(node, "expects updates of the shape of ids without their last dimension, followed by that of the first operand behind its first " +
-                           Twine(depth));
+    return op.error("expects updates of the shape of ids without their last dimension, followed by that of the first operand behind its first " +
+                    Twine(depth));
   int64_t places = 1, count = 1;
   for (int64_t i = 0; i < depth; ++i)
     places *= from[i];
   for (int64_t i = 0; i < lead; ++i)
     count *= idShape[i];
   if (count == 0)
-    return onIdentity(node);
+    return importIdentity(op);
   if (places > kMostPairs / count)
-    return error(node, "scatters " + Twine(count) + " updates to " + Twine(places) + " places; at most 2^26 pairs are supported");
-  auto numbers = placeNumbers(node, ids, {from.begin(), from.begin() + depth});
+    return op.error("scatters " + Twine(count) + " updates to " + Twine(places) + " places; at most 2^26 pairs are supported");
+  auto numbers = placeNumbers(op, ids, {from.begin(), from.begin() + depth});
   if (failed(numbers))
     return failure();
-  Composition make(*this, node);
+  Composition make(op);
   std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, last, back, indexShape(rest.size(), 1), whole = rest;
   flat.insert(flat.end(), rest.begin(), rest.end());
   flatUpdates.insert(flatUpdates.end(), rest.begin(), rest.end());
@@ -127,18 +130,18 @@ LogicalResult Importer::scatterPlaces(const GraphNode &node, int64_t depth) {
   Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
   if (make.hasFailed())
     return failure();
-  Val changed = scatteredAlongLast(make, moved, index, values, stringAttribute(node, "reduction", "none"));
+  Val changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
   return make.result(make.reshape(make.transpose(changed, back), from));
 }
 
-FailureOr<Val> Importer::scatteredConstant(const GraphNode &node, const Val &x, const Val &updates, const std::vector<int64_t> &index,
-                                           int64_t depth) {
+/// The constant x with updates at the places that ids [..., depth] name.
+static FailureOr<Val> scatteredConstant(OpContext &op, const Val &x, const Val &updates, const std::vector<int64_t> &index, int64_t depth) {
   std::vector<int64_t> shape = x.shape();
   int64_t count = static_cast<int64_t>(index.size()) / depth, inner = 1;
   for (size_t i = depth; i < shape.size(); ++i)
     inner *= shape[i];
   if (x.view.elements() > (int64_t(1) << 25) || updates.view.elements() != count * inner)
-    return error(node, "scatters into a large constant, which is not folded");
+    return op.error("scatters into a large constant, which is not folded");
   auto base = constantFloats(x, int64_t(1) << 25), change = constantFloats(updates, int64_t(1) << 25);
   auto baseInts = constantInts(x, int64_t(1) << 25), changeInts = constantInts(updates, int64_t(1) << 25);
   for (int64_t i = 0; i < count; ++i) {
@@ -147,7 +150,7 @@ FailureOr<Val> Importer::scatteredConstant(const GraphNode &node, const Val &x, 
       int64_t id = index[i * depth + c];
       id = id < 0 ? id + shape[c] : id;
       if (id < 0 || id >= shape[c])
-        return error(node, "an id is outside the operand");
+        return op.error("an id is outside the operand");
       at = at * shape[c] + id;
     }
     for (int64_t k = 0; k < inner; ++k) {
@@ -190,19 +193,19 @@ static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const
   return range;
 }
 
-// Constants only, or an update that overwrites a range of one axis of data.
-LogicalResult Importer::onScatterND(const GraphNode &node) {
-  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
+/// Constants only, or an update that overwrites a range of one axis of data.
+static LogicalResult importScatterND(OpContext &op) {
+  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (ids.rank() == 0)
-    return error(node, "expects ids of rank 1 or more");
+    return op.error("expects ids of rank 1 or more");
   int64_t depth = ids.view.size(ids.rank() - 1);
   if (depth < 1 || depth > x.rank())
-    return error(node, "expects ids of 1 to " + Twine(x.rank()) + " components, found " + Twine(depth));
-  if (!ids.isConstant() || stringAttribute(node, "reduction", "none") != "none")
-    return scatterPlaces(node, depth);
+    return op.error("expects ids of 1 to " + Twine(x.rank()) + " components, found " + Twine(depth));
+  if (!ids.isConstant() || op.text("reduction") != "none")
+    return scatterPlaces(op, depth);
   auto index = constantInts(ids, int64_t(1) << 24);
   if (!index)
-    return error(node, "has too many constant ids");
+    return op.error("has too many constant ids");
   // A constant that all samples share stays one: its axis of samples is put back behind.
   const int64_t along = x.view.sampleAxis(), alongUpdates = along - depth + ids.rank() - 1;
   auto isShared = [](const Val &value, int64_t axis) {
@@ -215,57 +218,57 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
   }
   if (x.isConstant() && updates.isConstant()) {
     if (index->empty())
-      return onIdentity(node);
-    auto changed = scatteredConstant(node, x, updates, *index, depth);
+      return importIdentity(op);
+    auto changed = scatteredConstant(op, x, updates, *index, depth);
     if (failed(changed))
       return failure();
     if (!shared.empty())
       changed->view.dims[along] = std::move(shared);
-    return out(node, 0, std::move(*changed)), success();
+    return op.result(std::move(*changed));
   }
   // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   const auto range = static_cast<int64_t>(lead.size()) == depth ? rangeOf(*index, lead, x.shape()) : std::nullopt;
   if (!range)
-    return scatterPlaces(node, depth);
+    return scatterPlaces(op, depth);
   const auto [axis, first, length] = *range;
   if (axis < 0)
-    return out(node, 0, updates), success();
+    return op.result(updates);
   if (x.view.sampleAxis() == axis)
-    return error(node, "overwrites some of the samples; every op must treat samples apart");
+    return op.error("overwrites some of the samples; every op must treat samples apart");
   std::vector<Val> parts;
   for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
                                    std::make_tuple(first + length, x.view.size(axis) - first - length, x)}) {
     if (size <= 0)
       continue;
     Val piece = part;
-    if (failed(take(node, piece, axis, start, 1, size)))
+    if (failed(take(op, piece, axis, start, 1, size)))
       return failure();
     parts.push_back(piece);
   }
-  return concatenate(node, parts, axis);
+  return concatenate(op, parts, axis);
 }
 
-// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
-LogicalResult Importer::onOneHot(const GraphNode &node) {
-  Val ids = in(node, 0), values = in(node, 2);
-  auto depth = constantInts(in(node, 1), 1);
-  if (in(node, 1).isConstant() && isFloat(in(node, 1).type))
-    if (auto number = uniformValue(in(node, 1)))
+/// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
+static LogicalResult importOneHot(OpContext &op) {
+  Val ids = op.operand(0), values = op.operand(2);
+  auto depth = constantInts(op.operand(1), 1);
+  if (op.operand(1).isConstant() && isFloat(op.operand(1).type))
+    if (auto number = uniformValue(op.state, op.operand(1)))
       depth = std::vector<int64_t>{truncateToInt(*number)};
   if ((!ids.isGraph() && !ids.isConstant()) || !depth || depth->size() != 1 || depth->front() < 1)
-    return error(node, "expects ids and a constant, positive number of classes");
+    return op.error("expects ids and a constant, positive number of classes");
   if (values.rank() != 1 || values.view.size(0) != 2)
-    return error(node, "expects two values, those off and on");
-  int64_t axis = intAttribute(node, "axis", -1);
+    return op.error("expects two values, those off and on");
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + ids.rank() + 1 : axis;
   if (axis < 0 || axis > ids.rank())
-    return error(node, "axis is outside the rank of its result");
+    return op.error("axis is outside the rank of its result");
   const int64_t size = depth->front();
-  if (size > options.mostComputed)
-    return error(node, "has " + Twine(size) + " classes; at most " + Twine(options.mostComputed) + " are supported");
-  Composition make(*this, node);
+  if (size > op.state.options.mostComputed)
+    return op.error("has " + Twine(size) + " classes; at most " + Twine(op.state.options.mostComputed) + " are supported");
+  Composition make(op);
   std::vector<int64_t> shape(ids.rank() + 1, 1);
   shape[axis] = size;
   const Val numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);
@@ -277,8 +280,10 @@ LogicalResult Importer::onOneHot(const GraphNode &node) {
   return make.result(make("Where", {hit, on, off}));
 }
 
-void Importer::addScatterOps(OperatorTable &table) {
-  table.add({"ScatterElements"}, 3, 3, "axis:i reduction:s=none|add|mul|max|min", &Importer::onScatterElements);
-  table.add({"ScatterND"}, 3, 3, "reduction:s=none|add|mul|max|min", &Importer::onScatterND);
-  table.add({"OneHot"}, 3, 3, "axis:i", &Importer::onOneHot);
+void zorse::onnx_import::registerScatterOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"ScatterElements"}, 3, 3, {integer("axis", 0), only(text("reduction", "none"), {"none", "add", "mul", "max", "min"})}, importScatterElements},
+      {{"ScatterND"}, 3, 3, {only(text("reduction", "none"), {"none", "add", "mul", "max", "min"})}, importScatterND},
+      {{"OneHot"}, 3, 3, {integer("axis", -1)}, importOneHot},
+  });
 }

@@ -1,5 +1,9 @@
 // Sequences of tensors, and tensors put together.
-#include "Importer.h"
+#include "Axes.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "OpContext.h"
+#include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -10,33 +14,33 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-LogicalResult Importer::onSplitToSequence(const GraphNode &node) {
+static LogicalResult importSplitToSequence(OpContext &op) {
   constexpr int64_t kMostParts = 1 << 16;
-  const Val &x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", 0);
-  bool keep = intAttribute(node, "keepdims", 1) != 0;
+  const Val &x = op.operand(0);
+  int64_t axis = op.integer("axis");
+  bool keep = op.integer("keepdims") != 0;
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank())
-    return error(node, "axis is outside the rank");
+    return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis);
   std::vector<int64_t> sizes;
-  if (has(node, 1)) {
-    auto given = constantInts(in(node, 1));
+  if (op.has(1)) {
+    auto given = constantInts(op.operand(1));
     if (!given || given->empty())
-      return error(node, "expects constant sizes");
+      return op.error("expects constant sizes");
     keep = true;
-    if (in(node, 1).rank() == 0) {
+    if (op.operand(1).rank() == 0) {
       if ((*given)[0] < 1)
-        return error(node, "expects a positive size");
+        return op.error("expects a positive size");
       const int64_t each = std::min((*given)[0], std::max<int64_t>(size, 1));
       if (size / each > kMostParts)
-        return error(node, "would make a sequence of " + Twine(size / each) + " tensors, at most " + Twine(kMostParts) + " are possible");
+        return op.error("would make a sequence of " + Twine(size / each) + " tensors, at most " + Twine(kMostParts) + " are possible");
       for (int64_t at = 0; at < size; at += each)
         sizes.push_back(std::min(each, size - at));
     } else
       sizes = *given;
   } else if (size > kMostParts)
-    return error(node, "would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMostParts) + " are possible");
+    return op.error("would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMostParts) + " are possible");
   else
     sizes.assign(size, 1);
   Val sequence;
@@ -45,84 +49,73 @@ LogicalResult Importer::onSplitToSequence(const GraphNode &node) {
   int64_t at = 0;
   for (int64_t part : sizes) {
     if (part < 0 || part > size - at)
-      return error(node, "its sizes exceed the dimension of " + Twine(size));
+      return op.error("its sizes exceed the dimension of " + Twine(size));
     Val value = x;
-    if (failed(take(node, value, axis, at, 1, part)))
+    if (failed(take(op, value, axis, at, 1, part)))
       return failure();
     if (!keep)
       value.view.dims.erase(value.view.dims.begin() + axis);
     sequence.elements.push_back(std::move(value));
     at += part;
   }
-  return out(node, 0, std::move(sequence)), success();
+  return op.result(std::move(sequence));
 }
 
-LogicalResult Importer::onSequenceAt(const GraphNode &node) {
-  const Val &sequence = in(node, 0);
-  auto index = uniformValue(in(node, 1));
+static LogicalResult importSequenceAt(OpContext &op) {
+  const Val &sequence = op.operand(0);
+  auto index = uniformValue(op.state, op.operand(1));
   if (sequence.kind != Val::Kind::Sequence || !index)
-    return error(node, "expects a sequence and a constant position");
+    return op.error("expects a sequence and a constant position");
   int64_t at = truncateToInt(*index), size = static_cast<int64_t>(sequence.elements.size());
   at = at < 0 ? at + size : at;
   if (at < 0 || at >= size)
-    return error(node, "position " + Twine(at) + " is outside a sequence of " + Twine(size));
-  return out(node, 0, sequence.elements[at]), success();
+    return op.error("position " + Twine(at) + " is outside a sequence of " + Twine(size));
+  return op.result(sequence.elements[at]);
 }
 
-LogicalResult Importer::onSequenceConstruct(const GraphNode &node) {
+static LogicalResult importSequenceConstruct(OpContext &op) {
   Val sequence;
   sequence.kind = Val::Kind::Sequence;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    sequence.elements.push_back(in(node, i));
-  return out(node, 0, std::move(sequence)), success();
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    sequence.elements.push_back(op.operand(i));
+  return op.result(std::move(sequence));
 }
 
-LogicalResult Importer::onConcatFromSequence(const GraphNode &node) {
-  std::vector<Val> parts = in(node, 0).elements;
+static LogicalResult importConcatFromSequence(OpContext &op) {
+  std::vector<Val> parts = op.operand(0).elements;
   if (parts.empty())
-    return error(node, "expects a sequence of at least one tensor");
-  int64_t axis = intAttribute(node, "axis", 0);
-  if (intAttribute(node, "new_axis", 0)) {
+    return op.error("expects a sequence of at least one tensor");
+  int64_t axis = op.integer("axis");
+  if (op.integer("new_axis")) {
     axis = axis < 0 ? axis + parts[0].rank() + 1 : axis;
     if (axis < 0 || axis > parts[0].rank())
-      return error(node, "axis is outside the rank");
+      return op.error("axis is outside the rank");
     for (Val &part : parts)
       part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()), FactorList{});
   }
-  return concatenate(node, parts, axis);
+  return concatenate(op, parts, axis);
 }
 
-LogicalResult Importer::onConcat(const GraphNode &node) {
-  std::vector<Val> parts;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    parts.push_back(in(node, i));
-  const int64_t axis = intAttribute(node, "axis", 0);
-  const bool countsSamples = dropSampleNumbers(node, parts, axis);
-  if (failed(concatenate(node, parts, axis)))
-    return failure();
-  values[node.outputs[0]].countsSamples = countsSamples;
-  return success();
-}
-
-// x[arange(samples), places]: exporters stack both to ids of a GatherND.
-bool Importer::dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts, int64_t axis) const {
+/// Replaces a part of ids that counts the samples, which no value of the IR can, where the ids are for picks alone. \returns whether it did
+/// x[arange(samples), places]: exporters stack both to ids of a GatherND.
+static bool dropSampleNumbers(OpContext &op, std::vector<Val> &parts, int64_t axis) {
   if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
     return false;
   axis += axis < 0 ? parts[0].rank() : 0;
   const bool told = parts[0].sampleStep != 0;
-  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == rows;
+  const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == op.state.rows;
   const bool sampled = std::any_of(parts.begin() + 1, parts.end(),
                                    [&](const Val &part) { return (isSampled(part) || told) && part.sampleStep == 0 && part.view.sampleAxis() == 0; });
   if (!last || !sampled)
     return false;
-  for (const GraphNode &other : graph.body.nodes)
+  for (const GraphNode &other : op.state.graph.body.nodes)
     for (size_t i = 0; i < other.inputs.size(); ++i)
-      if (other.inputs[i] == node.outputs[0] && (other.op != "GatherND" || i != 1))
+      if (other.inputs[i] == op.node.outputs[0] && (other.op != "GatherND" || i != 1))
         return false;
   auto numbers = constantInts(parts[0]);
-  if (!numbers || numbers->empty() || (told && (parts[0].sampleStep != 1 || parts[0].view.sampleAxis() != 0)) || (!told && !rowsBaked))
+  if (!numbers || numbers->empty() || (told && (parts[0].sampleStep != 1 || parts[0].view.sampleAxis() != 0)) || (!told && !op.state.rowsBaked))
     return false;
-  const size_t each = numbers->size() / static_cast<size_t>(rows);
+  const size_t each = numbers->size() / static_cast<size_t>(op.state.rows);
   for (size_t i = 0; i < numbers->size(); ++i)
     if ((*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / each)))
       return false;
@@ -130,7 +123,19 @@ bool Importer::dropSampleNumbers(const GraphNode &node, std::vector<Val> &parts,
   return true;
 }
 
-Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+static LogicalResult importConcat(OpContext &op) {
+  std::vector<Val> parts;
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    parts.push_back(op.operand(i));
+  const int64_t axis = op.integer("axis");
+  const bool countsSamples = dropSampleNumbers(op, parts, axis);
+  if (failed(concatenate(op, parts, axis)))
+    return failure();
+  op.state.values[op.node.outputs[0]].countsSamples = countsSamples;
+  return success();
+}
+
+static Val joinedConstants(ImportState &state, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
   std::vector<LazyPtr> bases;
   std::vector<int64_t> runs;
   int64_t outer = 1, inner = 1;
@@ -140,7 +145,7 @@ Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const
     for (const Factor &factor : like.dims[i])
       (i < axis ? outer : inner) *= i == axis || factor.sample ? 1 : factor.size;
   for (const Val &part : parts) {
-    bases.push_back(copied(part).lazy);
+    bases.push_back(copied(state, part).lazy);
     runs.push_back(part.view.size(axis) * inner);
     if (bases.back()->isFill() && bases.back()->size() != outer * runs.back()) {
       double value;
@@ -154,8 +159,8 @@ Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const
   return joined;
 }
 
-Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes,
-                           const Loop &loop) {
+/// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
+static Val viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes, const Loop &loop) {
   Val value;
   value.kind = Val::Kind::Graph;
   value.type = type;
@@ -191,7 +196,7 @@ Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t
   return value;
 }
 
-FailureOr<Val> Importer::joinedActivations(const GraphNode &node, const std::vector<Val> &parts, int64_t axis) {
+static FailureOr<Val> joinedActivations(OpContext &op, const std::vector<Val> &parts, int64_t axis) {
   // The other axes are common; the joined one is a dimension of its own in each operand.
   std::vector<Val> outers = parts;
   for (Val &part : outers)
@@ -199,11 +204,11 @@ FailureOr<Val> Importer::joinedActivations(const GraphNode &node, const std::vec
   std::vector<Axis> axes;
   std::vector<int64_t> outerShape;
   std::vector<Val> before = outers;
-  if (failed(align(node, outers, axes, outerShape)))
+  if (failed(align(op, outers, axes, outerShape)))
     return failure();
   for (size_t k = 0; k < parts.size(); ++k)
     if (outers[k].value != before[k].value || outers[k].view.offset != before[k].view.offset)
-      return error(node, "its operands group their axes in ways that do not match");
+      return op.error("its operands group their axes in ways that do not match");
   // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
   orderAxes(outers, axes);
   Loop loop = makeLoop(axes);
@@ -233,94 +238,97 @@ FailureOr<Val> Importer::joinedActivations(const GraphNode &node, const std::vec
       coalesce(list);
       groups.push_back(std::move(list));
     }
-    operands.push_back(materialise(parts[k], groups, loop.sampled));
+    operands.push_back(materialise(op.state, parts[k], groups, loop.sampled));
   }
   int64_t dim = static_cast<int64_t>(place) + (loop.sampled ? 1 : 0);
-  Value joined = create<ConcatOp>(operands, dim);
+  Value joined = create<ConcatOp>(op.state, operands, dim);
   return viewOfJoined(joined, parts[0].type, parts[0].rank(), axis, place, axes, loop);
 }
 
-LogicalResult Importer::joinBySamples(const GraphNode &node, std::vector<Val> parts, int64_t axis) {
+/// Along the axis of samples: what is joined becomes an axis outside of the samples.
+static LogicalResult joinBySamples(OpContext &op, std::vector<Val> parts, int64_t axis) {
   const int64_t extent = parts[0].view.size(axis);
   for (Val &part : parts) {
     if (!part.view.dims[axis].front().sample || part.view.size(axis) != extent)
-      return error(node, "joins along the axis that holds the samples; expects parts that have one element, or as many, of every sample");
+      return op.error("joins along the axis that holds the samples; expects parts that have one element, or as many, of every sample");
     part.view.dims.insert(part.view.dims.begin() + axis, FactorList{});
   }
-  if (failed(concatenate(node, parts, axis)))
+  if (failed(concatenate(op, parts, axis)))
     return failure();
-  Val &joined = values[node.outputs[0]];
+  Val &joined = op.state.values[op.node.outputs[0]];
   FactorList inside = joined.view.dims[axis + 1];
   joined.view.dims[axis].insert(joined.view.dims[axis].end(), inside.begin(), inside.end());
   joined.view.dims.erase(joined.view.dims.begin() + axis + 1);
   return success();
 }
 
-LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
+LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<Val> &given, int64_t axis) {
   std::vector<Val> parts;
   for (const Val &part : given) {
     if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Known && part.kind != Val::Kind::Graph)
-      return error(node, "expects tensors");
+      return op.error("expects tensors");
     if (part.sampleStep != 0)
-      return error(node, "joins the numbers of the samples in the batch (arange) with others; they are supported in ids x[arange(B), places] alone");
+      return op.error("joins the numbers of the samples in the batch (arange) with others; they are supported in ids x[arange(B), places] alone");
     if (part.view.elements() > 0)
       parts.push_back(part);
   }
   if (parts.empty())
-    return out(node, 0, given.empty() ? Val{} : given[0]), success();
+    return op.result(given.empty() ? Val{} : given[0]);
   int64_t rank = parts[0].rank();
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis >= rank)
-    return error(node, "axis is outside the rank");
+    return op.error("axis is outside the rank");
   if (parts.size() == 1)
-    return out(node, 0, parts[0]), success();
+    return op.result(parts[0]);
   std::vector<int64_t> shape = parts[0].shape();
   int64_t total = 0;
   bool constant = true, known = false, graphs = false;
   for (const Val &part : parts) {
     std::vector<int64_t> own = part.shape();
     if (own.size() != shape.size())
-      return error(node, "expects operands of equal rank");
+      return op.error("expects operands of equal rank");
     for (int64_t i = 0; i < rank; ++i)
       if (i != axis && own[i] != shape[i])
-        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " +
-                               Twine(own[i]) + " in dimension " + Twine(i));
+        return op.error("expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) +
+                        " in dimension " + Twine(i));
     total += own[axis];
     constant &= part.isConstant();
     known |= part.isKnown();
     graphs |= part.isGraph();
   }
   if (std::all_of(parts.begin(), parts.end(), [&](const Val &part) { return part.view.sampleAxis() == axis; }))
-    return joinBySamples(node, std::move(parts), axis);
+    return joinBySamples(op, std::move(parts), axis);
   for (const Val &part : parts)
     if (part.view.sampleAxis() == axis)
-      return error(node, "joins samples and what are none along one axis");
+      return op.error("joins samples and what are none along one axis");
   shape[axis] = total;
   if (constant)
-    return out(node, 0, joinedConstants(parts, axis, shape)), success();
+    return op.result(joinedConstants(op.state, parts, axis, shape));
   if (known && !graphs) {
-    auto joined = joinedKnown(node, parts, axis, shape);
+    auto joined = joinedKnown(op, parts, axis, shape);
     if (failed(joined))
       return failure();
-    return out(node, 0, std::move(*joined)), success();
+    return op.result(std::move(*joined));
   }
   for (Val &part : parts)
     if (part.isKnown()) {
-      auto value = asGraph(node, part);
+      auto value = asGraph(op, part);
       if (failed(value))
         return failure();
       part = std::move(*value);
     }
-  auto value = joinedActivations(node, parts, axis);
+  auto value = joinedActivations(op, parts, axis);
   if (failed(value))
     return failure();
-  return out(node, 0, std::move(*value)), success();
+  return op.result(std::move(*value));
 }
 
-void Importer::addSequenceOps(OperatorTable &table) {
-  table.add({"SplitToSequence"}, 1, 2, "axis:i keepdims:i", &Importer::onSplitToSequence);
-  table.add({"SequenceAt"}, 2, 2, "", &Importer::onSequenceAt);
-  table.add({"SequenceConstruct"}, 0, OperatorRule::kAny, "", &Importer::onSequenceConstruct);
-  table.add({"ConcatFromSequence"}, 1, 1, "axis:i! new_axis:i", &Importer::onConcatFromSequence);
-  table.add({"Concat"}, 1, OperatorRule::kAny, "axis:i!", &Importer::onConcat);
+void zorse::onnx_import::registerSequenceOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"SplitToSequence"}, 1, 2, {integer("axis", 0), integer("keepdims", 1)}, importSplitToSequence},
+      {{"SequenceAt"}, 2, 2, {}, importSequenceAt},
+      {{"SequenceConstruct"}, 0, kAny, {}, importSequenceConstruct},
+      {{"ConcatFromSequence"}, 1, 1, {required(integer("axis")), integer("new_axis", 0)}, importConcatFromSequence},
+      {{"Concat"}, 1, kAny, {required(integer("axis"))}, importConcat},
+  });
 }

@@ -1,5 +1,9 @@
 // Operators that take parts of a value or put more around them: views, and copies only where a view cannot say it.
+#include "Axes.h"
 #include "Composition.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "Parts.h"
 
 #include "zorse/Dialect/Zorse/SampleOps.h"
 
@@ -34,25 +38,25 @@ static std::vector<Number> numbersOfSample(Composition &make, const Val &x, int6
 }
 
 // A sum over all samples in which all but one count as 0 is known before the step.
-LogicalResult Importer::takeSample(const GraphNode &node, Val &x, int64_t axis, int64_t place) {
+LogicalResult zorse::onnx_import::takeSample(OpContext &op, Val &x, int64_t axis, int64_t place) {
   constexpr int64_t kMostPicked = 64;
   std::vector<int64_t> shape = x.shape();
   shape.erase(shape.begin() + axis);
-  if (x.view.elements() / rows > kMostPicked)
-    return error(node, "reads one sample of " + Twine(x.view.elements() / rows) + " numbers in all samples, at most " + Twine(kMostPicked) +
-                           " are possible; make it an input of every sample");
-  const auto type = RankedTensorType::get({ShapedType::kDynamic}, builder.getI64Type());
-  const auto real = RankedTensorType::get({ShapedType::kDynamic}, builder.getF64Type());
-  Composition make(*this, node);
+  if (x.view.elements() / op.state.rows > kMostPicked)
+    return op.error("reads one sample of " + Twine(x.view.elements() / op.state.rows) + " numbers in all samples, at most " + Twine(kMostPicked) +
+                    " are possible; make it an input of every sample");
+  const auto type = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type());
+  const auto real = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getF64Type());
+  Composition make(op);
   const Val wanted = knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
-  const Val isThis = make("Equal", {wrap(create<SampleNumberOp>(type), ElementKind::I64, {rows}), wanted});
+  const Val isThis = make("Equal", {wrap(create<SampleNumberOp>(op.state, type), ElementKind::I64, {op.state.rows}), wanted});
   auto numbers = numbersOfSample(make, x, axis, isThis, [&](Val value) {
     Number scale = 1.0;
     std::swap(scale, value.scale);
-    Value numerator = materialise(value, groupsOf(value.view, true), true);
+    Value numerator = materialise(op.state, value, groupsOf(value.view, true), true);
     if (!isFloat(value.type)) // f64 holds them
-      numerator = create<arith::SIToFPOp>(real, numerator);
-    return scale * countOf(numerator, ReduceKind::Sum);
+      numerator = create<arith::SIToFPOp>(op.state, real, numerator);
+    return scale * countOf(op.state, numerator, ReduceKind::Sum);
   });
   if (make.hasFailed())
     return failure();
@@ -61,16 +65,16 @@ LogicalResult Importer::takeSample(const GraphNode &node, Val &x, int64_t axis, 
   return success();
 }
 
-bool Importer::isKnownOfSample(const Val &x, int64_t axis, int64_t place) const {
-  return (place == 0 || place == -1) && isSampled(x) && isFromInputs(x.value) && x.view.sampleAxis() == axis && x.view.dims[axis].size() == 1 &&
-         !rowsBaked && options.batchNormRows == 0;
+bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const Val &x, int64_t axis, int64_t place) {
+  return (place == 0 || place == -1) && isSampled(x) && state.isFromInputs(x.value) && x.view.sampleAxis() == axis && x.view.dims[axis].size() == 1 &&
+         !state.rowsBaked && state.options.batchNormRows == 0;
 }
 
 /// A strided slice of the axis as one dimension.
-void Importer::takeStrided(Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
-  Val whole = copied(x);
+static void takeStrided(ImportState &state, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+  Val whole = copied(state, x);
   Groups groups = groupsOf(whole.view, false);
-  Value value = materialise(whole, groups, false);
+  Value value = materialise(state, whole, groups, false);
   auto type = cast<RankedTensorType>(value.getType());
   int64_t front = isSampled(value) ? 1 : 0, dim = front;
   for (int64_t i = 0; i < axis; ++i) {
@@ -81,7 +85,7 @@ void Importer::takeStrided(Val &x, int64_t axis, int64_t start, int64_t step, in
   offsets[dim] = start;
   sizes[dim] = count;
   strides[dim] = step;
-  x.value = create<SliceOp>(value, offsets, sizes, strides);
+  x.value = create<SliceOp>(state, value, offsets, sizes, strides);
   x.scale = whole.scale;
   x.view.offset = 0;
   std::vector<int64_t> shape = whole.shape();
@@ -103,7 +107,7 @@ void Importer::takeStrided(Val &x, int64_t axis, int64_t start, int64_t step, in
 }
 
 // Elements start, start + step, ... of one axis, by view where possible.
-LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+LogicalResult zorse::onnx_import::take(OpContext &op, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
     return success();
@@ -112,8 +116,8 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
   if (holdsSamples) { // what is outside of the samples may be cut
     const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
     if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
-      return error(node, "selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
-                         "first and the last sample may be read (x[:1], x[-1:]); make what is read of others an input");
+      return op.error("selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
+                      "first and the last sample may be read (x[:1], x[-1:]); make what is read of others an input");
   }
   if (count == 0) {
     std::vector<int64_t> shape = x.shape();
@@ -126,68 +130,68 @@ LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_
     return success();
   x.view = before;
   if (holdsSamples && isSampled(x)) {
-    x = copied(x);
+    x = copied(op.state, x);
     if (sliceView(x.view, axis, start, step, count) && isCuttable(x.view, perRow(x.value)))
       return success();
-    return error(node, "cuts an axis that holds the samples in a way that is not supported");
+    return op.error("cuts an axis that holds the samples in a way that is not supported");
   }
   if (x.isConstant() || x.isKnown()) {
-    x = copied(x);
+    x = copied(op.state, x);
     if (sliceView(x.view, axis, start, step, count))
       return success();
-    return error(node, "this slice is not supported");
+    return op.error("this slice is not supported");
   }
   if (step < 0) {
     std::vector<int64_t> places;
     places.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i)
       places.push_back(start + i * step);
-    auto reversed = pickedFromGraph(node, x, axis, places, std::nullopt);
+    auto reversed = pickedFromGraph(op, x, axis, places, std::nullopt);
     if (failed(reversed))
       return failure();
     return x = std::move(*reversed), success();
   }
-  takeStrided(x, axis, start, step, count);
+  takeStrided(op.state, x, axis, start, step, count);
   return success();
 }
 
-LogicalResult Importer::onSlice(const GraphNode &node) {
+static LogicalResult importSlice(OpContext &op) {
   constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end that means all
-  Val x = in(node, 0);
-  auto starts = constantInts(in(node, 1)), ends = constantInts(in(node, 2));
-  if (in(node, 1).isKnown() || in(node, 2).isKnown())
-    return sliceByNumbers(node);
+  Val x = op.operand(0);
+  auto starts = constantInts(op.operand(1)), ends = constantInts(op.operand(2));
+  if (op.operand(1).isKnown() || op.operand(2).isKnown())
+    return sliceByNumbers(op);
   if (!starts || !ends || starts->size() != ends->size())
-    return error(node, "expects constant starts and ends; they depend on data");
+    return op.error("expects constant starts and ends; they depend on data");
   std::vector<int64_t> axes, steps;
-  if (has(node, 3)) {
-    auto given = constantInts(in(node, 3));
+  if (op.has(3)) {
+    auto given = constantInts(op.operand(3));
     if (!given)
-      return error(node, "expects constant axes");
+      return op.error("expects constant axes");
     axes = *given;
   } else
     for (size_t i = 0; i < starts->size(); ++i)
       axes.push_back(static_cast<int64_t>(i));
-  if (has(node, 4)) {
-    auto given = constantInts(in(node, 4));
+  if (op.has(4)) {
+    auto given = constantInts(op.operand(4));
     if (!given)
-      return error(node, "expects constant steps");
+      return op.error("expects constant steps");
     steps = *given;
   } else
     steps.assign(starts->size(), 1);
   if (axes.size() != starts->size() || steps.size() != starts->size())
-    return error(node, "expects as many axes and steps as starts");
+    return op.error("expects as many axes and steps as starts");
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], step = steps[i];
     if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
-      return error(node, "axis or step is not valid");
+      return op.error("axis or step is not valid");
     int64_t size = x.view.size(axis), start = (*starts)[i], end = (*ends)[i];
-    if (step == 1 && ((start == 0 && end == 1) || (start == -1 && end >= kEverything)) && isKnownOfSample(x, axis, start)) {
-      if (failed(takeSample(node, x, axis, start)))
+    if (step == 1 && ((start == 0 && end == 1) || (start == -1 && end >= kEverything)) && isKnownOfSample(op.state, x, axis, start)) {
+      if (failed(takeSample(op, x, axis, start)))
         return failure();
       continue;
     }
-    if (failed(checkBounds(node, x, axis, start, end)))
+    if (failed(checkBounds(op, x, axis, start, end)))
       return failure();
     start = start < 0 ? std::max<int64_t>(start, -size - 1) + size : start;
     end = end < 0 ? std::max<int64_t>(end, -size - 1) + size : end;
@@ -201,24 +205,24 @@ LogicalResult Importer::onSlice(const GraphNode &node) {
       end = std::clamp<int64_t>(end, -1, size - 1);
       count = start > end ? (start - end - 1) / -step + 1 : 0;
     }
-    if (failed(take(node, x, axis, start, step, count)))
+    if (failed(take(op, x, axis, start, step, count)))
       return failure();
   }
-  return out(node, 0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
-LogicalResult Importer::onSplit(const GraphNode &node) {
-  const Val &x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", 0);
+static LogicalResult importSplit(OpContext &op) {
+  const Val &x = op.operand(0);
+  int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank())
-    return error(node, "axis is outside the rank");
-  int64_t size = x.view.size(axis), parts = static_cast<int64_t>(node.outputs.size());
-  if (int64_t said = intAttribute(node, "num_outputs", parts); said != parts)
-    return error(node, "num_outputs is " + Twine(said) + ", and it has " + Twine(parts) + " outputs");
+    return op.error("axis is outside the rank");
+  int64_t size = x.view.size(axis), parts = static_cast<int64_t>(op.node.outputs.size());
+  if (int64_t said = op.integer("num_outputs", parts); said != parts)
+    return op.error("num_outputs is " + Twine(said) + ", and it has " + Twine(parts) + " outputs");
   std::vector<int64_t> sizes;
-  if (has(node, 1)) {
-    auto given = lengthsOf(node, 1);
+  if (op.has(1)) {
+    auto given = lengthsOf(op, 1);
     if (failed(given))
       return failure();
     for (const Length &length : *given)
@@ -230,57 +234,57 @@ LogicalResult Importer::onSplit(const GraphNode &node) {
   }
   int64_t at = 0;
   if (static_cast<int64_t>(sizes.size()) != parts)
-    return error(node, "expects " + Twine(parts) + " sizes, found " + Twine(sizes.size()));
+    return op.error("expects " + Twine(parts) + " sizes, found " + Twine(sizes.size()));
   for (int64_t i = 0; i < parts; ++i) {
     if (sizes[i] < 0 || sizes[i] > size - at)
-      return error(node, "its sizes exceed the dimension of " + Twine(size));
+      return op.error("its sizes exceed the dimension of " + Twine(size));
     Val part = x;
-    if (node.outputs[i] >= 0 && failed(take(node, part, axis, at, 1, sizes[i])))
+    if (op.node.outputs[i] >= 0 && failed(take(op, part, axis, at, 1, sizes[i])))
       return failure();
-    out(node, i, std::move(part));
+    op.set(i, std::move(part));
     at += sizes[i];
   }
   return success();
 }
 
-LogicalResult Importer::onPad(const GraphNode &node) {
-  Val x = in(node, 0);
-  auto pads = constantInts(in(node, 1));
+static LogicalResult importPad(OpContext &op) {
+  Val x = op.operand(0);
+  auto pads = constantInts(op.operand(1));
   if (!pads)
-    return error(node, "expects constant pads");
+    return op.error("expects constant pads");
   double fill = 0;
-  if (has(node, 2)) {
-    auto value = uniformValue(in(node, 2));
+  if (op.has(2)) {
+    auto value = uniformValue(op.state, op.operand(2));
     if (!value)
-      return error(node, "expects a constant value");
+      return op.error("expects a constant value");
     fill = *value;
   }
   std::vector<int64_t> axes;
-  if (has(node, 3)) {
-    auto given = constantInts(in(node, 3));
+  if (op.has(3)) {
+    auto given = constantInts(op.operand(3));
     if (!given)
-      return error(node, "expects constant axes");
+      return op.error("expects constant axes");
     axes = *given;
   } else
     for (int64_t i = 0; i < x.rank(); ++i)
       axes.push_back(i);
   if (pads->size() != 2 * axes.size())
-    return error(node, "expects two pads per axis");
+    return op.error("expects two pads per axis");
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], before = (*pads)[i], after = (*pads)[i + axes.size()];
     if (axis < 0 || axis >= x.rank())
-      return error(node, "axis is outside the rank");
+      return op.error("axis is outside the rank");
     if (before == 0 && after == 0)
       continue;
     int64_t size = x.view.size(axis);
     constexpr int64_t kMost = 1 << 24;
     std::vector<int64_t> padded = x.shape();
     if (before < -kMost || before > kMost || after < -kMost || after > kMost || (padded[axis] += before + after, !isSensible(padded)))
-      return error(node, "its pads are not sensible");
+      return op.error("its pads are not sensible");
     int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
     if (cutFront + cutBack > size)
-      return error(node, "its pads are not sensible");
-    if (failed(take(node, x, axis, cutFront, 1, size - cutFront - cutBack)))
+      return op.error("its pads are not sensible");
+    if (failed(take(op, x, axis, cutFront, 1, size - cutFront - cutBack)))
       return failure();
     std::vector<Val> parts;
     auto filler = [&](int64_t count) {
@@ -293,25 +297,25 @@ LogicalResult Importer::onPad(const GraphNode &node) {
     parts.push_back(x);
     if (after > 0)
       parts.push_back(filler(after));
-    if (failed(concatenate(node, parts, axis)))
+    if (failed(concatenate(op, parts, axis)))
       return failure();
-    x = values[node.outputs[0]];
+    x = op.state.values[op.node.outputs[0]];
   }
-  return out(node, 0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
-LogicalResult Importer::onTrilu(const GraphNode &node) {
-  const Val &x = in(node, 0);
+static LogicalResult importTrilu(OpContext &op) {
+  const Val &x = op.operand(0);
   if (x.rank() < 2)
-    return error(node, "expects a tensor of rank 2 or more");
+    return op.error("expects a tensor of rank 2 or more");
   int64_t diagonal = 0;
-  if (has(node, 1)) {
-    auto given = uniformValue(in(node, 1));
+  if (op.has(1)) {
+    auto given = uniformValue(op.state, op.operand(1));
     if (!given)
-      return error(node, "expects a constant diagonal");
+      return op.error("expects a constant diagonal");
     diagonal = truncateToInt(*given);
   }
-  bool upper = intAttribute(node, "upper", 1) != 0;
+  bool upper = op.integer("upper") != 0;
   int64_t height = x.view.size(x.rank() - 2), width = x.view.size(x.rank() - 1);
   Val row = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
   Val column = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
@@ -322,20 +326,23 @@ LogicalResult Importer::onTrilu(const GraphNode &node) {
       to[i] = upper ? distance >= diagonal : distance <= diagonal;
     }
   };
-  Val mask = foldElementwise({row, column}, ElementKind::Bool, keep);
+  Val mask = foldElementwise(op.state, {row, column}, ElementKind::Bool, keep);
   Val zero = constantOf(x.type, makeFill(x.type, 1, 0), {});
   if (x.isConstant()) {
     Kernel select;
     select.select = true;
-    return out(node, 0, foldElementwise({mask, x, zero}, x.type, select)), success();
+    return op.result(foldElementwise(op.state, {mask, x, zero}, x.type, select));
   }
-  return emitElementwise(node, {mask, x, zero}, x.type,
-                         [&](ValueRange operands, RankedTensorType) { return create<arith::SelectOp>(operands[0], operands[1], operands[2]); });
+  return emitElementwise(op, {mask, x, zero}, x.type, [&](ValueRange operands, RankedTensorType) {
+    return create<arith::SelectOp>(op.state, operands[0], operands[1], operands[2]);
+  });
 }
 
-void Importer::addSliceOps(OperatorTable &table) {
-  table.add({"Slice"}, 3, 5, "", &Importer::onSlice);
-  table.add({"Split"}, 1, 2, "axis:i num_outputs:i", &Importer::onSplit);
-  table.add({"Pad"}, 2, 4, "mode:s=constant", &Importer::onPad);
-  table.add({"Trilu"}, 1, 2, "upper:i", &Importer::onTrilu);
+void zorse::onnx_import::registerSliceOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Slice"}, 3, 5, {}, importSlice},
+      {{"Split"}, 1, 2, {integer("axis", 0), integer("num_outputs")}, importSplit},
+      {{"Pad"}, 2, 4, {only(text("mode"), {"constant"})}, importPad},
+      {{"Trilu"}, 1, 2, {integer("upper", 1)}, importTrilu},
+  });
 }

@@ -1,5 +1,6 @@
 // Normalisations by statistics of a sample: of its channels, of groups of them, or by statistics that are constants.
 #include "Composition.h"
+#include "Initializers.h"
 
 #include <cmath>
 
@@ -26,51 +27,51 @@ static Val scaledAndShifted(Composition &make, const Val &x, const Val &scale, c
   return make("Add", {make("Mul", {x, alongChannels(make, scale, x)}), alongChannels(make, bias, x)});
 }
 
-// What all three need of x [N, C, ...] and of their weights.
-LogicalResult Importer::checkChannels(const GraphNode &node, const Val &x, int64_t weights) {
+/// What all three need of x [N, C, ...] and of their weights.
+static LogicalResult checkChannels(OpContext &op, const Val &x, int64_t weights) {
   if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 2 || x.view.elements() == 0)
-    return error(node, "expects floats of samples x channels x positions");
+    return op.error("expects floats of samples x channels x positions");
   if (x.view.sampleAxis() > 0)
-    return error(node, "has its samples in dimension " + Twine(x.view.sampleAxis()) + "; expects them in dimension 0");
+    return op.error("has its samples in dimension " + Twine(x.view.sampleAxis()) + "; expects them in dimension 0");
   for (int64_t i = 1; i <= weights; ++i)
-    if (isSampled(in(node, i)) || in(node, i).rank() != 1)
-      return error(node, "expects operand " + Twine(i) + " to have one dimension and no samples");
+    if (isSampled(op.operand(i)) || op.operand(i).rank() != 1)
+      return op.error("expects operand " + Twine(i) + " to have one dimension and no samples");
   return success();
 }
 
-LogicalResult Importer::onInstanceNorm(const GraphNode &node) {
-  Val x = in(node, 0);
-  if (failed(checkChannels(node, x, 2)))
+static LogicalResult importInstanceNorm(OpContext &op) {
+  Val x = op.operand(0);
+  if (failed(checkChannels(op, x, 2)))
     return failure();
   std::vector<int64_t> shape = x.shape();
-  if (in(node, 1).view.size(0) != shape[1] || in(node, 2).view.size(0) != shape[1])
-    return error(node, "expects " + Twine(shape[1]) + " scales and biases, one per channel");
-  Composition make(*this, node);
+  if (op.operand(1).view.size(0) != shape[1] || op.operand(2).view.size(0) != shape[1])
+    return op.error("expects " + Twine(shape[1]) + " scales and biases, one per channel");
+  Composition make(op);
   Val flat = make.reshape(x, {shape[0], shape[1], x.view.elements() / shape[0] / shape[1]});
   if (make.hasFailed())
     return failure();
-  Val normal = make.reshape(normalisedLast(make, flat, floatAttribute(node, "epsilon", 1e-5)), shape);
-  return make.result(scaledAndShifted(make, normal, in(node, 1), in(node, 2)));
+  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
+  return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
-// Up to opset 20 a scale belongs to a group, later to a channel.
-LogicalResult Importer::onGroupNorm(const GraphNode &node) {
-  Val x = in(node, 0), scale = in(node, 1), bias = in(node, 2);
-  if (failed(checkChannels(node, x, 2)))
+/// \tparam scalesChannels  a scale belongs to a channel, else to a group
+template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &op) {
+  Val x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
+  if (failed(checkChannels(op, x, 2)))
     return failure();
   std::vector<int64_t> shape = x.shape();
-  const int64_t groups = intAttribute(node, "num_groups", 1), channels = shape[1];
+  const int64_t groups = op.integer("num_groups"), channels = shape[1];
   if (groups < 1 || channels % groups != 0)
-    return error(node, "expects groups that divide its " + Twine(channels) + " channels, found " + Twine(groups));
-  const int64_t expected = node.opset < 21 ? groups : channels;
+    return op.error("expects groups that divide its " + Twine(channels) + " channels, found " + Twine(groups));
+  const int64_t expected = scalesChannels ? channels : groups;
   if (scale.view.size(0) != expected || bias.view.size(0) != expected)
-    return error(node, "expects " + Twine(expected) + " scales and biases, one per " + (node.opset < 21 ? "group" : "channel") + " in opset " +
-                           Twine(node.opset) + ", found " + Twine(scale.view.size(0)) + " and " + Twine(bias.view.size(0)));
-  Composition make(*this, node);
+    return op.error("expects " + Twine(expected) + " scales and biases, one per " + (scalesChannels ? "channel" : "group") + " in opset " +
+                    Twine(op.node.opset) + ", found " + Twine(scale.view.size(0)) + " and " + Twine(bias.view.size(0)));
+  Composition make(op);
   Val flat = make.reshape(x, {shape[0], groups, x.view.elements() / shape[0] / groups});
   if (make.hasFailed())
     return failure();
-  Val normal = make.reshape(normalisedLast(make, flat, floatAttribute(node, "epsilon", 1e-5)), shape);
+  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
   auto perChannel = [&](const Val &values) {
     Val repeated = make("Expand", {make.unsqueeze(values, 1), make.ints({expected, channels / expected})});
     return make.reshape(repeated, {channels});
@@ -78,94 +79,101 @@ LogicalResult Importer::onGroupNorm(const GraphNode &node) {
   return make.result(scaledAndShifted(make, normal, perChannel(scale), perChannel(bias)));
 }
 
-// A row is a group of samples, and its statistics are those of the row: over the samples and positions of every channel. In evaluation the running
-// ones take their place.
-LogicalResult Importer::normalisedByGroups(const GraphNode &node) {
-  Val x = in(node, 0);
+/// A batch norm by the statistics of groups of samples.
+/// A row is a group of samples, and its statistics are those of the row: over the samples and positions of every channel. In evaluation the running
+/// ones take their place.
+static LogicalResult normalisedByGroups(OpContext &op) {
+  Val x = op.operand(0);
   if (x.view.sampleAxis() != 0)
-    return error(node, "expects samples in dimension 0");
+    return op.error("expects samples in dimension 0");
   const std::vector<int64_t> shape = x.shape();
-  const int64_t channels = shape[1], samples = shape[0] / rows, positions = x.view.elements() / shape[0] / channels, count = samples * positions;
+  const int64_t channels = shape[1], samples = shape[0] / op.state.rows, positions = x.view.elements() / shape[0] / channels,
+                count = samples * positions;
   if (count < 2)
-    return error(node, "expects more than one value of a channel in a group; give a larger --batch-norm-rows");
+    return op.error("expects more than one value of a channel in a group; give a larger --batch-norm-rows");
   for (size_t output : {1, 2})
-    if (output < node.outputs.size() && node.outputs[output] >= 0 && isUsed(node, output))
-      return error(node, "its output " + Twine(output) + " (a running statistic after the step) is used; only its first output is supported");
-  FailureOr<Value> runningMean = runningStatistic(node, 3), runningVariance = runningStatistic(node, 4);
+    if (output < op.node.outputs.size() && op.node.outputs[output] >= 0 && op.isUsed(output))
+      return op.error("its output " + Twine(output) + " (a running statistic after the step) is used; only its first output is supported");
+  FailureOr<Value> runningMean = runningStatistic(op, 3), runningVariance = runningStatistic(op, 4);
   if (failed(runningMean) || failed(runningVariance))
     return failure();
 
-  Composition make(*this, node);
-  Val grouped = make.reshape(x, {rows, samples, channels, positions});
+  Composition make(op);
+  Val grouped = make.reshape(x, {op.state.rows, samples, channels, positions});
   Val mean = make.reduce("ReduceMean", grouped, {1, 3}, true);
   Val centred = make("Sub", {grouped, mean});
   Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {1, 3}, true);
   if (make.hasFailed())
     return failure();
-  const double momentum = floatAttribute(node, "momentum", 0.9), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
+  const double momentum = op.real("momentum"), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
   const double weight = static_cast<float>(1 - decimal) == static_cast<float>(momentum) ? decimal : 1 - momentum; // files have single precision
   if (!(weight > 0 && weight <= 1))
-    return error(node, "expects a momentum of at least 0 and below 1");
+    return op.error("expects a momentum of at least 0 and below 1");
   auto tracked = [&](const Val &observed, Value running, double correction) {
-    Value row = materialise(make.reshape(observed, {rows, channels}), /*dropOnes=*/false);
-    Value used = create<TrackOp>(row, running, builder.getF64FloatAttr(weight), builder.getF64FloatAttr(correction));
-    return make.reshape(wrap(used, x.type, {rows, channels}), {rows, 1, channels, 1});
+    Value row = materialise(op.state, make.reshape(observed, {op.state.rows, channels}), /*dropOnes=*/false);
+    Value used = create<TrackOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight), op.state.builder.getF64FloatAttr(correction));
+    return make.reshape(wrap(used, x.type, {op.state.rows, channels}), {op.state.rows, 1, channels, 1});
   };
   const auto n = static_cast<double>(count);
   Val usedMean = tracked(mean, *runningMean, 1), usedVariance = tracked(variance, *runningVariance, n / (n - 1));
-  Val root = make("Sqrt", {make("Add", {usedVariance, make.number(floatAttribute(node, "epsilon", 1e-5), usedVariance)})});
+  Val root = make("Sqrt", {make("Add", {usedVariance, make.number(op.real("epsilon"), usedVariance)})});
   Val normal = make.reshape(make("Div", {make("Sub", {grouped, usedMean}), root}), shape);
-  return make.result(scaledAndShifted(make, normal, in(node, 1), in(node, 2)));
+  return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
-// With statistics that are constants, samples stay independent.
-LogicalResult Importer::onBatchNorm(const GraphNode &node) {
-  Val x = in(node, 0), scale = in(node, 1), bias = in(node, 2);
+/// With statistics that are constants, samples stay independent.
+static LogicalResult importBatchNorm(OpContext &op) {
+  Val x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
   // Exporters write batch norms as in evaluation, whatever the module's mode; what is to train is said beside, or every one does.
-  auto initializer = initializers.find(node.inputs[3]);
-  const bool told = intAttribute(node, "training_mode", 0) != 0;
-  const bool trains = !facts.statistics || (initializer != initializers.end() && facts.statistics->count(initializer->second->name()));
-  const bool training = told || (options.batchNormRows > 0 && trains);
-  if (told && options.batchNormRows == 0)
-    return error(
-        node, "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G, the "
-              "statistics of groups of G samples (the batch, as on one device, or what each device of data parallelism has), use nn.GroupNorm or "
-              "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
-  if (failed(checkChannels(node, x, training ? 2 : 4)))
+  auto initializer = op.state.initializers.find(op.node.inputs[3]);
+  const bool told = op.integer("training_mode") != 0;
+  const bool trains =
+      !op.state.facts.statistics || (initializer != op.state.initializers.end() && op.state.facts.statistics->count(initializer->second->name()));
+  const bool training = told || (op.state.options.batchNormRows > 0 && trains);
+  if (told && op.state.options.batchNormRows == 0)
+    return op.error(
+        "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G, the "
+        "statistics of groups of G samples (the batch, as on one device, or what each device of data parallelism has), use nn.GroupNorm or "
+        "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
+  if (failed(checkChannels(op, x, training ? 2 : 4)))
     return failure();
   const int64_t channels = x.view.size(1);
   for (size_t i = 1; i < 5; ++i)
-    if (in(node, i).view.size(0) != channels)
-      return error(node,
-                   "expects " + Twine(channels) + " elements in operand " + Twine(i) + ", one per channel, found " + Twine(in(node, i).view.size(0)));
+    if (op.operand(i).view.size(0) != channels)
+      return op.error("expects " + Twine(channels) + " elements in operand " + Twine(i) + ", one per channel, found " +
+                      Twine(op.operand(i).view.size(0)));
   if (training)
-    return normalisedByGroups(node);
-  Composition make(*this, node);
-  Val mean = frozenStatistic(node, 3), variance = frozenStatistic(node, 4);
-  Val root = make("Sqrt", {make("Add", {variance, make.number(floatAttribute(node, "epsilon", 1e-5), variance)})});
+    return normalisedByGroups(op);
+  Composition make(op);
+  Val mean = frozenStatistic(op, 3), variance = frozenStatistic(op, 4);
+  Val root = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), variance)})});
   Val normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
-  frozenNorms.push_back(node.name);
-  normsMayTrain |= options.batchNormRows == 0 && trains;
+  op.state.frozenNorms.push_back(op.node.name);
+  op.state.normsMayTrain |= op.state.options.batchNormRows == 0 && trains;
   return make.result(scaledAndShifted(make, normal, scale, bias));
 }
 
-// (x - E x) / (sqrt(E x^2 - (E x)^2) + 1e-9), as ONNX defines it.
-LogicalResult Importer::onMeanVarianceNorm(const GraphNode &node) {
-  Val x = in(node, 0);
-  std::vector<int64_t> axes = intsAttribute(node, "axes").value_or(std::vector<int64_t>{0, 2, 3});
+/// (x - E x) / (sqrt(E x^2 - (E x)^2) + 1e-9), as ONNX defines it.
+static LogicalResult importMeanVarianceNorm(OpContext &op) {
+  Val x = op.operand(0);
+  std::vector<int64_t> axes = *op.integers("axes");
   if (!isFloat(x.type))
-    return error(node, "expects floats, found " + Twine(name(x.type)));
-  Composition make(*this, node);
+    return op.error("expects floats, found " + Twine(name(x.type)));
+  Composition make(op);
   Val mean = make.reduce("ReduceMean", x, axes, true), square = make.reduce("ReduceMean", make("Mul", {x, x}), axes, true);
   if (make.hasFailed() || mean.kind == Val::Kind::Loss)
-    return make.hasFailed() ? failure() : error(node, "normalises over the samples; every op must treat samples apart");
+    return make.hasFailed() ? failure() : op.error("normalises over the samples; every op must treat samples apart");
   Val deviation = make("Sqrt", {make("Sub", {square, make("Mul", {mean, mean})})});
   return make.result(make("Div", {make("Sub", {x, mean}), make("Add", {deviation, make.number(1e-9, x)})}));
 }
 
-void Importer::addStatisticOps(OperatorTable &table) {
-  table.add({"InstanceNormalization"}, 3, 3, "epsilon:f", &Importer::onInstanceNorm);
-  table.add({"GroupNormalization"}, 3, 3, "epsilon:f num_groups:i! stash_type:i=1", &Importer::onGroupNorm);
-  table.add({"BatchNormalization"}, 5, 5, "epsilon:f momentum:f~ training_mode:i", &Importer::onBatchNorm);
-  table.add({"MeanVarianceNormalization"}, 1, 1, "axes:is", &Importer::onMeanVarianceNorm);
+void zorse::onnx_import::registerStatisticOps(OperatorRegistry &registry) {
+  const std::vector<AttributeInfo> groupNorm = {real("epsilon", 1e-5), required(integer("num_groups")), only(integer("stash_type"), {"1"})};
+  registry.add({
+      {{"InstanceNormalization"}, 3, 3, {real("epsilon", 1e-5)}, importInstanceNorm},
+      {{"GroupNormalization"}, 3, 3, groupNorm, importGroupNorm<false>, until(20)},
+      {{"GroupNormalization"}, 3, 3, groupNorm, importGroupNorm<true>, since(21)},
+      {{"BatchNormalization"}, 5, 5, {real("epsilon", 1e-5), real("momentum", 0.9), integer("training_mode", 0)}, importBatchNorm},
+      {{"MeanVarianceNormalization"}, 1, 1, {integers("axes", {0, 2, 3})}, importMeanVarianceNorm},
+  });
 }

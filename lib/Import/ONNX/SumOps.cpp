@@ -1,6 +1,11 @@
 // Tensors of sums over samples: every element is a sum of factor * (sum over samples of a value of each sample). An operator that is linear in them
 // is applied to the values of each sample, before the sum.
+#include "Arithmetic.h"
 #include "Composition.h"
+#include "Interpret.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "Losses.h"
 
 #include <algorithm>
 
@@ -10,7 +15,8 @@ using namespace zorse::onnx_import;
 
 constexpr int64_t kMostCounts = 64; // of one tensor
 
-Val Importer::sumsOf(std::vector<Val> each) {
+/// Sums over the samples in dimension 0 of each, as a loss.
+static Val sumsOf(ImportState &state, std::vector<Val> each) {
   Val value;
   value.kind = Val::Kind::Loss;
   value.type = each[0].type;
@@ -27,45 +33,45 @@ Val Importer::sumsOf(std::vector<Val> each) {
     scalar.elementsPerRow = 1;
     scalar.factor = summand.scale;
     summand.scale = 1.0;
-    scalar.numerator = sumPerSample(materialise(summand, groupsOf(summand.view, true), true));
+    scalar.numerator = sumPerSample(state, materialise(state, summand, groupsOf(summand.view, true), true));
     value.summands.push_back(std::move(scalar));
   }
   return value;
 }
 
 // The sum or mean over samples, and over other axes, where axes are left; of inputs the largest or smallest element as well.
-LogicalResult Importer::reduceToSums(const GraphNode &node, const Val &x, const std::vector<bool> &reduced, bool keep) {
+LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, const std::vector<bool> &reduced, bool keep) {
   const int64_t samples = x.view.sampleAxis();
-  const bool extremum = (node.op == "ReduceMax" || node.op == "ReduceMin") && isFromInputs(x.value);
-  if (x.view.dims[samples].size() != 1 || (node.op != "ReduceSum" && node.op != "ReduceMean" && !extremum))
-    return mixes(node, "reduces samples to a tensor");
+  const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value);
+  if (x.view.dims[samples].size() != 1 || (op.node.op != "ReduceSum" && op.node.op != "ReduceMean" && !extremum))
+    return mixes(op, "reduces samples to a tensor");
   std::vector<int64_t> others, order{samples};
-  Val each = isFloat(x.type) ? x : castTo(x, ElementKind::F32);
+  Val each = isFloat(x.type) ? x : castTo(op.state, x, ElementKind::F32);
   for (int64_t i = 0; i < x.rank(); ++i) {
     if (i != samples)
       order.push_back(i);
     if (i != samples && reduced[i])
       others.push_back(i < samples ? i + 1 : i);
   }
-  Composition make(*this, node);
+  Composition make(op);
   each = make.transpose(each, order);
   if (!others.empty())
-    each = make.reduce(node.op.c_str(), each, others, keep);
+    each = make.reduce(op.node.op.c_str(), each, others, keep);
   if (keep) // where the samples were
     each = make.unsqueeze(each, samples + 1);
   if (make.hasFailed())
     return failure();
-  if (node.op == "ReduceMean")
+  if (op.node.op == "ReduceMean")
     each.scale /= Number::samples();
-  if (!isFromInputs(each.value))
-    return out(node, 0, sumsOf({std::move(each)})), success();
+  if (!op.state.isFromInputs(each.value))
+    return op.result(sumsOf(op.state, {std::move(each)}));
   // Known before the step, one count for each element.
-  const int64_t count = each.view.elements() / rows;
+  const int64_t count = each.view.elements() / op.state.rows;
   if (count > kMostCounts)
-    return error(node, "makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMostCounts) +
-                           " are possible; compute them in the data and make them an input");
-  const ReduceKind kind = !extremum ? ReduceKind::Sum : node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min;
-  Val flat = make.reshape(each, {rows, count});
+    return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMostCounts) +
+                    " are possible; compute them in the data and make them an input");
+  const ReduceKind kind = !extremum ? ReduceKind::Sum : op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min;
+  Val flat = make.reshape(each, {op.state.rows, count});
   std::vector<Number> numbers;
   for (int64_t i = 0; i < count && !make.hasFailed(); ++i) {
     Val single = make.slice(flat, 1, i, 1);
@@ -74,25 +80,25 @@ LogicalResult Importer::reduceToSums(const GraphNode &node, const Val &x, const 
     Number scale = 1.0;
     if (!extremum) // a sum is linear
       std::swap(scale, single.scale);
-    numbers.push_back(scale * countOf(sumPerSample(materialise(single, groupsOf(single.view, true), true)), kind));
+    numbers.push_back(scale * countOf(op.state, sumPerSample(op.state, materialise(op.state, single, groupsOf(single.view, true), true)), kind));
   }
   if (make.hasFailed())
     return failure();
   std::vector<int64_t> shape = each.shape();
   shape.erase(shape.begin());
-  return out(node, 0, simplified(knownOver(x.type, std::move(numbers), contiguousView(shape, false)))), success();
+  return op.result(simplified(knownOver(x.type, std::move(numbers), contiguousView(shape, false))));
 }
 
-// A scalar sum, a number or a scalar of parameters as sums of the shape [1].
-FailureOr<std::vector<Val>> Importer::summandsOf(const GraphNode &node, const Val &value) {
+/// A scalar sum, a number or a scalar of parameters as sums of the shape [1].
+static FailureOr<std::vector<Val>> summandsOf(OpContext &op, const Val &value) {
   if (value.kind == Val::Kind::Loss && !value.elements.empty())
     return value.elements;
   std::vector<LossSummand> scalars;
-  if (failed(addSummand(node, value, 1, scalars)))
+  if (failed(addSummand(op, value, 1, scalars)))
     return failure();
   std::vector<Val> each;
   for (const LossSummand &scalar : scalars) {
-    Val summand = wrap(scalar.numerator, ElementKind::F32, {rows});
+    Val summand = wrap(scalar.numerator, ElementKind::F32, {op.state.rows});
     summand.type = value.type;
     summand.scale = scalar.factor;
     summand.view.dims.emplace_back();
@@ -101,24 +107,24 @@ FailureOr<std::vector<Val>> Importer::summandsOf(const GraphNode &node, const Va
   return each;
 }
 
-// Every part is padded with zeros to the whole, so that the factors of the parts stay apart.
-LogicalResult Importer::joinSums(const GraphNode &node) {
-  int64_t axis = intAttribute(node, "axis", 0), total = 0, at = 0, rank = 1;
+/// Every part is padded with zeros to the whole, so that the factors of the parts stay apart.
+static LogicalResult joinSums(OpContext &op) {
+  int64_t axis = op.integer("axis"), total = 0, at = 0, rank = 1;
   std::vector<int64_t> extents;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    rank = std::max(rank, in(node, i).elements.empty() ? 1 : in(node, i).rank());
+  for (size_t i = 0; i < op.node.inputs.size(); ++i)
+    rank = std::max(rank, op.operand(i).elements.empty() ? 1 : op.operand(i).rank());
   axis += axis < 0 ? rank : 0;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const Val &part = in(node, i);
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    const Val &part = op.operand(i);
     if (axis >= rank || (part.elements.empty() ? rank != 1 : part.rank() != rank))
-      return error(node, "joins sums over samples of different ranks");
+      return op.error("joins sums over samples of different ranks");
     extents.push_back(part.elements.empty() ? 1 : part.view.size(axis));
     total += extents.back();
   }
-  Composition make(*this, node);
+  Composition make(op);
   std::vector<Val> all;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    auto each = summandsOf(node, in(node, i));
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    auto each = summandsOf(op, op.operand(i));
     if (failed(each))
       return failure();
     for (Val summand : *each) {
@@ -136,11 +142,11 @@ LogicalResult Importer::joinSums(const GraphNode &node) {
   if (make.hasFailed())
     return failure();
   if (all.empty())
-    return error(node, "joins nothing but zeros");
-  return out(node, 0, sumsOf(std::move(all))), success();
+    return op.error("joins nothing but zeros");
+  return op.result(sumsOf(op.state, std::move(all)));
 }
 
-LogicalResult Importer::addSums(const GraphNode &node, const Val &a, const Val &b, double sign) {
+static LogicalResult addSums(OpContext &op, const Val &a, const Val &b, double sign) {
   std::vector<Val> all;
   std::vector<int64_t> shape;
   for (const Val *operand : {&a, &b}) {
@@ -148,23 +154,23 @@ LogicalResult Importer::addSums(const GraphNode &node, const Val &a, const Val &
     if (own.size() > shape.size() || (own.size() == shape.size() && operand->view.elements() > a.view.elements()))
       shape = own;
   }
-  Composition make(*this, node);
+  Composition make(op);
   for (const Val *operand : {&a, &b}) {
     std::vector<Val> each;
     if (operand->kind == Val::Kind::Loss || operand->view.elements() == 1) {
-      auto summands = summandsOf(node, *operand);
+      auto summands = summandsOf(op, *operand);
       if (failed(summands))
         return failure();
       each = std::move(*summands);
     } else if (operand->isGraph() && !isSampled(*operand)) { // parameters: the mean over rows that all have it
       Val same = *operand;
-      same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{rows, 0, true}});
-      same.scale /= samplesPerRow();
+      same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{op.state.rows, 0, true}});
+      same.scale /= samplesPerRow(op.state);
       each.push_back(std::move(same));
     } else if (isSampled(*operand)) {
-      return mixes(node, "adds a sum over samples to values of samples");
+      return mixes(op, "adds a sum over samples to values of samples");
     } else {
-      return error(node, "adds a tensor of numbers to sums over samples, which is not supported; reduce the sums first");
+      return op.error("adds a tensor of numbers to sums over samples, which is not supported; reduce the sums first");
     }
     for (Val summand : each) {
       const Number scale = operand == &b ? summand.scale * Number(sign) : summand.scale;
@@ -174,113 +180,112 @@ LogicalResult Importer::addSums(const GraphNode &node, const Val &a, const Val &
       while (summand.rank() < static_cast<int64_t>(shape.size()) + 1)
         summand.view.dims.insert(summand.view.dims.begin() + 1, FactorList{});
       std::vector<int64_t> whole = shape;
-      whole.insert(whole.begin(), rows);
+      whole.insert(whole.begin(), op.state.rows);
       summand = make("Expand", {summand, make.ints(whole)});
       summand.scale *= scale;
       all.push_back(std::move(summand));
     }
   }
-  return make.hasFailed() ? failure() : (out(node, 0, sumsOf(std::move(all))), success());
+  return make.hasFailed() ? failure() : op.result(sumsOf(op.state, std::move(all)));
 }
 
-FailureOr<Val> Importer::movedSum(const GraphNode &node, Composition &make, const Val &each) {
-  const std::string &op = node.op;
+static FailureOr<Val> movedSum(OpContext &op, Composition &make, const Val &each) {
+  const std::string &which = op.node.op;
   const int64_t rank = each.rank() - 1;
   std::optional<std::vector<int64_t>> axes;
-  if (op == "ReduceSum" || op == "ReduceMean" || op == "Squeeze") {
-    if (failed(axesOf(node, 1, rank, axes)))
+  if (which == "ReduceSum" || which == "ReduceMean" || which == "Squeeze") {
+    if (failed(op.axes(1, rank, axes)))
       return failure();
     std::vector<int64_t> shifted;
     for (int64_t i = 0; i < rank; ++i)
-      if (!axes || axes->empty() ? op != "Squeeze" || each.view.size(i + 1) == 1 : llvm::is_contained(*axes, i))
+      if (!axes || axes->empty() ? which != "Squeeze" || each.view.size(i + 1) == 1 : llvm::is_contained(*axes, i))
         shifted.push_back(i + 1);
-    if (op == "Squeeze")
-      return make(op.c_str(), {each, make.ints(shifted)});
-    return make.reduce(op.c_str(), each, shifted, intAttribute(node, "keepdims", 1) != 0);
+    if (which == "Squeeze")
+      return make(which.c_str(), {each, make.ints(shifted)});
+    return make.reduce(which.c_str(), each, shifted, op.integer("keepdims") != 0);
   }
-  if (op == "Unsqueeze") {
-    auto given = has(node, 1) ? constantInts(in(node, 1)) : intsAttribute(node, "axes");
+  if (which == "Unsqueeze") {
+    auto given = op.has(1) ? constantInts(op.operand(1)) : op.integers("axes");
     if (!given)
-      return error(node, "expects constant axes");
+      return op.error("expects constant axes");
     for (int64_t &axis : *given)
       axis = axis < 0 ? axis + rank + static_cast<int64_t>(given->size()) + 1 : axis + 1;
     return make("Unsqueeze", {each, make.ints(*given)});
   }
-  if (op == "Transpose") {
+  if (which == "Transpose") {
     std::vector<int64_t> permutation{0};
-    auto given = intsAttribute(node, "perm");
+    auto given = op.integers("perm");
     for (int64_t i = 0; i < rank; ++i)
       permutation.push_back(1 + (given ? (*given)[static_cast<size_t>(i)] : rank - 1 - i));
     return make.transpose(each, permutation);
   }
-  if (op == "Gather" && in(node, 1).isConstant()) {
-    const int64_t axis = intAttribute(node, "axis", 0);
-    return make("Gather", {each, in(node, 1)}, {{"axis", axis < 0 ? axis + rank + 1 : axis + 1}});
+  if (which == "Gather" && op.operand(1).isConstant()) {
+    const int64_t axis = op.integer("axis");
+    return make("Gather", {each, op.operand(1)}, {{"axis", axis < 0 ? axis + rank + 1 : axis + 1}});
   }
-  if (op == "Reshape" || op == "Expand") {
-    auto shape = constantInts(in(node, 1));
+  if (which == "Reshape" || which == "Expand") {
+    auto shape = constantInts(op.operand(1));
     if (!shape)
-      return error(node, "expects a constant shape");
-    shape->insert(shape->begin(), rows);
-    for (size_t i = 1; op == "Reshape" && i < shape->size(); ++i)
+      return op.error("expects a constant shape");
+    shape->insert(shape->begin(), op.state.rows);
+    for (size_t i = 1; which == "Reshape" && i < shape->size(); ++i)
       if ((*shape)[i] == 0 && static_cast<int64_t>(i) <= rank)
         (*shape)[i] = each.view.size(static_cast<int64_t>(i));
-    return op == "Reshape" ? make.reshape(each, *shape) : make("Expand", {each, make.ints(*shape)});
+    return which == "Reshape" ? make.reshape(each, *shape) : make("Expand", {each, make.ints(*shape)});
   }
-  const bool right = in(node, 0).kind == Val::Kind::Loss;
-  const Val &other = in(node, right ? 1 : 0);
-  if ((op == "Mul" || (op == "Div" && right)) && other.rank() <= rank && !isSampled(other))
-    return make(op.c_str(), {each, other});
-  if (op == "MatMul" && rank == 1 && other.rank() == 1 && !isSampled(other))
+  const bool right = op.operand(0).kind == Val::Kind::Loss;
+  const Val &other = op.operand(right ? 1 : 0);
+  if ((which == "Mul" || (which == "Div" && right)) && other.rank() <= rank && !isSampled(other))
+    return make(which.c_str(), {each, other});
+  if (which == "MatMul" && rank == 1 && other.rank() == 1 && !isSampled(other))
     return make("MatMul", {each, other});
-  return notAffine(node, "uses");
+  return notAffine(op, "uses");
 }
 
-std::optional<LogicalResult> Importer::applyToSums(const GraphNode &node) {
+std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
   bool tensors = false, losses = false;
   int64_t sums = 0;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    tensors |= in(node, i).kind == Val::Kind::Loss && !in(node, i).elements.empty();
-    losses |= in(node, i).kind == Val::Kind::Loss;
-    sums += in(node, i).kind == Val::Kind::Loss;
+  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
+    tensors |= op.operand(i).kind == Val::Kind::Loss && !op.operand(i).elements.empty();
+    losses |= op.operand(i).kind == Val::Kind::Loss;
+    sums += op.operand(i).kind == Val::Kind::Loss;
   }
-  const std::string &op = node.op;
-  if (losses && op == "Concat")
-    return joinSums(node);
-  if (!tensors || op == "Identity" || op == "Shape" || op == "Size")
+  const std::string &which = op.node.op;
+  if (losses && which == "Concat")
+    return joinSums(op);
+  if (!tensors || which == "Identity" || which == "Shape" || which == "Size")
     return std::nullopt;
-  if (op == "Cast" && isFloat(static_cast<ElementKind>(intAttribute(node, "to", 0))))
-    return onIdentity(node);
-  if (op == "Add" || op == "Sub")
-    return addSums(node, in(node, 0), in(node, 1), op == "Sub" ? -1 : 1);
-  if (sums > 1 && op != "Sum")
-    return notAffine(node, op == "Div" ? "divides by" : "multiplies");
-  Composition make(*this, node);
+  if (which == "Cast" && isFloat(static_cast<ElementKind>(op.integer("to"))))
+    return importIdentity(op);
+  if (which == "Add" || which == "Sub")
+    return addSums(op, op.operand(0), op.operand(1), which == "Sub" ? -1 : 1);
+  if (sums > 1 && which != "Sum")
+    return notAffine(op, which == "Div" ? "divides by" : "multiplies");
+  Composition make(op);
   std::vector<Val> all;
-  for (Val each : in(node, in(node, 0).kind == Val::Kind::Loss ? 0 : 1).elements) {
-    if (op == "Neg") {
+  for (Val each : op.operand(op.operand(0).kind == Val::Kind::Loss ? 0 : 1).elements) {
+    if (which == "Neg") {
       each.scale = -each.scale;
       all.push_back(std::move(each));
       continue;
     }
-    auto moved = movedSum(node, make, each);
+    auto moved = movedSum(op, make, each);
     if (failed(moved) || make.hasFailed())
       return LogicalResult(failure());
     all.push_back(std::move(*moved));
   }
-  return out(node, 0, sumsOf(std::move(all))), success();
+  return op.result(sumsOf(op.state, std::move(all)));
 }
 
 // A product of vectors along the samples is the sum over them of the products.
-FailureOr<Val> Importer::dotOfSamples(const GraphNode &node, const Val &a, Val b) {
+FailureOr<Val> zorse::onnx_import::dotOfSamples(OpContext &op, const Val &a, Val b) {
   const bool columns = a.rank() == 1 && (b.rank() == 1 || (b.rank() == 2 && b.view.size(1) == 1));
   if (!columns)
-    return error(node,
-                 "sums over the samples; every op must treat samples apart. In the loss, write the sum over samples of products of two vectors");
+    return op.error("sums over the samples; every op must treat samples apart. In the loss, write the sum over samples of products of two vectors");
   const int64_t rank = b.rank();
   if (rank == 2)
     b.view.dims.pop_back();
-  Composition make(*this, node);
+  Composition make(op);
   Val sum = make.reduce("ReduceSum", make("Mul", {a, b}), {0});
   if (make.hasFailed())
     return failure();

@@ -1,6 +1,9 @@
 // Elementwise operators of one operand: casts, functions, activations with a parameter. Folded on constants, otherwise arith and math.
-#include "Importer.h"
+#include "Axes.h"
 #include "Kernels.h"
+#include "Known.h"
+#include "Losses.h"
+#include "OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,7 +18,7 @@ using namespace zorse::onnx_import;
 
 // --- casts
 
-Val Importer::castTo(const Val &value, ElementKind type) {
+Val zorse::onnx_import::castTo(ImportState &state, const Val &value, ElementKind type) {
   if (value.type == type || value.kind == Val::Kind::Loss)
     return value;
   if (value.isKnown())
@@ -37,9 +40,9 @@ Val Importer::castTo(const Val &value, ElementKind type) {
       };
     else
       kernel = intKernel1([](int64_t x) { return x; });
-    Val out = foldElementwise({value}, type, kernel);
+    Val out = foldElementwise(state, {value}, type, kernel);
     out.hides = value.hides;
-    return rounded(out, type);
+    return rounded(state, out, type);
   }
   Val out = value;
   out.type = type;
@@ -47,51 +50,53 @@ Val Importer::castTo(const Val &value, ElementKind type) {
     if (!isNarrow(type) && !isNarrow(value.type))
       return out; // one compute type
     // What a 16-bit type holds is rounded to it, and so is the gradient that passes the cast.
-    out = rounded(value, isNarrow(type) ? type : value.type);
+    out = rounded(state, value, isNarrow(type) ? type : value.type);
     out.type = type;
     return out;
   }
-  Type from = elementType(value.type), to = elementType(type);
+  Type from = elementType(state, value.type), to = elementType(state, type);
   if (from == to)
     return out;
-  Val whole = value.scale.is(1) ? value : copied(value);
+  Val whole = value.scale.is(1) ? value : copied(state, value);
   out = whole;
   out.type = type;
   auto toType = cast<RankedTensorType>(whole.value.getType()).clone(to);
   if (isFloat(value.type)) {
     if (type == ElementKind::Bool)
-      out.value = create<arith::CmpFOp>(arith::CmpFPredicate::UNE, whole.value, splat(0, cast<RankedTensorType>(whole.value.getType())));
+      out.value =
+          create<arith::CmpFOp>(state, arith::CmpFPredicate::UNE, whole.value, splat(state, 0, cast<RankedTensorType>(whole.value.getType())));
     else
-      out.value = create<arith::FPToSIOp>(toType, whole.value);
+      out.value = create<arith::FPToSIOp>(state, toType, whole.value);
   } else if (isFloat(type)) {
-    out.value = value.type == ElementKind::Bool ? create<arith::UIToFPOp>(toType, whole.value) : create<arith::SIToFPOp>(toType, whole.value);
+    out.value =
+        value.type == ElementKind::Bool ? create<arith::UIToFPOp>(state, toType, whole.value) : create<arith::SIToFPOp>(state, toType, whole.value);
   } else if (type == ElementKind::Bool) {
-    out.value = create<arith::CmpIOp>(arith::CmpIPredicate::ne, whole.value, splat(0, cast<RankedTensorType>(whole.value.getType())));
+    out.value = create<arith::CmpIOp>(state, arith::CmpIPredicate::ne, whole.value, splat(state, 0, cast<RankedTensorType>(whole.value.getType())));
   } else if (value.type == ElementKind::Bool) {
-    out.value = create<arith::ExtUIOp>(toType, whole.value);
+    out.value = create<arith::ExtUIOp>(state, toType, whole.value);
   } else {
-    out.value = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(toType, whole.value)
-                                                                          : create<arith::TruncIOp>(toType, whole.value);
+    out.value = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(state, toType, whole.value)
+                                                                          : create<arith::TruncIOp>(state, toType, whole.value);
   }
   return out;
 }
 
-LogicalResult Importer::onCast(const GraphNode &node) {
-  auto type = static_cast<ElementKind>(intAttribute(node, "to", 0));
+static LogicalResult importCast(OpContext &op) {
+  auto type = static_cast<ElementKind>(op.integer("to"));
   if (!byteSize(type))
-    return error(node, "casts to an element type that is not supported");
-  if (in(node, 0).kind == Val::Kind::Loss && !isFloat(type))
-    return notAffine(node, "casts to integers");
-  if (in(node, 0).isGraph() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
-    return error(node, "casts activations to " + Twine(name(type)) + ", which is not supported");
-  return out(node, 0, castTo(in(node, 0), type)), success();
+    return op.error("casts to an element type that is not supported");
+  if (op.operand(0).kind == Val::Kind::Loss && !isFloat(type))
+    return notAffine(op, "casts to integers");
+  if (op.operand(0).isGraph() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
+    return op.error("casts activations to " + Twine(name(type)) + ", which is not supported");
+  return op.result(castTo(op.state, op.operand(0), type));
 }
 
-LogicalResult Importer::onCastLike(const GraphNode &node) {
-  ElementKind type = in(node, 1).kind == Val::Kind::Loss ? ElementKind::F32 : in(node, 1).type;
-  if (in(node, 0).kind == Val::Kind::Loss && !isFloat(type))
-    return notAffine(node, "casts to integers");
-  return out(node, 0, castTo(in(node, 0), type)), success();
+static LogicalResult importCastLike(OpContext &op) {
+  ElementKind type = op.operand(1).kind == Val::Kind::Loss ? ElementKind::F32 : op.operand(1).type;
+  if (op.operand(0).kind == Val::Kind::Loss && !isFloat(type))
+    return notAffine(op, "casts to integers");
+  return op.result(castTo(op.state, op.operand(0), type));
 }
 
 // --- unary
@@ -152,106 +157,117 @@ static StringRef mathNameOf(StringRef op) {
       .Default("");
 }
 
-Value Importer::unaryOnFloats(const GraphNode &node, Value x, RankedTensorType type) {
-  const std::string &op = node.op;
-  if (op == "Sign") { // has no gradient
-    Value zero = splat(0, type), down = create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, zero), splat(-1, type), zero);
-    return create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OGT, x, zero), splat(1, type), down);
+/// An elementwise operator on floats; an error of the node where there is none.
+static Value unaryOnFloats(OpContext &op, Value x, RankedTensorType type) {
+  const std::string &which = op.node.op;
+  if (which == "Sign") { // has no gradient
+    Value zero = splat(op.state, 0, type),
+          down =
+              create<arith::SelectOp>(op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OLT, x, zero), splat(op.state, -1, type), zero);
+    return create<arith::SelectOp>(op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, x, zero), splat(op.state, 1, type), down);
   }
-  if (op == "Reciprocal") {
+  if (which == "Reciprocal") {
     if (auto root = x.getDefiningOp<math::SqrtOp>())
-      return create<math::RsqrtOp>(root.getOperand());
-    return create<arith::DivFOp>(splat(1, type), x);
+      return create<math::RsqrtOp>(op.state, root.getOperand());
+    return create<arith::DivFOp>(op.state, splat(op.state, 1, type), x);
   }
-  if (op == "Sigmoid") {
-    Value e = create<math::ExpOp>(create<arith::NegFOp>(x));
-    return create<arith::DivFOp>(splat(1, type), create<arith::AddFOp>(e, splat(1, type)));
+  if (which == "Sigmoid") {
+    Value e = create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, x));
+    return create<arith::DivFOp>(op.state, splat(op.state, 1, type), create<arith::AddFOp>(op.state, e, splat(op.state, 1, type)));
   }
-  if (op == "Relu")
-    return create<arith::MaximumFOp>(x, splat(0, type));
-  if (op == "Softplus") {
+  if (which == "Relu")
+    return create<arith::MaximumFOp>(op.state, x, splat(op.state, 0, type));
+  if (which == "Softplus") {
     // max(x, 0) + log(1 + exp(-|x|)). The maximum as a half of x + |x|, which is as exact, and whose derivative at 0 is a half, too.
-    Value size = create<math::AbsFOp>(x), half = splat(0.5, type);
-    Value above = create<arith::AddFOp>(create<arith::MulFOp>(x, half), create<arith::MulFOp>(size, half));
-    return create<arith::AddFOp>(above, create<math::Log1pOp>(create<math::ExpOp>(create<arith::NegFOp>(size))));
+    Value size = create<math::AbsFOp>(op.state, x), half = splat(op.state, 0.5, type);
+    Value above = create<arith::AddFOp>(op.state, create<arith::MulFOp>(op.state, x, half), create<arith::MulFOp>(op.state, size, half));
+    return create<arith::AddFOp>(op.state, above,
+                                 create<math::Log1pOp>(op.state, create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, size))));
   }
-  StringRef mathName = mathNameOf(op);
+  StringRef mathName = mathNameOf(which);
   if (mathName.empty()) {
-    (void)error(node, "is not supported on activations");
+    (void)op.error("is not supported on activations");
     return {};
   }
-  return createNamed(mathName, x, type);
+  return createNamed(op.state, mathName, x, type);
 }
 
-LogicalResult Importer::onUnary(const GraphNode &node) {
-  const Val &x = in(node, 0);
-  const std::string &op = node.op;
+static LogicalResult importUnary(OpContext &op) {
+  const Val &x = op.operand(0);
+  const std::string &which = op.node.op;
   if (x.kind == Val::Kind::Loss) {
-    if (op != "Neg")
-      return notAffine(node, "takes a function of");
-    return scaledLoss(node, x, scalar(ElementKind::F64, -1), /*divides=*/false);
+    if (which != "Neg")
+      return notAffine(op, "takes a function of");
+    return scaledLoss(op, x, scalar(ElementKind::F64, -1), /*divides=*/false);
   }
   if (x.isConstant()) {
-    std::optional<Kernel> kernel = isFloat(x.type) ? floatKernelOf(op) : intKernelOf(op);
+    std::optional<Kernel> kernel = isFloat(x.type) ? floatKernelOf(which) : intKernelOf(which);
     if (!kernel && isFloat(x.type))
-      return error(node, "is not supported on float constants");
+      return op.error("is not supported on float constants");
     if (!kernel)
-      return error(node, "is not defined for " + Twine(name(x.type)));
-    return out(node, 0, foldElementwise({x}, x.type, *kernel)), success();
+      return op.error("is not defined for " + Twine(name(x.type)));
+    return op.result(foldElementwise(op.state, {x}, x.type, *kernel));
   }
   if (!x.isGraph())
-    return error(node, "expects a tensor");
+    return op.error("expects a tensor");
   if (!isFloat(x.type)) {
-    if (op == "Not" || op == "Neg" || op == "Abs")
-      return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
-        if (op == "Not")
-          return create<arith::XOrIOp>(a[0], splat(1, type));
-        Value negated = create<arith::SubIOp>(splat(0, type), a[0]);
-        return op == "Neg" ? negated : create<arith::MaxSIOp>(a[0], negated);
+    if (which == "Not" || which == "Neg" || which == "Abs")
+      return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
+        if (which == "Not")
+          return create<arith::XOrIOp>(op.state, a[0], splat(op.state, 1, type));
+        Value negated = create<arith::SubIOp>(op.state, splat(op.state, 0, type), a[0]);
+        return which == "Neg" ? negated : create<arith::MaxSIOp>(op.state, a[0], negated);
       });
-    return error(node, "is not supported on integer activations");
+    return op.error("is not supported on integer activations");
   }
-  if (op == "Neg") {
+  if (which == "Neg") {
     Val value = x;
     value.scale = -value.scale;
-    return out(node, 0, std::move(value)), success();
+    return op.result(std::move(value));
   }
-  return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) { return unaryOnFloats(node, a[0], type); });
+  return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) { return unaryOnFloats(op, a[0], type); });
 }
 
-LogicalResult Importer::onActivation(const GraphNode &node) {
-  Val x = in(node, 0);
-  const std::string &op = node.op;
+static LogicalResult importActivation(OpContext &op) {
+  Val x = op.operand(0);
+  const std::string &which = op.node.op;
   if (x.isConstant()) {
-    if (op != "Gelu" && op != "Swish" && op != "HardSwish" && op != "LeakyRelu" && op != "Mish")
-      return error(node, "is not supported on constants");
+    if (which != "Gelu" && which != "Swish" && which != "HardSwish" && which != "LeakyRelu" && which != "Mish")
+      return op.error("is not supported on constants");
   }
   if (!x.isGraph() || !isFloat(x.type))
-    return error(node, "expects float activations");
-  double alpha = op == "Gelu" ? 1.0 : floatAttribute(node, "alpha", op == "LeakyRelu" ? 0.01 : 1.0);
-  return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
-    if (op == "Gelu")
-      return create<GeluOp>(type, a[0], stringAttribute(node, "approximate", "none") == "tanh" ? builder.getUnitAttr() : UnitAttr());
-    if (op == "LeakyRelu") {
-      Value positive = create<arith::CmpFOp>(arith::CmpFPredicate::OGT, a[0], splat(0, type));
-      return create<arith::SelectOp>(positive, a[0], create<arith::MulFOp>(a[0], splat(alpha, type))); // at 0 the slope is alpha, as in PyTorch
+    return op.error("expects float activations");
+  double alpha = which == "Gelu" ? 1.0 : op.real("alpha");
+  return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
+    if (which == "Gelu")
+      return create<GeluOp>(op.state, type, a[0], op.text("approximate") == "tanh" ? op.state.builder.getUnitAttr() : UnitAttr());
+    if (which == "LeakyRelu") {
+      Value positive = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, a[0], splat(op.state, 0, type));
+      return create<arith::SelectOp>(op.state, positive, a[0],
+                                     create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type))); // at 0 the slope is alpha, as in PyTorch
     }
     if (alpha != 1.0) {
-      Value scaled = create<arith::MulFOp>(a[0], splat(alpha, type));
-      Value e = create<math::ExpOp>(create<arith::NegFOp>(scaled));
-      return create<arith::DivFOp>(a[0], create<arith::AddFOp>(e, splat(1, type)));
+      Value scaled = create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type));
+      Value e = create<math::ExpOp>(op.state, create<arith::NegFOp>(op.state, scaled));
+      return create<arith::DivFOp>(op.state, a[0], create<arith::AddFOp>(op.state, e, splat(op.state, 1, type)));
     }
-    return create<SiluOp>(type, a[0]);
+    return create<SiluOp>(op.state, type, a[0]);
   });
 }
 
-void Importer::addUnaryOps(OperatorTable &table) {
-  // How values are rounded to 8-bit floats, which are no type here.
-  table.add({"Cast"}, 1, 1, "to:i! saturate:i~ round_mode:s~", &Importer::onCast);
-  table.add({"CastLike"}, 2, 2, "saturate:i~ round_mode:s~", &Importer::onCastLike);
-  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid",
-             "Relu", "Softplus", "Not"},
-            1, 1, "", &Importer::onUnary);
-  table.add({"Gelu"}, 1, 1, "approximate:s=none|tanh", &Importer::onActivation);
-  table.add({"Swish", "LeakyRelu"}, 1, 1, "alpha:f", &Importer::onActivation);
+void zorse::onnx_import::registerUnaryOps(OperatorRegistry &registry) {
+  registry.add({
+      // How values are rounded to 8-bit floats, which are no type here.
+      {{"Cast"}, 1, 1, {required(integer("to")), ignored(integer("saturate")), ignored(text("round_mode"))}, importCast},
+      {{"CastLike"}, 2, 2, {ignored(integer("saturate")), ignored(text("round_mode"))}, importCastLike},
+      {{"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu",
+        "Softplus", "Not"},
+       1,
+       1,
+       {},
+       importUnary},
+      {{"Gelu"}, 1, 1, {only(text("approximate", "none"), {"none", "tanh"})}, importActivation},
+      {{"Swish"}, 1, 1, {real("alpha", 1)}, importActivation},
+      {{"LeakyRelu"}, 1, 1, {real("alpha", 0.01)}, importActivation},
+  });
 }

@@ -1,5 +1,8 @@
 // Operators that move elements: they change views, and copy only where a view cannot say it.
-#include "Importer.h"
+#include "Arithmetic.h"
+#include "Known.h"
+#include "Lengths.h"
+#include "OpContext.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,116 +11,114 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-LogicalResult Importer::onConstant(const GraphNode &node) {
-  if (node.attributes.size() != 1)
-    return error(node, "expects one attribute that holds the value, found " + Twine(node.attributes.size()));
-  const auto &[name, attribute] = *node.attributes.begin();
+static LogicalResult importConstant(OpContext &op) {
+  if (op.node.attributes.size() != 1)
+    return op.error("expects one attribute that holds the value, found " + Twine(op.node.attributes.size()));
+  const auto &[name, attribute] = *op.node.attributes.begin();
   if (name == "value") {
     std::string problem;
     const onnx::Tensor &tensor = attribute->t();
-    auto bytes = model.bytes(tensor, problem);
+    auto bytes = op.state.model.bytes(tensor, problem);
     if (!bytes)
-      return error(node, problem);
+      return op.error(problem);
     int64_t size = 1;
     std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
     for (int64_t dim : shape)
       size *= dim;
     auto kind = static_cast<ElementKind>(tensor.data_type());
-    out(node, 0, constantOf(kind, makeBytes(kind, *bytes, size), shape));
-    return success();
+    return op.result(constantOf(kind, makeBytes(kind, *bytes, size), shape));
   }
   if (name == "value_int")
-    return out(node, 0, constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {})), success();
+    return op.result(constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {}));
   if (name == "value_float")
-    return out(node, 0, scalar(ElementKind::F32, attribute->f())), success();
+    return op.result(scalar(ElementKind::F32, attribute->f()));
   if (name == "value_ints") {
     std::vector<int64_t> values(attribute->ints().begin(), attribute->ints().end());
     int64_t size = static_cast<int64_t>(values.size());
-    return out(node, 0, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size})), success();
+    return op.result(constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size}));
   }
   if (name == "value_floats") {
     std::vector<double> values(attribute->floats().begin(), attribute->floats().end());
     int64_t size = static_cast<int64_t>(values.size());
-    return out(node, 0, constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size})), success();
+    return op.result(constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size}));
   }
   llvm_unreachable("the operator's rule has no such attribute");
 }
 
-LogicalResult Importer::onConstantOfShape(const GraphNode &node) {
-  auto lengths = lengthsOf(node, 0);
+static LogicalResult importConstantOfShape(OpContext &op) {
+  auto lengths = lengthsOf(op, 0);
   if (failed(lengths))
     return failure();
   View view;
   for (const Length &length : *lengths)
     view.dims.push_back(length.repeats);
   if (!isSensible(view.shape()))
-    return error(node, "expects a constant, sensible shape");
+    return op.error("expects a constant, sensible shape");
   ElementKind kind = ElementKind::F32;
   double value = 0;
-  auto attribute = node.attributes.find("value");
-  if (attribute != node.attributes.end()) {
+  auto attribute = op.node.attributes.find("value");
+  if (attribute != op.node.attributes.end()) {
     std::string problem;
     const onnx::Tensor &tensor = attribute->second->t();
-    auto bytes = model.bytes(tensor, problem);
+    auto bytes = op.state.model.bytes(tensor, problem);
     if (!bytes || bytes->size == 0)
-      return error(node, problem.empty() ? "its value is empty" : problem);
+      return op.error(problem.empty() ? "its value is empty" : problem);
     kind = static_cast<ElementKind>(tensor.data_type());
     makeBytes(kind, *bytes, 1)->readFloats(0, 1, 1, &value);
   }
-  return out(node, 0, fillOver(kind, value, std::move(view))), success();
+  return op.result(fillOver(kind, value, std::move(view)));
 }
 
-LogicalResult Importer::onIdentity(const GraphNode &node) { return out(node, 0, in(node, 0)), success(); }
+LogicalResult zorse::onnx_import::importIdentity(OpContext &op) { return op.result(op.operand(0)); }
 
-LogicalResult Importer::onShape(const GraphNode &node) {
-  const Val &x = in(node, 0);
-  int64_t rank = x.rank(), start = intAttribute(node, "start", 0), end = intAttribute(node, "end", rank);
+static LogicalResult importShape(OpContext &op) {
+  const Val &x = op.operand(0);
+  int64_t rank = x.rank(), start = op.integer("start"), end = op.integer("end", rank);
   start = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
   end = std::clamp<int64_t>(end < 0 ? end + rank : end, 0, rank);
   std::vector<Number> part;
   for (int64_t i = start; i < end; ++i) {
-    if (failed(checkExtent(node, x.view.dims[i])))
+    if (failed(checkExtent(op, x.view.dims[i])))
       return failure();
-    part.push_back(extentOf(x.view.dims[i]));
+    part.push_back(extentOf(op.state, x.view.dims[i]));
   }
   View line = contiguousView({static_cast<int64_t>(part.size())}, false);
-  return out(node, 0, simplified(knownOver(ElementKind::I64, std::move(part), line))), success();
+  return op.result(simplified(knownOver(ElementKind::I64, std::move(part), line)));
 }
 
-LogicalResult Importer::onSize(const GraphNode &node) {
+static LogicalResult importSize(OpContext &op) {
   Number elements = 1.0;
-  for (const FactorList &list : in(node, 0).view.dims) {
-    if (failed(checkExtent(node, list)))
+  for (const FactorList &list : op.operand(0).view.dims) {
+    if (failed(checkExtent(op, list)))
       return failure();
-    elements *= extentOf(list);
+    elements *= extentOf(op.state, list);
   }
-  return out(node, 0, knownScalar(ElementKind::I64, elements)), success();
+  return op.result(knownScalar(ElementKind::I64, elements));
 }
 
-LogicalResult Importer::onRange(const GraphNode &node) {
-  if (in(node, 0).isKnown() || in(node, 1).isKnown() || in(node, 2).isKnown())
-    return rangeOfSamples(node);
-  auto start = uniformValue(in(node, 0)), limit = uniformValue(in(node, 1)), delta = uniformValue(in(node, 2));
+static LogicalResult importRange(OpContext &op) {
+  if (op.operand(0).isKnown() || op.operand(1).isKnown() || op.operand(2).isKnown())
+    return rangeOfSamples(op);
+  auto start = uniformValue(op.state, op.operand(0)), limit = uniformValue(op.state, op.operand(1)), delta = uniformValue(op.state, op.operand(2));
   if (!start || !limit || !delta || *delta == 0)
-    return error(node, "expects constant bounds and a step other than 0");
+    return op.error("expects constant bounds and a step other than 0");
   double steps = std::ceil((*limit - *start) / *delta);
   if (!(steps < 1e12))
-    return error(node, "is too long");
+    return op.error("is too long");
   int64_t size = truncateToInt(std::max(0.0, steps));
-  ElementKind kind = in(node, 0).type;
-  out(node, 0, constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
-  return success();
+  ElementKind kind = op.operand(0).type;
+  return op.result(constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
 }
 
-LogicalResult Importer::onReshape(const GraphNode &node) {
-  const Val x = in(node, 0);
+static LogicalResult importReshape(OpContext &op) {
+  const Val x = op.operand(0);
   if (x.kind == Val::Kind::Loss)
-    return onIdentity(node);
-  auto lengths = lengthsOf(node, 1);
+    return importIdentity(op);
+  auto lengths = lengthsOf(op, 1);
   if (failed(lengths))
     return failure();
   if (lengths->size() > 16)
-    return error(node, "expects a shape of at most 16 dimensions");
+    return op.error("expects a shape of at most 16 dimensions");
   std::vector<int64_t> from = x.shape(), wanted;
   std::vector<bool> told; // where samples may be
   for (const Length &length : *lengths) {
@@ -125,21 +126,21 @@ LogicalResult Importer::onReshape(const GraphNode &node) {
     told.push_back(length.perSample || length.size == -1 || length.size == 0);
   }
   std::vector<int64_t> *shape = &wanted;
-  bool zeroIsZero = intAttribute(node, "allowzero", 0) != 0;
+  bool zeroIsZero = op.integer("allowzero") != 0;
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < shape->size(); ++i) {
     int64_t &size = (*shape)[i];
     if (size == 0 && !zeroIsZero) {
       if (i >= from.size())
-        return error(node, "copies dimension " + Twine(i) + " of an operand of rank " + Twine(from.size()));
+        return op.error("copies dimension " + Twine(i) + " of an operand of rank " + Twine(from.size()));
       size = from[i];
     }
     if (size == -1) {
       if (open >= 0)
-        return error(node, "has more than one -1 in its shape");
+        return op.error("has more than one -1 in its shape");
       open = static_cast<int64_t>(i);
     } else if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && known > (int64_t(1) << 46) / size)) {
-      return error(node, "has an impossible size " + Twine(size));
+      return op.error("has an impossible size " + Twine(size));
     } else {
       known *= size;
     }
@@ -151,35 +152,35 @@ LogicalResult Importer::onReshape(const GraphNode &node) {
   for (int64_t size : *shape)
     total *= size;
   if (total != elements)
-    return error(node,
-                 "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
-                     (rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
-  auto value = reshaped(node, x, *shape);
-  if (failed(value) || failed(checkTold(node, *value, told)))
+    return op.error(
+        "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
+        (op.state.rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
+  auto value = reshaped(op, x, *shape);
+  if (failed(value) || failed(checkTold(op, *value, told)))
     return failure();
-  return out(node, 0, *value), success();
+  return op.result(*value);
 }
 
-LogicalResult Importer::onFlatten(const GraphNode &node) {
-  const Val &x = in(node, 0);
-  int64_t axis = intAttribute(node, "axis", 1), rank = x.rank();
+static LogicalResult importFlatten(OpContext &op) {
+  const Val &x = op.operand(0);
+  int64_t axis = op.integer("axis"), rank = x.rank();
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis > rank)
-    return error(node, "axis is outside the rank");
+    return op.error("axis is outside the rank");
   std::vector<int64_t> shape = x.shape(), flat{1, 1};
   for (int64_t i = 0; i < rank; ++i)
     flat[i >= axis] *= shape[i];
-  auto value = reshaped(node, x, flat);
+  auto value = reshaped(op, x, flat);
   if (failed(value))
     return failure();
-  return out(node, 0, *value), success();
+  return op.result(*value);
 }
 
-LogicalResult Importer::onTranspose(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importTranspose(OpContext &op) {
+  Val x = op.operand(0);
   int64_t rank = x.rank();
   std::vector<int64_t> permutation;
-  if (auto given = intsAttribute(node, "perm"))
+  if (auto given = op.integers("perm"))
     permutation = *given;
   else
     for (int64_t i = rank; i-- > 0;)
@@ -190,29 +191,29 @@ LogicalResult Importer::onTranspose(const GraphNode &node) {
   for (int64_t i = 0; valid && i < rank; ++i)
     valid = sorted[i] == i;
   if (!valid)
-    return error(node, "expects a permutation of " + Twine(rank) + " dimensions");
+    return op.error("expects a permutation of " + Twine(rank) + " dimensions");
   std::vector<FactorList> dims;
   for (int64_t axis : permutation)
     dims.push_back(x.view.dims[axis]);
   x.view.dims = std::move(dims);
-  return out(node, 0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
-LogicalResult Importer::onSqueeze(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importSqueeze(OpContext &op) {
+  Val x = op.operand(0);
   if (x.kind == Val::Kind::Loss)
-    return onIdentity(node);
+    return importIdentity(op);
   std::optional<std::vector<int64_t>> axes;
-  if (failed(axesOf(node, 1, x.rank(), axes)))
+  if (failed(op.axes(1, x.rank(), axes)))
     return failure();
   std::vector<int64_t> shape = x.shape(), kept;
   for (int64_t i = 0; i < x.rank(); ++i) {
-    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end() && !(node.squeezesOnes && shape[i] != 1);
+    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end() && !(op.node.squeezesOnes && shape[i] != 1);
     bool sample = x.view.sampleAxis() == i;
     if (listed && shape[i] != 1)
-      return error(node, "removes dimension " + Twine(i) + " of size " + Twine(shape[i]));
+      return op.error("removes dimension " + Twine(i) + " of size " + Twine(shape[i]));
     if (listed && sample)
-      return error(node, "removes the sample axis");
+      return op.error("removes the sample axis");
     if (!listed && (axes || shape[i] != 1 || sample))
       kept.push_back(i);
   }
@@ -220,44 +221,44 @@ LogicalResult Importer::onSqueeze(const GraphNode &node) {
   for (int64_t axis : kept)
     dims.push_back(x.view.dims[axis]);
   x.view.dims = std::move(dims);
-  return out(node, 0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
-LogicalResult Importer::onUnsqueeze(const GraphNode &node) {
-  Val x = in(node, 0);
+static LogicalResult importUnsqueeze(OpContext &op) {
+  Val x = op.operand(0);
   if (x.kind == Val::Kind::Loss)
-    return onIdentity(node);
-  auto given = has(node, 1) ? constantInts(in(node, 1)) : intsAttribute(node, "axes");
+    return importIdentity(op);
+  auto given = op.has(1) ? constantInts(op.operand(1)) : op.integers("axes");
   if (!given || given->size() > 8)
-    return error(node, "expects constant axes");
+    return op.error("expects constant axes");
   int64_t rank = x.rank() + static_cast<int64_t>(given->size());
   std::vector<bool> isNew(rank, false);
   for (int64_t axis : *given) {
     if (axis < -rank || axis >= rank)
-      return error(node, "axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
+      return op.error("axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
     isNew[axis < 0 ? axis + rank : axis] = true;
   }
   std::vector<FactorList> dims;
   size_t next = 0;
   for (int64_t i = 0; i < rank; ++i) {
     if (!isNew[i] && next >= x.view.dims.size())
-      return error(node, "names an axis twice");
+      return op.error("names an axis twice");
     dims.push_back(isNew[i] ? FactorList{} : x.view.dims[next++]);
   }
   x.view.dims = std::move(dims);
-  return out(node, 0, std::move(x)), success();
+  return op.result(std::move(x));
 }
 
-LogicalResult Importer::onExpand(const GraphNode &node) {
-  Val x = in(node, 0);
-  auto lengths = lengthsOf(node, 1);
+static LogicalResult importExpand(OpContext &op) {
+  Val x = op.operand(0);
+  auto lengths = lengthsOf(op, 1);
   if (failed(lengths))
     return failure();
   std::vector<int64_t> shape;
   for (const Length &length : *lengths)
     shape.push_back(length.size);
   if (!isSensible(shape))
-    return error(node, "expects a sensible shape");
+    return op.error("expects a sensible shape");
   while (static_cast<int64_t>(shape.size()) > x.rank())
     x.view.dims.insert(x.view.dims.begin(), FactorList{});
   int64_t lead = x.rank() - static_cast<int64_t>(shape.size());
@@ -268,48 +269,54 @@ LogicalResult Importer::onExpand(const GraphNode &node) {
     if (perSample ? wanted == size || wanted == 1 : !(*lengths)[i].perSample && (wanted == 1 || wanted == size))
       continue;
     if (size != 1)
-      return error(node, "cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " +
-                             ((*lengths)[i].perSample ? std::string("the samples") : std::to_string(wanted)));
+      return op.error("cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " +
+                      ((*lengths)[i].perSample ? std::string("the samples") : std::to_string(wanted)));
     list.insert(list.end(), (*lengths)[i].repeats.begin(), (*lengths)[i].repeats.end());
     coalesce(list);
   }
   if (countSampleFactors(x.view) > 1)
-    return error(node, "makes a table of samples by samples; every op must treat samples apart");
-  return out(node, 0, std::move(x)), success();
+    return op.error("makes a table of samples by samples; every op must treat samples apart");
+  return op.result(std::move(x));
 }
 
-LogicalResult Importer::onTile(const GraphNode &node) {
-  Val x = in(node, 0);
-  auto repeats = lengthsOf(node, 1);
+static LogicalResult importTile(OpContext &op) {
+  Val x = op.operand(0);
+  auto repeats = lengthsOf(op, 1);
   if (failed(repeats))
     return failure();
   if (static_cast<int64_t>(repeats->size()) != x.rank())
-    return error(node, "expects one constant repetition per dimension");
+    return op.error("expects one constant repetition per dimension");
   for (int64_t i = 0; i < x.rank(); ++i) {
     const Length &length = (*repeats)[i];
     if (length.size < 1 || length.size > (1 << 24))
-      return error(node, "repetition " + Twine(length.size) + " is not sensible");
+      return op.error("repetition " + Twine(length.size) + " is not sensible");
     if (length.size != 1 || length.perSample)
       x.view.dims[i].insert(x.view.dims[i].begin(), length.repeats.begin(), length.repeats.end());
     coalesce(x.view.dims[i]);
   }
   if (countSampleFactors(x.view) > 1)
-    return error(node, "makes a table of samples by samples; every op must treat samples apart");
-  return out(node, 0, std::move(x)), success();
+    return op.error("makes a table of samples by samples; every op must treat samples apart");
+  return op.result(std::move(x));
 }
 
-void Importer::addViewOps(OperatorTable &table) {
-  table.add({"Constant"}, 0, 0, "value:t value_int:i value_float:f value_ints:is value_floats:fs", &Importer::onConstant);
-  table.add({"ConstantOfShape"}, 1, 1, "value:t", &Importer::onConstantOfShape);
-  table.add({"Identity"}, 1, 1, "", &Importer::onIdentity);
-  table.add({"Shape"}, 1, 1, "start:i end:i", &Importer::onShape);
-  table.add({"Size"}, 1, 1, "", &Importer::onSize);
-  table.add({"Range"}, 3, 3, "", &Importer::onRange);
-  table.add({"Reshape"}, 2, 2, "allowzero:i", &Importer::onReshape);
-  table.add({"Flatten"}, 1, 1, "axis:i", &Importer::onFlatten);
-  table.add({"Transpose"}, 1, 1, "perm:is", &Importer::onTranspose);
-  table.add({"Squeeze"}, 1, 2, "axes:is", &Importer::onSqueeze);
-  table.add({"Unsqueeze"}, 1, 2, "axes:is", &Importer::onUnsqueeze);
-  table.add({"Expand"}, 2, 2, "", &Importer::onExpand);
-  table.add({"Tile"}, 2, 2, "", &Importer::onTile);
+void zorse::onnx_import::registerViewOps(OperatorRegistry &registry) {
+  registry.add({
+      {{"Constant"},
+       0,
+       0,
+       {constant("value"), integer("value_int"), real("value_float"), integers("value_ints"), reals("value_floats")},
+       importConstant},
+      {{"ConstantOfShape"}, 1, 1, {constant("value")}, importConstantOfShape},
+      {{"Identity"}, 1, 1, {}, importIdentity},
+      {{"Shape"}, 1, 1, {integer("start", 0), integer("end")}, importShape},
+      {{"Size"}, 1, 1, {}, importSize},
+      {{"Range"}, 3, 3, {}, importRange},
+      {{"Reshape"}, 2, 2, {integer("allowzero", 0)}, importReshape},
+      {{"Flatten"}, 1, 1, {integer("axis", 1)}, importFlatten},
+      {{"Transpose"}, 1, 1, {integers("perm")}, importTranspose},
+      {{"Squeeze"}, 1, 2, {integers("axes")}, importSqueeze},
+      {{"Unsqueeze"}, 1, 2, {integers("axes")}, importUnsqueeze},
+      {{"Expand"}, 2, 2, {}, importExpand},
+      {{"Tile"}, 2, 2, {}, importTile},
+  });
 }

@@ -6,7 +6,7 @@
 namespace zorse::onnx_import {
 
 /// One entry per dimension of positions.
-struct Importer::Windows {
+struct Windows {
   std::vector<int64_t> extents; ///< of the operand
   std::vector<int64_t> kernel, strides, dilations;
   std::vector<int64_t> before, after; ///< pads that the file asks for
@@ -20,10 +20,13 @@ struct Importer::Windows {
   bool tile() const;
 };
 
+/// Reads the attributes of a convolution or pooling over x; `kernel`: extents of its windows. Fails after an error.
+mlir::LogicalResult readWindows(OpContext &op, const Val &x, std::vector<int64_t> kernel, Windows &windows);
+
 /// x with `value` around its positions, so that all windows are whole.
-Val paddedPositions(Composition &make, const Val &x, const Importer::Windows &windows, double value);
+Val paddedPositions(Composition &make, const Val &x, const Windows &windows, double value);
 
 /// Element `at` of every window along dimension of positions `i`, which is dimension `axis` of x.
-Val atWindow(Composition &make, const Val &x, int64_t axis, const Importer::Windows &windows, size_t i, int64_t at);
+Val atWindow(Composition &make, const Val &x, int64_t axis, const Windows &windows, size_t i, int64_t at);
 
 } // namespace zorse::onnx_import

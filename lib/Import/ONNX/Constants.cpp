@@ -1,0 +1,49 @@
+// The elements of constants.
+#include "Emit.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+template <typename T, typename Read> static std::vector<T> readAll(const Val &value, Read read) {
+  FactorList factors;
+  for (const FactorList &list : value.view.dims)
+    factors.insert(factors.end(), list.begin(), list.end());
+  int64_t inner = factors.empty() ? 1 : factors.back().size, stride = factors.empty() ? 1 : factors.back().stride, total = value.view.elements();
+  std::vector<T> out(total);
+  for (int64_t outer = 0; inner > 0 && outer < total / inner; ++outer) {
+    int64_t from = value.view.offset, rest = outer;
+    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
+      from += rest % factors[i].size * factors[i].stride;
+      rest /= factors[i].size;
+    }
+    read(from, stride, inner, out.data() + outer * inner);
+  }
+  return out;
+}
+
+std::optional<std::vector<int64_t>> zorse::onnx_import::constantInts(const Val &value, int64_t limit) {
+  if (!value.isConstant() || value.view.elements() > limit)
+    return std::nullopt;
+  return readAll<int64_t>(value, [&](int64_t begin, int64_t stride, int64_t n, int64_t *to) { value.lazy->readInts(begin, stride, n, to); });
+}
+
+std::optional<std::vector<double>> zorse::onnx_import::constantFloats(const Val &value, int64_t limit) {
+  if (!value.isConstant() || value.view.elements() > limit)
+    return std::nullopt;
+  return readAll<double>(value, [&](int64_t begin, int64_t stride, int64_t n, double *to) { value.lazy->readFloats(begin, stride, n, to); });
+}
+
+// The one value of all elements.
+std::optional<double> zorse::onnx_import::uniformValue(const ImportState &state, const Val &value) {
+  if (!value.isConstant() || value.view.elements() == 0)
+    return std::nullopt;
+  Val small = compressed(state, value);
+  for (const FactorList &list : small.view.dims)
+    for (const Factor &factor : list)
+      if (factor.stride != 0)
+        return std::nullopt;
+  double out;
+  value.lazy->readFloats(small.view.offset, 0, 1, &out);
+  return out;
+}

@@ -1,0 +1,138 @@
+// What a handler asks a node for: operands and attributes; and how errors name it.
+#include "OpContext.h"
+
+#include "mlir/IR/Diagnostics.h"
+
+#include <algorithm>
+#include <cassert>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+static const Val absent;
+
+bool OpContext::isUsed(size_t output) const {
+  if (output >= node.outputs.size() || node.outputs[output] < 0)
+    return false;
+  const int value = node.outputs[output];
+  return std::find(state.graph.body.outputs.begin(), state.graph.body.outputs.end(), value) != state.graph.body.outputs.end() ||
+         std::any_of(state.graph.body.nodes.begin(), state.graph.body.nodes.end(),
+                     [&](const GraphNode &other) { return std::find(other.inputs.begin(), other.inputs.end(), value) != other.inputs.end(); });
+}
+
+std::string OpContext::nameOf(size_t index) const {
+  const Val &value = operand(index);
+  if (value.isGraph())
+    if (auto argument = dyn_cast<BlockArgument>(value.value))
+      if (auto found = state.weightOfArgument.find(argument.getArgNumber()); found != state.weightOfArgument.end())
+        return "'" + state.weights[found->second].parameter + "'";
+  const std::string &name = state.graph.valueNames[node.inputs[index]];
+  return name.empty() ? "operand " + std::to_string(index) : "'" + name + "'";
+}
+
+/// What a node was given, for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64 [3]".
+static std::string describeOperands(const OpContext &op) {
+  std::string text;
+  for (size_t i = 0; i < op.node.inputs.size() && i < 8; ++i) {
+    const Val &value = op.operand(i);
+    if (!value)
+      continue;
+    text += (text.empty() ? "" : ", ") + op.nameOf(i);
+    if (value.kind == Val::Kind::Sequence || value.kind == Val::Kind::Loss) {
+      text += value.kind == Val::Kind::Loss ? " a sum over samples" : " a sequence";
+      continue;
+    }
+    text += std::string(value.isConstant()               ? " constant "
+                        : value.isKnown()                ? " known with the batch "
+                        : value.kind == Val::Kind::Drawn ? " random numbers "
+                                                         : " ") +
+            name(value.type) + " [";
+    for (int64_t axis = 0; axis < value.rank(); ++axis) {
+      text += axis ? ", " : "";
+      int64_t size = value.view.size(axis);
+      bool samples = value.view.sampleAxis() == axis && op.state.rows > 0;
+      text += samples ? (size == op.state.rows ? "samples" : "samples * " + std::to_string(size / op.state.rows)) : std::to_string(size);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+LogicalResult OpContext::error(const Twine &message) const {
+  std::string operands = describeOperands(*this);
+  return emitError(UnknownLoc::get(&state.context))
+             << state.model.path() << ": " << node.describe() << ": " << message << (operands.empty() ? "" : "; its operands: ") << operands,
+         failure();
+}
+
+const Val &OpContext::operand(size_t index) const {
+  if (index >= node.inputs.size() || node.inputs[index] < 0)
+    return absent;
+  return state.values[node.inputs[index]];
+}
+
+void OpContext::set(size_t index, Val value) {
+  if (index < node.outputs.size() && node.outputs[index] >= 0)
+    state.values[node.outputs[index]] = std::move(value);
+}
+
+// Every attribute has the type of its registration (Limits.cpp), so that one without a value, as some writers leave out zeros, is zero.
+const onnx::Attribute *OpContext::attribute(StringRef name) const {
+  assert(rule->attribute(name) && !rule->attribute(name)->isIgnored && "an attribute that is not registered, or ignored");
+  auto found = node.attributes.find(name.str());
+  return found == node.attributes.end() ? nullptr : found->second.get();
+}
+
+/// The registered default. Nothing: that of the type, which stands for what is required and of which a message has said that it is missing.
+template <typename T> static T defaultOf(const Registration &rule, StringRef name) {
+  const AttributeInfo *info = rule.attribute(name);
+  const T *otherwise = info ? std::get_if<T>(&info->otherwise) : nullptr;
+  assert((otherwise || (info && info->isRequired)) && "an attribute without a default of this type");
+  return otherwise ? *otherwise : T{};
+}
+
+int64_t OpContext::integer(StringRef name) const {
+  const onnx::Attribute *found = attribute(name);
+  return found ? found->i() : defaultOf<int64_t>(*rule, name);
+}
+int64_t OpContext::integer(StringRef name, int64_t otherwise) const {
+  const onnx::Attribute *found = attribute(name);
+  return found ? found->i() : otherwise;
+}
+double OpContext::real(StringRef name) const {
+  const onnx::Attribute *found = attribute(name);
+  return found ? found->f() : defaultOf<double>(*rule, name);
+}
+std::string OpContext::text(StringRef name) const {
+  if (const onnx::Attribute *found = attribute(name))
+    return found->s();
+  const char *otherwise = defaultOf<const char *>(*rule, name);
+  return otherwise ? otherwise : "";
+}
+std::optional<std::vector<int64_t>> OpContext::integers(StringRef name) const {
+  if (const onnx::Attribute *found = attribute(name))
+    return std::vector<int64_t>(found->ints().begin(), found->ints().end());
+  const AttributeInfo *info = rule->attribute(name);
+  const auto *otherwise = info ? std::get_if<std::vector<int64_t>>(&info->otherwise) : nullptr;
+  return otherwise ? std::optional(*otherwise) : std::nullopt;
+}
+
+LogicalResult OpContext::axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const {
+  if (const Val &given = operand(index)) {
+    axes = constantInts(given);
+    if (!axes)
+      return error("expects constant axes");
+  } else {
+    axes = integers("axes");
+  }
+  if (!axes)
+    return success();
+  for (int64_t &axis : *axes) {
+    if (axis < -rank || axis >= rank)
+      return error("axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
+    if (axis < 0)
+      axis += rank;
+  }
+  return success();
+}
