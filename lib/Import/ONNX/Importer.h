@@ -613,7 +613,6 @@ private:
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;
   std::vector<std::string> foldedParameters;
-  bool failedNode = false;
 };
 
 } // namespace zorse::onnx_import

@@ -71,7 +71,6 @@ double peakOf(const ClusterDevice &device, bundle::ElementType type, double spee
 } // namespace
 
 double planning::gpuBandwidth(const ClusterDevice &device) { return kMemoryShare * device.memoryBandwidth; }
-double planning::gpuLaunch() { return kLaunchSeconds; }
 
 GpuRates planning::gpuRates(const ClusterDevice &device, bundle::ElementType type, double speed) {
   GpuRates rates;
