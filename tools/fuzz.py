@@ -51,7 +51,6 @@ READERS = {
     "npy": dict(length=4096, allocation=64, memory=2048, seconds=20, files="runtime/lib/data/"),
     "control": dict(length=8192, allocation=64, memory=2048, seconds=20, files="control/(Frames|Job|Evidence)|gloo/Handshake"),
     "launch": dict(length=4096, allocation=64, memory=2048, seconds=20, files="runtime/lib/launch/(HostList|Endpoints|Place|NodePlaces|Variables)"),
-    "exec": dict(length=8192, allocation=64, memory=3072, seconds=20, files="lib/Dialect/Exec/|lib/Conversion/(ExecToProgram|ProgramToExec)", mlir=True),
 }
 
 

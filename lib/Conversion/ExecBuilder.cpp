@@ -1,7 +1,5 @@
 #include "ExecBuilder.h"
 
-#include "mlir/IR/Verifier.h"
-
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::conversion;
@@ -14,14 +12,14 @@ static_assert(int(exec::Task::SumLoss) == bundle::Compute::SUM_LOSS && int(exec:
 static_assert(int(exec::MemoryKind::Nvme) == bundle::NVME && int(exec::Access::Accumulate) == bundle::ACCUMULATE);
 static_assert(int(exec::Order::Transport) == bundle::TRANSPORT);
 
-void ExecBuilder::start(uint32_t device, StringRef name, uint32_t devices, uint64_t plannedBytes) {
+void ExecBuilder::start(uint32_t device, StringRef name, uint64_t plannedBytes) {
   self = device;
   selfName = name.str();
   context()->loadDialect<exec::ExecDialect>();
   module = ModuleOp::create(loc);
   builder.setInsertionPointToStart(module->getBody());
   SmallVector<Attribute> table;
-  for (uint32_t index = 0; index < std::max(devices, device + 1); ++index)
+  for (uint32_t index = 0; index < std::max<uint32_t>(names.devices.size(), device + 1); ++index)
     table.push_back(this->device(index));
   auto program = exec::ProgramOp::create(builder, loc, builder.getStringAttr(deviceName(device)), number(device), builder.getArrayAttr(table),
                                          number(plannedBytes));
@@ -119,10 +117,4 @@ TypeAttr ExecBuilder::type(bundle::ElementType type) {
   default:
     return TypeAttr::get(builder.getNoneType()); // unspecified
   }
-}
-
-FailureOr<OwningOpRef<ModuleOp>> ExecBuilder::finish() {
-  if (failed(mlir::verify(*module)))
-    return failure();
-  return std::move(module);
 }

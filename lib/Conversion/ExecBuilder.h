@@ -12,8 +12,7 @@ class ExecBuilder {
 public:
   ExecBuilder(mlir::MLIRContext *context, const ExecNames &names) : builder(context), names(names), loc(builder.getUnknownLoc()) {}
 
-  /// Starts a program; `devices` is how many devices the text must be able to name.
-  void start(uint32_t device, llvm::StringRef name, uint32_t devices, uint64_t plannedBytes);
+  void start(uint32_t device, llvm::StringRef name, uint64_t plannedBytes);
 
   void arena(bundle::MemoryKind kind, uint64_t bytes);
   void queue(bundle::QueueKind kind, uint32_t id);
@@ -59,8 +58,7 @@ public:
   mlir::ArrayAttr array(llvm::ArrayRef<mlir::Attribute> elements) { return builder.getArrayAttr(elements); }
   mlir::MLIRContext *context() const { return builder.getContext(); }
 
-  /// Verifies and hands over the module; `program()` until then.
-  mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> finish();
+  mlir::OwningOpRef<mlir::ModuleOp> finish() { return std::move(module); }
   mlir::InFlightDiagnostic error() { return mlir::emitError(loc); }
 
 private:

@@ -1,4 +1,4 @@
-// A serialised program as an exec.program. The program may be broken: everything that would not survive the way back is an error.
+// A serialised program as an exec.program. The program may be broken: what the text would not show is an error.
 #include "ExecBuilder.h"
 
 using namespace mlir;
@@ -107,11 +107,7 @@ struct Converter {
 FailureOr<OwningOpRef<ModuleOp>> zorse::conversion::programToExec(MLIRContext *context, const bundle::Program &program, const ExecNames &names) {
   ExecBuilder out(context, names);
   Converter converter{out, names};
-  uint32_t devices = std::max<uint32_t>(names.devices.size(), program.device() + 1);
-  if (names.devices.empty()) // text without a list of devices: name those that are mentioned
-    for (const bundle::Entry &e : program.entries())
-      devices = std::max({devices, e.has_send() ? e.send().peer() + 1 : 0, e.has_receive() ? e.receive().peer() + 1 : 0});
-  out.start(program.device(), program.device_name(), devices, program.planned_bytes());
+  out.start(program.device(), program.device_name(), program.planned_bytes());
   for (const bundle::Arena &arena : program.arenas())
     out.arena(arena.kind(), arena.bytes());
   for (const bundle::Queue &queue : program.queues())

@@ -1,4 +1,4 @@
-"""What attention on tensor cores would reach: kernels of a small model with heads of 64 and 128, in bf16, by the model of their loops (tools/sass).
+"""What attention on tensor cores would reach: kernels of a small model with heads of 64 and 128, in bf16, by the model of their loops (test/benchmark/sass).
 
     attention_share.py [--quick]      --quick: sm_80 alone
 
@@ -13,7 +13,7 @@ import tempfile
 
 import harness as z
 
-sys.path.insert(0, os.path.join(z.ROOT, "tools", "sass"))
+sys.path.insert(0, os.path.join(z.ROOT, "test", "benchmark", "sass"))
 import model as sass  # noqa: E402
 import toolchain  # noqa: E402
 

@@ -31,7 +31,7 @@ ONLY_CHECKED = [
     (r"^pip install ", "builds and installs; test/evidence/wheel_runs_on_a_bare_machine.sh does"),
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
     (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
-    (r"^tools/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
+    (r"^test/benchmark/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
     (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-suite tries it"),
     (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
 ]

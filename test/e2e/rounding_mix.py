@@ -1,4 +1,4 @@
-"""Kernels that round to 16 bits: which share of what a warp executes computes with integers, by their machine code (tools/sass/mix.py).
+"""Kernels that round to 16 bits: which share of what a warp executes computes with integers, by their machine code (test/benchmark/sass/mix.py).
 
     rounding_mix.py [--quick] [--all]      --quick: bf16 on sm_80 alone; --all: shows the shares of all other kernels that round, too
 
@@ -13,7 +13,7 @@ import tempfile
 
 import harness as z
 
-sys.path.insert(0, os.path.join(z.ROOT, "tools", "sass"))
+sys.path.insert(0, os.path.join(z.ROOT, "test", "benchmark", "sass"))
 import listing  # noqa: E402
 import mix  # noqa: E402
 import toolchain  # noqa: E402

@@ -1,4 +1,4 @@
-"""The model of kernels' loops (tools/sass) on listings written by hand: reading, loops, pipes, occupancy, and its clock against one that steps through every clock.
+"""The model of kernels' loops (test/benchmark/sass) on listings written by hand: reading, loops, pipes, occupancy, and its clock against one that steps through every clock.
 
 Needs neither an assembler nor a GPU.
 """
@@ -8,7 +8,7 @@ import sys
 
 import harness as z
 
-sys.path.insert(0, os.path.join(z.ROOT, "tools", "sass"))
+sys.path.insert(0, os.path.join(z.ROOT, "test", "benchmark", "sass"))
 import chips  # noqa: E402
 import listing  # noqa: E402
 import loops  # noqa: E402

@@ -4,7 +4,7 @@
 # Topic: GPUs
 # Quick: bf16 on A100
 #
-# A count along the usual path, not a measurement: tools/sass/mix.py says what is an integer instruction. Fetches assembler and disassembler into .cache.
+# A count along the usual path, not a measurement: test/benchmark/sass/mix.py says what is an integer instruction. Fetches assembler and disassembler into .cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/ptxas.sh >/dev/null || exit 77

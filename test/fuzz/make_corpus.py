@@ -327,60 +327,7 @@ def launches():
         write("launch", name, text.replace(" ", "\n") + "\n")
 
 
-def exec_texts():
-    """Every operation of exec IR, as compilers write it, in programs of few entries."""
-    write("exec", "compute.mlir", """exec.program @a device 0 of [@a, @b] planned 1984 {
-  exec.arena device 1984
-  exec.queue compute0
-  exec.queue to_device0
-  exec.queue to_host0
-  exec.state parameters 0 "embedding" [0:128] at 0:512+512 : f32
-  exec.state optimizer_step at 0:1024+8 : f64
-  exec.load_scalars 0 scalars into 0:0+512 on to_device0 in load after [compute0:2 previous, to_host0:0 previous]
-  exec.load_input 2 input 0 "input_ids" [0:1] into 0:1088+32 on to_device0 in load
-  exec.compute 5 F cell 0 on compute0 in forward after [to_device0:1] time [0.0, 5.001e-06] {
-    exec.call 0 "embedding.forward" unit 0 "embedding" rows [0:1] (
-      read parameters 0 "embedding" [0:128] at 0:512+512,
-      read input 0 "input_ids" [0:1] at 0:1088+32,
-      write activation 0 "node_embedding" [0:1] at 0:1216+128)
-  }
-  exec.compute 15 B cell 0 on compute0 in backward {
-    exec.call 1 "embedding.backward" unit 0 "embedding" rows [0:1] (
-      add overwriting gradients 0 "embedding" [0:128] at 0:1344+512)
-  }
-  exec.compute 20 decide on compute0 in commit time [6.85444e-05, 6.85444e-05] {
-    exec.call 11 "decide" rows [0:1] (
-      update scalars at 0:0+256,
-      update optimizer_step at 0:1024+8)
-  }
-  exec.report 23 scalars 1 at 0:0+512 on to_host0 in report after [compute0:2]
-}
-""")
-    write("exec", "transfers.mlir", """exec.program @a device 0 of [@a, @b] planned 1984 {
-  exec.arena device 1984
-  exec.queue compute0
-  exec.queue send0
-  exec.queue receive0
-  exec.queue collective0
-  exec.send 6 activation 0 "h" [0:1] to @b from 0:1216+128 on send0 in forward time [5.001e-06, 7.0138000000000005e-06]
-  exec.receive 13 activation_gradient 0 "h" cut 1 [0:1] from @b into 0:1216+128 on receive0 in backward after [send0:0]
-  exec.all_reduce 19 sums becomes global_sum : f64 ranked of [@a, @b] at 0:256+128 on collective0 in report time [6.65316e-05, 6.85444e-05]
-}
-""")
-    write("exec", "collectives.mlir", """exec.program @b device 1 of [@a, @b, @"c:0"] planned 8192 {
-  exec.arena device 8192
-  exec.arena host 64
-  exec.queue compute0
-  exec.queue collective0
-  exec.all_gather 3 parameters 0 "mlp" [0:512] group 0 : f32 shards [@a 0:256, @b 256:512] readers [@b] full 0:512+2048 shard 0:512+1024 on collective0 in gather
-  exec.copy 13 saved 4 [8:16] from 0:0+64 into 1:0+64 on compute0 in backward after [collective0:0 previous]
-  exec.reduce_scatter 14 gradients 0 "mlp" [0:512] group 0 : f32 ranked of [@a, @b] shards [@a 0:256, @b 256:512] full 0:4864+2048 shard 0:4864+1024 on collective0 in reduce after [compute0:0] time [2.93616e-05, 3.15664e-05]
-}
-""")
-
-
 def main():
-    exec_texts()
     control()
     snapshots()
     launches()

@@ -80,7 +80,7 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
         }
         double expected = 0.5 * sum + (accumulate ? 2 : 0);
         ASSERT_NEAR(result[batch * sizeC + i * ldc + j], expected, tolerance * size)
-            << device.gemmName() << " " << c.m << "x" << c.n << "x" << c.k << " " << ta << tb << accumulate;
+            << c.m << "x" << c.n << "x" << c.k << " " << ta << tb << accumulate;
       }
   if (out)
     *out = result;

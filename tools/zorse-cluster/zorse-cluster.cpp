@@ -140,7 +140,6 @@ int main(int argc, char **argv) {
   app.add_option("--secret-file", o.gather.secretFile, "the job's secret, as for zorse-run");
   app.add_option("--listen", o.gather.listen, "this host's address for other ranks, as for zorse-run");
   app.add_option("--nvml", o.describe.nvml, "NVML's library, if it is not libnvidia-ml.so.1");
-  app.add_option("--root", o.describe.root, "where /proc and /sys are, for tests");
   app.add_flag("--quiet", o.quiet, "print errors only");
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-cluster"))
     return *done;

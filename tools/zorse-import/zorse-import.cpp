@@ -29,12 +29,6 @@ static cl::list<std::string> train("train", cl::desc("initializer to train"), cl
 static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train"), cl::cat(category));
 static cl::opt<bool> trustGuess("trust-guess", cl::desc("guess what is trained where the file does not say"), cl::cat(category));
 static cl::opt<bool> trustImport("trust-import", cl::desc("do not compare the loss with the file's nodes by numbers"), cl::cat(category));
-static cl::opt<zorse::HeadDamage>
-    headDamage("head-damage", cl::desc("a mistake in the factors of the loss, for tests of the check"), cl::Hidden, cl::cat(category),
-               cl::init(zorse::HeadDamage::None),
-               cl::values(clEnumValN(zorse::HeadDamage::Drop, "drop", ""), clEnumValN(zorse::HeadDamage::Double, "double", ""),
-                          clEnumValN(zorse::HeadDamage::Seven, "seven", ""), clEnumValN(zorse::HeadDamage::SamplesOfPart, "samples-of-part", ""),
-                          clEnumValN(zorse::HeadDamage::CountsOfPart, "counts-of-part", "")));
 static cl::opt<bool> notes("notes", cl::desc("print what was decided"), cl::cat(category));
 static cl::opt<bool> listWeights("weights", cl::desc("list where the parameters' bytes are"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("print no module"), cl::cat(category));
@@ -71,7 +65,6 @@ static int run(int argc, char **argv) {
     options.trainable[name] = zorse::TrainableChoice::Freeze;
   options.trustGuess = trustGuess;
   options.trustImport = trustImport;
-  options.headDamage = headDamage;
 
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false);

@@ -73,7 +73,6 @@ Status JobOutput::begin(uint64_t lastStep) {
   }
   if (!options_.quiet && !options_.evaluate) // whose one line is shown at the end
     console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps, bundle_.sequence > 0);
-  shown_ = lastStep;
   begun_ = std::chrono::steady_clock::now();
   thread_ = std::thread([this] { show(); });
   return Status::success();
@@ -165,7 +164,6 @@ void JobOutput::understand(const std::string &said) {
       fprintf(stderr, "warning: %s\n", report.message().c_str());
       return;
     }
-    shown_ = report->step;
     if (console_)
       console_->step(*report);
     if (metrics_)

@@ -54,7 +54,6 @@ public:
   runtime::Status writeMetrics() { return metrics_->close(); }
   runtime::Status writeTrace() { return runtime::writeTrace(options_.trace, bundle_, std::move(trace_)); }
   const std::vector<runtime::Executor::MemoryUse> &memoryUses() const { return uses_; }
-  uint64_t stepsShown() const { return shown_; }
 
 private:
   void show();
@@ -79,7 +78,6 @@ private:
   std::chrono::steady_clock::time_point begun_;
   std::vector<runtime::TraceEvent> trace_;
   std::vector<runtime::Executor::MemoryUse> uses_;
-  uint64_t shown_ = 0;
 };
 
 } // namespace zorse::run

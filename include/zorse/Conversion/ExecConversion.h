@@ -1,10 +1,6 @@
-// Between serialised programs and the exec dialect, their readable form.
+// Programs in the exec dialect, their readable form. Bundles are written without it, and nothing reads it.
 //
 //   StepGraph ─step::writeProgram→ bundle::Program ─programToExec→ exec.program
-//                                         ↑                             │
-//                                         └────────execToProgram────────┘
-//
-// execToProgram(programToExec(p)) is p, byte for byte. Bundles are written without exec IR. Errors are diagnostics of the context.
 #pragma once
 
 #include "bundle.pb.h"
@@ -24,10 +20,7 @@ struct ExecNames {
   const bundle::BodyLibrary *bodies = nullptr;
 };
 
-/// The program of the module's only `exec.program`.
-mlir::FailureOr<bundle::Program> execToProgram(mlir::ModuleOp module);
-
-/// A serialised program as text; the inverse of execToProgram, with names.
+/// A serialised program as text, however broken it is; what the text cannot say is an error, a diagnostic of the context.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> programToExec(mlir::MLIRContext *context, const bundle::Program &program, const ExecNames &names);
 
 } // namespace zorse::conversion

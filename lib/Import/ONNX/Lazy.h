@@ -48,15 +48,13 @@ using IntKernel = std::function<void(int64_t n, const int64_t *const *operands, 
 /// Reads floats, writes integers or booleans (comparisons, float to integer casts), and the other way round.
 using FloatToIntKernel = std::function<void(int64_t n, const double *const *operands, int64_t *out)>;
 using IntToFloatKernel = std::function<void(int64_t n, const int64_t *const *operands, double *out)>;
-/// Selects between operands 1 and 2 by operand 0.
-struct SelectKernel {};
 
 struct Kernel {
   FloatKernel floats;
   IntKernel ints;
   FloatToIntKernel floatToInt;
   IntToFloatKernel intToFloat;
-  bool select = false;
+  bool select = false; ///< between operands 1 and 2 by operand 0
   bool copy = false;
 };
 

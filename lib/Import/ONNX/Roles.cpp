@@ -181,14 +181,6 @@ bool Uses::isTable(int value) const {
   return llvm::any_of(of(value), [](const Use &use) { return use.node->op == "Gather" && use.position == 0; });
 }
 
-bool Uses::isViewed(int value) const {
-  return llvm::any_of(of(value), [](const Use &use) { return kViews.contains(use.node->op); });
-}
-
-bool Uses::isMatrixOf(int value) const {
-  return llvm::any_of(of(value), [](const Use &use) { return use.node->op == "MatMul" || use.node->op == "Gemm"; });
-}
-
 // Without a product or a norm between: then what is added to it is a mask or a bias of scores.
 bool Uses::reachesSoftmax(int value, int depth) const {
   static const llvm::StringSet<> scoreOps{"Add",    "Mul",   "Div",   "Sub",       "Reshape",  "Unsqueeze", "Squeeze", "Cast",

@@ -28,11 +28,8 @@ public:
   bool isProbablyTrained(int value, const onnx::Tensor &tensor) const;
   /// Whether it is what an embedding looks up.
   bool isTable(int value) const;
-  /// Whether every use keeps its elements: the layout may change.
-  bool isViewed(int value) const;
   /// A gradient of the wanted values would reach it.
   bool getsGradient(int value) const { return differentiated.contains(value); }
-  bool isMatrixOf(int value) const;
 
 private:
   struct Use {

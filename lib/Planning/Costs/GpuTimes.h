@@ -35,9 +35,8 @@ double productSeconds(const bundle::TaskWork::Product &product, int64_t rows, co
 /// Seconds of one call of a body.
 double gpuSeconds(const bundle::TaskWork &work, bool backward, int64_t rows, const GpuRates &rates);
 
-/// Bytes/s that memory-bound kernels reach, and seconds that a launch takes besides: of updates, norms and copies as well.
+/// Bytes/s that memory-bound kernels reach: of updates, norms and copies as well.
 double gpuBandwidth(const ClusterDevice &device);
-double gpuLaunch();
 
 /// What was assumed, for people: "products at most 253 TFLOP/s (0.81 of the vendor's 312) in waves of tiles on 108 multiprocessors, ...".
 /// \param attention  whether any body has kernels of attention

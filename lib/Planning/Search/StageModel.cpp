@@ -218,15 +218,6 @@ double StageModel::workspaceBytes(size_t r, int32_t u, int32_t v) const {
   return *std::max_element(of.begin() + u, of.begin() + v);
 }
 
-double StageModel::transferSeconds(uint32_t from, uint32_t to, double bytes) const {
-  const sim::Network &network = problem.costs.network();
-  sim::Route route = network.route(from, to);
-  double seconds = route.flow > 0 ? bytes / route.flow : 0;
-  for (uint32_t i = 0; i < route.count; ++i)
-    seconds = std::max(seconds, bytes / network.bandwidth(route.resources[i]));
-  return seconds + route.latency;
-}
-
 double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const double *seconds, size_t n) {
   double rate = 0;
   for (size_t i = 0; i < n; ++i)

@@ -59,8 +59,7 @@ public:
   double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
 
-  /// Seconds for `bytes` from one device to another, on an idle network, and what a node's card passes per second (0: not limited).
-  double transferSeconds(uint32_t from, uint32_t to, double bytes) const;
+  /// What a node's card passes per second; 0: not limited.
   double cardBandwidth(uint32_t node) const { return cards[node]; }
   /// Whether collectives between nodes cross every card once for its node, not once for each of its devices.
   bool mayUseRails() const {

@@ -4,14 +4,6 @@
 
 #include "Interpreter.h"
 
-#include "zorse/Bundle/BundleWriter.h"
-#include "zorse/Conversion/ExecConversion.h"
-
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
-#include "llvm/Support/raw_ostream.h"
-
 #include <algorithm>
 #include <map>
 
@@ -313,26 +305,4 @@ TEST(Direct, RotatedLaunchesAreFound) {
 TEST(Direct, IsTimedAlikeWithoutEntries) {
   for (int seed = 0; seed < 40; ++seed)
     expectTimedAlikeWithoutEntries(makeDirectCase(seed), "seed " + std::to_string(seed));
-}
-
-// What is direct survives as text.
-TEST(Direct, IsTheSameAsText) {
-  for (int seed = 0; seed < 6; ++seed) {
-    const ProgramCase c = makeDirectCase(seed);
-    conversion::ExecNames names;
-    for (const step::PlanDevice &device : c.plan.devices)
-      names.devices.push_back(device.name);
-    for (const bundle::Program &program : c.programs) {
-      mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-      auto module = conversion::programToExec(&context, program, names);
-      ASSERT_TRUE(mlir::succeeded(module));
-      std::string text;
-      llvm::raw_string_ostream(text) << **module;
-      auto parsed = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-      ASSERT_TRUE(parsed);
-      auto again = conversion::execToProgram(*parsed);
-      ASSERT_TRUE(mlir::succeeded(again));
-      EXPECT_EQ(bundle::serialize(*again), bundle::serialize(program));
-    }
-  }
 }

@@ -15,7 +15,5 @@
 #define GET_ATTRDEF_CLASSES
 #include "zorse/Dialect/Exec/ExecAttrs.h.inc"
 
-#include "zorse/Dialect/Exec/ExecInterfaces.h.inc"
-
 #define GET_OP_CLASSES
 #include "zorse/Dialect/Exec/ExecOps.h.inc"

@@ -13,8 +13,8 @@ def Exec_Dialect : Dialect {
   let description = [{
     The readable form of `Program` in `runtime/schema/bundle.proto`: one `exec.program` per module, one op per entry of the program, in the order of
     the global list of the step. Nothing here computes: bodies are named by index, memory is static (`arena:offset+bytes`), and every region says
-    which logical value it is expected to hold. `ExecToProgram` and `ProgramToExec` convert without loss, except that names (of values, units,
-    bodies and access modes), which the text carries for people, are not part of a program.
+    which logical value it is expected to hold. Names (of values, units, bodies and access modes) are for people, not part of a program.
+    The text is for reading, and `lib/Verify` checks programs; of these ops only MLIR's generic form is read.
 
     ```mlir
     exec.program @"t4:0" device 1 of [@"a100:0", @"t4:0"] planned 36864 {
@@ -89,7 +89,7 @@ def Exec_OrderAttr : Exec_EnumAttr<Exec_Order, "order">;
 
 class Exec_Attr<string name, string attrMnemonic> : AttrDef<Exec_Dialect, name> {
   let mnemonic = attrMnemonic;
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = "`<` params `>`";
 }
 
 def Exec_QueueAttr : Exec_Attr<"Queue", "queue"> {
@@ -100,6 +100,7 @@ def Exec_QueueAttr : Exec_Attr<"Queue", "queue"> {
 def Exec_RegionAttr : Exec_Attr<"Region", "region"> {
   let summary = "A byte range of an arena: `arena:offset+bytes`.";
   let parameters = (ins "int64_t":$arena, "int64_t":$offset, "int64_t":$bytes);
+  let assemblyFormat = "`<` $arena `` `:` `` $offset `` `+` `` $bytes `>`";
 }
 
 def Exec_ValueAttr : Exec_Attr<"Value", "value"> {

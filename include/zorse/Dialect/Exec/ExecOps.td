@@ -7,24 +7,11 @@ include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/CommonAttrConstraints.td"
 include "mlir/IR/SymbolInterfaces.td"
 
-def Exec_Entry : OpInterface<"EntryOp"> {
-  let cppNamespace = "::zorse::exec";
-  let description = "An entry of the program: has a place in the global list, a queue, a phase and waits.";
-  let methods = [
-    InterfaceMethod<"Place in the global list of the step.", "int64_t", "getId">,
-    InterfaceMethod<"The queue that runs it.", "::zorse::exec::QueueAttr", "getQueue">,
-    InterfaceMethod<"Part of the step.", "::zorse::exec::Phase", "getPhase">,
-    InterfaceMethod<"Entries that must have finished, null if none.", "::mlir::ArrayAttr", "getWaitsAttr">,
-    InterfaceMethod<"Planned start, seconds; null: not planned.", "::mlir::FloatAttr", "getStartAttr">,
-    InterfaceMethod<"Planned end, seconds; null: not planned.", "::mlir::FloatAttr", "getFinishAttr">,
-  ];
-}
-
 class Exec_Op<string mnemonic, list<Trait> traits = []> : Op<Exec_Dialect, mnemonic, traits>;
 
 // Entries inherit the fields that every entry has; `what` is their own.
 class Exec_EntryOp<string mnemonic, dag what, string format, list<Trait> traits = []>
-    : Exec_Op<mnemonic, !listconcat([HasParent<"ProgramOp">, Exec_Entry], traits)> {
+    : Exec_Op<mnemonic, !listconcat([HasParent<"ProgramOp">], traits)> {
   let arguments = !con((ins I64Attr:$id), what,
                        (ins Exec_QueueAttr:$queue, Exec_PhaseAttr:$phase, OptionalAttr<Exec_WaitArray>:$waits, OptionalAttr<F64Attr>:$start,
                         OptionalAttr<F64Attr>:$finish));
@@ -36,31 +23,16 @@ def Exec_ProgramOp : Exec_Op<"program", [NoRegionArguments, SingleBlock, NoTermi
   let summary = "One device's program of a training step.";
   let description = [{
     Holds, in this order: arenas, queues, state, entries.
-
-    Constraints:
-    - (C1) `device` is the position of the program's name in `devices`, and device names differ.
-    - (C2) arenas, queues, state and entries come in this order.
-    - (C3) queues differ in kind or id, and every entry's queue is declared.
-    - (C4) entries ascend by id.
-    - (C5) every region lies inside a declared arena.
-    - (C6) a wait on this step names an earlier entry; one on the previous step names an entry.
-    - (C7) peers and members are devices of the program, and nobody sends to himself.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$device, ArrayAttr:$devices, I64Attr:$planned_bytes);
   let regions = (region AnyRegion:$body);
   let assemblyFormat = "$sym_name `device` $device `of` $devices `planned` $planned_bytes attr-dict-with-keyword $body";
-  let hasVerifier = 1;
 }
 
 def Exec_ArenaOp : Exec_Op<"arena", [HasParent<"ProgramOp">]> {
   let summary = "One static allocation.";
-  let description = [{
-    Constraints:
-    - (C1) the size is not negative.
-  }];
   let arguments = (ins Exec_MemoryKindAttr:$kind, I64Attr:$bytes);
   let assemblyFormat = "custom<MemoryKind>($kind) $bytes attr-dict";
-  let hasVerifier = 1;
 }
 
 def Exec_QueueOp : Exec_Op<"queue", [HasParent<"ProgramOp">]> {
@@ -80,41 +52,24 @@ def Exec_CallOp : Exec_Op<"call", [HasParent<"ComputeOp">]> {
   let description = [{
     `rows [8:16]` are the global samples of a unit function; update bodies count elements from 0. `overwrite` on an accumulated slot: the first
     contribution of the step in list order.
-
-    Constraints:
-    - (C1) rows are at least 1 and start at 0 or later.
-    - (C2) only accumulated slots overwrite.
   }];
   let arguments = (ins I64Attr:$body, StrAttr:$name, DefaultValuedAttr<I64Attr, "-1">:$unit, StrAttr:$unit_name, I64Attr:$rows, I64Attr:$sample_base,
                    I64Attr:$instance_base, Exec_BindingArray:$slots);
   let assemblyFormat = "custom<Callee>($body, $name, $unit, $unit_name) `rows` custom<Rows>($sample_base, $rows) `` custom<Instance>($instance_base) "
                        "`` custom<Slots>($slots) attr-dict";
-  let hasVerifier = 1;
 }
 
 def Exec_ComputeOp : Exec_EntryOp<"compute",
     (ins Exec_TaskAttr:$task, DefaultValuedAttr<I64Attr, "-1">:$cell, DefaultValuedAttr<I64Attr, "-1">:$group),
     "custom<Task>($task, $cell, $group)", [NoRegionArguments, SingleBlock, NoTerminator]> {
   let summary = "F(units, samples), B or W of it, an update, a norm or the decision: runs its calls in order.";
-  let description = [{
-    Constraints:
-    - (C1) exactly the tasks of a cell (F, B, W, R, sum_loss) name a cell.
-    - (C2) it runs on a compute queue.
-    - (C3) it holds calls, at least one.
-  }];
   let regions = (region AnyRegion:$calls);
   let assemblyFormat = head # " attr-dict-with-keyword $calls";
-  let hasVerifier = 1;
 }
 
 def Exec_CopyOp : Exec_EntryOp<"copy", (ins Exec_ValueAttr:$value, Exec_RegionAttr:$from, Exec_RegionAttr:$to),
     "custom<Value>($value) `from` custom<Region>($from) `into` custom<Region>($to)"> {
   let summary = "Moves a value between two regions of the device.";
-  let description = [{
-    Constraints:
-    - (C1) both regions have the same size.
-  }];
-  let hasVerifier = 1;
 }
 
 def Exec_SendOp : Exec_EntryOp<"send", (ins Exec_ValueAttr:$value, FlatSymbolRefAttr:$peer, Exec_RegionAttr:$region),
@@ -130,11 +85,6 @@ def Exec_ReceiveOp : Exec_EntryOp<"receive", (ins Exec_ValueAttr:$value, FlatSym
 def Exec_LoadInputOp : Exec_EntryOp<"load_input", (ins Exec_ValueAttr:$value, Exec_RegionAttr:$region),
     "custom<Value>($value) `into` custom<Region>($region)"> {
   let summary = "Rows of a graph input arrive from the host.";
-  let description = [{
-    Constraints:
-    - (C1) the value is rows of an input, at least one.
-  }];
-  let hasVerifier = 1;
 }
 
 def Exec_LoadScalarsOp : Exec_EntryOp<"load_scalars", (ins Exec_ValueAttr:$value, Exec_RegionAttr:$region),
@@ -149,12 +99,7 @@ def Exec_AllGatherOp : Exec_EntryOp<"all_gather",
   let summary = "Owners' shards of a state group become known to all readers.";
   let description = [{
     In place: an owner that reads holds its shard inside `full`. `full` is `0:0+0` on an owner that does not read, `shard` on a reader that owns nothing.
-
-    Constraints:
-    - (C1) shards ascend without overlap.
-    - (C2) members do not repeat.
   }];
-  let hasVerifier = 1;
 }
 
 def Exec_ReduceScatterOp : Exec_EntryOp<"reduce_scatter",
@@ -164,12 +109,7 @@ def Exec_ReduceScatterOp : Exec_EntryOp<"reduce_scatter",
   let summary = "Contributors' accumulators are summed; each owner receives the sum over its extent.";
   let description = [{
     On a direct queue terms arrive in `parts` on owners, in rounds of `chunk` elements of every shard.
-
-    Constraints:
-    - (C1) shards ascend without overlap.
-    - (C2) members do not repeat.
   }];
-  let hasVerifier = 1;
 }
 
 def Exec_AllReduceOp : Exec_EntryOp<"all_reduce",
@@ -179,11 +119,7 @@ def Exec_AllReduceOp : Exec_EntryOp<"all_reduce",
   let summary = "Sum over members, in rank order; everyone gets the same bits.";
   let description = [{
     On a direct queue everybody's numbers arrive in `parts`.
-
-    Constraints:
-    - (C1) members do not repeat.
   }];
-  let hasVerifier = 1;
 }
 
 def Exec_ReportOp : Exec_EntryOp<"report", (ins Exec_ValueAttr:$value, Exec_RegionAttr:$region),

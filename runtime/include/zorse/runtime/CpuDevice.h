@@ -42,9 +42,6 @@ public:
   /// names none.
   static Result<std::string> matrixLibrary(bool halfPrecision);
 
-  /// "onednn" or "openblas".
-  std::string gemmName() const;
-
 private:
   struct Impl;
   explicit CpuDevice(std::unique_ptr<Impl> impl);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -50,8 +49,7 @@ public:
     pause_ = std::clamp(deadline / 3, 0.2, 100.0);
     int on = 1, most = int(1000 * std::max(1.0, pause_ + 0.3));
     ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
-    // For tests of what older kernels need.
-    kernelLimits_ = !std::getenv("ZORSE_TEST_OLD_KERNEL") && ::setsockopt(socket, IPPROTO_TCP, kRtoMaxMilliseconds, &most, sizeof most) == 0;
+    kernelLimits_ = ::setsockopt(socket, IPPROTO_TCP, kRtoMaxMilliseconds, &most, sizeof most) == 0;
     giveUpAfter(socket, kNever);
   }
 

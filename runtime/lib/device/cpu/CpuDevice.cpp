@@ -71,8 +71,6 @@ Result<std::string> CpuDevice::matrixLibrary(bool halfPrecision) {
   return (*gemm)->identity() + (halfPrecision ? std::string(", half precision by ") + halfGemmIdentity() : "");
 }
 
-std::string CpuDevice::gemmName() const { return impl_->gemm->name(); }
-
 Status CpuDevice::loadObject(const std::string &path) {
   std::string absolute = path.find('/') == std::string::npos ? "./" + path : path;
   void *object = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
