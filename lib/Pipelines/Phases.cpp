@@ -171,7 +171,8 @@ bool Compiler::buildUnits(std::string &remark) {
   if (failed(made))
     return false;
   summary = std::move(*made);
-  for (const std::string &pattern : units::parseDecay(decay)->patterns)
+  const std::optional<units::DecayRule> rule = units::parseDecay(decay);
+  for (const std::string &pattern : rule->patterns)
     if (llvm::none_of(summary.parameters(), [&](const bundle::ParameterInfo &parameter) { return StringRef(parameter.name()).contains(pattern); })) {
       printError("--decay: no parameter's name contains '" + pattern + "'");
       return false;

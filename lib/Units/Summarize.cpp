@@ -4,6 +4,7 @@
 #include "InputRoles.h"
 
 #include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/SampleOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"

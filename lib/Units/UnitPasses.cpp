@@ -41,9 +41,11 @@ struct HashModelPass : units::impl::HashModelBase<HashModelPass> {
     const DictionaryAttr all = module->getAttrDictionary();
     for (StringRef setting : {kSettingsAttr, kDecayAttr, kBatchAttr})
       module->removeAttr(setting);
+    OpPrintingFlags flags; // each said here: options of the command line, which are what it begins with, do not count
+    flags.elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope().printNameLocAsPrefix(false).enableDebugInfo(false);
     std::string text;
     llvm::raw_string_ostream os(text);
-    module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope());
+    module.print(os, flags);
     module->setAttrs(all);
     const std::string hash = llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
     module->setAttr(kContentHashAttr, StringAttr::get(&getContext(), std::to_string(kGraphVersion) + "-" + hash));

@@ -77,15 +77,12 @@ int main(int argc, char **argv) {
   }
   std::filesystem::remove(path);
 
-  for (auto [index, body] : llvm::enumerate(compiled->library.bodies())) {
+  for (const bundle::Body &body : compiled->library.bodies()) {
     if (!only.empty() && body.name() != only)
       continue;
     // Update bodies count elements, not samples.
     int64_t bodyRows = llvm::StringRef(body.name()).starts_with("update") ? 10000000 : rows;
-    const auto &facts = compiled->facts[index];
-    std::printf("\n%s: saved %.1f MB, workspace %.1f MB, %.2f GFLOP\n", body.name().c_str(),
-                (facts.saved.fixed() + facts.saved.per_row() * bodyRows) / 1e6,
-                (facts.workspace.fixed() + facts.workspace.per_row() * bodyRows) / 1e6, facts.flopsPerRow * bodyRows / 1e9);
+    std::printf("\n%s\n", body.name().c_str());
     std::vector<runtime::DeviceAddress> slots;
     std::vector<uint8_t> overwrite(body.slots_size(), 1);
     for (const bundle::Slot &slot : body.slots()) {

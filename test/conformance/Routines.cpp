@@ -217,7 +217,7 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
     auto bodies = codegen::lowerBodies(*module, options);
     if (mlir::failed(bodies))
       return std::nullopt;
-    codegen::appendBuiltinBodies(*bodies, summary, 2 + uint32_t(sizes.index) % 3);
+    codegen::appendBuiltinBodies(module->getContext(), *bodies, summary, 2 + uint32_t(sizes.index) % 3);
     if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
       return std::nullopt;
     return {std::move(bodies)};

@@ -70,7 +70,7 @@ Sums compileSums(const std::string &folder) {
   auto bodies = codegen::lowerBodies(*module, options);
   if (mlir::failed(bodies))
     fail("nothing compiles");
-  codegen::appendBuiltinBodies(*bodies, summary, kTerms);
+  codegen::appendBuiltinBodies(&context, *bodies, summary, kTerms);
   if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
     fail("sums do not compile");
   std::filesystem::create_directories(folder + "/emu");

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <thread>
 
 using namespace llvm;
@@ -25,19 +26,24 @@ KernelSet::~KernelSet() = default;
 KernelSet::KernelSet(const CodegenOptions &options, std::string target)
     : options(options), target(std::move(target)), cache(KernelCache::open(options)) {}
 
-std::string KernelSet::textOf(mlir::ModuleOp kernel) {
-  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // printed inside of another operation it would be numbered with that
-  copy->removeSymNameAttr();
+/// A module that stands alone, whatever options of the command line say of printing.
+static std::string print(mlir::ModuleOp kernel) {
+  mlir::OpPrintingFlags flags;
+  flags.elideLargeElementsAttrs(std::numeric_limits<int64_t>::max()).printNameLocAsPrefix(false).enableDebugInfo(false);
   std::string text;
   raw_string_ostream out(text);
-  copy->print(out);
+  kernel->print(out, flags);
   return text;
 }
 
+std::string KernelSet::textOf(mlir::ModuleOp kernel) {
+  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // printed inside of another operation it would be numbered with that
+  copy->removeSymNameAttr();
+  return print(*copy);
+}
+
 std::string KernelSet::add(StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) {
-  std::string text;
-  raw_string_ostream out(text);
-  kernel->print(out);
+  const std::string text = print(*kernel);
   SHA256 hash;
   for (StringRef part : {StringRef(kLoweringVersion), StringRef(LLVM_VERSION_STRING), StringRef(target), StringRef(text)}) {
     hash.update(part);

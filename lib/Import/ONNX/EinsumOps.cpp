@@ -157,11 +157,9 @@ Labelled elementwise(Composition &make, const Labelled &a, const Labelled &b) {
   return {make("Mul", {spread(a), spread(b)}), all};
 }
 
-} // namespace
-
-class Importer::Einsum {
+class Einsum {
 public:
-  Einsum(Importer &importer, const GraphNode &node) : importer(importer), node(node), make(importer, node) {}
+  explicit Einsum(OpContext &op) : op(op), make(op) {}
 
   LogicalResult apply() {
     if (failed(readOperands()) || failed(readSizes()))
@@ -184,8 +182,7 @@ public:
   }
 
 private:
-  Importer &importer;
-  const GraphNode &node;
+  OpContext &op;
   Composition make;
   std::string text;
   Equation equation;
@@ -311,6 +308,8 @@ private:
     return result;
   }
 };
+
+} // namespace
 
 static LogicalResult importEinsum(OpContext &op) { return Einsum(op).apply(); }
 

@@ -480,7 +480,7 @@ static bool isElementwise(StringRef op) {
 }
 
 /// Operators that only move the elements of operand 0, or reduce them.
-static bool movesElements(StringRef op) {
+static bool operatorMovesElements(StringRef op) {
   static const llvm::StringSet<> known{"Identity", "Reshape",  "Flatten",        "Transpose",  "Squeeze",         "Unsqueeze",         "Expand",
                                        "Tile",     "Slice",    "Split",          "Gather",     "SplitToSequence", "SequenceConstruct", "Shape",
                                        "Size",     "Concat",   "ReduceSum",      "ReduceMean", "ReduceMax",       "ReduceMin",         "ReduceProd",
@@ -507,7 +507,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
     anyGraph |= operand.isGraph();
     numbersSamples |= operand.sampleStep != 0;
     anyLoss |= operand.kind == Val::Kind::Loss;
-    const bool moves = movesElements(op.node.op) && (i == 0 || op.node.op == "Concat" || op.node.op == "SequenceConstruct");
+    const bool moves = operatorMovesElements(op.node.op) && (i == 0 || op.node.op == "Concat" || op.node.op == "SequenceConstruct");
     const bool picked = op.node.op == "Gather" && op.operand(1).isGraph(); // by data
     if (operand.isKnown() && known < 0 && !isLength(op.node.op, i) && (!moves || picked))
       known = static_cast<int64_t>(i);
