@@ -1,5 +1,10 @@
 #include "zorse/Pipelines/MlirFlags.h"
 
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Pipelines/Passes.h"
+#include "zorse/Transforms/Passes.h"
+#include "zorse/Units/Units.h"
+
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
@@ -17,6 +22,10 @@ bool zorse::pipelines::takeMlirFlags(std::vector<char *> &arguments) {
   std::vector<char *> words{arguments.front()};
   words.insert(words.end(), ours, arguments.end());
   arguments.erase(ours, arguments.end());
+  registerTransformPasses(); // so that --mlir-print-ir-after can name them
+  units::registerPasses();
+  autodiff::registerPasses();
+  registerPasses();
   mlir::registerMLIRContextCLOptions();
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();

@@ -63,7 +63,7 @@ def main():
             with open(os.path.join(folder, name + ".yaml"), "w") as f:
                 f.write(text)
         cases = [(model, words, precision, cluster, ()) for model, words in MODELS for precision in ("f32", "bf16", "f16") for cluster in CLUSTERS]
-        cases.append(("gpt.onnx", ["--seq=32"], "f32", "processors", ("--optimizer", "sgd", "--momentum", "0.9", "--decay", "names:wte,attn")))
+        cases.append(("gpt.onnx", ["--seq=32"], "f32", "processors", ("--optimizer", "sgd", "--momentum", "0.9", "--decay", "names:attn,mlp")))
         for model, words, precision, cluster, more in cases:
             difference, kernels = compare(folder, model, words, precision, os.path.join(folder, cluster + ".yaml"), more)
             label = f"{model} {precision} {cluster}{' ' + ' '.join(more) if more else ''}: {kernels} kernels"

@@ -16,9 +16,9 @@ zorse.class @mlp {
   }
 }
 // CHECK: zorse.target @sm_80 attributes {bodies = dense<1> : tensor<2xi8>} {
-// CHECK:   module @kernel_12
+// CHECK:   builtin.module @kernel_12
 zorse.target @sm_80 attributes {bodies = dense<1> : tensor<2xi8>} {
-  module @kernel_12 {}
+  builtin.module @kernel_12 {}
 }
 
 // -----

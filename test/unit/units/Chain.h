@@ -40,6 +40,7 @@ inline mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp module, const UnitOp
   bundle::ModelSummary settings;
   *settings.mutable_training() = options.training;
   mlir::PassManager passes(module.getContext());
+  passes.addPass(units::createHashModel());
   passes.addPass(units::createConfigure({units::settingsText(settings), options.decay, 1}));
   passes.addPass(units::createFindUnits());
   units::addFunctionPasses(passes, {options.saved, false});
