@@ -31,7 +31,7 @@ function(zorse_tool name)
   zorse_use_pch(${name})
 endfunction()
 
-# Times that tests state hold on a quiet machine: evidence scripts check them as they stand. CTest also runs on loaded and slow machines, where a time only says that
+# Times that tests state hold on a quiet machine: the evidence (test/evidence) checks them as they stand. CTest also runs on loaded and slow machines, where a time only says that
 # nothing hangs: tests multiply theirs by this factor (test/support/Patience.h, PATIENCE in test/e2e/harness.py).
 set(ZORSE_TEST_PATIENCE 4)
 if(ZORSE_SANITIZE)

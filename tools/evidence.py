@@ -1,63 +1,25 @@
-"""What tools/run-evidence.sh does once everything is built: runs the scripts of a folder, keeps what each printed, writes the table.
+"""What tools/run-evidence.sh does once everything is built: runs the claims of a file, keeps what each printed, writes the table.
 
-    evidence.py [--quick] [--list] [--table] [--scripts FOLDER] [--docs FOLDER] [NAME...]
+    evidence.py [--quick] [--list] [--show] [--table] [--claims FILE] [--docs FOLDER] [NAME...]
 """
 import argparse
 import datetime
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-KEYS = ("Claim", "Topic", "Quick")
-TOPICS = ["Getting started", "Mathematics", "Exports", "Compiler", "Verifier", "Planner", "Predictions", "Speed", "Snapshots", "Jobs", "Robustness"]  # in this order; others behind them
-QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # seconds of one script
+import claims as c
+
+ROOT = c.ROOT
+QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # seconds of one claim
 SKIPPED = 77
 STATES = {"passed": "passed", "failed": "**FAILED**", "not run": "**not run**"}
-
-
-class Script:
-    """A script of test/evidence and what its header says (test/evidence/README.md)."""
-
-    def __init__(self, path):
-        self.path, self.file = path, os.path.basename(path)
-        self.name = self.file[: -len(".sh")]
-        self.header = dict.fromkeys(KEYS, "")
-        key = None
-        with open(path) as f:
-            for line in f.read().splitlines()[1:]:
-                if not line.startswith("#"):
-                    break
-                found = re.match(r"# (\w+): +(.*)", line)
-                if found and found.group(1) in KEYS:
-                    key = found.group(1)
-                    self.header[key] = found.group(2)
-                elif line.strip() == "#":
-                    key = None
-                elif key:
-                    self.header[key] += " " + line[1:].strip()
-        self.claim, self.topic, self.quick = (self.header[k].strip() for k in KEYS)
-
-    def faults(self):
-        """What its header lacks."""
-        lacks = [f"has no line '# {key}: ...' at its top" for key in KEYS if not self.header[key].strip()]
-        if not os.access(self.path, os.X_OK):
-            lacks.append("is not executable")
-        return lacks
-
-    def without_quick(self):
-        return self.quick.startswith("none")
-
-    def form(self, quick):
-        return "quick" if quick and not self.quick.startswith("whole") else "whole"
-
-
-def scripts_in(folder):
-    return [Script(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".sh")]
 
 
 def commit():
@@ -97,39 +59,103 @@ def own_seconds():
     return used.children_user + used.children_system
 
 
-def last_line(text):
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return re.sub(r"\x1b\[[0-9;]*m", "", lines[-1]) if lines else ""
+class Late(Exception):
+    pass
 
 
-def run(script, quick, logs):
+class Log:
+    """Runs commands one after another, all within one time limit, and keeps what they print."""
+
+    def __init__(self, path, limit):
+        self.path, self.limit, self.end = path, limit, time.monotonic() + limit
+        for name in (path, path + ".errors"):
+            open(name, "w").close()
+
+    def run(self, command):
+        """Exit code, output and errors of a command."""
+        with open(self.path, "a+") as out, open(self.path + ".errors", "a+") as errors:
+            begin = out.tell(), errors.tell()
+            # A session of its own: what is left of it when its time is over can be ended together. `env` takes assignments before the program and says when there is no such program.
+            child = subprocess.Popen(["env", *command.words], stdin=subprocess.DEVNULL, stdout=out, stderr=errors, cwd=ROOT, start_new_session=True)
+            try:
+                child.wait(max(0, self.end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                end(child)
+                raise Late(f"ended after its limit of {self.limit} s")
+            for file, at in zip((out, errors), begin):
+                file.seek(at)
+            return child.returncode, out.read(), errors.read()
+
+
+prepared = set()  # what has been set up for all claims, such as the Python environment
+
+
+def prepare(command, log):
+    """Runs what must be there first. None, or the exit code and what to say."""
+    key = tuple(command.words)
+    shared = log.folder not in " ".join(key)
+    if not command.needed() or (shared and key in prepared):
+        return None
+    code, said, complained = log.run(command)
+    if code == 0:
+        prepared.update([key] if shared else [])
+        return None
+    if command.makes and os.path.exists(os.path.join(ROOT, command.makes)):
+        os.remove(os.path.join(ROOT, command.makes))
+    said = command.message or c.last_line(complained) or c.last_line(said)
+    return (SKIPPED, said, []) if command.kind == "need" else (code, "", [exit_of(code), said])
+
+
+def exit_of(code):
+    return f"exit {code}" if code > 0 else f"ended by signal {-code}"
+
+
+def attempt(claim, form, log):
+    """Exit code, figure and reasons of failure of all commands of a claim. One that fails does not stop the others."""
+    status, figures, reasons, output = 0, [], [], ""
+    for command in claim.commands(form, log.folder):
+        if command.kind != "figure":
+            if ended := prepare(command, log):
+                return ended
+            continue
+        code, said, complained = log.run(command)
+        code = 0 if command.any_exit else code
+        figure, broken = command.figure.of(said)
+        if code == 0 and not figure and not claim.figure(form):
+            broken = "prints no figure"
+        # What cannot be tried here does not hide what fails, and what can be tried counts.
+        if code and (code != SKIPPED or status == 0):
+            status = code
+        if code not in (0, SKIPPED):
+            reasons += [exit_of(code), c.last_line(complained)]
+        elif code == 0 and broken:
+            status, reasons = 1, reasons + [broken]
+        figures.append((f"{command.label}: " if command.label else "") + (figure or (c.last_line(complained) if code else "")))
+        output += said
+    together = claim.figure(form)
+    if together and status != SKIPPED:
+        figure, broken = together.of(output)
+        figures, reasons, status = [figure], reasons + [broken] * bool(broken), status or int(bool(broken))
+    return status, "; ".join(figures), reasons
+
+
+def run(claim, quick, logs):
     """Runs it; the record of what happened."""
-    form = script.form(quick)
-    limit = QUICK_LIMIT if quick else WHOLE_LIMIT
-    log = os.path.join(logs, f"{script.name}.{form}.log")
+    form = claim.form(quick)
     begin, busy, own = time.monotonic(), busy_seconds(), own_seconds()
-    late = False
-    with open(log, "w+") as out, open(log + ".errors", "w+") as errors:
-        # A session of its own: what is left of it when its time is over can be ended together.
-        child = subprocess.Popen([script.path, *(["--quick"] if quick else [])], stdin=subprocess.DEVNULL, stdout=out, stderr=errors, cwd=ROOT, start_new_session=True)
+    log = Log(os.path.join(logs, f"{claim.name}.{form}.log"), QUICK_LIMIT if quick else WHOLE_LIMIT)
+    with tempfile.TemporaryDirectory(prefix="zorse-evidence-") as log.folder:
         try:
-            child.wait(limit)
-        except subprocess.TimeoutExpired:
-            late = True
-            end(child)
-        out.seek(0)
-        errors.seek(0)
-        said, complained = out.read(), errors.read()
+            status, figure, reasons = attempt(claim, form, log)
+        except Late as late:
+            with open(log.path) as f:
+                status, figure, reasons = 1, c.last_line(f.read()), [str(late)]
     seconds = time.monotonic() - begin
-    code = child.returncode
-    state = "passed" if code == 0 else "not run" if code == SKIPPED else "failed"
-    figure = last_line(said) or last_line(complained)
+    state = "passed" if status == 0 else "not run" if status == SKIPPED else "failed"
     if state == "failed":
-        why = f"ended after its limit of {limit} s" if late else f"exit {code}" if code > 0 else f"ended by signal {-code}"
-        error = last_line(complained)
-        figure = "; ".join(dict.fromkeys(part for part in (why, figure, error) if part))
+        figure = "; ".join(dict.fromkeys(part for part in (*reasons[:1], figure, *reasons[1:]) if part))
     others = max(0.0, (busy_seconds() - busy) - (own_seconds() - own)) / max(seconds, 0.1)
-    return {"script": script.file, "form": form, "state": state, "figure": figure, "commit": commit(), "processor": processor(),
+    return {"script": claim.name, "form": form, "state": state, "figure": figure, "commit": commit(), "processor": processor(),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "seconds": round(seconds, 1), "others": round(others, 1)}
 
 
@@ -147,24 +173,27 @@ def end(child):
 
 
 class Store:
-    """docs/evidence.jsonl: the last record of every form of every script, one a line."""
+    """docs/evidence.jsonl: the last record of every form of every claim, one a line. `script` is the claim's name; it had an ending when claims were scripts."""
 
     def __init__(self, path):
         self.path, self.records = path, {}
         if os.path.exists(path):
             with open(path) as f:
                 for record in map(json.loads, filter(str.strip, f)):
-                    self.records[record["script"], record["form"]] = record
+                    self.keep(record | {"script": record["script"].removesuffix(".sh")})
+
+    def keep(self, record):
+        self.records[record["script"], record["form"]] = record
 
     def put(self, record):
-        self.records[record["script"], record["form"]] = record
+        self.keep(record)
         with open(self.path + ".new", "w") as f:
             for key in sorted(self.records):
                 f.write(json.dumps(self.records[key], ensure_ascii=False) + "\n")
         os.replace(self.path + ".new", self.path)
 
-    def of(self, script):
-        return [self.records[script.file, form] for form in ("whole", "quick") if (script.file, form) in self.records]
+    def of(self, claim):
+        return [self.records[claim.name, form] for form in ("whole", "quick") if (claim.name, form) in self.records]
 
 
 def cell(text):
@@ -184,38 +213,57 @@ def remarks_of(docs):
         return set(re.findall(r"^## (\S+)$", f.read(), re.M))
 
 
-def row(script, store, remarks):
-    records = store.of(script) or [None]
+def row(claim, store, remarks):
+    records = store.of(claim) or [None]
     results = "<br>".join(f"{STATES[r['state']]}: {origin(r)}" if r else "**not run** yet" for r in records)
     # Where the whole and the quick form have figures, each says which it is.
     figures = "<br>".join((f"{r['form']}: " if len(records) > 1 else "") + cell(r["figure"]) if r else "" for r in records)
-    if script.name in remarks:
-        figures += f" ([remarks](evidence-remarks.md#{script.name}))"
-    return f"| {cell(script.claim)} | `{script.file}` | {results} | {figures} |"
+    if claim.name in remarks:
+        figures += f" ([remarks](evidence-remarks.md#{claim.name}))"
+    return f"| {cell(claim.claim)} | `{claim.name}` | {results} | {figures} |"
 
 
-def write_table(scripts, store, docs):
-    topics = TOPICS + sorted({s.topic for s in scripts} - set(TOPICS))
+def write_table(claims, store, docs):
     remarks = remarks_of(docs)
     lines = ["# Evidence", "",
-             "What is claimed, the script in `test/evidence/` that shows it, and what it printed last. `tools/run-evidence.sh` writes this page from what the scripts print: a change by hand does not stay.",
-             "Every result says whether the whole script ran or its quick form, at which commit, when, on which processor, how long it took, and how many cores others kept busy meanwhile, which figures of",
-             "speed suffer from. What figures mean beyond a script's last line, and figures of earlier states: [remarks](evidence-remarks.md). How to add a script: [test/evidence](../test/evidence/README.md)."]
-    for topic in topics:
-        rows = [row(s, store, remarks) for s in scripts if s.topic == topic]
-        if rows:
-            lines += ["", f"## {topic}", "", "| claim | script | result | figure |", "|---|---|---|---|", *rows]
+             "What is claimed, the name of the claim, and what its commands printed last. `tools/run-evidence.sh NAME` tries a claim, `tools/run-evidence.sh --show NAME` prints its commands. This page is written from",
+             "what they print: a change by hand does not stay. Every result says whether the whole claim ran or its quick form, at which commit, when, on which processor, how long it took, and how many cores others kept",
+             "busy meanwhile, which figures of speed suffer from. What figures mean beyond their line, and figures of earlier states: [remarks](evidence-remarks.md). How to add a claim: [test/evidence](../test/evidence/README.md)."]
+    for topic in dict.fromkeys(claim.topic for claim in claims):
+        lines += ["", f"## {topic}", "", "| claim | name | result | figure |", "|---|---|---|---|", *(row(claim, store, remarks) for claim in claims if claim.topic == topic)]
     with open(os.path.join(docs, "evidence.md"), "w") as f:
         f.write("\n".join(lines) + "\n")
 
 
-def chosen(scripts, names):
-    known = {s.name: s for s in scripts}
-    wanted = [os.path.basename(n)[:-3] if n.endswith(".sh") else n for n in names]
-    unknown = [n for n in wanted if n not in known]
+def show(claim, forms):
+    """Prints the commands of a claim, so that a person can run them by hand from the root of the repository."""
+    folder = f"out/evidence/{claim.name}"
+    print(f"# {claim.name}: {claim.claim}")
+    for form in forms:
+        print("# whole and quick" if claim.form(True) == "whole" else f"# quick: {claim.quick}" if form == "quick" else "# whole")
+        commands = claim.commands(form, folder)
+        if any(folder in word for command in commands for word in command.words):
+            print(f"mkdir -p {folder}")
+        for command in commands:
+            # An assignment before the program is to stay one.
+            words = [re.sub(r"^(\w+=)(.*)", lambda m: m[1] + shlex.quote(m[2]), w) if re.match(r"[A-Z_]+=", w) else shlex.quote(w.removeprefix(ROOT + "/")) for w in command.words]
+            said = [command.label] * bool(command.label) + [f"makes {command.makes}"] * bool(command.makes) + ["if this fails, the claim cannot be tried here"] * (command.kind == "need")
+            print(" ".join(words) + (f"  # {', '.join(said)}" if said else ""))
+            print_figure(command.figure)
+        print_figure(claim.figure(form))
+
+
+def print_figure(figure):
+    if figure and not figure.plain:
+        print("".join(f"#   finds {f.pattern}\n" for f in figure.find) + f"#   says {figure.say}" + "".join(f"\n#   holds if {limit[0]}" for limit in figure.limits))
+
+
+def chosen(claims, names):
+    known = {claim.name: claim for claim in claims}
+    unknown = [name for name in names if name not in known]
     if unknown:
-        sys.exit(f"run-evidence: there is no script '{unknown[0]}' in test/evidence; tools/run-evidence.sh --list says what there is")
-    return [known[n] for n in wanted] if wanted else scripts
+        sys.exit(f"run-evidence: there is no claim '{unknown[0]}' in test/evidence; tools/run-evidence.sh --list says what there is")
+    return [known[name] for name in names] if names else claims
 
 
 def summarize(records, left_out, faulty):
@@ -224,51 +272,63 @@ def summarize(records, left_out, faulty):
         for r in records:
             if r["state"] == state:
                 print(f"{state}: {r['script']} ({r['form']}): {r['figure']}")
-    for script in faulty:
-        print(f"failed: {script.file}: {' and '.join(script.faults())}")
-    for script in left_out:
-        print(f"left out: {script.file}: quick form: {script.quick}")
+    for claim in faulty:
+        print(f"failed: {claim.name}: {' and '.join(claim.faults())}")
+    for claim in left_out:
+        print(f"left out: {claim.name}: quick form: {claim.quick}")
     counts = {state: sum(r["state"] == state for r in records) for state in STATES}
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['not run']} cannot run here, {len(left_out)} without a quick form, in {sum(r['seconds'] for r in records) / 60:.1f} minutes")
     return 1 if counts["failed"] or faulty else 3 if counts["not run"] else 0
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="run-evidence.sh", usage="tools/run-evidence.sh [--quick] [--list] [--table] [--no-build] [NAME...]")
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="the quick forms, at most half an hour together")
-    parser.add_argument("--list", action="store_true", help="say what there is; run nothing")
-    parser.add_argument("--table", action="store_true", help="write docs/evidence.md anew; run nothing")
-    parser.add_argument("--scripts", default=os.path.join(ROOT, "test", "evidence"), help=argparse.SUPPRESS)
-    parser.add_argument("--docs", default=os.path.join(ROOT, "docs"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    scripts = scripts_in(options.scripts)
-    wanted = chosen(scripts, options.names)
-    faulty = [s for s in wanted if s.faults()]
-    for s in faulty:
-        print(f"run-evidence: {s.file} {' and '.join(s.faults())}; test/evidence/README.md says what a script looks like")
-    wanted = [s for s in wanted if s not in faulty]
-    store = Store(os.path.join(options.docs, "evidence.jsonl"))
-    if options.list:
-        for s in wanted:
-            print(f"{s.file}\n    {s.claim}\n    quick: {s.quick}")
-        return 0
-    if options.table:
-        write_table(scripts, store, options.docs)
-        return 0
+def run_all(wanted, claims, store, options):
+    """Runs the claims that are wanted; the records, and what has no quick form."""
     logs = os.path.join(ROOT, "out", "evidence")
     os.makedirs(logs, exist_ok=True)
-    records, left_out = [], [s for s in wanted if options.quick and s.without_quick()]
-    for s in wanted:
-        if s in left_out:
+    records, left_out = [], [claim for claim in wanted if options.quick and claim.without_quick()]
+    for claim in wanted:
+        if claim in left_out:
             continue
-        print(f"{s.name} ... ", end="", flush=True)
-        record = run(s, options.quick, logs)
+        print(f"{claim.name} ... ", end="", flush=True)
+        record = run(claim, options.quick, logs)
         records.append(record)
         print(f"{record['state']}, {record['seconds']:.0f} s: {record['figure']}", flush=True)
         store.put(record)
-        write_table(scripts, store, options.docs)
-    return summarize(records, left_out, faulty)
+        write_table(claims, store, options.docs)
+    return records, left_out
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run-evidence.sh", usage="tools/run-evidence.sh [--quick] [--list] [--show] [--table] [--no-build] [NAME...]")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="the quick forms")
+    parser.add_argument("--list", action="store_true", help="say what there is; run nothing")
+    parser.add_argument("--show", action="store_true", help="print the commands; run nothing")
+    parser.add_argument("--table", action="store_true", help="write docs/evidence.md anew; run nothing")
+    parser.add_argument("--claims", default=os.path.join(ROOT, "test", "evidence", "claims.toml"), help=argparse.SUPPRESS)
+    parser.add_argument("--docs", default=os.path.join(ROOT, "docs"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    try:
+        claims = c.read(options.claims)
+    except (c.Fault, ValueError) as problem:
+        sys.exit(f"run-evidence: {options.claims} {problem}")
+    wanted = chosen(claims, options.names)
+    faulty = [claim for claim in wanted if claim.faults()]
+    for claim in faulty:
+        print(f"run-evidence: {claim.name} {' and '.join(claim.faults())}; test/evidence/README.md says what a claim looks like")
+    wanted = [claim for claim in wanted if claim not in faulty]
+    store = Store(os.path.join(options.docs, "evidence.jsonl"))
+    if options.list or options.show:
+        for claim in wanted:
+            if options.show:
+                show(claim, ["quick"] if options.quick else ["whole"] if claim.form(True) == "whole" or claim.without_quick() else ["whole", "quick"])
+            else:
+                print(f"{claim.name}\n    {claim.claim}\n    quick: {claim.quick}")
+        return 1 if faulty else 0
+    if options.table:
+        write_table(claims, store, options.docs)
+        return 0
+    return summarize(*run_all(wanted, claims, store, options), faulty)
 
 
 if __name__ == "__main__":

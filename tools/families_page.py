@@ -59,7 +59,7 @@ def written(found):
              "on one device and under a random plan of three. `tools/families_page.py` writes this page from what `test/e2e/transformers_families.py` finds; nothing here is written by hand.", "",
              f"Of {tried} models {count['equal']} train as in PyTorch, {count['refused'] + count['mixes']} are refused ({freed} of them only with the random parts of their own settings), {count['not exported']} PyTorch's "
              f"exporter does not write, {count['late']} took too long, {count['wrong'] + count['crash']} are wrong or crash. {count['not built']} were not built here. Families that are missing on this page have not been tried.",
-             "Rows are as old as their run: `test/evidence/transformers_families_match_pytorch.sh` runs some of them again with every state.", "",
+             "Rows are as old as their run: `tools/run-evidence.sh transformers_families_match_pytorch` runs some of them again with every state.", "",
              "- **equal**: the losses of all steps (1e-6), the first gradients (1e-5), and parameters and running statistics after the steps (1e-5) are PyTorch's, with dropout 0; where a model makes more of rounding than that, the limit",
              "  is four times what a change of its parameters by 3e-8 makes, at most 1e-2. And the export with the dropout of the family's own",
              "  settings passes the comparison with PyTorch and is imported. **without dropout**: this export was not tried. Models with batch norm train with `--batch-norm-rows` of the batch; models of text and pictures are given text",

@@ -177,12 +177,14 @@ def main():
     if not options.no_build:
         subprocess.run([os.path.join(ROOT, "tools", "build.sh"), "fuzz", *("fuzz-" + n for n in names)], check=True, stdout=subprocess.DEVNULL)
 
-    good = True
+    inputs, findings = [], 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for done in pool.map(lambda n: Reader(n, options.fresh or options.quick, not options.no_build).fuzz(runs), names):
             describe(done.name, done.tally, done.coverage() if options.coverage else None)
-            good &= not done.tally["findings"] and done.tally["inputs"] >= runs
-    sys.exit(0 if good else 1)
+            inputs.append(done.tally["inputs"])
+            findings += len(done.tally["findings"])
+    print(f"{len(inputs)} readers, {sum(inputs)} inputs, at least {min(inputs)} each, {findings} findings")
+    sys.exit(findings > 0 or min(inputs) < runs)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
     page_figures.py             fails where a page and the evidence differ
     page_figures.py --write     writes the evidence's figures into the pages
 
-A figure stands between two comments, of which the first says where it comes from: a script of test/evidence and what to find in the figure that it printed last (docs/evidence.jsonl; whole runs go
+A figure stands between two comments, of which the first says where it comes from: a claim of test/evidence and what to find in the figure that it printed last (docs/evidence.jsonl; whole runs go
 before quick ones).
 
     GPT-2 124M compiles in <!-- figure compile_time "slowest ([\\d.]+ s)" -->3.43 s<!-- end -->.
 
-The first group of the expression is what stands there. A sentence that names a script of test/evidence has no other measured figure: none with a decimal point, an exponent, or a unit of time or of ratio.
+The first group of the expression is what stands there. A sentence that names a claim has no other measured figure: none with a decimal point, an exponent, or a unit of time or of ratio.
 """
 import argparse
 import glob
@@ -17,18 +17,20 @@ import os
 import re
 import sys
 
+import claims as c
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MARKED = re.compile(r'<!-- figure (\w+) "([^"\n]*)" -->(.*?)<!-- end -->', re.S)
 BARE = re.compile(r"(?<![\w.])(\d[\d,]*\.\d+(e-?\d+)?|\d+e-\d+|\d[\d,]*(?= (?:s|ms|µs|us|ns|%|×|times|tokens/s)\b))(?![\w-])")
 
 
 def evidence(path):
-    """The last figure of every script that passed, and whether it was run at all."""
+    """The last figure of every claim that passed."""
     figures, failed = {}, set()
     with open(path) as f:
         for line in f:
             row = json.loads(line)
-            name = row["script"][: -len(".sh")]
+            name = row["script"].removesuffix(".sh")
             if row["state"] != "passed":
                 failed.add(name)
             elif name not in figures or row["form"] == "whole":
@@ -43,13 +45,13 @@ def pages(root):
 def figure(name, pattern, figures):
     """What is to stand on the page, or None and why not."""
     if name not in figures:
-        return None, f"{name}.sh has not passed: docs/evidence.jsonl has no figure of it. Run tools/run-evidence.sh {name}, or state no figure"
+        return None, f"{name} has not passed: docs/evidence.jsonl has no figure of it. Run tools/run-evidence.sh {name}, or state no figure"
     try:
         found = re.search(pattern, figures[name])
     except re.error as problem:
         return None, f'"{pattern}" is no regular expression: {problem}'
     if not found or not found.groups():
-        return None, f'"{pattern}" finds nothing in the figure of {name}.sh, which is: {figures[name]}'
+        return None, f'"{pattern}" finds nothing in the figure of {name}, which is: {figures[name]}'
     return found.group(1), None
 
 
@@ -61,7 +63,7 @@ def sentences(text):
         yield text.count("\n", 0, at) + 1 if at >= 0 else line, piece
 
 
-def check(path, figures, scripts, write):
+def check(path, figures, names, write):
     """Problems of a page; with `write` its figures are mended first."""
     with open(path) as f:
         text = f.read()
@@ -75,7 +77,7 @@ def check(path, figures, scripts, write):
         elif wanted != match.group(3):
             if write:
                 return match.group(0).replace(match.group(3) + "<!-- end -->", wanted + "<!-- end -->")
-            problems.append(f"{place(match.start())}: says {match.group(3)!r}, {match.group(1)}.sh printed {wanted!r}; tools/page_figures.py --write mends it")
+            problems.append(f"{place(match.start())}: says {match.group(3)!r}, {match.group(1)} printed {wanted!r}; tools/page_figures.py --write mends it")
         return match.group(0)
 
     mended = MARKED.sub(mend, text)
@@ -83,10 +85,10 @@ def check(path, figures, scripts, write):
         with open(path, "w") as f:
             f.write(mended)
     for line, sentence in sentences(re.sub(r"```.*?```", lambda m: "\n" * m.group(0).count("\n"), MARKED.sub(lambda m: "\n" * m.group(0).count("\n"), mended), flags=re.S)):
-        named = [name for name in re.findall(r"`(?:test/evidence/)?(\w+)\.sh`", sentence) if name in scripts]
+        named = [name for name in re.findall(r"`(?:tools/run-evidence\.sh )?(\w+)`", sentence) if name in names]
         bare = BARE.search(sentence)
         if named and bare:
-            problems.append(f"{os.path.relpath(path, ROOT)}:{line}: states {bare.group(0)!r} beside {named[0]}.sh, not taken from the evidence: put it between figure comments, or take it out")
+            problems.append(f"{os.path.relpath(path, ROOT)}:{line}: states {bare.group(0)!r} beside {named[0]}, not taken from the evidence: put it between figure comments, or take it out")
     return problems
 
 
@@ -96,10 +98,10 @@ def main():
     parser.add_argument("--root", default=ROOT)
     a = parser.parse_args()
     figures = evidence(os.path.join(a.root, "docs", "evidence.jsonl"))
-    scripts = {os.path.basename(p)[: -len(".sh")] for p in glob.glob(os.path.join(a.root, "test", "evidence", "*.sh"))}
+    names = {claim.name for claim in c.read(os.path.join(a.root, "test", "evidence", "claims.toml"))}
     problems, count = [], 0
     for path in pages(a.root):
-        problems += check(path, figures, scripts, a.write)
+        problems += check(path, figures, names, a.write)
         with open(path) as f:
             count += len(MARKED.findall(f.read()))
     for problem in problems:

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs the scripts of test/evidence, keeps what each printed in docs/evidence.jsonl and writes docs/evidence.md from it: tools/run-evidence.sh [--quick] [NAME...]
-#   --quick      their quick forms, at most half an hour together: before a change is called done
-#   NAME         only these, such as random_tilings or random_tilings.sh; the rows of the others stay as they are
+# Tries the claims of test/evidence/claims.toml, keeps what their commands printed in docs/evidence.jsonl and writes docs/evidence.md from it: tools/run-evidence.sh [--quick] [NAME...]
+#   --quick      their quick forms: before a change is called done
+#   NAME         only these claims, such as random_tilings; the rows of the others stay as they are
 #   --list       what there is, and what the quick forms leave out; runs nothing
+#   --show       the commands of the claims, to run them by hand; runs nothing
 #   --table      writes docs/evidence.md anew; runs nothing
 #   --no-build   with the programs there are
-# What a script looks like: test/evidence/README.md. One that fails does not stop the others. Exits with 0 when all passed, 1 when one failed, 3 when none failed but some cannot run on
+# What a claim looks like: test/evidence/README.md. One that fails does not stop the others. Exits with 0 when all passed, 1 when one failed, 3 when none failed but some cannot be tried on
 # this machine. What each printed stays in out/evidence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +14,7 @@ build=1 words=()
 for word in "$@"; do
   case "$word" in
     --no-build) build=0 ;;
-    --list | --table | --help) build=0; words+=("$word") ;;
+    --list | --show | --table | --help) build=0; words+=("$word") ;;
     *) words+=("$word") ;;
   esac
 done

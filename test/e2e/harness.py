@@ -15,7 +15,7 @@ import numpy as np
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BIN = os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin"))
-# By how much a loaded machine (CTest) or a sanitizer may exceed the times that evidence scripts state: these run without it.
+# By how much a loaded machine (CTest) or a sanitizer may exceed the times that claims of the evidence state: those run without it.
 PATIENCE = float(os.environ.get("ZORSE_TEST_PATIENCE", 1))
 # Built with sanitizers: programs need address space and time of another order.
 SANITIZED = bool(os.environ.get("ZORSE_TEST_SANITIZER"))

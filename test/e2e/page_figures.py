@@ -29,7 +29,7 @@ def main():
         page = os.path.join(folder, "README.md")
         evidence = os.path.join(folder, "docs", "evidence.jsonl")
         with open(evidence, "w") as f:
-            f.write('{"script": "compile_time.sh", "form": "whole", "state": "passed", "figure": "slowest 3.43 s (limit 5)"}\n')
+            f.write('{"script": "compile_time", "form": "whole", "state": "passed", "figure": "slowest 3.43 s (limit 5)"}\n')
         for name in os.listdir(os.path.join(folder, "docs")):
             if name.endswith(".md"):
                 os.remove(os.path.join(folder, "docs", name))
@@ -43,19 +43,19 @@ def main():
             code, said = call("--root", folder)
             expect(name, code == 1 and all(w in said for w in words), said)
 
-        write(f"It compiles in {MARK}3.43 s<!-- end --> (`test/evidence/compile_time.sh`).\n")
+        write(f"It compiles in {MARK}3.43 s<!-- end --> (`tools/run-evidence.sh compile_time`).\n")
         code, said = call("--root", folder)
         expect("a figure of the evidence", code == 0, said)
         refused("another figure", f"It compiles in {MARK}1 s<!-- end -->.\n", "README.md:1", "'1 s'", "'3.43 s'")
         code, said = call("--root", folder, "--write")
         with open(page) as f:
             expect("it is mended", code == 0 and f.read() == f"It compiles in {MARK}3.43 s<!-- end -->.\n", said)
-        refused("a figure without its source", "It compiles in 1 s (`test/evidence/compile_time.sh`).\n", "README.md:1", "'1'", "compile_time.sh")
-        refused("a figure of a script that has not run", "x\n\nas <!-- figure plan_invariance \"(x)\" -->x<!-- end -->\n", "README.md:3", "plan_invariance.sh has not passed")
+        refused("a figure without its source", "It compiles in 1 s (`tools/run-evidence.sh compile_time`).\n", "README.md:1", "'1'", "compile_time")
+        refused("a figure of a claim that has not been tried", "x\n\nas <!-- figure plan_invariance \"(x)\" -->x<!-- end -->\n", "README.md:3", "plan_invariance has not passed")
         refused("a figure that is not there", f"as {MARK.replace('slowest', 'fastest')}1 s<!-- end -->\n", "finds nothing", "slowest 3.43 s")
         with open(evidence, "a") as f:
-            f.write('{"script": "compile_time.sh", "form": "quick", "state": "failed", "figure": "slowest 9 s (limit 5)"}\n')
-        refused("a figure of a script that fails", f"It compiles in {MARK}3.43 s<!-- end -->.\n", "has not passed")
+            f.write('{"script": "compile_time", "form": "quick", "state": "failed", "figure": "slowest 9 s (limit 5)"}\n')
+        refused("a figure of a claim that fails", f"It compiles in {MARK}3.43 s<!-- end -->.\n", "has not passed")
     print(f"{sum(results)} of {len(results)} hold")
     sys.exit(not all(results))
 

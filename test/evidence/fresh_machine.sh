@@ -1,7 +1,5 @@
 #!/usr/bin/env bash
-# Claim: tools/quickstart.sh and tools/run-tests.sh of a fresh clone install, build, train and pass every test on a bare Debian 12, in either order.
-# Topic: Getting started
-# Quick: none, because it installs, builds and tests everything twice: an hour on two cores
+# tools/quickstart.sh and tools/run-tests.sh of a fresh clone on a bare Debian 12, in either order.
 #
 # fresh_machine.sh [--cold] [--only=quickstart-first|tests-first] [--folder=FOLDER] [--prepare]
 #   --cold      without ccache between the two orders: both are cold then. Without it the second order takes objects that the first one compiled; the first is cold always.
@@ -12,6 +10,7 @@
 # and no package. Needs root; debootstrap is fetched with apt where it is not installed. What is committed is cloned, and nothing else.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
+source "$repository/test/evidence/bare_machine.bash"
 cold=0 orders=(quickstart-first tests-first) folder='' prepare=0
 for word in "$@"; do
   case "$word" in
@@ -77,21 +76,6 @@ if [ ! -e "$folder/base.done" ]; then
 fi
 [ $prepare = 0 ] || exit 0
 
-# enter ROOT COMMAND...: runs it in the clone there, as root of a machine of its own.
-enter() {
-  local root=$1
-  shift
-  unshare --mount --pid --fork --kill-child bash -euc '
-    root=$1
-    shift
-    mount --make-rprivate /
-    mount -t proc proc "$root/proc"
-    mount --rbind /sys "$root/sys"
-    mount --rbind /dev "$root/dev"
-    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb DEBIAN_FRONTEND=noninteractive "${@:2}" \
-      bash -c "cd /root/zorse && exec $1"' enter "$root" "$*" $(env | grep -iE '^(https?_proxy|ftp_proxy|no_proxy|all_proxy|pip_[a-z_]*|ssl_cert_(file|dir)|requests_ca_bundle|curl_ca_bundle)=' || true)
-}
-
 figures=() before='' status=0
 for order in "${orders[@]}"; do
   [ "$order" = quickstart-first ] && commands=(tools/quickstart.sh tools/run-tests.sh) || commands=(tools/run-tests.sh tools/quickstart.sh)
@@ -115,7 +99,7 @@ for order in "${orders[@]}"; do
   for command in "${commands[@]}"; do
     began=$SECONDS
     log=$folder/$order.$(basename "$command").log
-    if enter "$root" "$command" >"$log" 2>&1; then
+    if enter "$root" zorse "$command" >"$log" 2>&1; then
       took+=("$(basename "$command") $((SECONDS - began)) s")
     else
       status=1

@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
-# Claim: Every model of the repository, and every stored input of the importer's fuzzing, is compiled by a compiler under ASan and UBSan, whole and with each
-#   parameter of the small models frozen: a bundle or an error, never a finding.
-# Topic: Robustness
-# Quick: none, because building the compiler under sanitizers alone takes longer
+# Compiles every model of the repository and every stored input of the importer's fuzzing under ASan and UBSan.
 #
 #   --quick: every model once, whole, and every third parameter of the smallest frozen
 #   ZORSE_BIN: where zorse-compile and zorse-import are (default: build/asan/bin, built here)

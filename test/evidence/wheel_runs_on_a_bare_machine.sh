@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Claim: The wheel and the image of the Containerfile train on a bare Debian 12 that has Python and nothing else; seconds from the first apt-get to the first step, and sizes.
-# Topic: Getting started
-# Quick: the wheel alone
+# The wheel and the image of the Containerfile on a bare Debian 12.
 #
 # wheel_runs_on_a_bare_machine.sh [--quick] [WHEEL]: builds the wheel (minutes) unless one is given. The machine is the root that fresh_machine.sh --prepare makes; needs root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source test/evidence/bare_machine.bash
 quick=0 wheel=
 for word in "$@"; do case "$word" in --quick) quick=1 ;; *) wheel=$(realpath "$word") ;; esac; done
 folder=$(mktemp -d /var/tmp/zorse-wheel-XXXXXX)
@@ -29,18 +28,6 @@ assert len(run.losses) == 5 and run.losses[-1] < run.losses[0]
 print("first-step", seen[0])
 PYTHON
 
-# enter ROOT SCRIPT: runs the script in the root, as root of a machine of its own.
-enter() {
-  unshare --mount --pid --fork --kill-child bash -euc '
-    root=$1
-    mount --make-rprivate /
-    mount -t proc proc "$root/proc"
-    mount --rbind /sys "$root/sys"
-    mount --rbind /dev "$root/dev"
-    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb DEBIAN_FRONTEND=noninteractive "${@:3}" bash -euc "cd /root/work; $2"' \
-    enter "$1" "$2" $(env | grep -iE '^(https?_proxy|ftp_proxy|no_proxy|all_proxy|pip_(index_url|extra_index_url|trusted_host|cert|default_timeout)|ssl_cert_(file|dir)|requests_ca_bundle|curl_ca_bundle)=' || true)
-}
-
 # measure NAME SCRIPT: a fresh root, the script that installs, then the first steps with PYTHON; says seconds.
 measure() {
   local name=$1 root=$folder/$1
@@ -49,7 +36,7 @@ measure() {
   cp "$wheel" models/small/gpt.onnx models/small/gpt.onnx.data models/clusters/four-unequal-cpus.yaml "$folder/first_step.py" "$root/root/work/"
   local began first
   began=$(date +%s.%N)
-  first=$(enter "$root" "$2" | sed -n 's/^first-step //p')
+  first=$(enter "$root" work "$2" | sed -n 's/^first-step //p')
   [ -n "$first" ] || { echo "$name: no step was trained"; exit 1; }
   figures+=("$name: first step after $(awk -v a="$began" -v b="$first" 'BEGIN { printf "%.0f", b - a }') s")
   awk -v a="$began" -v b="$first" 'BEGIN { exit b - a < 60 ? 0 : 1 }' || { printf '%s\n' "${figures[-1]} (limit 60)"; exit 1; }

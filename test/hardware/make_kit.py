@@ -1,6 +1,7 @@
 """Makes the validation kit, a folder and its archive, to carry to a machine with a GPU: compiled bundles and kernels, the runtime with every library it needs, data.
 
-    make_kit.py OUT [--arch sm_80] [--gpt2 GPT2.onnx] [--quick]     newer GPUs run the code of older ones. emu: the emulator of test/emulator, to try the kit itself
+    make_kit.py OUT [--arch sm_80] [--gpt2 GPT2.onnx] [--quick]     newer GPUs run the code of older ones. native: this machine's GPU. emu: the emulator of
+                                                                    test/emulator, to try the kit itself
 
 There, nothing but the NVIDIA driver, cuBLASLt and Python 3 with numpy is needed: OUT/run.sh. With --gpt2, an export of models/make_benchmark.py, the kit also measures GPT-2 124M; its
 weights are drawn there.
@@ -147,6 +148,9 @@ def main():
     parser.add_argument("--gpt2")
     parser.add_argument("--quick", action="store_true", help="GPT in f32 alone")
     options = parser.parse_args()
+    if options.arch == "native":
+        said = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout
+        options.arch = "sm_" + said.splitlines()[0].replace(".", "")
     out = os.path.abspath(options.out)
     os.makedirs(out)
     carry_runtime(out)

@@ -36,7 +36,7 @@ constexpr double kLeastPart = 256;
 constexpr int kMostParts = 32;
 
 /// Attention on tensor cores, FLOP/s of its products (2 forward, 5 backward) over the vendor's dense figure. From the model of the kernels' loops
-/// (test/evidence/attention_share_of_peak.sh prints it), never measured: of heads of 64 and of 128 the lesser share, which is always that
+/// (tools/run-evidence.sh attention_share_of_peak prints it), never measured: of heads of 64 and of 128 the lesser share, which is always that
 /// of 128. Kernels use mma.sync, which has reached 0.62 of what the figure of H100 counts; on B200 its rate is assumed to be the same, 0.31 of that
 /// figure: the model's shares of mma.sync's peak, 0.54 and 0.44 on sm_90 and 0.53 and 0.43 on sm_100, are multiplied by it. Kernels for architectures
 /// that are not listed have not been looked at: assumed as on sm_80.
