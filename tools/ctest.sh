@@ -6,6 +6,7 @@ build=$1
 shift
 report=$(realpath "$build")/Testing/tests.xml
 rm -f "$report"
+/usr/bin/python3 "$(dirname "$0")/tested.py" "$build"
 status=0
 ctest --test-dir "$build" -j "$(nproc)" --output-on-failure --output-junit "$report" --test-output-size-passed 100000 "$@" || status=$?
 [ ! -f "$report" ] || /usr/bin/python3 "$(dirname "$0")/skipped_tests.py" "$report" "$build"

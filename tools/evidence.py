@@ -15,19 +15,12 @@ import tempfile
 import time
 
 import claims as c
+from tested import Tested, commit
 
 ROOT = c.ROOT
 QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # seconds of one claim
 SKIPPED = 77
 STATES = {"passed": "passed", "failed": "**FAILED**", "not run": "**not run**"}
-
-
-def commit():
-    """The commit that is measured; what this program writes is no change of it."""
-    def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/evidence.md", ":!docs/evidence.jsonl")
-    return (git("rev-parse", "--short=7", "HEAD") or "unknown") + ("+changes" if changed else "")
 
 
 def processor():
@@ -64,15 +57,21 @@ class Late(Exception):
 
 
 class Log:
-    """Runs commands one after another, all within one time limit, and keeps what they print."""
+    """Runs commands one after another, all within one time limit, and keeps what they print. Of what CTest has passed (`tested`) it takes the output."""
 
-    def __init__(self, path, limit):
+    def __init__(self, path, limit, tested):
         self.path, self.limit, self.end = path, limit, time.monotonic() + limit
+        self.tested, self.seconds_by_tests = tested, 0.0
         for name in (path, path + ".errors"):
             open(name, "w").close()
 
     def run(self, command):
         """Exit code, output and errors of a command."""
+        if self.tested and (found := self.tested.of(command.words)):
+            self.seconds_by_tests += found[0]
+            with open(self.path, "a") as out:
+                out.write(found[1])
+            return 0, found[1], ""
         with open(self.path, "a+") as out, open(self.path + ".errors", "a+") as errors:
             begin = out.tell(), errors.tell()
             # A session of its own: what is left of it when its time is over can be ended together. `env` takes assignments before the program and says when there is no such program.
@@ -139,11 +138,11 @@ def attempt(claim, form, log):
     return status, "; ".join(figures), reasons
 
 
-def run(claim, quick, logs):
+def run(claim, quick, logs, tested=None):
     """Runs it; the record of what happened."""
     form = claim.form(quick)
     begin, busy, own = time.monotonic(), busy_seconds(), own_seconds()
-    log = Log(os.path.join(logs, f"{claim.name}.{form}.log"), QUICK_LIMIT if quick else WHOLE_LIMIT)
+    log = Log(os.path.join(logs, f"{claim.name}.{form}.log"), QUICK_LIMIT if quick else WHOLE_LIMIT, tested)
     with tempfile.TemporaryDirectory(prefix="zorse-evidence-") as log.folder:
         try:
             status, figure, reasons = attempt(claim, form, log)
@@ -155,8 +154,9 @@ def run(claim, quick, logs):
     if state == "failed":
         figure = "; ".join(dict.fromkeys(part for part in (*reasons[:1], figure, *reasons[1:]) if part))
     others = max(0.0, (busy_seconds() - busy) - (own_seconds() - own)) / max(seconds, 0.1)
-    return {"script": claim.name, "form": form, "state": state, "figure": figure, "commit": commit(), "processor": processor(),
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "seconds": round(seconds, 1), "others": round(others, 1)}
+    tests = {"tests": True} if log.seconds_by_tests else {}
+    return tests | {"script": claim.name, "form": form, "state": state, "figure": figure, "commit": commit(), "processor": processor(),
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "seconds": round(seconds + log.seconds_by_tests, 1), "others": round(others, 1)}
 
 
 def end(child):
@@ -202,7 +202,7 @@ def cell(text):
 
 def origin(record):
     beside = f", beside {record['others']:g} cores of other work" if record.get("others", 0) >= 0.2 else ""
-    return f"{record['form']}, `{record['commit']}`, {record['date']}, {record['processor']}, {record['seconds']:.0f} s{beside}"
+    return f"{record['form']}, `{record['commit']}`, {record['date']}, {record['processor']}, {record['seconds']:.0f} s{' of CTest' if record.get('tests') else ''}{beside}"
 
 
 def remarks_of(docs):
@@ -285,14 +285,15 @@ def run_all(wanted, claims, store, options):
     """Runs the claims that are wanted; the records, and what has no quick form."""
     logs = os.path.join(ROOT, "out", "evidence")
     os.makedirs(logs, exist_ok=True)
+    tested = Tested(options.tests) if options.quick and not options.names else None
     records, left_out = [], [claim for claim in wanted if options.quick and claim.without_quick()]
     for claim in wanted:
         if claim in left_out:
             continue
         print(f"{claim.name} ... ", end="", flush=True)
-        record = run(claim, options.quick, logs)
+        record = run(claim, options.quick, logs, tested)
         records.append(record)
-        print(f"{record['state']}, {record['seconds']:.0f} s: {record['figure']}", flush=True)
+        print(f"{record['state']}, {record['seconds']:.0f} s{' of CTest' if record.get('tests') else ''}: {record['figure']}", flush=True)
         store.put(record)
         write_table(claims, store, options.docs)
     return records, left_out
@@ -306,6 +307,7 @@ def main():
     parser.add_argument("--show", action="store_true", help="print the commands; run nothing")
     parser.add_argument("--table", action="store_true", help="write docs/evidence.md anew; run nothing")
     parser.add_argument("--claims", default=os.path.join(ROOT, "test", "evidence", "claims.toml"), help=argparse.SUPPRESS)
+    parser.add_argument("--tests", default=os.path.join(ROOT, "build", "release"), help=argparse.SUPPRESS)
     parser.add_argument("--docs", default=os.path.join(ROOT, "docs"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     try:

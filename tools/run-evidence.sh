@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tries the claims of test/evidence/claims.toml, keeps what their commands printed in docs/evidence.jsonl and writes docs/evidence.md from it: tools/run-evidence.sh [--quick] [NAME...]
-#   --quick      their quick forms: before a change is called done
+#   --quick      their quick forms: before a change is called done. Without names it does not run again what tools/run-tests.sh has passed at the same commit, with nothing changed
 #   NAME         only these claims, such as random_tilings; the rows of the others stay as they are
 #   --list       what there is, and what the quick forms leave out; runs nothing
 #   --show       the commands of the claims, to run them by hand; runs nothing

@@ -11,6 +11,7 @@ import harness as z
 
 sys.path.insert(0, os.path.join(z.ROOT, "tools"))
 import claims
+import tested
 
 CLAIMS = """
 [Compiler.holds]
@@ -85,7 +86,7 @@ class Evidence:
             return f.read()
 
     def __call__(self, *words):
-        done = subprocess.run([os.path.join(z.ROOT, "tools", "run-evidence.sh"), "--no-build", "--claims", os.path.join(self.folder, "claims.toml"), "--docs", self.docs, *words], capture_output=True, text=True)
+        done = subprocess.run([os.path.join(z.ROOT, "tools", "run-evidence.sh"), "--no-build", "--claims", os.path.join(self.folder, "claims.toml"), "--docs", self.docs, "--tests", os.path.join(self.folder, "build"), *words], capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
 
@@ -115,6 +116,30 @@ def runner(expect):
         expect("unknown names are refused", code == 1 and "no claim 'unheard_of'" in said, said)
         code, said = evidence("--show", "holds", "needs_more")
         expect("commands are shown", code == 0 and "# quick: one instead of three\nprintf 'first" in said and "false  # if this fails, the claim cannot be tried here\necho never\n" in said, said)
+
+
+def tests_count(expect):
+    """--quick takes what CTest has passed at this commit, and runs everything else."""
+    with tempfile.TemporaryDirectory() as folder:
+        evidence = Evidence(folder, table("tested", 'run = "echo again"') + table("untested", 'run = "echo 2"'))
+        os.makedirs(os.path.join(folder, "build", "Testing"))
+        evidence.write("build/CTestTestfile.cmake", 'add_test(tested "echo" "again")\nadd_test(untested "echo" "2")\n')
+        evidence.write("build/Testing/tests.xml", '<testsuite><testcase name="tested" time="7" status="run"><system-out>by CTest\n</system-out></testcase>'
+                                                  '<testcase name="untested" time="7" status="fail"/></testsuite>')
+
+        def figures(*words):
+            _, said = evidence("--quick", *words)
+            return {r["script"]: (r["figure"], r.get("tests", False)) for r in map(json.loads, evidence.read("evidence.jsonl").splitlines())}, said
+
+        clean = not tested.commit().endswith("+changes")
+        evidence.write("build/Testing/tests.xml.commit", tested.commit() + "\n")
+        found, said = figures()
+        expect("passed tests of the same commit are taken", found == {"tested": ("by CTest", True) if clean else ("again", False), "untested": ("2", False)}, said)
+        found, said = figures("tested")
+        expect("a claim by name runs", found["tested"] == ("again", False), said)
+        evidence.write("build/Testing/tests.xml.commit", "1234567\n")
+        found, said = figures()
+        expect("tests of another commit do not count", found["tested"] == ("again", False), said)
 
 
 def table(name, keys, topic="Compiler", quick="whole"):
@@ -167,6 +192,7 @@ def main():
         print(f"{'ok  ' if good else 'FAIL'} {what}" + ("" if good else ":\n" + said), flush=True)
 
     runner(expect)
+    tests_count(expect)
     figures_and_faults(expect)
     conventions(expect)
     z.finish(results)
