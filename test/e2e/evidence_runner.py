@@ -121,9 +121,9 @@ def runner(expect):
 def tests_count(expect):
     """--quick takes what CTest has passed at this commit, and runs everything else."""
     with tempfile.TemporaryDirectory() as folder:
-        evidence = Evidence(folder, table("tested", 'run = "echo again"') + table("untested", 'run = "echo 2"'))
+        evidence = Evidence(folder, table("tested", 'run = "/usr/bin/echo again"') + table("untested", 'run = "/usr/bin/echo 2"'))
         os.makedirs(os.path.join(folder, "build", "Testing"))
-        evidence.write("build/CTestTestfile.cmake", 'add_test(tested "echo" "again")\nadd_test(untested "echo" "2")\n')
+        evidence.write("build/CTestTestfile.cmake", 'add_test(tested "/usr/bin/echo" "again")\nadd_test(untested "/usr/bin/echo" "2")\n')
         evidence.write("build/Testing/tests.xml", '<testsuite><testcase name="tested" time="7" status="run"><system-out>by CTest\n</system-out></testcase>'
                                                   '<testcase name="untested" time="7" status="fail"/></testsuite>')
 
