@@ -19,10 +19,12 @@ parser.add_argument("bundle")
 parser.add_argument("--seconds", type=float, default=20)
 parser.add_argument("--mebibytes", type=float, default=4096)
 a = parser.parse_args()
-with tempfile.NamedTemporaryFile(suffix=".json") as figures:
+with tempfile.TemporaryDirectory() as folder:
+    figures = os.path.join(folder, "figures.json")
     begin = time.monotonic()
-    subprocess.run([os.path.join(z.BIN, "zorse-run"), a.bundle, "--simulate", "--json", figures.name], check=True)
+    subprocess.run([os.path.join(z.BIN, "zorse-run"), a.bundle, "--simulate", "--json", figures], check=True)
     took, memory = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    said = json.load(figures)
+    with open(figures) as f:
+        said = json.load(f)
 print(f"{len(said['devices'])} devices, {said['steps']} steps of {said['entries']} entries: {took:.1f} s (limit {a.seconds:g}), {memory:.0f} MiB (limit {a.mebibytes:g})")
 sys.exit(took > a.seconds or memory > a.mebibytes)
