@@ -95,10 +95,9 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
 
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
                       const std::string &planJson, unsigned threads, const std::vector<bool> &staged, const std::vector<int32_t> &direct) {
-  std::string error;
-  std::optional<verify::PlanView> plan = verify::readPlanView(planJson, error);
-  if (!plan) {
-    printError("verify: plan.json: " + error);
+  Result<verify::PlanView> plan = verify::readPlanView(planJson);
+  if (plan.failed()) {
+    printError("verify: plan.json: " + plan.message());
     return false;
   }
   verify::VerifyOptions options;

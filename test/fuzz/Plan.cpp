@@ -11,11 +11,10 @@ using namespace zorse;
 
 bool fuzz::readOne(std::string_view bytes) {
   static const bundle::ModelSummary summary = test::makeModel({}).summary;
-  std::string error;
-  std::optional<verify::PlanView> view = verify::readPlanView(bytes, error);
-  ZORSE_FUZZ_EXPECT(view || !error.empty());
+  Result<verify::PlanView> view = verify::readPlanView(bytes);
+  ZORSE_FUZZ_EXPECT(!view.failed() || !view.message().empty());
 
-  error.clear();
+  std::string error;
   std::optional<step::Plan> plan = step::readPlan(std::string(bytes), summary, error);
   ZORSE_FUZZ_EXPECT(plan || !error.empty());
   if (!plan || !step::validatePlan(*plan, summary, error))
@@ -27,8 +26,8 @@ bool fuzz::readOne(std::string_view bytes) {
   std::string written = step::writePlan(*plan, summary);
   std::optional<step::Plan> again = step::readPlan(written, summary, error);
   ZORSE_FUZZ_EXPECT(again && step::writePlan(*again, summary) == written);
-  view = verify::readPlanView(written, error);
-  ZORSE_FUZZ_EXPECT(view && view->cells.size() == plan->cells.size());
+  view = verify::readPlanView(written);
+  ZORSE_FUZZ_EXPECT(!view.failed() && view->cells.size() == plan->cells.size());
 
   if (std::optional<step::StepGraph> graph = step::expandPlan(summary, *plan, error)) {
     ZORSE_FUZZ_EXPECT(graph->devices.size() == plan->devices.size());

@@ -31,7 +31,7 @@ bool fuzz::readOne(std::string_view bytes) {
     }
 
   bool sound = false;
-  if (std::optional<verify::PlanView> view = verify::readPlanView(input.plan(), error)) {
+  if (Result<verify::PlanView> view = verify::readPlanView(input.plan()); !view.failed()) {
     std::vector<verify::Finding> findings = verify::verifyPrograms(loaded.summary, loaded.bodies, *view, programs);
     for (const verify::Finding &finding : findings)
       ZORSE_FUZZ_EXPECT(!verify::toString(finding, *view).empty());

@@ -27,8 +27,9 @@ bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &e
     serialised.ParseFromString(program->SerializeAsString());
     result.programs.push_back(std::move(serialised));
   }
-  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary), error);
-  if (!view)
+  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary));
+  error = view.message();
+  if (view.failed())
     return false;
   result.plan = *view;
   return true;

@@ -119,8 +119,8 @@ Counts count(int layers, int stages, int replicas, bool direct) {
 
   const std::string json = step::writePlan(plan, model.summary);
   memory.reset();
-  std::optional<verify::PlanView> view = verify::readPlanView(json, error);
-  EXPECT_TRUE(view) << error;
+  const Result<verify::PlanView> view = verify::readPlanView(json);
+  EXPECT_FALSE(view.failed()) << view.message();
   const std::vector<verify::Finding> findings = verify::verifySerialized(model.summary, model.bodies, *view, programs, options);
   took("verification");
   EXPECT_TRUE(findings.empty()) << verify::toString(findings.front(), *view);

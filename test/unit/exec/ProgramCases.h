@@ -37,8 +37,8 @@ inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
       made.programs.push_back(std::move(*program));
     else
       ADD_FAILURE() << error;
-  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
-  EXPECT_TRUE(view) << error;
+  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary));
+  EXPECT_FALSE(view.failed()) << view.message();
   made.view = *view;
 }
 

@@ -48,8 +48,8 @@ TEST_P(StepPrograms, AreVerified) {
     programs.push_back(*program);
   }
 
-  auto view = verify::readPlanView(step::writePlan(plan, model.summary), error);
-  ASSERT_TRUE(view) << error;
+  auto view = verify::readPlanView(step::writePlan(plan, model.summary));
+  ASSERT_FALSE(view.failed()) << view.message();
   for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.bodies, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
 
