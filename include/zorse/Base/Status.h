@@ -41,7 +41,7 @@ public:
     assert(failed());
     return *error_;
   }
-  std::string message() const { return error().text(); }
+  std::string message() const { return error_ ? error_->text() : std::string(); }
 
 private:
   std::optional<Error> error_;
