@@ -18,9 +18,9 @@ std::string problemAtStart(const CompileOptions &options) {
   if (!options.profiles.empty() && !planning::readProfileFiles(options.profiles, error))
     return error;
   if (!options.plan.empty()) {
-    std::optional<step::PlanHead> head = step::readPlanHead(options.plan, error);
-    if (!head)
-      return error;
+    Result<step::PlanHead> head = step::readPlanHead(options.plan);
+    if (head.failed())
+      return head.message();
     if (options.batch > 0 && head->batch != options.batch)
       return step::otherBatch(options.plan, head->batch, options.batch);
     step::Plan devices;

@@ -379,6 +379,12 @@ static bool mayBeDirect(const step::Plan &plan, const std::vector<int32_t> &dire
   return llvm::any_of(used, [&](uint32_t device) { return direct[device] >= 0 && !groups.insert(direct[device]).second; });
 }
 
+static step::Plan directly(step::Plan plan, const std::vector<int32_t> &direct) {
+  for (size_t d = 0; d < plan.devices.size(); ++d)
+    plan.devices[d].direct = direct[d];
+  return plan;
+}
+
 /// Gives what has been freed back to the system: what a search and an expansion leave lies between what stays, and the next one takes as much again.
 static void releaseFreed() {
 #ifdef __GLIBC__
@@ -386,31 +392,27 @@ static void releaseFreed() {
 #endif
 }
 
-std::optional<step::StepGraph> Compiler::expandAs(const step::Plan &plan, std::string &error) {
+Result<step::StepGraph> Compiler::expandAs(const step::Plan &plan) {
   releaseFreed();
   step::ExpandOptions expand;
   expand.bodies = &library();
   expand.costs = planned.costs.get();
-  std::optional<step::StepGraph> made = step::expandPlan(summary, plan, error, expand);
+  Result<step::StepGraph> made = step::expandPlan(summary, plan, expand);
   releaseFreed();
   return made;
 }
 
 bool Compiler::expand(std::string &remark) {
-  std::string error, direct;
-  std::optional<step::StepGraph> result;
-  if (mayBeDirect(planned.plan, planned.direct)) {
-    step::Plan plan = planned.plan;
-    for (size_t d = 0; d < plan.devices.size(); ++d)
-      plan.devices[d].direct = planned.direct[d];
-    result = expandAs(plan, error);
-    if (!result)
-      direct = "; transfers go by way of the host, as there is no room for direct ones: " + error.substr(0, error.find('\n'));
+  std::string direct;
+  const bool tryDirect = mayBeDirect(planned.plan, planned.direct);
+  Result<step::StepGraph> result = tryDirect ? expandAs(directly(planned.plan, planned.direct)) : expandAs(planned.plan);
+  if (tryDirect && result.failed()) {
+    const std::string why = result.message();
+    direct = "; transfers go by way of the host, as there is no room for direct ones: " + why.substr(0, why.find('\n'));
+    result = expandAs(planned.plan);
   }
-  if (!result)
-    result = expandAs(planned.plan, error);
-  if (!result) {
-    printError((options.plan.empty() ? options.cluster : options.plan) + ": " + error);
+  if (result.failed()) {
+    printError((options.plan.empty() ? options.cluster : options.plan) + ": " + result.message());
     return false;
   }
   graph = std::move(*result);

@@ -103,15 +103,18 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     }
     outcome.plan = std::move(found->plan);
   } else {
-    std::optional<step::Plan> plan = step::readPlanFile(planFile, summary, error);
-    if (!plan)
+    Result<step::Plan> plan = step::readPlanFile(planFile, summary);
+    error = plan.message();
+    if (plan.failed())
       return std::nullopt;
     if (plan->batch != batch) {
       error = step::otherBatch(planFile, plan->batch * plan->samplesPerRow, batch * plan->samplesPerRow);
       return std::nullopt;
     }
-    if (!planning::applyCluster(*plan, *cluster, zorse::productType(summary), error) || !step::validatePlan(*plan, summary, error)) {
-      error = planFile + ": " + error;
+    Status status =
+        planning::applyCluster(*plan, *cluster, zorse::productType(summary), error) ? step::validatePlan(*plan, summary) : Status(userError(error));
+    if (status.failed()) {
+      error = planFile + ": " + status.message();
       return std::nullopt;
     }
     outcome.plan = std::move(*plan);

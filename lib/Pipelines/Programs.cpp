@@ -47,9 +47,8 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
     memory.initial_block_size = block.size();
     google::protobuf::Arena arena(memory);
     auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-    std::string error;
-    if (!step::writeProgram(graph, device, *names.bodies, *program, error)) {
-      printError(error);
+    if (Status status = step::writeProgram(graph, device, *names.bodies, *program); status.failed()) {
+      printError(status.message());
       return false;
     }
     bytes = bundle::serialize(*program);

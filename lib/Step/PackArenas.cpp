@@ -371,7 +371,8 @@ void zorse::step::packArenas(Expansion &x, bool shareBytes) {
 }
 
 /// Of the devices' own memory, and of the host memory that the devices of a node share.
-bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
+zorse::Status zorse::step::checkMemory(const Expansion &x) {
+  std::string error;
   auto add = [&](const std::string &message) { error += (error.empty() ? "" : "\n") + message; };
   std::map<std::string, uint64_t> host; // by node
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -386,7 +387,7 @@ bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
     if (auto limit = x.plan.hostMemory.find(node); limit != x.plan.hostMemory.end() && bytes > limit->second)
       add("the devices of node " + node + " need " + gib(bytes) + " of its " + gib(limit->second) +
           " of host memory. Remedies: fewer state groups and activations in host memory, or devices of other nodes for them");
-  return error.empty();
+  return error.empty() ? Status::success() : Status(userError(error));
 }
 
 void zorse::step::placeRegions(Expansion &x) {

@@ -74,7 +74,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     test::RealCase real;
     real.model = drawn.model;
     double stepTime = 0;
-    ASSERT_TRUE(test::makePrograms(real, drawn.plan, error, &*costs, &stepTime)) << "seed " << seed << ": " << error;
+    ASSERT_EQ(test::makePrograms(real, drawn.plan, &*costs, &stepTime).message(), "") << "seed " << seed;
     runtime::Bundle bundle;
     bundle.summary = drawn.model.summary;
     bundle.programs = real.programs;

@@ -220,8 +220,8 @@ private:
     std::string error;
     step::TimeOptions options;
     options.costs = &problem.costs;
-    std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
-    if (!times || times->stepTime >= limit)
+    Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
+    if (times.failed() || times->stepTime >= limit)
       return;
     for (size_t d = 0; d < times->devices.size(); ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];

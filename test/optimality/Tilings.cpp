@@ -373,8 +373,8 @@ private:
     step::TimeOptions options;
     options.costs = &problem.costs;
     ++best.simulated;
-    std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
-    if (!times || times->stepTime >= limit)
+    Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
+    if (times.failed() || times->stepTime >= limit)
       return;
     std::optional<Evaluation> e = evaluate(problem, plan, error);
     if (!e || e->excess > 0 || e->step >= limit)

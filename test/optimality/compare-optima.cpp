@@ -22,7 +22,7 @@ using namespace zorse::planning;
 
 namespace {
 
-struct Result {
+struct Judged {
   uint64_t seed = 0;
   Kind kind = Kind::Plain;
   std::string description;
@@ -32,9 +32,9 @@ struct Result {
   std::vector<double> others; ///< by baselines; 0: none
 };
 
-Result judge(uint64_t seed, const Known &known) {
+Judged judge(uint64_t seed, const Known &known) {
   auto instance = makeInstance(seed);
-  Result r;
+  Judged r;
   r.seed = seed;
   r.kind = instance->kind;
   r.description = instance->describe();
@@ -65,10 +65,10 @@ Result judge(uint64_t seed, const Known &known) {
 }
 
 /// One line of the table of gaps. \returns the worst gap; infinite if a plan is missing.
-double summarise(const char *title, const std::vector<Result> &results, int which, int kind) {
+double summarise(const char *title, const std::vector<Judged> &results, int which, int kind) {
   int count = 0, atZero = 0, within = 0, better = 0, missing = 0;
   double worst = 0, sum = 0;
-  for (const Result &r : results) {
+  for (const Judged &r : results) {
     if (!r.feasible || (kind >= 0 && static_cast<int>(r.kind) != kind))
       continue;
     ++count;
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
   for (auto &[seed, known] : readOptima(argv[1]))
     if (position++ % every == 0)
       all.push_back({seed, known});
-  std::vector<Result> results(all.size());
+  std::vector<Judged> results(all.size());
   std::atomic<size_t> next{0};
   std::vector<std::thread> pool;
   for (unsigned t = 0; t < std::max(1u, threads); ++t)
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
     thread.join();
 
   int stale = 0, feasible = 0, unexpected = 0;
-  for (const Result &r : results) {
+  for (const Judged &r : results) {
     stale += r.stale;
     feasible += r.feasible;
     if (verbose) {
@@ -154,7 +154,7 @@ int main(int argc, char **argv) {
   for (size_t b = 0; b < baselines().size(); ++b) {
     std::vector<double> ratios;
     int none = 0, own = 0;
-    for (const Result &r : results) {
+    for (const Judged &r : results) {
       if (r.found[0] <= 0) {
         if (r.others[b] > 0)
           ++own;

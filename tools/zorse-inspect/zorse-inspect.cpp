@@ -72,9 +72,10 @@ int main(int argc, char **argv) {
   std::optional<bundle::BundleView> bundle = bundle::readBundle(directory, error);
   if (!bundle)
     return fail(error);
-  std::optional<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary, error);
-  if (!parsed || !step::validatePlan(*parsed, bundle->summary, error))
-    return fail(directory + "/plan.json: " + error);
+  Result<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary);
+  Status status = parsed.failed() ? Status(parsed.error()) : step::validatePlan(*parsed, bundle->summary);
+  if (status.failed())
+    return fail(directory + "/plan.json: " + status.message());
   if (parsed->devices.size() != bundle->devices.size())
     return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " +
                 std::to_string(bundle->devices.size()));

@@ -39,18 +39,17 @@ int fail(const std::string &message) {
 }
 
 /// Finishes a plan that was read: devices it does not list get no work; costs and memory come from the cluster.
-std::optional<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster, std::string &error) {
-  std::optional<step::Plan> plan = step::readPlanFile(path, model.summary, error);
-  if (!plan)
-    return std::nullopt;
-  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash()) {
-    error = path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")";
-    return std::nullopt;
-  }
-  if ((cluster && !planning::applyCluster(*plan, *cluster, productType(model.summary), error)) || !step::validatePlan(*plan, model.summary, error)) {
-    error = path + ": " + error;
-    return std::nullopt;
-  }
+Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster) {
+  Result<step::Plan> plan = step::readPlanFile(path, model.summary);
+  if (plan.failed())
+    return plan;
+  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash())
+    return userError(path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")");
+  std::string error;
+  if (cluster && !planning::applyCluster(*plan, *cluster, productType(model.summary), error))
+    return userError(path + ": " + error);
+  if (Status status = step::validatePlan(*plan, model.summary); status.failed())
+    return userError(path + ": " + status.message());
   return plan;
 }
 
@@ -90,11 +89,13 @@ void showProgress(uint32_t tried, uint32_t budget, double best) {
 int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model, const planning::Cluster *cluster) {
   std::vector<planning::Report> reports;
   for (const std::string &path : o.compare) {
+    Result<step::Plan> plan = readPlan(path, model, cluster);
+    if (plan.failed())
+      return fail(plan.message());
     std::string error;
-    std::optional<step::Plan> plan = readPlan(path, model, cluster, error);
-    std::optional<planning::Report> report = plan ? planning::makeReport(problem, *plan, error) : std::nullopt;
+    std::optional<planning::Report> report = planning::makeReport(problem, *plan, error);
     if (!report)
-      return fail(plan ? path + ": " + error : error);
+      return fail(path + ": " + error);
     reports.push_back(std::move(*report));
   }
   std::cout << planning::compareReports(reports[0], o.compare[0], reports[1], o.compare[1]);
@@ -148,9 +149,9 @@ bool readFiles(const Options &o, Inputs &inputs, std::string &error) {
     return false;
   if (o.plan.empty())
     return true;
-  std::optional<step::PlanHead> head = step::readPlanHead(o.plan, error);
-  if (!head)
-    return false;
+  Result<step::PlanHead> head = step::readPlanHead(o.plan);
+  if (head.failed())
+    return error = head.message(), false;
   if (o.batch > 0 && head->batch != o.batch)
     return error = step::otherBatch(o.plan, head->batch, o.batch), false;
   return true;
@@ -201,8 +202,10 @@ bool adaptToModel(const std::string &path, Inputs &inputs, std::string &error) {
 bool takePlan(const Options &o, Inputs &inputs, std::string &error) {
   std::optional<step::Plan> &plan = inputs.plan;
   if (!o.plan.empty()) {
-    if (!(plan = readPlan(o.plan, inputs.model, inputs.clusterIfAny(), error)))
-      return false;
+    Result<step::Plan> read = readPlan(o.plan, inputs.model, inputs.clusterIfAny());
+    if (read.failed())
+      return error = read.message(), false;
+    plan = std::move(*read);
     if (o.batch > 0 && o.batch != plan->batch)
       return error = step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow), false;
   } else if (!inputs.cluster) {

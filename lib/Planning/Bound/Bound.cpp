@@ -292,14 +292,16 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
   options.bodies = problem.bodies;
   options.costs = &costs;
   options.checkMemory = false;
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  if (!graph)
+  Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  error = graph.message();
+  if (graph.failed())
     return std::nullopt;
   UnitsOnly unitsOnly(costs, plan.devices.size());
   options.costs = &unitsOnly;
   step::Plan ordered = withOrder(plan, *graph);
-  std::optional<step::StepGraph> compute = step::expandPlan(problem.summary, ordered, error, options);
-  if (!compute)
+  Result<step::StepGraph> compute = step::expandPlan(problem.summary, ordered, options);
+  error = compute.message();
+  if (compute.failed())
     return std::nullopt;
 
   Kinds kinds(problem);

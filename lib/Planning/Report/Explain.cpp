@@ -21,8 +21,8 @@ std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, con
   options.bodies = problem.bodies;
   options.costs = &*costs;
   options.checkMemory = false;
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  return graph ? std::optional<double>(graph->stepTime) : std::nullopt;
+  const zorse::Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  return graph.failed() ? std::nullopt : std::optional<double>(graph->stepTime);
 }
 
 void timesBandwidth(bundle::LinkClass &link, double factor) {

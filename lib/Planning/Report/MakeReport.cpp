@@ -304,8 +304,9 @@ std::optional<Report> planning::makeReport(const Problem &problem, const step::P
   options.costs = &*costs;
   options.keepBuffers = keep != nullptr;
   options.checkMemory = false; // a plan that does not fit is described, too
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  if (!graph)
+  Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  error = graph.message();
+  if (graph.failed())
     return std::nullopt;
   Report report;
   report.model = problem.summary.name();

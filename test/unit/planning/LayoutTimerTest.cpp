@@ -164,10 +164,9 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       options.checkMemory = false;
       options.gaps = LayoutTimer::kGaps;
       options.tries = 1;
-      std::string error;
-      const auto whole = step::expandPlan(made->summary, timer.plan(layout), error, options);
-      EXPECT_EQ(timed.ran, whole.has_value()) << error;
-      if (!whole)
+      const auto whole = step::expandPlan(made->summary, timer.plan(layout), options);
+      EXPECT_EQ(timed.ran, !whole.failed()) << whole.message();
+      if (whole.failed())
         continue;
       EXPECT_EQ(timed.step, whole->stepTime) << trial;
       EXPECT_EQ(timed.tasks, whole->listLength) << trial;

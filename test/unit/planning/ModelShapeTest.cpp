@@ -67,10 +67,10 @@ TEST(ModelShape, Expands) {
     ASSERT_TRUE(summary) << error;
     auto plan = step::readPlan(
         R"({"batch": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 1}, {"units": [3, 8], "devices": ["c"], "microbatch": 1}]})",
-        *summary, error);
-    ASSERT_TRUE(plan) << error;
-    auto graph = step::expandPlan(*summary, *plan, error);
-    ASSERT_TRUE(graph) << error;
+        *summary);
+    ASSERT_FALSE(plan.failed()) << plan.message();
+    auto graph = step::expandPlan(*summary, *plan);
+    ASSERT_FALSE(graph.failed()) << graph.message();
     // State of c, the sole owner of units 3 to 7: parameters and two moments in f32; gathered ones in the compute type, apart, only in 16 bits.
     uint64_t owned = 0;
     for (uint32_t g = 3; g < 8; ++g)

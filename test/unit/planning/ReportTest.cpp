@@ -39,8 +39,8 @@ protected:
 
   step::Plan planOf(const char *stages) {
     std::string error;
-    auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary, error);
-    EXPECT_TRUE(plan) << error;
+    auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary);
+    EXPECT_FALSE(plan.failed()) << plan.message();
     EXPECT_TRUE(applyCluster(*plan, cluster, bundle::F16, error)) << error;
     return *plan;
   }

@@ -171,7 +171,7 @@ TEST(Search, SamplesAndUnitsAreExact) {
     std::string error;
     auto found = searchPlan(*made->problem, options, error);
     ASSERT_TRUE(found) << error;
-    EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+    EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   }
 }
 
@@ -201,7 +201,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::Ministages);
   EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
   EXPECT_EQ(found->evaluation.excess, 0u);
-  EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+  EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
 
   // Messages name what is left out, or missing.
   SearchOptions without;
@@ -223,7 +223,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   ASSERT_TRUE(found) << error;
   EXPECT_TRUE(found->layout.techniques.any());
   EXPECT_EQ(found->evaluation.excess, 0u);
-  EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+  EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   EXPECT_TRUE(!found->plan.residency.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
                                                             [](const step::Cell &cell) { return cell.activations != step::Activations::Keep; }));
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);

@@ -65,8 +65,8 @@ TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
         std::string error;
         auto made = search(summary, clusterOf(speeds), batch, error);
         ASSERT_TRUE(made) << error;
-        auto graph = step::expandPlan(summary, made->plan, error);
-        ASSERT_TRUE(graph) << error;
+        auto graph = step::expandPlan(summary, made->plan);
+        ASSERT_FALSE(graph.failed()) << graph.message();
       }
 }
 
@@ -139,7 +139,7 @@ TEST(SearchPlan, MemoryDecides) {
     SearchOptions options;
     options.stages = stages;
     auto found = search(summary, clusterOf({1, 1, 1}), 12, error, options);
-    auto graph = step::expandPlan(summary, found->plan, error);
+    auto graph = step::expandPlan(summary, found->plan);
     uint64_t worst = 0;
     for (const auto &device : graph->devices)
       worst = std::max(worst, device.plannedBytes);
@@ -155,11 +155,10 @@ TEST(SearchPlan, MemoryDecides) {
 
 TEST(Report, Picture) {
   auto summary = syntheticModel();
-  std::string error;
   auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
       {"units": [2, 6], "devices": ["y"]}]})",
-                             summary, error);
-  ASSERT_TRUE(plan) << error;
+                             summary);
+  ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\ndevices       a = x, b = y\n");
 }
 
