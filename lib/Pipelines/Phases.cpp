@@ -340,10 +340,9 @@ std::string Compiler::describeKernels() const {
 }
 
 bool Compiler::plan(std::string &remark) {
-  std::string error;
-  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, library(), error);
-  if (!result) {
-    printError(error);
+  Result<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, library());
+  if (result.failed()) {
+    printError(result.message());
     return false;
   }
   planned = std::move(*result);

@@ -87,13 +87,12 @@ int main(int argc, char **argv) {
   std::vector<double> ratios, longer;
   size_t roomy = 0; // devices that take more, where memory is not limited: what updates use then lies behind all the rest
   for (int p = 0; p < plans; ++p) {
-    std::string error;
     std::optional<planning::ModelShape> shape = planning::findModelShape(shapes[p % 4]);
     if (shape)
       shape->sequence = 1024;
-    auto summary = shape ? planning::makeSummary(*shape, error) : std::nullopt;
-    Result<step::StepGraph> graph = userError(error);
-    if (summary) {
+    const auto summary = shape ? planning::makeSummary(*shape) : Result<bundle::ModelSummary>(userError("unknown"));
+    Result<step::StepGraph> graph = summary.error();
+    if (!summary.failed()) {
       step::Plan plan = step::randomPlan(*summary, 8 + p % 25, 2 + static_cast<uint32_t>(p % 7), static_cast<uint64_t>(p));
       for (step::PlanDevice &device : plan.devices)
         device.memory = 0;

@@ -217,7 +217,6 @@ private:
   void simulate(Layout layout) {
     ++best.simulated;
     step::Plan plan = makePlan(problem, layout);
-    std::string error;
     step::TimeOptions options;
     options.costs = &problem.costs;
     Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
@@ -228,8 +227,8 @@ private:
       if (device.memory && times->devices[d].memory.least + device.reserve > device.memory)
         return;
     }
-    std::optional<Evaluation> e = evaluate(problem, plan, error);
-    if (!e || e->excess > 0 || e->step >= limit)
+    Result<Evaluation> e = evaluate(problem, plan);
+    if (e.failed() || e->excess > 0 || e->step >= limit)
       return;
     limit = e->step * (1 - 1e-9);
     best.feasible = true;

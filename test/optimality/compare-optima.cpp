@@ -40,25 +40,24 @@ Judged judge(uint64_t seed, const Known &known) {
   r.description = instance->describe();
   r.feasible = known.feasible;
   r.optimum = known.step;
-  std::string error;
   auto equal = [](double a, double b) { return std::fabs(a - b) <= 1e-9 * std::max(a, b); };
   r.stale = !equal(sampleTimes(*instance), known.sample);
   if (known.feasible) {
-    std::optional<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.layout), error);
-    r.stale |= !e || e->excess > 0 || !equal(e->step, known.step);
+    Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.layout));
+    r.stale |= e.failed() || e->excess > 0 || !equal(e->step, known.step);
   }
   for (int i = 0; i < 2; ++i) {
     SearchOptions options;
     options.rows = i > 0 ? 2 : 0;
     options.threads = 1;
-    if (std::optional<SearchResult> result = searchPlan(*instance->problem, options, error))
-      if (std::optional<Evaluation> e = evaluate(*instance->problem, result->plan, error); e && e->excess == 0)
+    if (Result<SearchResult> result = searchPlan(*instance->problem, options); !result.failed())
+      if (Result<Evaluation> e = evaluate(*instance->problem, result->plan); !e.failed() && e->excess == 0)
         r.found[i] = e->step;
   }
   for (const Baseline &baseline : baselines()) {
     r.others.push_back(0);
-    if (std::optional<Layout> layout = baseline.plan(*instance->problem, error))
-      if (std::optional<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout), error); e && e->excess == 0)
+    if (Result<Layout> layout = baseline.plan(*instance->problem); !layout.failed())
+      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout)); !e.failed() && e->excess == 0)
         r.others.back() = e->step;
   }
   return r;

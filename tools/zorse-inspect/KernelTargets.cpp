@@ -20,8 +20,8 @@ bool describedType(const bundle::BundleView &bundle, const std::string &device, 
   std::string text, ignored;
   if (!bundle.read(bundle.directory + "/cluster.yaml", text, ignored))
     return false;
-  std::optional<planning::Cluster> cluster = planning::readCluster(text, ignored);
-  if (!cluster)
+  Result<planning::Cluster> cluster = planning::readCluster(text);
+  if (cluster.failed())
     return false;
   for (const planning::ClusterDevice &known : cluster->devices)
     if (known.name == device && planning::findDeviceType(known.type) && known.memoryBandwidth > 0) {

@@ -30,9 +30,11 @@ std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::
     return model;
   }
   if (path.size() > 5 && path.compare(path.size() - 5, 5, ".json") == 0) {
-    model.layers = planning::readLayersFile(path, error);
-    if (!model.layers)
+    Result<planning::LayerTable> layers = planning::readLayersFile(path);
+    error = layers.message();
+    if (layers.failed())
       return std::nullopt;
+    model.layers = std::move(*layers);
     model.summary = std::move(model.layers->summary);
     return model;
   }
@@ -98,8 +100,9 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
       if (device.speed[planning::speedIndex(bundle::BF16)] <= 0)
         shape.computeType = bundle::F16;
   LoadedModel model;
-  std::optional<bundle::ModelSummary> summary = planning::makeSummary(shape, error);
-  if (!summary)
+  Result<bundle::ModelSummary> summary = planning::makeSummary(shape);
+  error = summary.message();
+  if (summary.failed())
     return std::nullopt;
   model.summary = std::move(*summary);
   return model;

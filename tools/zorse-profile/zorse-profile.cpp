@@ -273,10 +273,9 @@ Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
     return all.error();
   planning::Profile together;
   for (const std::string &text : *all) {
-    std::string error;
-    std::optional<planning::Profile> part = planning::readProfile(text, error);
-    if (!part)
-      return userError("a rank measured what cannot be read: " + error);
+    Result<planning::Profile> part = planning::readProfile(text);
+    if (part.failed())
+      return userError("a rank measured what cannot be read: " + part.message());
     together.model = part->model;
     together.precision = part->precision;
     std::string comment = part->devices.front().device + ": " + part->comment;
@@ -302,11 +301,10 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
   Result<std::vector<RankLink>> links = measureLinks(job.member(), **transport, *nodes, o.linkSeconds, say);
   if (links.failed())
     return links.error();
-  std::string error;
-  std::optional<planning::Cluster> cluster = planning::readCluster(bundle.cluster, error);
+  const Result<planning::Cluster> cluster = planning::readCluster(bundle.cluster);
   for (const RankLink &link : *links) {
     bool inside = (*nodes)[link.a] == (*nodes)[link.b];
-    auto name = [&](uint32_t of) { return inside || !cluster ? bundle.devices[of].name : cluster->nodes[(*nodes)[of]].name; };
+    auto name = [&](uint32_t of) { return inside || cluster.failed() ? bundle.devices[of].name : cluster->nodes[(*nodes)[of]].name; };
     planning::LinkProfile entry{name(link.a),
                                 name(link.b),
                                 std::max(link.alone.bandwidth, link.together),

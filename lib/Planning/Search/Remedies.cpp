@@ -30,9 +30,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
       larger.devices.push_back(device);
       larger.topology.add_node_of_device(device.node);
     }
-    std::string error;
-    auto costs = CostModel::make(problem.summary, larger, nullptr, {}, error);
-    if (!costs)
+    const Result<CostModel> costs = CostModel::make(problem.summary, larger, nullptr, {});
+    if (costs.failed())
       return "";
     Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
     if (shortSearchOfParts(enlarged, options))
