@@ -497,8 +497,8 @@ bool Compiler::write(std::string &remark) {
   }
   contents.hub = hubOf(imported);
   std::string taken;
-  if (!options.rebuild.empty() && !takeFromBundle(options, contents, taken, error)) {
-    printError(error);
+  if (Status status = options.rebuild.empty() ? Status::success() : takeFromBundle(options, contents, taken); status.failed()) {
+    printError(status.message());
     return false;
   }
   uint64_t bytes = 0;
@@ -515,12 +515,12 @@ bool Compiler::write(std::string &remark) {
     printError(status.message());
     return false;
   }
-  std::string digest;
-  if (!bundle::writeBundle(contents, options.output, error, &digest)) {
-    printError(error);
+  Result<std::string> digest = bundle::writeBundle(contents, options.output);
+  if (digest.failed()) {
+    printError(digest.message());
     return false;
   }
-  remark = options.output + ", digest " + digest + taken;
+  remark = options.output + ", digest " + *digest + taken;
   if (options.weights == Weights::Later)
     remark += "; it will read " + megabytes(bytes) + " of weights from the model's files";
   else if (reference)

@@ -180,9 +180,8 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
   bundle::BundleContents contents = contentsFor(model, *plan);
   contents.plan = json;
   contents.programs = std::move(programs);
-  std::string error;
-  if (!bundle::writeBundle(contents, directory, error)) {
-    fprintf(stderr, "%s\n", error.c_str());
+  if (Result<std::string> digest = bundle::writeBundle(contents, directory); digest.failed()) {
+    fprintf(stderr, "%s\n", digest.message().c_str());
     return false;
   }
   marks.end(5);

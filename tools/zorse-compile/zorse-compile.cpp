@@ -154,8 +154,8 @@ static int run(int argc, char **argv) {
   if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
     return fail(std::string(o.training.loss_scale() > 0 ? "--loss-scale" : "--loss-scale-interval") +
                 ": belongs to --precision f16, whose gradients are lost below 6e-8; " + o.precision.name() + " needs none");
-  if (!o.rebuild.empty() && !pipelines::adoptBundle(o, error))
-    return fail(error);
+  if (Status status = o.rebuild.empty() ? Status::success() : pipelines::adoptBundle(o); status.failed())
+    return fail(status.message());
   if (runtime::Status status = checkPaths(o); status.failed())
     return fail(status.message());
   if (const std::string lacking = missing(o); !lacking.empty())

@@ -87,10 +87,13 @@ void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t o
 
 bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table, std::string &error) {
   const bundle::BodyLibrary &target = *table.target;
-  std::string path, text;
-  if (!bundle::readKernels(what.bundle, target, path, text, error))
+  Result<bundle::KernelFile> kernels = bundle::readKernels(what.bundle, target);
+  if (kernels.failed()) {
+    error = kernels.message();
     return false;
-  const std::map<std::string, PtxKernel> code = readPtx(text);
+  }
+  const std::string &path = kernels->path;
+  const std::map<std::string, PtxKernel> code = readPtx(kernels->bytes);
   std::map<std::string, KernelRow> rows;
   const std::vector<Calls> calls = findCalls(what, asked, table);
   for (int b = 0; b < target.bodies_size(); ++b)

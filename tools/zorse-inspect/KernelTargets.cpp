@@ -17,10 +17,10 @@ const bundle::BodyLibrary &targetOf(const bundle::BundleView &bundle, size_t tar
 
 /// The type of a device as the bundle's cluster file says; with the bandwidth that the file gives it.
 bool describedType(const bundle::BundleView &bundle, const std::string &device, KernelTable &table) {
-  std::string text, ignored;
-  if (!bundle.read(bundle.directory + "/cluster.yaml", text, ignored))
+  Result<std::string> text = bundle.read(bundle.directory + "/cluster.yaml");
+  if (text.failed())
     return false;
-  Result<planning::Cluster> cluster = planning::readCluster(text);
+  Result<planning::Cluster> cluster = planning::readCluster(*text);
   if (cluster.failed())
     return false;
   for (const planning::ClusterDevice &known : cluster->devices)

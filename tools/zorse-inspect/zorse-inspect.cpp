@@ -69,9 +69,9 @@ int main(int argc, char **argv) {
   if (runtime::Status status = runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}}); status.failed())
     return fail(status.message());
   std::string error;
-  std::optional<bundle::BundleView> bundle = bundle::readBundle(directory, error);
-  if (!bundle)
-    return fail(error);
+  Result<bundle::BundleView> bundle = bundle::readBundle(directory);
+  if (bundle.failed())
+    return fail(bundle.message());
   Result<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary);
   Status status = parsed.failed() ? Status(parsed.error()) : step::validatePlan(*parsed, bundle->summary);
   if (status.failed())
@@ -81,9 +81,9 @@ int main(int argc, char **argv) {
                 std::to_string(bundle->devices.size()));
   Inspected what{*bundle, *parsed, {}};
   for (size_t d = 0; d < bundle->devices.size(); ++d) {
-    std::optional<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d), error);
-    if (!read)
-      return fail(error);
+    Result<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d));
+    if (read.failed())
+      return fail(read.message());
     what.programs.push_back(std::move(*read));
   }
   auto deviceOf = [&](const std::string &name) {

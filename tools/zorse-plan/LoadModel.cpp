@@ -15,8 +15,9 @@ std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::
   LoadedModel model;
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
-    std::optional<bundle::BundleView> view = bundle::readBundle(path, error);
-    if (!view)
+    Result<bundle::BundleView> view = bundle::readBundle(path);
+    error = view.message();
+    if (view.failed())
       return std::nullopt;
     model.summary = std::move(view->summary);
     model.bodies = std::move(view->bodies);

@@ -21,7 +21,6 @@ void writeSynthetic(const std::string &directory, int seed) {
   options.units = 6;
   test::SyntheticModel model = test::makeModel(options);
   step::Plan plan = step::randomPlan(model.summary, 32, 4, seed);
-  std::string error;
   step::ExpandOptions expand;
   expand.bodies = &model.bodies;
   auto graph = step::expandPlan(model.summary, plan, expand);
@@ -39,7 +38,7 @@ void writeSynthetic(const std::string &directory, int seed) {
     ASSERT_FALSE(program.failed()) << program.message();
     c.programs.push_back(bundle::serialize(*program));
   }
-  ASSERT_TRUE(bundle::writeBundle(c, directory, error)) << error;
+  ASSERT_EQ(bundle::writeBundle(c, directory).message(), "");
 }
 
 struct Done {
