@@ -490,11 +490,12 @@ bool Compiler::write(std::string &remark) {
   contents.kernels = std::move(targets.front().object);
   for (codegen::CompiledBodies &target : llvm::drop_begin(targets))
     contents.otherTargets.push_back({target.library, std::move(target.object)});
-  std::string error;
-  if (!collectWeights(imported, module(), summary, contents.weights, error)) {
-    printError(error);
+  Result<std::vector<bundle::WeightData>> weights = collectWeights(imported, module(), summary);
+  if (weights.failed()) {
+    printError(weights.message());
     return false;
   }
+  contents.weights = std::move(*weights);
   contents.hub = hubOf(imported);
   std::string taken;
   if (Status status = options.rebuild.empty() ? Status::success() : takeFromBundle(options, contents, taken); status.failed()) {

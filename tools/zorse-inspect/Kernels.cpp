@@ -111,22 +111,22 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
 
 } // namespace
 
-bool printKernels(const Inspected &what, const KernelsAsked &asked, std::string &error) {
-  std::vector<KernelTable> tables = findTargets(what, asked, error);
-  if (tables.empty())
-    return false;
-  const std::string assembler = findAssembler(asked.assembler, error);
-  if (!error.empty())
-    return false;
-  for (KernelTable &table : tables) {
-    if (!fillTable(what, asked, assembler, table, error))
-      return false;
+Status printKernels(const Inspected &what, const KernelsAsked &asked) {
+  Result<std::vector<KernelTable>> tables = findTargets(what, asked);
+  if (tables.failed())
+    return tables.error();
+  const Result<std::string> assembler = findAssembler(asked.assembler);
+  if (assembler.failed())
+    return assembler.error();
+  for (KernelTable &table : *tables) {
+    if (Status status = fillTable(what, asked, *assembler, table); status.failed())
+      return status;
     print(what, asked, table);
     puts("");
   }
   for (const char *line : kLegend)
     printf("  %s\n", dim(line).c_str());
-  return true;
+  return Status::success();
 }
 
 } // namespace zorse::inspect

@@ -68,7 +68,6 @@ int main(int argc, char **argv) {
 
   if (runtime::Status status = runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}}); status.failed())
     return fail(status.message());
-  std::string error;
   Result<bundle::BundleView> bundle = bundle::readBundle(directory);
   if (bundle.failed())
     return fail(bundle.message());
@@ -86,23 +85,18 @@ int main(int argc, char **argv) {
       return fail(read.message());
     what.programs.push_back(std::move(*read));
   }
-  auto deviceOf = [&](const std::string &name) {
-    int device = bundle->findDevice(name);
+  if (const std::string &name = program.empty() ? memory : program; !name.empty()) {
+    const int device = bundle->findDevice(name);
     if (device < 0) {
-      error = "expects a device of the bundle, got '" + name + "'. It has:";
+      std::string known;
       for (const auto &d : bundle->devices)
-        error += " " + d.name;
+        known += " " + d.name;
+      return fail("expects a device of the bundle, got '" + name + "'. It has:" + known);
     }
-    return device;
-  };
-
-  if (!program.empty()) {
-    int device = deviceOf(program);
-    return device < 0 ? fail(error) : printProgram(what, device) ? 0 : 1;
-  }
-  if (!memory.empty()) {
-    int device = deviceOf(memory);
-    return device < 0 || !printMemory(what, device, svg, error) ? fail(error) : 0;
+    if (!program.empty())
+      return printProgram(what, device) ? 0 : 1;
+    status = printMemory(what, device, svg);
+    return status.failed() ? fail(status.message()) : 0;
   }
   if (plan)
     printPlan(what);
@@ -110,8 +104,8 @@ int main(int argc, char **argv) {
     printTimeline(what);
   if (bodies)
     printBodies(*bundle);
-  if (kernels && !printKernels(what, asked, error))
-    return fail(error);
+  if (status = kernels ? printKernels(what, asked) : Status::success(); status.failed())
+    return fail(status.message());
   if (!plan && !timeline && !bodies && !kernels)
     printOverview(what);
   return 0;

@@ -171,11 +171,9 @@ Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
   o.compile.cluster = o.cluster;                 // and for bodies of every architecture in the cluster
-  std::string error;
-  std::optional<LoadedModel> model =
-      o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny(), error);
-  if (!model)
-    return userError(error);
+  Result<LoadedModel> model = o.shape.empty() ? loadModel(path, o.compile) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny());
+  if (model.failed())
+    return model.error();
   inputs.model = std::move(*model);
   return Status::success();
 }
@@ -387,10 +385,12 @@ static int runTool(int argc, char **argv) {
     if (!path->empty())
       if (runtime::Status status = runtime::checkWritable(*path); status.failed())
         return fail(std::string(option) + ": " + status.message());
-  std::string error;
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
-  if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
-    return fail(error);
+  Status status = model.resolve(o.compile);
+  if (status.succeeded())
+    status = training.resolve(o.compile.training);
+  if (status.failed())
+    return fail(status.message());
   if (const int64_t group = o.compile.batchNormRows; group > 0 && o.batch % group != 0)
     return fail(step::brokenGroups(o.batch, group));
   return run(o);
