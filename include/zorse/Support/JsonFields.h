@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -151,16 +150,6 @@ template <typename Make> auto read(std::string_view text, const char *name, size
   } catch (const Bad &bad) {
     return userError((bad.path.empty() ? name : bad.path) + ": " + bad.message);
   }
-}
-
-/// The same with an error aside.
-template <typename Make>
-auto read(std::string_view text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
-  auto made = read(text, name, mostBytes, make);
-  error = made.message();
-  if (made.failed())
-    return std::nullopt;
-  return std::move(*made);
 }
 
 } // namespace zorse::fields

@@ -80,17 +80,4 @@ template <typename Parse> auto parseRegularFile(const std::string &path, size_t 
   return parsed;
 }
 
-/// The same with an error aside.
-inline int openRegularFile(const std::string &path, struct stat &info, std::string &error) {
-  Result<int> descriptor = openRegularFile(path, info);
-  error = descriptor.message();
-  return descriptor.failed() ? -1 : *descriptor;
-}
-inline bool readRegularFile(const std::string &path, size_t most, std::string &bytes, std::string &error) {
-  Result<std::string> read = readRegularFile(path, most);
-  error = read.message();
-  bytes = read.failed() ? std::string() : std::move(*read);
-  return !read.failed();
-}
-
 } // namespace zorse

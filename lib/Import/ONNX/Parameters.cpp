@@ -60,11 +60,9 @@ void zorse::onnx_import::restoreTies(ImportState &state, const std::set<const on
       if (!isMatrix(original) || !own.count(original) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
           original->dims(1) != renamed->dims(0))
         continue;
-      std::string problem;
-      auto a = state.model.bytes(*renamed, problem, state.options.weightsLater),
-           b = state.model.bytes(*original, problem, state.options.weightsLater);
+      auto a = state.model.bytes(*renamed, state.options.weightsLater), b = state.model.bytes(*original, state.options.weightsLater);
       size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
-      if (!a || !b || a->missing || b->missing || width == 0 ||
+      if (a.failed() || b.failed() || a->missing || b->missing || width == 0 ||
           !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
         continue;
       state.transposeOf[renamed] = original;
@@ -112,16 +110,15 @@ Val zorse::onnx_import::parameter(ImportState &state, const onnx::Tensor &tensor
   if (trainable)
     state.tainted.insert(argument);
 
-  std::string problem;
   auto source = state.rawSources.find(&tensor);
-  auto bytes = state.model.bytes(source == state.rawSources.end() ? tensor : *source->second, problem,
+  auto bytes = state.model.bytes(source == state.rawSources.end() ? tensor : *source->second,
                                  state.options.weightsLater); // checked when initializers were read
   WeightSource weight;
   weight.parameter = tensor.name();
   weight.shape = shape;
   weight.storedType = storedType(kind);
   weight.hub = state.facts.hubNameOf(tensor.name());
-  if (bytes) {
+  if (!bytes.failed()) {
     weight.file = bytes->file;
     weight.offset = bytes->offset;
     weight.bytes = bytes->size;
