@@ -1,6 +1,6 @@
 #include "Common.h"
 
-#include "zorse/Step/ShowBytes.h"
+#include "zorse/Base/Format.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -164,7 +164,7 @@ Result<Layout> Shortlist::choose(const char *name, size_t tried, bool measured) 
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];
           if (device.capacity() && e->memory[d] > device.capacity() && closest.empty())
-            closest = "device '" + device.name + "' lacks " + step::showBytes(static_cast<double>(e->memory[d] - device.capacity()));
+            closest = "device '" + device.name + "' lacks " + showBytes(static_cast<double>(e->memory[d] - device.capacity()));
         }
       }
       continue;

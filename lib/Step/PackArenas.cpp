@@ -8,10 +8,10 @@
 #include "Expansion.h"
 #include "Tables.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Step/Schedules.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <map>
 
@@ -89,15 +89,10 @@ private:
 };
 
 std::string gib(uint64_t bytes) {
-  char text[40];
-  double b = static_cast<double>(bytes);
-  if (bytes >= 1ull << 30)
-    std::snprintf(text, sizeof text, "%.1f GiB", b / (1ull << 30));
-  else if (bytes >= 1ull << 20)
-    std::snprintf(text, sizeof text, "%.1f MiB", b / (1ull << 20));
-  else
-    std::snprintf(text, sizeof text, "%.1f KiB", b / 1024);
-  return text;
+  const double b = static_cast<double>(bytes);
+  return bytes >= 1ull << 30   ? zorse::format("%.1f GiB", b / (1ull << 30))
+         : bytes >= 1ull << 20 ? zorse::format("%.1f MiB", b / (1ull << 20))
+                               : zorse::format("%.1f KiB", b / 1024);
 }
 
 /// Largest first, each at the lowest free offset: tighter than in list order, but quadratic. Used where it pays and is affordable.

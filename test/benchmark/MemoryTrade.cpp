@@ -7,15 +7,14 @@
 #include "BenchmarkOptions.h"
 #include "LlamaOnClusters.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Planning/Search.h"
-#include "zorse/Step/ShowBytes.h"
 
 #include <algorithm>
 #include <cstdio>
 
 using namespace zorse;
 using namespace zorse::planning;
-using step::showBytes;
 
 namespace {
 

@@ -2,6 +2,8 @@
 #include "KernelTable.h"
 #include "Terminal.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -21,11 +23,7 @@ constexpr const char *kLegend[] = {
 };
 
 /// Of kernels, which may be shorter than what other views show.
-std::string duration(double value) {
-  char text[32];
-  snprintf(text, sizeof text, "%.0f ns", value * 1e9);
-  return value < 1e-6 ? text : seconds(value);
-}
+std::string duration(double value) { return value < 1e-6 ? format("%.0f ns", value * 1e9) : showDuration(value); }
 
 /// "addf_mulf_tanh 87feb8": what a kernel computes, and the first digits of the hash that tells it from others.
 std::string shortName(const std::string &symbol) {

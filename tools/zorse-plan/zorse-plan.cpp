@@ -6,12 +6,12 @@
 #include "ParseFlags.h"
 #include "TrainingFlags.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/Schedules.h"
-#include "zorse/Step/ShowBytes.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
@@ -320,7 +320,7 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
   std::string lacking;
   for (const auto &device : report->devices)
     if (device.available && device.memory > device.available)
-      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + step::showBytes(double(device.memory - device.available)) + ")";
+      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + showBytes(double(device.memory - device.available)) + ")";
   return lacking.empty() ? 0 : fail("the plan does not fit: memory is missing on " + lacking);
 }
 

@@ -3,11 +3,12 @@
 #include "OpContext.h"
 #include "Roles.h"
 
+#include "zorse/Base/Format.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -304,8 +305,7 @@ void zorse::onnx_import::reportParameters(ImportState &state) {
     trained += state.roles[tensor] == InitializerRole::Trained ? numbers : 0;
     trainedTensors += state.roles[tensor] == InitializerRole::Trained;
   }
-  char share[32];
-  std::snprintf(share, sizeof share, "%.4g", all > 0 ? 100 * double(trained) / double(all) : 0);
-  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + share + " %), in " +
+  const double share = all > 0 ? 100 * double(trained) / double(all) : 0;
+  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + zorse::format("%.4g", share) + " %), in " +
                         std::to_string(trainedTensors) + " of " + std::to_string(state.parameters.size()) + " tensors");
 }

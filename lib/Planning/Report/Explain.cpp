@@ -1,7 +1,6 @@
 // Why a plan is as fast as it is: what binds, and what changes would bring.
+#include "zorse/Base/Format.h"
 #include "zorse/Planning/Report.h"
-
-#include "Text.h"
 
 #include <algorithm>
 #include <set>

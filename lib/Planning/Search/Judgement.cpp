@@ -2,20 +2,17 @@
 
 #include "Candidates.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 using namespace zorse;
 using namespace zorse::planning;
 
 namespace {
 
-std::string show(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
+std::string show(double number) { return format("%.4g", number); }
 
 /// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer
 /// samples then; of many devices, whose buffers take long to place, only those count that hold one already.

@@ -2,14 +2,13 @@
 
 #include "Candidates.h"
 
-#include "zorse/Step/ShowBytes.h"
+#include "zorse/Base/Format.h"
 
 #include <algorithm>
 #include <map>
 
 using namespace zorse;
 using namespace zorse::planning;
-using step::showBytes;
 
 namespace {
 
