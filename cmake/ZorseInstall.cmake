@@ -46,6 +46,7 @@ set_target_properties(zorse_runtime_abi PROPERTIES EXPORT_NAME runtime_abi)
 target_include_directories(zorse_runtime_abi INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS zorse_runtime_abi EXPORT ZorseTargets)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/runtime/include/zorse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/include/zorse/Base/Status.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zorse/Base COMPONENT development) # Status.h of the runtime
 install(EXPORT ZorseTargets NAMESPACE Zorse:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Zorse COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ZorseConfig.cmake.in ${PROJECT_BINARY_DIR}/ZorseConfig.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Zorse)

@@ -1,6 +1,6 @@
 # How the project's targets are declared. Every directory names its sources; nothing is globbed.
 
-# zorse_library(NAME SOURCES... LINK libs...): a plain C++ library without MLIR.
+# zorse_library(NAME SOURCES... LINK libs...): a plain C++ library without MLIR. It may use lib/Base.
 function(zorse_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -8,6 +8,9 @@ function(zorse_library name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                              ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_BINARY_DIR}/runtime/schema)
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
+  if(NOT name STREQUAL zorse_base)
+    target_link_libraries(${name} PUBLIC zorse_base)
+  endif()
   zorse_use_pch(${name})
 endfunction()
 

@@ -1,6 +1,6 @@
 #include "Common.h"
 
-#include "zorse/Step/ShowBytes.h"
+#include "zorse/Base/Format.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -144,8 +144,7 @@ void Shortlist::add(Candidate candidate) {
     trim();
 }
 
-std::optional<Layout> Shortlist::choose(const char *name, std::string &error, size_t tried, bool measured) {
-  error.clear();
+Result<Layout> Shortlist::choose(const char *name, size_t tried, bool measured) {
   trim();
   std::optional<Layout> best;
   double bestStep = INFINITY;
@@ -153,10 +152,9 @@ std::optional<Layout> Shortlist::choose(const char *name, std::string &error, si
   std::string closest;
   for (size_t i = 0; i < std::min(tried, kept.size()); ++i) {
     const Candidate &candidate = kept[i];
-    std::string why;
-    std::optional<Evaluation> e = evaluate(problem, makePlan(problem, candidate.layout), why);
-    if (!e) {
-      closest = closest.empty() ? why : closest;
+    Result<Evaluation> e = evaluate(problem, makePlan(problem, candidate.layout));
+    if (e.failed()) {
+      closest = closest.empty() ? e.message() : closest;
       continue;
     }
     if (e->excess > 0) {
@@ -166,7 +164,7 @@ std::optional<Layout> Shortlist::choose(const char *name, std::string &error, si
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];
           if (device.capacity() && e->memory[d] > device.capacity() && closest.empty())
-            closest = "device '" + device.name + "' lacks " + step::showBytes(static_cast<double>(e->memory[d] - device.capacity()));
+            closest = "device '" + device.name + "' lacks " + showBytes(static_cast<double>(e->memory[d] - device.capacity()));
         }
       }
       continue;
@@ -179,16 +177,14 @@ std::optional<Layout> Shortlist::choose(const char *name, std::string &error, si
     }
   }
   if (best)
-    return best;
-  error = std::string(name) + ": ";
+    return std::move(*best);
+  const std::string prefix = std::string(name) + ": ";
   if (count == 0)
-    error += "this planner has no plan for such a model, batch and cluster";
-  else if (kept.empty())
-    error +=
-        "in each of its " + std::to_string(count) + " plans the parameters, gradients and activations of one micro-batch exceed some device's memory";
-  else
-    error += "none of its plans fits in memory; the closest: " + closest;
-  return std::nullopt;
+    return userError(prefix + "this planner has no plan for such a model, batch and cluster");
+  if (kept.empty())
+    return userError(prefix + "in each of its " + std::to_string(count) +
+                     " plans the parameters, gradients and activations of one micro-batch exceed some device's memory");
+  return userError(prefix + "none of its plans fits in memory; the closest: " + closest);
 }
 
 const std::vector<Baseline> &zorse::planning::baselines() {

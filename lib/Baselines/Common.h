@@ -58,7 +58,7 @@ public:
 
   /// \param tried  how many candidates may be expanded.
   /// \param measured  the best by simulation among those (who has no cost model measures) instead of the first that fits.
-  std::optional<Layout> choose(const char *name, std::string &error, size_t tried = 24, bool measured = false);
+  Result<Layout> choose(const char *name, size_t tried = 24, bool measured = false);
 
 private:
   void trim();

@@ -160,7 +160,7 @@ struct Search {
 
 } // namespace
 
-std::optional<Layout> zorse::planning::harp(const Problem &problem, std::string &error) {
+Result<Layout> zorse::planning::harp(const Problem &problem) {
   std::map<std::pair<uint32_t, uint32_t>, Subcluster> subclusters;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     subclusters[{problem.costs.network().site(d), problem.costs.deviceClass(d)}].push_back(d);
@@ -178,5 +178,5 @@ std::optional<Layout> zorse::planning::harp(const Problem &problem, std::string 
     std::vector<std::vector<uint32_t>> stages;
     search.choose(ordered, 0, stages);
   } while (++permutations < 24 && std::next_permutation(permutation.begin(), permutation.end()));
-  return search.candidates.choose("harp", error);
+  return search.candidates.choose("harp");
 }

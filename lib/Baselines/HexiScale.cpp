@@ -99,7 +99,7 @@ public:
       memories.push_back(memoryOf(device));
   }
 
-  std::optional<Layout> run(std::string &error) const {
+  Result<Layout> run() const {
     std::set<uint32_t> counts;
     for (uint32_t perPipeline = 1; perPipeline <= n; perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
       counts.insert(static_cast<uint32_t>((n + perPipeline - 1) / perPipeline));
@@ -113,7 +113,7 @@ public:
       for (int64_t rows = 1; rows <= std::min<int64_t>(16, problem.batch); rows *= 2)
         candidates.add(makeCandidate(paths, samples, rows, sync));
     }
-    return candidates.choose("hexiscale", error);
+    return candidates.choose("hexiscale");
   }
 
 private:
@@ -234,4 +234,4 @@ private:
 
 } // namespace
 
-std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::string &error) { return HexiScale(problem).run(error); }
+Result<Layout> zorse::planning::hexiscale(const Problem &problem) { return HexiScale(problem).run(); }

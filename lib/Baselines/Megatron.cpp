@@ -8,7 +8,7 @@ using namespace zorse;
 using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
-std::optional<Layout> zorse::planning::megatron(const Problem &problem, std::string &error) {
+Result<Layout> zorse::planning::megatron(const Problem &problem) {
   const Layers layers(problem.summary);
   const int64_t total = static_cast<int64_t>(layers.count());
   // All devices in rank order, or those of one type.
@@ -59,5 +59,5 @@ std::optional<Layout> zorse::planning::megatron(const Problem &problem, std::str
           candidates.add(std::move(candidate));
         }
     }
-  return candidates.choose("megatron", error, 24, /*measured=*/true);
+  return candidates.choose("megatron", 24, /*measured=*/true);
 }

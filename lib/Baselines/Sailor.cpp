@@ -95,7 +95,7 @@ Candidate makeCandidate(const Problem &problem, const Layers &layers, const std:
 
 } // namespace
 
-std::optional<Layout> zorse::planning::sailor(const Problem &problem, std::string &error) {
+Result<Layout> zorse::planning::sailor(const Problem &problem) {
   const Layers layers(problem.summary);
   Shortlist candidates(problem);
   for (const auto &pool : makePools(problem, layers)) {
@@ -110,5 +110,5 @@ std::optional<Layout> zorse::planning::sailor(const Problem &problem, std::strin
             candidates.add(makeCandidate(problem, layers, pool, stages, replicas, rows));
     }
   }
-  return candidates.choose("sailor", error);
+  return candidates.choose("sailor");
 }

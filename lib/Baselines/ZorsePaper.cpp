@@ -187,7 +187,7 @@ struct Planned {
 
 } // namespace
 
-std::optional<Layout> zorse::planning::zorsePaper(const Problem &problem, std::string &error) {
+Result<Layout> zorse::planning::zorsePaper(const Problem &problem) {
   const size_t n = problem.cluster.devices.size();
   Weights weights(n, std::vector<double>(n, 0));
   for (uint32_t i = 0; i < n; ++i)
@@ -205,5 +205,5 @@ std::optional<Layout> zorse::planning::zorsePaper(const Problem &problem, std::s
     for (int64_t rows = 1; rows <= std::max<int64_t>(1, problem.batch / 2); rows *= 2)
       planned.plan(groups, rows);
   }
-  return planned.candidates.choose("zorse-paper", error);
+  return planned.candidates.choose("zorse-paper");
 }

@@ -9,7 +9,7 @@
 
 namespace zorse::bundle {
 
-bool readFile(const std::string &path, std::string &bytes, std::string &error) { return readRegularFile(path, SIZE_MAX, bytes, error); }
+Result<std::string> readFile(const std::string &path) { return readRegularFile(path, SIZE_MAX); }
 
 BundleFile::~BundleFile() {
   if (file)
@@ -41,15 +41,14 @@ void BundleFile::append(const std::string &source, uint64_t offset, uint64_t siz
   if (!failure.empty())
     return;
   struct stat info = {};
-  std::string problem;
-  int descriptor = openRegularFile(source, info, problem);
-  FILE *from = descriptor < 0 ? nullptr : fdopen(descriptor, "rb");
-  if (descriptor < 0) {
-    failure = problem;
+  Result<int> descriptor = openRegularFile(source, info);
+  FILE *from = descriptor.failed() ? nullptr : fdopen(*descriptor, "rb");
+  if (descriptor.failed()) {
+    failure = descriptor.message();
   } else if (!from || fseeko(from, static_cast<off_t>(offset), SEEK_SET) != 0) {
     fail(source + ": cannot be read");
     if (!from)
-      ::close(descriptor);
+      ::close(*descriptor);
   } else {
     std::vector<char> buffer(1 << 20);
     while (size > 0 && failure.empty()) {
@@ -66,13 +65,13 @@ void BundleFile::append(const std::string &source, uint64_t offset, uint64_t siz
     fclose(from);
 }
 
-bool BundleFile::close(std::string &hash, std::string &error) {
+Result<std::string> BundleFile::close() {
   if (file && fclose(file) != 0)
     fail(path + ": cannot be written");
   file = nullptr;
-  error = failure;
-  hash = sum.finish();
-  return failure.empty();
+  if (!failure.empty())
+    return userError(failure);
+  return sum.finish();
 }
 
 } // namespace zorse::bundle

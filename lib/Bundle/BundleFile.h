@@ -10,8 +10,8 @@
 
 namespace zorse::bundle {
 
-/// The whole file, or false and a message that names it.
-bool readFile(const std::string &path, std::string &bytes, std::string &error);
+/// The whole file; messages begin with the path.
+Result<std::string> readFile(const std::string &path);
 
 class BundleFile {
 public:
@@ -26,8 +26,8 @@ public:
   /// Appends [offset, offset + size) of another file through a buffer of 1 MiB.
   void append(const std::string &source, uint64_t offset, uint64_t size);
   uint64_t size() const { return written; }
-  /// Flushes and hands over the SHA-256.
-  bool close(std::string &hash, std::string &error);
+  /// Flushes. \returns the SHA-256
+  Result<std::string> close();
 
 private:
   void fail(const std::string &what);

@@ -12,35 +12,28 @@ namespace zorse::bundle {
 namespace {
 
 /// Reads a file that the manifest lists and compares its checksum.
-bool readListed(const BundleView &bundle, const std::string &name, std::string &bytes, std::string &error) {
+Result<std::string> readListed(const BundleView &bundle, const std::string &name) {
   auto listed = bundle.files.find(name);
-  if (listed == bundle.files.end()) {
-    error = bundle.directory + "/manifest.json: lists no " + name + ": the bundle is incomplete. Compile it again";
-    return false;
-  }
-  if (!bundle.read(bundle.directory + "/" + name, bytes, error))
-    return false;
-  if (std::string found = sha256(bytes); found != listed->second) {
-    error = bundle.directory + "/" + name + ": its SHA-256 is " + found + ", the manifest says " + listed->second +
-            ": the file was changed or damaged. Compile the bundle again";
-    return false;
-  }
-  return true;
+  if (listed == bundle.files.end())
+    return userError(bundle.directory + "/manifest.json: lists no " + name + ": the bundle is incomplete. Compile it again");
+  Result<std::string> bytes = bundle.read(bundle.directory + "/" + name);
+  if (bytes.failed())
+    return bytes;
+  if (std::string found = sha256(*bytes); found != listed->second)
+    return userError(bundle.directory + "/" + name + ": its SHA-256 is " + found + ", the manifest says " + listed->second +
+                     ": the file was changed or damaged. Compile the bundle again");
+  return bytes;
 }
 
-template <typename Message> bool readMessage(const BundleView &bundle, const std::string &name, Message &message, std::string &error) {
-  std::string bytes;
-  if (!readListed(bundle, name, bytes, error))
-    return false;
-  if (!message.ParseFromString(bytes)) {
-    error = bundle.directory + "/" + name + ": expects a serialised " + message.GetTypeName() + ", got something else";
-    return false;
-  }
-  if (name.rfind("programs/", 0) != 0 && !knownFieldsOnly(message)) {
-    error = bundle.directory + "/" + name + ": holds fields that this version does not know. Compile the bundle again";
-    return false;
-  }
-  return true;
+template <typename Message> Status readMessage(const BundleView &bundle, const std::string &name, Message &message) {
+  Result<std::string> bytes = readListed(bundle, name);
+  if (bytes.failed())
+    return bytes.error();
+  if (!message.ParseFromString(*bytes))
+    return userError(bundle.directory + "/" + name + ": expects a serialised " + message.GetTypeName() + ", got something else");
+  if (name.rfind("programs/", 0) != 0 && !knownFieldsOnly(message))
+    return userError(bundle.directory + "/" + name + ": holds fields that this version does not know. Compile the bundle again");
+  return Status::success();
 }
 
 } // namespace
@@ -52,24 +45,29 @@ int BundleView::findDevice(const std::string &name) const {
   return -1;
 }
 
-std::optional<BundleView> readBundle(const std::string &directory, std::string &error) {
+Result<BundleView> readBundle(const std::string &directory) {
   std::error_code none;
-  if (!std::filesystem::is_directory(directory, none)) {
-    error = directory + ": expects a bundle, a directory that zorse-compile wrote";
-    return std::nullopt;
-  }
-  return readBundle(directory, error, readFile);
+  if (!std::filesystem::is_directory(directory, none))
+    return userError(directory + ": expects a bundle, a directory that zorse-compile wrote");
+  return readBundle(directory, readFile);
 }
 
-std::optional<BundleView> readBundle(const std::string &directory, std::string &error, ReadFile read) {
+Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
+  Result<Manifest> manifest = readManifest(directory, read);
+  if (manifest.failed())
+    return manifest.error();
   BundleView bundle;
+  static_cast<Manifest &>(bundle) = std::move(*manifest);
   bundle.directory = directory;
   bundle.read = std::move(read);
-  if (!readManifest(directory, bundle.read, bundle, error))
-    return std::nullopt;
-  if (!readListed(bundle, "plan.json", bundle.plan, error) || !readMessage(bundle, "summary.pb", bundle.summary, error) ||
-      !readMessage(bundle, bodiesFile(0), bundle.bodies, error))
-    return std::nullopt;
+  Result<std::string> plan = readListed(bundle, "plan.json");
+  if (plan.failed())
+    return plan.error();
+  bundle.plan = std::move(*plan);
+  if (Status status = readMessage(bundle, "summary.pb", bundle.summary); status.failed())
+    return status;
+  if (Status status = readMessage(bundle, bodiesFile(0), bundle.bodies); status.failed())
+    return status;
   uint32_t targets = 1;
   for (const BundleDevice &device : bundle.devices)
     targets = std::max(targets, device.target + 1);
@@ -77,50 +75,44 @@ std::optional<BundleView> readBundle(const std::string &directory, std::string &
     ++targets;
   for (uint32_t target = 1; target < targets; ++target) {
     const std::string file = bodiesFile(target);
-    if (!readMessage(bundle, file, bundle.otherTargets.emplace_back(), error))
-      return std::nullopt;
-    if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty()) {
-      error = directory + "/";
-      error.append(file).append(": ").append(problem).append(". Compile the bundle again");
-      return std::nullopt;
-    }
+    if (Status status = readMessage(bundle, file, bundle.otherTargets.emplace_back()); status.failed())
+      return status;
+    if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty())
+      return userError(directory + "/" + file + ": " + problem + ". Compile the bundle again");
   }
-  if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty()) {
-    error = directory + ": " + problem;
-    return std::nullopt;
-  }
+  if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty())
+    return userError(directory + ": " + problem);
   return bundle;
 }
 
-std::optional<Program> readProgram(const BundleView &bundle, int device, std::string &error) {
+Result<Program> readProgram(const BundleView &bundle, int device) {
   Program program;
-  if (!readMessage(bundle, "programs/" + std::to_string(device) + ".pb", program, error))
-    return std::nullopt;
+  if (Status status = readMessage(bundle, "programs/" + std::to_string(device) + ".pb", program); status.failed())
+    return status;
   return program;
 }
 
-bool readKernels(const BundleView &bundle, const BodyLibrary &target, std::string &path, std::string &bytes, std::string &error) {
-  if (target.objects_size() == 0) {
-    error = bundle.directory + ": expects a file of kernels for " + target.arch() + ", and its bodies name none. Compile the bundle again";
-    return false;
-  }
+Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target) {
+  if (target.objects_size() == 0)
+    return userError(bundle.directory + ": expects a file of kernels for " + target.arch() + ", and its bodies name none. Compile the bundle again");
   const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);
-  path = bundle.directory + "/" + name;
-  return readListed(bundle, name, bytes, error);
+  Result<std::string> bytes = readListed(bundle, name);
+  if (bytes.failed())
+    return bytes.error();
+  return KernelFile{bundle.directory + "/" + name, std::move(*bytes)};
 }
 
-bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, bool &references, std::string &error) {
+Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weights) {
   const std::string name = bundle.directory + "/weights.json";
-  std::string text;
-  if (!readListed(bundle, "weights.json", text, error))
-    return false;
+  Result<std::string> text = readListed(bundle, "weights.json");
+  if (text.failed())
+    return text.error();
   std::map<std::string, std::string> files;
   std::map<std::string, WeightData> stored;
   try {
-    nlohmann::json table = nlohmann::json::parse(text);
-    references = table.at("references").get<bool>();
-    if (references)
-      return true;
+    nlohmann::json table = nlohmann::json::parse(*text);
+    if (table.at("references").get<bool>())
+      return false;
     for (const nlohmann::json &entry : table.at("parameters")) {
       WeightData weight;
       weight.name = entry.at("name");
@@ -129,26 +121,25 @@ bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, boo
       if (entry.contains("permutation"))
         weight.permutation = entry.at("permutation").get<std::vector<int64_t>>();
       const std::string file = entry.at("file");
-      if (!files.count(file) && !readListed(bundle, file, files[file], error))
-        return false;
-      const uint64_t offset = entry.at("offset"), bytes = entry.at("bytes");
-      if (offset > files[file].size() || bytes > files[file].size() - offset) {
-        error = name + ": '" + weight.name + "' lies outside " + file;
-        return false;
+      if (!files.count(file)) {
+        Result<std::string> bytes = readListed(bundle, file);
+        if (bytes.failed())
+          return bytes.error();
+        files[file] = std::move(*bytes);
       }
+      const uint64_t offset = entry.at("offset"), bytes = entry.at("bytes");
+      if (offset > files[file].size() || bytes > files[file].size() - offset)
+        return userError(name + ": '" + weight.name + "' lies outside " + file);
       weight.bytes = files[file].substr(offset, bytes);
       stored[weight.name] = std::move(weight);
     }
   } catch (const nlohmann::json::exception &exception) {
-    error = name + ": is not the weights list of a bundle: " + exception.what();
-    return false;
+    return userError(name + ": is not the weights list of a bundle: " + exception.what());
   }
   for (WeightData &weight : weights) {
     auto found = stored.find(weight.name);
-    if (found == stored.end() || found->second.shape != weight.shape || found->second.permutation != weight.permutation) {
-      error = name + ": has no bytes of the right shape for parameter '" + weight.name + "'";
-      return false;
-    }
+    if (found == stored.end() || found->second.shape != weight.shape || found->second.permutation != weight.permutation)
+      return userError(name + ": has no bytes of the right shape for parameter '" + weight.name + "'");
     found->second.hub = weight.hub; // what it is called is said by the model's file, as everything but the numbers is
     weight = std::move(found->second);
   }

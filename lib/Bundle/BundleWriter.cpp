@@ -26,37 +26,45 @@ std::string serialize(const google::protobuf::MessageLite &message) {
 
 namespace {
 
-/// Writes all files below `directory`, which exists and is empty.
-bool writeFiles(const BundleContents &c, const std::string &directory, std::string &error, std::string *digest) {
+/// Writes all files below `directory`, which exists and is empty. \returns the digest
+Result<std::string> writeFiles(const BundleContents &c, const std::string &directory) {
   std::map<std::string, std::string> files;
+  Status status; // after a failure nothing is written
   auto write = [&](const std::string &name, std::string_view bytes) {
+    if (status.failed())
+      return;
     std::error_code failure;
     fs::create_directories(fs::path(directory + "/" + name).parent_path(), failure); // if it fails, so does opening
     BundleFile file;
     file.open(directory + "/" + name);
     file.write(bytes);
-    return file.close(files[name], error);
+    if (Result<std::string> hash = file.close(); hash.failed())
+      status = hash.error();
+    else
+      files[name] = std::move(*hash);
   };
 
   auto writeTarget = [&](uint32_t target, const BodyLibrary &bodies, const std::string &kernels) {
-    return write(bodiesFile(target), serialize(bodies)) &&
-           (kernels.empty() || bodies.objects_size() == 0 || write("kernels/" + bodies.arch() + "/" + bodies.objects(0), kernels));
+    write(bodiesFile(target), serialize(bodies));
+    if (!kernels.empty() && bodies.objects_size() > 0)
+      write("kernels/" + bodies.arch() + "/" + bodies.objects(0), kernels);
   };
-  ordered_json weights;
-  if (!writeWeights(c.weights, c.hub, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
-      !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) ||
-      (c.topology.nodes_size() > 0 && !write("topology.pb", serialize(c.topology))) || !write("summary.pb", serialize(c.summary)) ||
-      !writeTarget(0, c.bodies, c.kernels))
-    return false;
+  Result<ordered_json> weights = writeWeights(c.weights, c.hub, c.weightMode, directory, files);
+  if (weights.failed())
+    return weights.error();
+  write("weights.json", weights->dump(1) + "\n");
+  write("plan.json", c.plan);
+  write("cluster.yaml", c.cluster);
+  if (c.topology.nodes_size() > 0)
+    write("topology.pb", serialize(c.topology));
+  write("summary.pb", serialize(c.summary));
+  writeTarget(0, c.bodies, c.kernels);
   for (size_t i = 0; i < c.otherTargets.size(); ++i)
-    if (!writeTarget(uint32_t(i + 1), c.otherTargets[i].bodies, c.otherTargets[i].kernels))
-      return false;
+    writeTarget(uint32_t(i + 1), c.otherTargets[i].bodies, c.otherTargets[i].kernels);
   for (size_t i = 0; i < c.programs.size(); ++i)
-    if (!write(programFile(uint32_t(i)), c.programs[i]))
-      return false;
+    write(programFile(uint32_t(i)), c.programs[i]);
   for (size_t i = 0; i < c.staged.size(); ++i)
-    if (!write(stagedFile(uint32_t(i)), c.staged[i]))
-      return false;
+    write(stagedFile(uint32_t(i)), c.staged[i]);
 
   ordered_json manifest = {
       {"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
@@ -69,11 +77,12 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
   }
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;
-  if (!write("manifest.json", manifest.dump(1) + "\n"))
-    return false;
-  if (digest)
-    *digest = files["manifest.json"];
-  return write(kDigestFile, files["manifest.json"] + "  manifest.json\n");
+  write("manifest.json", manifest.dump(1) + "\n");
+  const std::string digest = files["manifest.json"];
+  write(kDigestFile, digest + "  manifest.json\n");
+  if (status.failed())
+    return status;
+  return digest;
 }
 
 /// Why a directory is no bundle that may be replaced: somebody's other files in it would be lost.
@@ -96,9 +105,16 @@ std::string notABundle(const std::string &directory) {
 
 std::string whyNotWritable(const std::string &directory) { return OutputFolder::problem(directory, notABundle); }
 
-bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest) {
-  std::optional<OutputFolder> folder = OutputFolder::create(directory, notABundle, error);
-  return folder && writeFiles(contents, folder->path(), error, digest) && folder->commit(error);
+Result<std::string> writeBundle(const BundleContents &contents, const std::string &directory) {
+  Result<OutputFolder> folder = OutputFolder::create(directory, notABundle);
+  if (folder.failed())
+    return folder.error();
+  Result<std::string> digest = writeFiles(contents, folder->path());
+  if (digest.failed())
+    return digest;
+  if (Status status = folder->commit(); status.failed())
+    return status;
+  return digest;
 }
 
 } // namespace zorse::bundle

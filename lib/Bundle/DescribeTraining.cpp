@@ -1,7 +1,8 @@
 #include "zorse/Bundle/DescribeTraining.h"
 
+#include "zorse/Base/Format.h"
+
 #include <cctype>
-#include <cstdio>
 
 using namespace zorse;
 
@@ -11,11 +12,7 @@ static std::string lower(std::string text) {
   return text;
 }
 
-static std::string number(double value) {
-  char text[32];
-  snprintf(text, sizeof text, "%g", value);
-  return text;
-}
+static std::string number(double value) { return format("%g", value); }
 
 std::string zorse::describeTraining(const bundle::TrainingOptions &t) {
   std::string text = lower(bundle::TrainingOptions::Optimizer_Name(t.optimizer())) + ", lr " + number(t.learning_rate());

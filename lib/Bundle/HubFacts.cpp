@@ -9,37 +9,29 @@ namespace zorse::bundle {
 
 namespace {
 
-bool readNames(const json &object, const char *field, std::vector<std::string> &out, std::string &problem) {
+constexpr const char *kNoObject = "'hub' is no object";
+
+Status readNames(const json &object, const char *field, std::vector<std::string> &out) {
   auto found = object.find(field);
   if (found == object.end())
-    return true;
+    return Status::success();
   bool good = found->is_array();
   for (size_t i = 0; good && i < found->size(); ++i) {
     good = (*found)[i].is_string() && !(*found)[i].get_ref<const std::string &>().empty();
     if (good)
       out.push_back((*found)[i].get<std::string>());
   }
-  if (!good)
-    problem = std::string("'hub': '") + field + "' is no list of names";
-  return good;
+  return good ? Status::success() : Status(userError(std::string("'hub': '") + field + "' is no list of names"));
 }
 
-bool readTruth(const json &object, const char *field, bool &out, std::string &problem) {
+Status readTruth(const json &object, const char *field, bool &out) {
   auto found = object.find(field);
   if (found == object.end())
-    return true;
-  if (!found->is_boolean()) {
-    problem = std::string("'hub': '") + field + "' is neither true nor false";
-    return false;
-  }
+    return Status::success();
+  if (!found->is_boolean())
+    return userError(std::string("'hub': '") + field + "' is neither true nor false");
   out = found->get<bool>();
-  return true;
-}
-
-bool isObject(const json &value, std::string &problem) {
-  if (!value.is_object())
-    problem = "'hub' is no object";
-  return value.is_object();
+  return Status::success();
 }
 
 } // namespace
@@ -71,32 +63,41 @@ ordered_json toJson(const HubModel &model) {
   return out;
 }
 
-bool fromJson(const json &value, HubFact &fact, std::string &problem) {
+Status fromJson(const json &value, HubFact &fact) {
   fact = {};
-  return isObject(value, problem) && readNames(value, "names", fact.names, problem) && readNames(value, "ties", fact.ties, problem) &&
-         readTruth(value, "transposed", fact.transposed, problem) && readTruth(value, "adapter", fact.adapter, problem);
+  if (!value.is_object())
+    return userError(kNoObject);
+  for (auto [field, names] : {std::pair("names", &fact.names), {"ties", &fact.ties}})
+    if (Status status = readNames(value, field, *names); status.failed())
+      return status;
+  for (auto [field, truth] : {std::pair("transposed", &fact.transposed), {"adapter", &fact.adapter}})
+    if (Status status = readTruth(value, field, *truth); status.failed())
+      return status;
+  return Status::success();
 }
 
-bool fromJson(const json &value, HubModel &model, std::string &problem) {
+Status fromJson(const json &value, HubModel &model) {
   model = {};
-  if (!isObject(value, problem) || !readNames(value, "buffers", model.buffers, problem))
-    return false;
+  if (!value.is_object())
+    return userError(kNoObject);
+  if (Status status = readNames(value, "buffers", model.buffers); status.failed())
+    return status;
   auto found = value.find("lora");
   if (found == value.end())
-    return true;
+    return Status::success();
   Lora lora;
   auto rank = found->find("r"), alpha = found->find("alpha");
   if (!found->is_object() || rank == found->end() || !rank->is_number_integer() || alpha == found->end() || !alpha->is_number() ||
-      rank->get<int64_t>() < 1 || !std::isfinite(alpha->get<double>())) {
-    problem = "'hub': 'lora' has no rank 'r' of at least 1 and number 'alpha'";
-    return false;
-  }
+      rank->get<int64_t>() < 1 || !std::isfinite(alpha->get<double>()))
+    return userError("'hub': 'lora' has no rank 'r' of at least 1 and number 'alpha'");
   lora.rank = rank->get<int64_t>();
   lora.alpha = alpha->get<double>();
-  if (!readNames(*found, "targets", lora.targets, problem) || !readTruth(*found, "fan_in_fan_out", lora.fanInFanOut, problem))
-    return false;
+  if (Status status = readNames(*found, "targets", lora.targets); status.failed())
+    return status;
+  if (Status status = readTruth(*found, "fan_in_fan_out", lora.fanInFanOut); status.failed())
+    return status;
   model.lora = std::move(lora);
-  return true;
+  return Status::success();
 }
 
 } // namespace zorse::bundle

@@ -150,32 +150,28 @@ std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
 
 std::string trainingText(const TrainingOptions &options) { return toJson(options).dump(); }
 
-bool readManifest(const std::string &directory, const ReadFile &read, Manifest &manifest, std::string &error) {
+Result<Manifest> readManifest(const std::string &directory, const ReadFile &read) {
   const std::string path = directory + "/manifest.json", digestPath = directory + "/" + kDigestFile;
-  std::string text, stated;
-  if (!read(path, text, error))
-    return false;
+  Result<std::string> text = read(path);
+  if (text.failed())
+    return text.error();
   try {
-    checkVersion(directory, text);
-    if (!read(digestPath, stated, error)) {
-      error += "; it has the digest of the bundle, which is incomplete: compile the model again";
-      return false;
-    }
-    manifest.digest = sha256(text);
-    if (stated != manifest.digest + "  manifest.json\n") {
-      error = path + ": its SHA-256 is " + manifest.digest + ", which is not what " + digestPath +
-              " says: one of the two was changed or damaged; compile the model again";
-      return false;
-    }
-    parse(text, manifest);
+    checkVersion(directory, *text);
+    Result<std::string> stated = read(digestPath);
+    if (stated.failed())
+      return userError(stated.message() + "; it has the digest of the bundle, which is incomplete: compile the model again");
+    Manifest manifest;
+    manifest.digest = sha256(*text);
+    if (*stated != manifest.digest + "  manifest.json\n")
+      return userError(path + ": its SHA-256 is " + manifest.digest + ", which is not what " + digestPath +
+                       " says: one of the two was changed or damaged; compile the model again");
+    parse(*text, manifest);
+    return manifest;
   } catch (const json::exception &exception) {
-    error = path + ": is not the manifest of a bundle: " + exception.what();
-    return false;
+    return userError(path + ": is not the manifest of a bundle: " + exception.what());
   } catch (const Bad &bad) {
-    error = path + ": " + bad.message;
-    return false;
+    return userError(path + ": " + bad.message);
   }
-  return true;
 }
 
 std::string contradiction(const Manifest &manifest, const std::string &planText, const ModelSummary &summary) {

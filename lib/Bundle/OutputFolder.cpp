@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -148,7 +149,7 @@ void DraftFolder::remove() {
   path_.clear();
 }
 
-std::optional<DraftFolder> DraftFolder::create(const std::string &prefix, std::string &error) {
+Result<DraftFolder> DraftFolder::create(const std::string &prefix) {
   const fs::path folder = fs::absolute(prefix).parent_path();
   FolderLock lock(folder.string()); // a directory that is made and not locked yet looks abandoned.
   std::error_code ignored;
@@ -160,9 +161,8 @@ std::optional<DraftFolder> DraftFolder::create(const std::string &prefix, std::s
     draft.path_ = prefix + randomDigits();
   while ((made = ::mkdir(draft.path_.c_str(), 0777)) != 0 && errno == EEXIST);
   if (made != 0) {
-    error = folder.string() + ": nothing can be written here: " + std::strerror(errno);
     draft.path_.clear();
-    return std::nullopt;
+    return userError(folder.string() + ": nothing can be written here: " + std::strerror(errno));
   }
   draft.lock_ = ::open(draft.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (draft.lock_ >= 0)
@@ -186,44 +186,39 @@ std::string OutputFolder::problem(const std::string &name, Refusal refusal) {
   return {};
 }
 
-std::optional<OutputFolder> OutputFolder::create(const std::string &name, Refusal refusal, std::string &error) {
-  error = problem(name, refusal);
-  if (!error.empty())
-    return std::nullopt;
+Result<OutputFolder> OutputFolder::create(const std::string &name, Refusal refusal) {
+  if (std::string why = problem(name, refusal); !why.empty())
+    return userError(why);
   const fs::path target = targetOf(name);
   std::error_code failure;
   fs::create_directories(target.parent_path(), failure);
-  if (failure) {
-    error = name + ": cannot be made: " + failure.message();
-    return std::nullopt;
-  }
+  if (failure)
+    return userError(name + ": cannot be made: " + failure.message());
   bringBack(target);
-  std::optional<DraftFolder> draft = DraftFolder::create((target.parent_path() / draftPrefix(target)).string(), error);
-  if (!draft)
-    return std::nullopt;
+  Result<DraftFolder> draft = DraftFolder::create((target.parent_path() / draftPrefix(target)).string());
+  if (draft.failed())
+    return draft.error();
   return OutputFolder(std::move(*draft), name, target.string(), refusal);
 }
 
-bool OutputFolder::commit(std::string &error) {
+Status OutputFolder::commit() {
   const fs::path target = target_, draft = draft_.path();
   std::optional<FolderLock> lock(target.parent_path().string());
   int cause = renameWith(draft, target, RENAME_NOREPLACE);
   if (cause == 0) {
     draft_.release();
-    return true;
+    return Status::success();
   }
   std::error_code failure;
   bool exists = fs::exists(fs::symlink_status(target, failure));
-  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) { // another process has made it meanwhile.
-    error = leftAlone(name_, why);
-    return false;
-  }
+  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) // another process has made it meanwhile.
+    return userError(leftAlone(name_, why));
   if (exists)
     cause = renameWith(draft, target, RENAME_EXCHANGE);
   if (cause == 0) {
     lock.reset();
     draft_.remove(); // what was there
-    return true;
+    return Status::success();
   }
   if (cause == EINVAL || cause == ENOSYS) { // the file system cannot
     const fs::path aside = target.parent_path() / (asidePrefix(target) + randomDigits());
@@ -236,11 +231,10 @@ bool OutputFolder::commit(std::string &error) {
       draft_.release();
       lock.reset();
       fs::remove_all(aside, failure);
-      return true;
+      return Status::success();
     }
   }
-  error = name_ + ": cannot be written: " + std::strerror(cause);
-  return false;
+  return userError(name_ + ": cannot be written: " + std::strerror(cause));
 }
 
 } // namespace zorse::bundle

@@ -30,8 +30,8 @@ uint64_t aligned(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlign
 
 } // namespace
 
-bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode, const std::string &directory,
-                  nlohmann::ordered_json &json, std::map<std::string, std::string> &files, std::string &error) {
+Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode,
+                                            const std::string &directory, std::map<std::string, std::string> &files) {
   const std::string name = mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
 
   // Layout first: safetensors wants its header before the data, and no holes, so padding goes into tensors of bytes.
@@ -69,14 +69,16 @@ bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, W
       else
         file.append(w.file, w.offset, w.size);
     }
-    if (!file.close(files[name], error))
-      return false;
+    Result<std::string> hash = file.close();
+    if (hash.failed())
+      return hash.error();
+    files[name] = std::move(*hash);
   }
 
   // Whether any of them is outside the bundle: readers refuse to leave it otherwise.
   const bool references =
       mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
-  json = {{"references", references}};
+  nlohmann::ordered_json json = {{"references", references}};
   if (!hub.empty())
     json["hub"] = toJson(hub);
   json["parameters"] = nlohmann::ordered_json::array();
@@ -95,7 +97,7 @@ bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, W
       entry["hub"] = toJson(w.hub);
     json["parameters"].push_back(std::move(entry));
   }
-  return true;
+  return json;
 }
 
 } // namespace zorse::bundle

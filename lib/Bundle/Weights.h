@@ -9,8 +9,8 @@
 
 namespace zorse::bundle {
 
-/// Writes the safetensors file into `directory` where one is needed, adds its hash to `files`, and returns weights.json in `json`.
-bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode, const std::string &directory,
-                  nlohmann::ordered_json &json, std::map<std::string, std::string> &files, std::string &error);
+/// Writes the safetensors file into `directory` where one is needed, and adds its hash to `files`. \returns weights.json
+Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode,
+                                            const std::string &directory, std::map<std::string, std::string> &files);
 
 } // namespace zorse::bundle

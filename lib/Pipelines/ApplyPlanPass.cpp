@@ -82,19 +82,18 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     codegen::CompiledBodies &bodies = targets->front();
     nameBodies(*summary, bodies.library);
 
-    std::string error;
-    std::optional<step::Plan> read = step::readPlanFile(plan, *summary, error);
-    if (!read)
-      return module.emitError(error);
+    Result<step::Plan> read = step::readPlanFile(plan, *summary);
+    if (read.failed())
+      return module.emitError(read.message());
     dropUnusedParts(*summary, *read, /*split=*/false, *targets);
     if (!dumpDir.empty() && failed(codegen::compileKernels(bodies, module.getLoc())))
       return failure();
     step::ExpandOptions expand;
     expand.bodies = &bodies.library;
     expand.until = until;
-    std::optional<step::StepGraph> graph = step::expandPlan(*summary, *read, error, expand);
-    if (!graph)
-      return module.emitError(plan + ": " + error);
+    Result<step::StepGraph> graph = step::expandPlan(*summary, *read, expand);
+    if (graph.failed())
+      return module.emitError(plan + ": " + graph.message());
 
     conversion::ExecNames names;
     names.summary = &*summary;
@@ -104,9 +103,9 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     module.getBody()->clear();
     module->setAttrs(DictionaryAttr::get(&getContext()));
     for (uint32_t device = 0; device < graph->devices.size(); ++device) {
-      std::optional<bundle::Program> program = step::writeProgram(*graph, device, bodies.library, error);
-      if (!program)
-        return module.emitError(error);
+      Result<bundle::Program> program = step::writeProgram(*graph, device, bodies.library);
+      if (program.failed())
+        return module.emitError(program.message());
       FailureOr<OwningOpRef<ModuleOp>> text = conversion::programToExec(&getContext(), *program, names);
       if (failed(text))
         return failure();

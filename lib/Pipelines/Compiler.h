@@ -66,7 +66,7 @@ struct Compiler {
   /// Says which target each of the plan's devices runs, and forgets those that none does.
   void assignTargets();
   std::string describeKernels() const;
-  std::optional<step::StepGraph> expandAs(const step::Plan &plan, std::string &error);
+  Result<step::StepGraph> expandAs(const step::Plan &plan);
 
   /// Writes `text` to options.dumpDir/name, if there is one.
   void dump(const std::string &name, const std::string &text) const;

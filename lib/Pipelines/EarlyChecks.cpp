@@ -8,26 +8,28 @@
 namespace zorse::pipelines {
 
 std::string problemAtStart(const CompileOptions &options) {
-  std::string error;
   std::optional<planning::Cluster> cluster;
   if (!options.cluster.empty()) {
-    cluster = planning::readClusterFile(options.cluster, error);
-    if (!cluster || !planning::adaptToPrecision(*cluster, options.precision, error))
-      return error;
+    Result<planning::Cluster> read = planning::readClusterFile(options.cluster);
+    if (read.failed())
+      return read.message();
+    cluster = std::move(*read);
+    if (auto assumed = planning::adaptToPrecision(*cluster, options.precision); assumed.failed())
+      return assumed.message();
   }
-  if (!options.profiles.empty() && !planning::readProfileFiles(options.profiles, error))
-    return error;
+  if (auto profile = planning::readProfileFiles(options.profiles); profile.failed())
+    return profile.message();
   if (!options.plan.empty()) {
-    std::optional<step::PlanHead> head = step::readPlanHead(options.plan, error);
-    if (!head)
-      return error;
+    Result<step::PlanHead> head = step::readPlanHead(options.plan);
+    if (head.failed())
+      return head.message();
     if (options.batch > 0 && head->batch != options.batch)
       return step::otherBatch(options.plan, head->batch, options.batch);
     step::Plan devices;
     for (const std::string &device : head->devices)
       devices.devices.emplace_back().name = device;
-    if (cluster && !planning::applyCluster(devices, *cluster, bundle::F32, error))
-      return options.plan + ": " + error;
+    if (Status status = cluster ? planning::applyCluster(devices, *cluster, bundle::F32) : Status::success(); status.failed())
+      return options.plan + ": " + status.message();
   }
   return options.writesBundle() ? bundle::whyNotWritable(options.output) : std::string();
 }

@@ -1,14 +1,10 @@
 #include "OwnTraining.h"
 
-#include <cstdio>
+#include "zorse/Base/Format.h"
 
 using namespace zorse;
 
-static std::string shown(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
+static std::string shown(double value) { return zorse::format("%g", value); }
 
 std::string pipelines::adoptOptimizer(const FileTraining &training, const CompileOptions &options, bundle::TrainingOptions &to, std::string &decay) {
   if (!training.optimizer)

@@ -340,10 +340,9 @@ std::string Compiler::describeKernels() const {
 }
 
 bool Compiler::plan(std::string &remark) {
-  std::string error;
-  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, library(), error);
-  if (!result) {
-    printError(error);
+  Result<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, library());
+  if (result.failed()) {
+    printError(result.message());
     return false;
   }
   planned = std::move(*result);
@@ -379,6 +378,12 @@ static bool mayBeDirect(const step::Plan &plan, const std::vector<int32_t> &dire
   return llvm::any_of(used, [&](uint32_t device) { return direct[device] >= 0 && !groups.insert(direct[device]).second; });
 }
 
+static step::Plan directly(step::Plan plan, const std::vector<int32_t> &direct) {
+  for (size_t d = 0; d < plan.devices.size(); ++d)
+    plan.devices[d].direct = direct[d];
+  return plan;
+}
+
 /// Gives what has been freed back to the system: what a search and an expansion leave lies between what stays, and the next one takes as much again.
 static void releaseFreed() {
 #ifdef __GLIBC__
@@ -386,31 +391,27 @@ static void releaseFreed() {
 #endif
 }
 
-std::optional<step::StepGraph> Compiler::expandAs(const step::Plan &plan, std::string &error) {
+Result<step::StepGraph> Compiler::expandAs(const step::Plan &plan) {
   releaseFreed();
   step::ExpandOptions expand;
   expand.bodies = &library();
   expand.costs = planned.costs.get();
-  std::optional<step::StepGraph> made = step::expandPlan(summary, plan, error, expand);
+  Result<step::StepGraph> made = step::expandPlan(summary, plan, expand);
   releaseFreed();
   return made;
 }
 
 bool Compiler::expand(std::string &remark) {
-  std::string error, direct;
-  std::optional<step::StepGraph> result;
-  if (mayBeDirect(planned.plan, planned.direct)) {
-    step::Plan plan = planned.plan;
-    for (size_t d = 0; d < plan.devices.size(); ++d)
-      plan.devices[d].direct = planned.direct[d];
-    result = expandAs(plan, error);
-    if (!result)
-      direct = "; transfers go by way of the host, as there is no room for direct ones: " + error.substr(0, error.find('\n'));
+  std::string direct;
+  const bool tryDirect = mayBeDirect(planned.plan, planned.direct);
+  Result<step::StepGraph> result = tryDirect ? expandAs(directly(planned.plan, planned.direct)) : expandAs(planned.plan);
+  if (tryDirect && result.failed()) {
+    const std::string why = result.message();
+    direct = "; transfers go by way of the host, as there is no room for direct ones: " + why.substr(0, why.find('\n'));
+    result = expandAs(planned.plan);
   }
-  if (!result)
-    result = expandAs(planned.plan, error);
-  if (!result) {
-    printError((options.plan.empty() ? options.cluster : options.plan) + ": " + error);
+  if (result.failed()) {
+    printError((options.plan.empty() ? options.cluster : options.plan) + ": " + result.message());
     return false;
   }
   graph = std::move(*result);
@@ -489,15 +490,16 @@ bool Compiler::write(std::string &remark) {
   contents.kernels = std::move(targets.front().object);
   for (codegen::CompiledBodies &target : llvm::drop_begin(targets))
     contents.otherTargets.push_back({target.library, std::move(target.object)});
-  std::string error;
-  if (!collectWeights(imported, module(), summary, contents.weights, error)) {
-    printError(error);
+  Result<std::vector<bundle::WeightData>> weights = collectWeights(imported, module(), summary);
+  if (weights.failed()) {
+    printError(weights.message());
     return false;
   }
+  contents.weights = std::move(*weights);
   contents.hub = hubOf(imported);
   std::string taken;
-  if (!options.rebuild.empty() && !takeFromBundle(options, contents, taken, error)) {
-    printError(error);
+  if (Status status = options.rebuild.empty() ? Status::success() : takeFromBundle(options, contents, taken); status.failed()) {
+    printError(status.message());
     return false;
   }
   uint64_t bytes = 0;
@@ -514,12 +516,12 @@ bool Compiler::write(std::string &remark) {
     printError(status.message());
     return false;
   }
-  std::string digest;
-  if (!bundle::writeBundle(contents, options.output, error, &digest)) {
-    printError(error);
+  Result<std::string> digest = bundle::writeBundle(contents, options.output);
+  if (digest.failed()) {
+    printError(digest.message());
     return false;
   }
-  remark = options.output + ", digest " + digest + taken;
+  remark = options.output + ", digest " + *digest + taken;
   if (options.weights == Weights::Later)
     remark += "; it will read " + megabytes(bytes) + " of weights from the model's files";
   else if (reference)

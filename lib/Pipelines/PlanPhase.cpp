@@ -25,17 +25,15 @@ std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices) {
 }
 
 std::string withoutDriver(const std::string &clusterFile) {
-  std::string error;
   std::vector<bundle::BundleDevice> devices;
-  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+  if (Result<planning::Cluster> cluster = planning::readClusterFile(clusterFile); !cluster.failed())
     for (const planning::ClusterDevice &device : cluster->devices)
       devices.push_back({device.name, device.kind, static_cast<int>(device.threads), device.memory});
   return withoutDriver(devices);
 }
 
 std::string withoutArchitecture(const std::string &clusterFile) {
-  std::string error;
-  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+  if (Result<planning::Cluster> cluster = planning::readClusterFile(clusterFile); !cluster.failed())
     for (const planning::ClusterDevice &device : cluster->devices)
       if (device.arch.empty() && !deviceKindOf(device.kind).hostProcessors && !deviceKindOf(device.kind).architectures.empty())
         return "device '" + device.name + "' is of kind " + device.kind +
@@ -45,18 +43,16 @@ std::string withoutArchitecture(const std::string &clusterFile) {
 }
 
 std::vector<std::string> architecturesOf(const std::string &clusterFile) {
-  std::string error;
   std::set<std::string> asked; // the compiler's own first
-  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+  if (Result<planning::Cluster> cluster = planning::readClusterFile(clusterFile); !cluster.failed())
     for (const planning::ClusterDevice &device : cluster->devices)
       asked.insert(device.arch);
   return asked.empty() ? std::vector<std::string>{""} : std::vector<std::string>(asked.begin(), asked.end());
 }
 
 uint32_t directTerms(const std::string &clusterFile) {
-  std::string error;
   std::map<int32_t, uint32_t> sizes;
-  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+  if (Result<planning::Cluster> cluster = planning::readClusterFile(clusterFile); !cluster.failed())
     for (int32_t group : planning::directGroups(*cluster))
       if (group >= 0)
         ++sizes[group];
@@ -66,20 +62,21 @@ uint32_t directTerms(const std::string &clusterFile) {
   return most < 2 ? 0 : std::min(most, kMostSumTerms);
 }
 
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,
-                                    int64_t batch, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
+Result<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
+                             const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies) {
   PlanOutcome outcome;
-  std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, outcome.cluster, error);
-  if (!cluster)
-    return std::nullopt;
-  std::optional<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(summary), error);
-  if (!assumed)
-    return std::nullopt;
+  Result<planning::Cluster> cluster = planning::readClusterFile(clusterFile, &outcome.cluster);
+  if (cluster.failed())
+    return cluster.error();
+  Result<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(summary));
+  if (assumed.failed())
+    return assumed.error();
   outcome.assumptions = std::move(*assumed);
   batch /= samplesPerRow(summary); // from here on in rows
-  std::optional<planning::Profile> profile;
-  if (!profiles.empty() && !(profile = planning::readProfileFiles(profiles, error)))
-    return std::nullopt;
+  Result<planning::Profile> read = planning::readProfileFiles(profiles);
+  if (read.failed())
+    return read.error();
+  const planning::Profile *profile = profiles.empty() ? nullptr : &*read;
   if (profile)
     for (std::string &line : planning::limitMemory(*profile, *cluster))
       outcome.assumptions.push_back(std::move(line));
@@ -90,37 +87,30 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
       std::vector<std::string> raised = planning::raiseWorkspace(*profile, *cluster, counted);
       outcome.assumptions.insert(outcome.assumptions.end(), raised.begin(), raised.end());
     }
-    std::optional<planning::CostModel> costs = planning::CostModel::make(counted, *cluster, profile ? &*profile : nullptr, {}, error);
-    if (!costs) {
-      error = clusterFile + ": " + error;
-      return std::nullopt;
-    }
+    Result<planning::CostModel> costs = planning::CostModel::make(counted, *cluster, profile, {});
+    if (costs.failed())
+      return userError(clusterFile + ": " + costs.message());
     planning::Problem problem{counted, *cluster, *costs, batch, &bodies};
-    std::optional<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions(), error);
-    if (!found) {
-      error = clusterFile + ": no plan was found: " + error;
-      return std::nullopt;
-    }
+    Result<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions());
+    if (found.failed())
+      return userError(clusterFile + ": no plan was found: " + found.message());
     outcome.plan = std::move(found->plan);
   } else {
-    std::optional<step::Plan> plan = step::readPlanFile(planFile, summary, error);
-    if (!plan)
-      return std::nullopt;
-    if (plan->batch != batch) {
-      error = step::otherBatch(planFile, plan->batch * plan->samplesPerRow, batch * plan->samplesPerRow);
-      return std::nullopt;
-    }
-    if (!planning::applyCluster(*plan, *cluster, zorse::productType(summary), error) || !step::validatePlan(*plan, summary, error)) {
-      error = planFile + ": " + error;
-      return std::nullopt;
-    }
+    Result<step::Plan> plan = step::readPlanFile(planFile, summary);
+    if (plan.failed())
+      return plan.error();
+    if (plan->batch != batch)
+      return userError(step::otherBatch(planFile, plan->batch * plan->samplesPerRow, batch * plan->samplesPerRow));
+    Status status = planning::applyCluster(*plan, *cluster, zorse::productType(summary));
+    if (status.succeeded())
+      status = step::validatePlan(*plan, summary);
+    if (status.failed())
+      return userError(planFile + ": " + status.message());
     outcome.plan = std::move(*plan);
   }
-  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile ? &*profile : nullptr, outcome.plan.devices, error);
-  if (!costs) {
-    error = clusterFile + ": " + error;
-    return std::nullopt;
-  }
+  Result<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile, outcome.plan.devices);
+  if (costs.failed())
+    return userError(clusterFile + ": " + costs.message());
   outcome.costs = std::make_shared<const planning::CostModel>(std::move(*costs));
   const std::vector<int32_t> groups = planning::directGroups(*cluster);
   for (const step::PlanDevice &device : outcome.plan.devices)

@@ -6,7 +6,6 @@
 #include "zorse/Step/Plan.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +37,7 @@ std::vector<std::string> architecturesOf(const std::string &clusterFile);
 uint32_t directTerms(const std::string &clusterFile);
 
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,
-                                    int64_t batch, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error);
+Result<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
+                             const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies);
 
 } // namespace zorse::pipelines

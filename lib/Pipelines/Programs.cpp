@@ -47,9 +47,8 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
     memory.initial_block_size = block.size();
     google::protobuf::Arena arena(memory);
     auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-    std::string error;
-    if (!step::writeProgram(graph, device, *names.bodies, *program, error)) {
-      printError(error);
+    if (Status status = step::writeProgram(graph, device, *names.bodies, *program); status.failed()) {
+      printError(status.message());
       return false;
     }
     bytes = bundle::serialize(*program);
@@ -95,10 +94,9 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
 
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
                       const std::string &planJson, unsigned threads, const std::vector<bool> &staged, const std::vector<int32_t> &direct) {
-  std::string error;
-  std::optional<verify::PlanView> plan = verify::readPlanView(planJson, error);
-  if (!plan) {
-    printError("verify: plan.json: " + error);
+  Result<verify::PlanView> plan = verify::readPlanView(planJson);
+  if (plan.failed()) {
+    printError("verify: plan.json: " + plan.message());
     return false;
   }
   verify::VerifyOptions options;

@@ -5,14 +5,12 @@
 
 namespace zorse::pipelines {
 
-bool adoptBundle(CompileOptions &options, std::string &error) {
-  std::optional<bundle::BundleView> view = bundle::readBundle(options.rebuild, error);
-  if (!view)
-    return false;
-  if (!options.plan.empty() || !options.cluster.empty() || options.batch != 0) {
-    error = "--rebuild-kernels: takes plan, cluster and batch from " + options.rebuild + ": leave out --plan, --cluster and --batch";
-    return false;
-  }
+Status adoptBundle(CompileOptions &options) {
+  Result<bundle::BundleView> view = bundle::readBundle(options.rebuild);
+  if (view.failed())
+    return view.error();
+  if (!options.plan.empty() || !options.cluster.empty() || options.batch != 0)
+    return userError("--rebuild-kernels: takes plan, cluster and batch from " + options.rebuild + ": leave out --plan, --cluster and --batch");
   options.plan = options.rebuild + "/plan.json";
   options.cluster = options.rebuild + "/cluster.yaml";
   options.batch = view->batch;
@@ -23,33 +21,33 @@ bool adoptBundle(CompileOptions &options, std::string &error) {
   options.optimizerGiven = options.learningRateGiven = options.clipGiven = options.decayGiven = true;
   options.arch = view->bodies.arch();
   options.weights = Weights::Copy;
-  return true;
+  return Status::success();
 }
 
-bool takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark, std::string &error) {
-  std::optional<bundle::BundleView> view = bundle::readBundle(options.rebuild, error);
-  if (!view)
-    return false;
+Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark) {
+  Result<bundle::BundleView> view = bundle::readBundle(options.rebuild);
+  if (view.failed())
+    return view.error();
   if (bundle::serialize(view->summary) != bundle::serialize(contents.summary)) {
     const bool sameGraph = view->summary.content_hash() == contents.summary.content_hash();
-    error = options.rebuild + ": its summary is not what this compiler makes of " + options.model +
-            (sameGraph ? ", though the graph is the same" : ", whose graph is another") +
-            ": it was compiled from another model, with other options or by another version. Nothing was written; give the options it was compiled "
-            "with, or compile a bundle of your own with --plan " +
-            options.rebuild + "/plan.json";
-    return false;
+    return userError(
+        options.rebuild + ": its summary is not what this compiler makes of " + options.model +
+        (sameGraph ? ", though the graph is the same" : ", whose graph is another") +
+        ": it was compiled from another model, with other options or by another version. Nothing was written; give the options it was compiled "
+        "with, or compile a bundle of your own with --plan " +
+        options.rebuild + "/plan.json");
   }
   bool same = bundle::serialize(view->bodies) == bundle::serialize(contents.bodies) && view->otherTargets.size() == contents.otherTargets.size();
   for (size_t i = 0; i < contents.otherTargets.size() && same; ++i)
     same = bundle::serialize(view->otherTargets[i]) == bundle::serialize(contents.otherTargets[i].bodies);
   if (!same)
     remark += "; the bodies of " + options.rebuild + " were others than this compiler makes, these are this compiler's";
-  bool references = false;
-  if (!bundle::readWeights(*view, contents.weights, references, error))
-    return false;
-  if (references)
+  Result<bool> own = bundle::readWeights(*view, contents.weights);
+  if (own.failed())
+    return own.error();
+  if (!*own)
     remark += "; its weights are those of the model's files";
-  return true;
+  return Status::success();
 }
 
 } // namespace zorse::pipelines

@@ -10,6 +10,6 @@ namespace zorse::pipelines {
 
 /// Puts the weights of the bundle `options.rebuild` into `contents`, if its summary is what this compiler made; else an error that says what differs.
 /// \param remark  receives what people should know.
-bool takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark, std::string &error);
+Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark);
 
 } // namespace zorse::pipelines

@@ -70,8 +70,8 @@ std::optional<std::string> bytesOf(Attribute attr) {
 
 } // namespace
 
-bool collectWeights(const ImportedModel &imported, ModuleOp model, const bundle::ModelSummary &summary, std::vector<bundle::WeightData> &weights,
-                    std::string &error) {
+Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, ModuleOp model, const bundle::ModelSummary &summary) {
+  std::vector<bundle::WeightData> weights;
   llvm::StringMap<const WeightSource *> sources;
   for (const WeightSource &source : imported.weights)
     sources[source.parameter] = &source;
@@ -100,20 +100,17 @@ bool collectWeights(const ImportedModel &imported, ModuleOp model, const bundle:
     } else if (Attribute constant = constants ? constants.get(parameter.name()) : Attribute()) {
       auto elements = dyn_cast<ElementsAttr>(constant);
       std::optional<std::string> bytes = bytesOf(constant);
-      if (!elements || !bytes) {
-        error = "constant '" + parameter.name() + "': its elements are not in memory";
-        return false;
-      }
+      if (!elements || !bytes)
+        return userError("constant '" + parameter.name() + "': its elements are not in memory");
       weight.type = nameOf(elements.getElementType());
       weight.shape.assign(elements.getShapedType().getShape().begin(), elements.getShapedType().getShape().end());
       weight.bytes = std::move(*bytes);
     } else {
-      error = "parameter '" + parameter.name() + "' has no initial value in the model file";
-      return false;
+      return userError("parameter '" + parameter.name() + "' has no initial value in the model file");
     }
     weights.push_back(std::move(weight));
   }
-  return true;
+  return weights;
 }
 
 bundle::HubModel hubOf(const ImportedModel &imported) {

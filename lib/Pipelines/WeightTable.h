@@ -7,9 +7,8 @@
 namespace zorse::pipelines {
 
 /// One entry per ParameterInfo, in its order: from the file's initializers, or from constants that were lifted to parameters of `@model`.
-/// False: a parameter without bytes; `error` names it.
-bool collectWeights(const ImportedModel &imported, mlir::ModuleOp model, const bundle::ModelSummary &summary,
-                    std::vector<bundle::WeightData> &weights, std::string &error);
+/// An error names a parameter without bytes.
+Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, mlir::ModuleOp model, const bundle::ModelSummary &summary);
 
 /// What the file says about checkpoints of the hub, as bundles say it.
 bundle::HubModel hubOf(const ImportedModel &imported);

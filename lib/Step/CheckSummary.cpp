@@ -175,43 +175,37 @@ std::string checkValues(const bundle::ModelSummary &summary) {
 
 } // namespace
 
-bool zorse::step::checkSummary(const bundle::ModelSummary &summary, std::string &error) {
-  for (auto check : {checkClasses, checkUnits, checkParameters, checkValues}) {
-    std::string message = check(summary);
-    if (!message.empty()) {
-      error = "the model summary contradicts itself: " + message;
-      return false;
-    }
-  }
-  if (summary.moments() > 2) {
-    error = "the model summary asks for " + std::to_string(summary.moments()) + " moments per parameter, expected at most 2";
-    return false;
-  }
-  return true;
+zorse::Status zorse::step::checkSummary(const bundle::ModelSummary &summary) {
+  for (auto check : {checkClasses, checkUnits, checkParameters, checkValues})
+    if (std::string message = check(summary); !message.empty())
+      return userError("the model summary contradicts itself: " + message);
+  if (summary.moments() > 2)
+    return userError("the model summary asks for " + std::to_string(summary.moments()) + " moments per parameter, expected at most 2");
+  return Status::success();
 }
 
-bool zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::string &error) {
+zorse::Status zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &plan) {
   int64_t rows = 0;
   for (const Cell &cell : plan.cells)
     rows = std::max(rows, cell.rows());
   double sum = 0;
-  auto check = [&](const std::string &what, double fixed, double perRow) {
+  auto check = [&](const std::string &what, double fixed, double perRow) -> Status {
     sum += fixed + perRow * static_cast<double>(rows);
     if (sum <= static_cast<double>(kMostBytesOfCell))
-      return true;
-    error = "with what " + what + " takes, a cell of all units and " + std::to_string(rows) +
-            " rows is more than 2^56 bytes; no device holds that: cut the samples into smaller cells, or check the model's summary";
-    return false;
+      return Status::success();
+    return userError("with what " + what + " takes, a cell of all units and " + std::to_string(rows) +
+                     " rows is more than 2^56 bytes; no device holds that: cut the samples into smaller cells, or check the model's summary");
   };
   for (const auto &unit : summary.units())
     for (const bundle::Extent *size : sizesOf(zorse::classOf(summary, unit)))
-      if (!check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row())))
-        return false;
+      if (Status status = check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row()));
+          status.failed())
+        return status;
   for (const auto &value : summary.values())
-    if (!check("value '" + value.name() + "'", 0, static_cast<double>(value.bytes_per_row())))
-      return false;
+    if (Status status = check("value '" + value.name() + "'", 0, static_cast<double>(value.bytes_per_row())); status.failed())
+      return status;
   for (const auto &input : summary.inputs())
-    if (!check("input '" + input.name() + "'", 0, static_cast<double>(input.bytes_per_row())))
-      return false;
-  return true;
+    if (Status status = check("input '" + input.name() + "'", 0, static_cast<double>(input.bytes_per_row())); status.failed())
+      return status;
+  return Status::success();
 }

@@ -19,9 +19,9 @@ class CellExpander {
 public:
   explicit CellExpander(Expansion &x) : x(x) {}
 
-  bool run(std::string &error) {
-    if (!checkLoss(error))
-      return false;
+  zorse::Status run() {
+    if (zorse::Status status = checkLoss(); status.failed())
+      return status;
     planInputs();
     sizeWorkspaces();
     for (size_t cut = 0; cut < x.cellsByBegin.size(); ++cut) {
@@ -36,18 +36,17 @@ public:
         backward(c);
     }
     limitOffloads(x);
-    return true;
+    return zorse::Status::success();
   }
 
 private:
-  bool checkLoss(std::string &error) {
+  zorse::Status checkLoss() const {
     for (const auto &unit : x.summary.units())
-      if (unit.loss_terms_size() != 0 && unit.loss_terms_size() != x.summary.loss_size()) {
-        error = "unit '" + unit.name() + "' computes " + std::to_string(unit.loss_terms_size()) + " of the " + std::to_string(x.summary.loss_size()) +
-                " loss terms: terms in different units are not supported yet; the loss must be computed by the last unit";
-        return false;
-      }
-    return true;
+      if (unit.loss_terms_size() != 0 && unit.loss_terms_size() != x.summary.loss_size())
+        return zorse::userError("unit '" + unit.name() + "' computes " + std::to_string(unit.loss_terms_size()) + " of the " +
+                                std::to_string(x.summary.loss_size()) +
+                                " loss terms: terms in different units are not supported yet; the loss must be computed by the last unit");
+    return zorse::Status::success();
   }
 
   // ---- Inputs: one load per device and range of rows; a cell whose rows lie inside another's range reads there.
@@ -434,4 +433,4 @@ private:
 
 } // namespace
 
-bool zorse::step::expandCells(Expansion &x, std::string &error) { return CellExpander(x).run(error); }
+zorse::Status zorse::step::expandCells(Expansion &x) { return CellExpander(x).run(); }

@@ -8,6 +8,7 @@
 #include <cassert>
 #include <utility>
 
+using namespace zorse;
 using namespace zorse::step;
 
 /// Moves entry from[i] to place i, for all i. \param from  a permutation
@@ -70,7 +71,7 @@ void keepBuffers(Expansion &x) {
   for (uint32_t op : x.list)
     end = std::max(end, x.endTime[op]);
   for (const Buffer &buffer : x.numbered)
-    if (buffer.bytes == 0 || buffer.memory != zorse::bundle::DEVICE)
+    if (buffer.bytes == 0 || buffer.memory != bundle::DEVICE)
       continue;
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
@@ -79,7 +80,7 @@ void keepBuffers(Expansion &x) {
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
-bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &error) {
+Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
   size_t edges = x.edges.size(), ops = x.ops.size();
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
   Admission admission;
@@ -87,21 +88,17 @@ bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &erro
   if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskName> &tasks : x.hints->offload.order)
       chainTasks(x, tasks);
-    return simulate(x, admission, error);
+    return simulate(x, admission);
   }
   Runs runs = rule.order(x, less, admission);
-  if (simulate(x, admission, error))
-    return true;
-  if (runs == Runs::Always)
-    return false;
+  Status status = simulate(x, admission);
+  if (status.succeeded() || runs == Runs::Always)
+    return status;
   x.edges.resize(edges);
   x.ops.resize(ops);
   x.firstNext.clear();
   admission = {};
-  if (!rule.orderOtherwise(x, admission))
-    return false;
-  error.clear();
-  return simulate(x, admission, error);
+  return rule.orderOtherwise(x, admission) ? simulate(x, admission) : status;
 }
 
 /// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that
@@ -126,38 +123,37 @@ bool findLack(const Expansion &x, uint64_t MemoryUse::*needed, std::vector<uint6
 }
 
 /// Lists the step and measures what it holds, again with fewer samples in flight as long as devices lack memory.
-template <typename Measure> bool listToFit(Expansion &x, Measure measure, uint64_t MemoryUse::*needed, std::string &error) {
+template <typename Measure> Status listToFit(Expansion &x, Measure measure, uint64_t MemoryUse::*needed) {
   std::vector<uint64_t> less, lacked;
   for (int tries = 0; tries < x.options.tries; ++tries) {
-    if (!listStep(x, less, error))
-      return false;
+    if (Status status = listStep(x, less); status.failed())
+      return status;
     measure();
     if (!findLack(x, needed, less, lacked))
       break;
   }
-  return true;
+  return Status::success();
 }
 
 /// Cells and state, transfers as they go.
-bool expandGraph(Expansion &x, std::string &error) {
+Status expandGraph(Expansion &x) {
   layoutState(x);
-  if (!expandCells(x, error))
-    return false;
+  if (Status status = expandCells(x); status.failed())
+    return status;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   expandState(x);
   routeTransfers(x);
   stageTransfers(x);
-  return true;
+  return Status::success();
 }
 
 /// Of a plan that gathers by phase or offloads: what a list that knows no limits says. None where there is no list: the expansion then says why.
-std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Twins *twins) {
+std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Twins *twins) {
   if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   Expansion x(summary, plan, options, *options.tables, nullptr, twins);
-  std::string error;
-  if (!expandGraph(x, error) || !listStep(x, {}, error))
+  if (expandGraph(x).failed() || listStep(x, {}).failed())
     return std::nullopt;
   WindowHints hints = hintWindows(x);
   hints.offload = hintOffloads(x);
@@ -167,12 +163,19 @@ std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary,
 /// A plan that has been checked, with costs and tables, and hints where it needs them. Arguments must outlive it.
 class CheckedStep {
 public:
-  CheckedStep(const zorse::bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Twins *twins)
+  CheckedStep(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Twins *twins)
       : summary(summary), plan(plan), options(given), twins(twins) {}
 
-  bool check(std::string &error) {
-    if (!options.checked && (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error)))
-      return false;
+  Status check() {
+    if (!options.checked) {
+      Status status = checkSummary(summary);
+      if (status.succeeded())
+        status = validatePlan(plan, summary);
+      if (status.succeeded())
+        status = checkSizes(summary, plan);
+      if (status.failed())
+        return status;
+    }
     if (!options.costs) {
       costs = planCosts(summary, plan);
       options.costs = costs.get();
@@ -180,12 +183,12 @@ public:
     if (!options.tables)
       options.tables = makeExpansionTables(summary, options.bodies, options.costs);
     hints = findHints(summary, plan, options, twins);
-    return true;
+    return Status::success();
   }
   Expansion expansion() { return Expansion(summary, plan, options, *options.tables, hints ? &*hints : nullptr, twins); }
 
 private:
-  const zorse::bundle::ModelSummary &summary;
+  const bundle::ModelSummary &summary;
   const Plan &plan;
   StepOptions options;
   const Twins *twins;
@@ -215,15 +218,14 @@ StepGraph withoutPlaces(Expansion &x) {
 }
 
 /// All but the waits, which need nothing but the graph.
-std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summary, const Plan &plan, std::string &error,
-                                       const ExpandOptions &options) {
+Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options) {
   CheckedStep step(summary, plan, options, nullptr);
-  if (!step.check(error))
-    return std::nullopt;
+  if (Status status = step.check(); status.failed())
+    return status;
   Expansion x = step.expansion();
   layoutState(x);
-  if (!expandCells(x, error))
-    return std::nullopt;
+  if (Status status = expandCells(x); status.failed())
+    return status;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   if (options.until == ExpandUntil::Stages)
     return withoutPlaces(x);
@@ -238,12 +240,12 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
     measureMemory(x);
     packArenas(x, options.shareBytes);
   };
-  if (!listToFit(x, measure, &MemoryUse::total, error))
-    return std::nullopt;
+  if (Status status = listToFit(x, measure, &MemoryUse::total); status.failed())
+    return status;
   if (options.until == ExpandUntil::Order)
     return withoutPlaces(x);
-  if (options.checkMemory && !checkMemory(x, error))
-    return std::nullopt;
+  if (Status status = options.checkMemory ? checkMemory(x) : Status::success(); status.failed())
+    return status;
   if (options.keepBuffers)
     keepBuffers(x);
   writeEntries(x);
@@ -255,15 +257,15 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
 
 } // namespace
 
-std::optional<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
-                                               const TimeOptions &options) {
-  error.clear();
+Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options) {
   CheckedStep step(summary, plan, options, options.twins);
-  if (!step.check(error))
-    return std::nullopt;
+  if (Status status = step.check(); status.failed())
+    return status;
   Expansion x = step.expansion();
-  if (!expandGraph(x, error) || !listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least, error))
-    return std::nullopt;
+  if (Status status = expandGraph(x); status.failed())
+    return status;
+  if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least); status.failed())
+    return status;
   StepTimes times;
   times.listLength = static_cast<uint32_t>(x.list.size());
   for (double end : x.endTime)
@@ -275,11 +277,9 @@ std::optional<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summa
   return times;
 }
 
-std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
-                                                 const ExpandOptions &options) {
-  error.clear();
-  std::optional<StepGraph> graph = expandEntries(summary, plan, error, options);
-  if (graph && options.until == ExpandUntil::All)
+Result<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options) {
+  Result<StepGraph> graph = expandEntries(summary, plan, options);
+  if (!graph.failed() && options.until == ExpandUntil::All)
     computeWaits(*graph, plan.blocking);
   return graph;
 }

@@ -465,9 +465,9 @@ Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, 
 /// Bytes of a cell's loss rows of one term.
 uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 
-bool checkSummary(const bundle::ModelSummary &summary, std::string &error);
+Status checkSummary(const bundle::ModelSummary &summary);
 /// Whether the plan's cells keep sizes within what the arithmetic of sizes bears. Precondition: both have been checked.
-bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::string &error);
+Status checkSizes(const bundle::ModelSummary &summary, const Plan &plan);
 void layoutState(Expansion &x);
 /// After readers are known: fills windows and which uses are theirs.
 void findWindows(Expansion &x);
@@ -475,7 +475,7 @@ void findWindows(Expansion &x);
 WindowHints hintWindows(Expansion &x);
 /// Likewise of cells that offload.
 OffloadHints hintOffloads(const Expansion &x);
-bool expandCells(Expansion &x, std::string &error);
+Status expandCells(Expansion &x);
 /// Of a cell that offloads, after its F: what leaves for the host. \param originalOf  where F has it
 void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellTemplate::Leaving &)> &originalOf);
 /// Before its B: it comes back.
@@ -507,8 +507,8 @@ struct Admission {
   std::vector<uint64_t> aside;    ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
 };
 
-/// Fills list, positions, times and busy. On a cycle returns false and describes it.
-bool simulate(Expansion &x, const Admission &admission, std::string &error);
+/// Fills list, positions, times and busy. The error describes a cycle.
+Status simulate(Expansion &x, const Admission &admission);
 
 /// A half's entry, but for calls. Regions are of buffers.
 Entry entryOf(const Expansion &x, const Op &op, uint32_t half);
@@ -521,7 +521,7 @@ void packArenas(Expansion &x, bool shareBytes);
 /// MemoryUse::least, activations, host and cellsAlive, and the places of buffers in the list.
 void measureMemory(Expansion &x);
 /// Itemises the devices that lack memory.
-bool checkMemory(const Expansion &x, std::string &error);
+Status checkMemory(const Expansion &x);
 /// Turns regions of buffers into regions of arenas.
 void placeRegions(Expansion &x);
 /// Places entries per device in list order and numbers queues.

@@ -8,10 +8,10 @@
 #include "Expansion.h"
 #include "Tables.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Step/Schedules.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <map>
 
@@ -89,15 +89,10 @@ private:
 };
 
 std::string gib(uint64_t bytes) {
-  char text[40];
-  double b = static_cast<double>(bytes);
-  if (bytes >= 1ull << 30)
-    std::snprintf(text, sizeof text, "%.1f GiB", b / (1ull << 30));
-  else if (bytes >= 1ull << 20)
-    std::snprintf(text, sizeof text, "%.1f MiB", b / (1ull << 20));
-  else
-    std::snprintf(text, sizeof text, "%.1f KiB", b / 1024);
-  return text;
+  const double b = static_cast<double>(bytes);
+  return bytes >= 1ull << 30   ? zorse::format("%.1f GiB", b / (1ull << 30))
+         : bytes >= 1ull << 20 ? zorse::format("%.1f MiB", b / (1ull << 20))
+                               : zorse::format("%.1f KiB", b / 1024);
 }
 
 /// Largest first, each at the lowest free offset: tighter than in list order, but quadratic. Used where it pays and is affordable.
@@ -371,7 +366,8 @@ void zorse::step::packArenas(Expansion &x, bool shareBytes) {
 }
 
 /// Of the devices' own memory, and of the host memory that the devices of a node share.
-bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
+zorse::Status zorse::step::checkMemory(const Expansion &x) {
+  std::string error;
   auto add = [&](const std::string &message) { error += (error.empty() ? "" : "\n") + message; };
   std::map<std::string, uint64_t> host; // by node
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -386,7 +382,7 @@ bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
     if (auto limit = x.plan.hostMemory.find(node); limit != x.plan.hostMemory.end() && bytes > limit->second)
       add("the devices of node " + node + " need " + gib(bytes) + " of its " + gib(limit->second) +
           " of host memory. Remedies: fewer state groups and activations in host memory, or devices of other nodes for them");
-  return error.empty();
+  return error.empty() ? Status::success() : Status(userError(error));
 }
 
 void zorse::step::placeRegions(Expansion &x) {

@@ -527,15 +527,12 @@ private:
 
 } // namespace
 
-std::optional<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary, std::string &error) {
-  return read(text, "the plan", kMostPlanBytes, error, [&](const json &root) { return Reader(root, summary).read(); });
+zorse::Result<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary) {
+  return read(text, "the plan", kMostPlanBytes, [&](const json &root) { return Reader(root, summary).read(); });
 }
 
-std::optional<PlanHead> zorse::step::readPlanHead(const std::string &path, std::string &error) {
-  std::string text;
-  if (!readRegularFile(path, kMostPlanBytes, text, error))
-    return std::nullopt;
-  std::optional<PlanHead> head = fields::read(text, "the plan", kMostPlanBytes, error, [](const json &root) {
+zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
+  auto readHead = [](const json &root) {
     PlanHead head;
     if (!root.is_object())
       fail("", "expected an object, got " + show(root));
@@ -548,10 +545,8 @@ std::optional<PlanHead> zorse::step::readPlanHead(const std::string &path, std::
         if (device.is_string() || (device.is_object() && device.contains("name") && device["name"].is_string()))
           head.devices.push_back(device.is_string() ? device.get<std::string>() : device["name"].get<std::string>());
     return head;
-  });
-  if (!head)
-    error = path + ": " + error;
-  return head;
+  };
+  return parseRegularFile(path, kMostPlanBytes, [&](const std::string &text) { return read(text, "the plan", kMostPlanBytes, readHead); });
 }
 
 std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
@@ -568,12 +563,6 @@ std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
          std::to_string(below + group) + ", or --batch-norm-rows=" + std::to_string(divisor);
 }
 
-std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {
-  std::string text;
-  if (!readRegularFile(path, kMostPlanBytes, text, error))
-    return std::nullopt;
-  std::optional<Plan> plan = readPlan(text, summary, error);
-  if (!plan)
-    error = path + ": " + error;
-  return plan;
+zorse::Result<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary) {
+  return parseRegularFile(path, kMostPlanBytes, [&](const std::string &text) { return readPlan(text, summary); });
 }

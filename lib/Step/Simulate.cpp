@@ -56,7 +56,7 @@ public:
       prepareAdmission();
   }
 
-  bool run(std::string &error) {
+  zorse::Status run() {
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (missing[op] == 0)
         ready(op);
@@ -77,9 +77,8 @@ public:
         break;
     }
     if (count == x.ops.size())
-      return true;
-    error = describeCycle();
-    return false;
+      return zorse::Status::success();
+    return zorse::userError(describeCycle());
   }
 
 private:
@@ -456,12 +455,12 @@ private:
 
 } // namespace
 
-bool zorse::step::simulate(Expansion &x, const Admission &admission, std::string &error) {
+zorse::Status zorse::step::simulate(Expansion &x, const Admission &admission) {
   x.list.clear();
   x.listHalves.clear();
   x.positions.assign(x.ops.size(), kNone);
   x.startTime.resize(x.ops.size());
   x.endTime.resize(x.ops.size());
   x.busy.assign(x.plan.devices.size(), 0);
-  return Simulator(x, admission).run(error);
+  return Simulator(x, admission).run();
 }

@@ -216,7 +216,7 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
 
 } // namespace
 
-bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error) {
+zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary) {
   Messages messages;
   int32_t units = summary.units_size();
   if (bundle::differentModels(plan.model, summary.content_hash()))
@@ -235,7 +235,7 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
     if (!names.insert(device.name).second)
       messages.add("device '" + device.name + "' is listed twice");
   if (!messages.empty())
-    return error = messages.take(), false;
+    return userError(messages.take());
 
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
     const Cell &cell = plan.cells[i];
@@ -274,7 +274,7 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
                            std::to_string(plan.cells.size()) + " cells"
                      : "durations list weights, and the plan does not split its backward: add \"split_backward\": true, or remove them");
   if (!messages.empty())
-    return error = messages.take(), false;
+    return userError(messages.take());
 
   checkTiling(plan, units, messages);
   checkOwners(plan, summary, messages);
@@ -284,6 +284,6 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
     if (std::string why = scheduleRule(schedule.kind).refuses(plan, summary); !why.empty())
       messages.add(why);
   if (!messages.empty())
-    return error = messages.take(), false;
-  return true;
+    return userError(messages.take());
+  return Status::success();
 }

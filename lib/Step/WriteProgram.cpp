@@ -47,14 +47,11 @@ void write(const std::vector<Collective::Shard> &shards, bundle::Extents *out) {
 struct Writer {
   const StepGraph &graph;
   const bundle::BodyLibrary &bodies;
-  std::string &error;
 
-  bool call(const Call &call, bundle::Call *out) const {
-    if (call.body >= static_cast<uint32_t>(bodies.bodies_size())) {
-      error = "the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
-              std::to_string(bodies.bodies_size());
-      return false;
-    }
+  Status call(const Call &call, bundle::Call *out) const {
+    if (call.body >= static_cast<uint32_t>(bodies.bodies_size()))
+      return userError("the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
+                       std::to_string(bodies.bodies_size()));
     out->set_body(call.body);
     out->set_unit(call.unit);
     out->set_rows(call.rows);
@@ -66,24 +63,22 @@ struct Writer {
       for (uint32_t i = call.slots.begin; i < call.slots.end && !found; ++i)
         if (graph.slots[i].kind == wanted.kind() && graph.slots[i].index == wanted.index())
           found = &graph.slots[i];
-      if (!found) {
-        error = "body '" + body.name() + "' has a slot " + bundle::SlotKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
-                " for which the step has no buffer (unit " + std::to_string(call.unit) + ')';
-        return false;
-      }
+      if (!found)
+        return userError("body '" + body.name() + "' has a slot " + bundle::SlotKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
+                         " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
       place(out->add_slots(), found->value, found->region)->set_overwrite(found->overwrite);
     }
-    return true;
+    return Status::success();
   }
 
-  bool compute(const Entry &e, bundle::Compute *out) const {
+  Status compute(const Entry &e, bundle::Compute *out) const {
     out->set_task(e.task);
     out->set_cell(e.cell);
     out->set_group(e.group);
     for (uint32_t i = e.calls.begin; i < e.calls.end; ++i)
-      if (!call(graph.calls[i], out->add_calls()))
-        return false;
-    return true;
+      if (Status status = call(graph.calls[i], out->add_calls()); status.failed())
+        return status;
+    return Status::success();
   }
 
   /// What gathers and scatters have in common: the owners' extents, the whole group and this device's part of it.
@@ -109,7 +104,7 @@ struct Writer {
     write(e.parts, [&] { return out->mutable_parts(); });
   }
 
-  bool entry(const Entry &e, bundle::Entry *out) const {
+  Status entry(const Entry &e, bundle::Entry *out) const {
     out->set_id(e.id);
     out->set_queue(e.queue);
     out->set_phase(e.phase);
@@ -168,13 +163,13 @@ struct Writer {
       place(out->mutable_report(), e.value, e.region);
       break;
     }
-    return true;
+    return Status::success();
   }
 };
 
 } // namespace
 
-bool zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out, std::string &error) {
+Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
   out.set_device(device);
@@ -192,20 +187,17 @@ bool zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bu
   }
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
-  Writer writer{graph, bodies, error};
+  Writer writer{graph, bodies};
   out.mutable_entries()->Reserve(int(from.entries.size()));
   for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
-    if (!writer.entry(graph.entries[i], out.add_entries())) {
-      error = "program of device " + from.name + ": " + error;
-      return false;
-    }
-  return true;
+    if (Status status = writer.entry(graph.entries[i], out.add_entries()); status.failed())
+      return userError("program of device " + from.name + ": " + status.message());
+  return Status::success();
 }
 
-std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies,
-                                                         std::string &error) {
-  std::optional<bundle::Program> out(std::in_place);
-  if (!writeProgram(graph, device, bodies, *out, error))
-    out.reset();
+Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies) {
+  bundle::Program out;
+  if (Status status = writeProgram(graph, device, bodies, out); status.failed())
+    return status;
   return out;
 }

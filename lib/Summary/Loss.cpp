@@ -39,20 +39,17 @@ double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch)
   for (const bundle::Count &count : summary.counts())
     counts.push_back(count.reduce() == bundle::Count::SUM ? most * rows : 1);
   double addends = rows;
-  for (const bundle::LossTerm &term : summary.loss()) {
-    std::string error;
-    if (std::optional<Expression> factor = Expression::parse(term.factor(), error))
+  for (const bundle::LossTerm &term : summary.loss())
+    if (Result<Expression> factor = Expression::parse(term.factor()); !factor.failed())
       addends = std::max(addends, addendsOf(*factor, rows * static_cast<double>(samplesPerRow(summary)), counts));
-  }
   return std::exp2(4 + std::floor(std::log2(addends)));
 }
 
 /// "0.3 * sum of mse / (20*B)"
 static std::string describeTerm(const bundle::LossTerm &term) {
   const std::string sum = "sum of " + term.name();
-  std::string error;
-  const std::optional<Expression> factor = Expression::parse(term.factor(), error);
-  if (!factor)
+  const Result<Expression> factor = Expression::parse(term.factor());
+  if (factor.failed())
     return "(" + term.factor() + ") * " + sum;
   auto times = [&](const Expression &constant) { return constant.constant() == 1 ? sum : constant.print() + " * " + sum; };
   if (factor->constant())

@@ -476,10 +476,11 @@ private:
   }
 
   LogicalResult visit(KnownOp op) {
-    std::string error;
-    std::optional<Expression> expression = Expression::parse(op.getExpression(), error);
-    if (!expression || llvm::any_of(expression->counts(), [&](uint32_t count) { return count >= options.counts.size(); }))
-      return op.emitOpError("cannot be evaluated: ") << (error.empty() ? "it reads a count that is not given" : error);
+    auto expression = Expression::parse(op.getExpression());
+    if (expression.failed())
+      return op.emitOpError("cannot be evaluated: ") << expression.message();
+    if (llvm::any_of(expression->counts(), [&](uint32_t count) { return count >= options.counts.size(); }))
+      return op.emitOpError("cannot be evaluated: it reads a count that is not given");
     const int64_t samples = options.samples ? options.samples : options.rows;
     results.push_back({{}, {expression->evaluate(static_cast<double>(samples), options.counts)}});
     return success();

@@ -57,10 +57,9 @@ static FailureOr<int64_t> verifyResult(func::FuncOp model, unsigned i) {
 
 /// (M4): `text` reads counts that are there.
 static LogicalResult verifyExpression(StringRef text, int64_t counts, function_ref<InFlightDiagnostic(const Twine &)> emit) {
-  std::string error;
-  std::optional<Expression> expression = Expression::parse(text, error);
-  if (!expression)
-    return emit("(M4) expects an expression of B and counts, got \"" + text + "\": " + error);
+  auto expression = Expression::parse(text);
+  if (expression.failed())
+    return emit("(M4) expects an expression of B and counts, got \"" + text + "\": " + expression.message());
   for (int64_t count : expression->counts())
     if (count >= counts)
       return emit("(M4) expects count n" + Twine(count) + " of \"" + text + "\" to be among the results, got " + Twine(counts) + " counts");
@@ -97,9 +96,8 @@ static LogicalResult verifyTerms(func::FuncOp model) {
 
 /// (M5): count `number` may read counts of lower numbers, so that a step can know one after the other.
 static LogicalResult verifyReadCounts(KnownOp known, int64_t number) {
-  std::string error;
-  std::optional<Expression> expression = Expression::parse(known.getExpression(), error);
-  if (!expression) // (M4) says so
+  auto expression = Expression::parse(known.getExpression());
+  if (expression.failed()) // (M4) says so
     return success();
   for (int64_t count : expression->counts())
     if (count >= number)

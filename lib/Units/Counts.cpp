@@ -98,10 +98,9 @@ private:
   }
 
   LogicalResult check(StringRef text, Location loc, StringRef what) {
-    std::string error;
-    std::optional<Expression> expression = Expression::parse({text.data(), text.size()}, error);
-    if (!expression)
-      return emitError(loc) << what << " is \"" << text << "\": " << error;
+    auto expression = Expression::parse(text);
+    if (expression.failed())
+      return emitError(loc) << what << " is \"" << text << "\": " << expression.message();
     for (uint32_t count : expression->counts())
       if (count >= counts.size())
         return emitError(loc) << what << " is \"" << text << "\" and reads count n" << count << ", but the model returns " << counts.size()
@@ -132,10 +131,9 @@ private:
   /// The counts that operations read.
   static std::set<uint32_t> countsIn(ArrayRef<Operation *> ops) {
     std::set<uint32_t> found;
-    std::string error;
     for (Operation *op : ops)
       if (auto known = dyn_cast<KnownOp>(op))
-        if (std::optional<Expression> expression = Expression::parse(known.getExpression().str(), error))
+        if (auto expression = Expression::parse(known.getExpression()); !expression.failed())
           for (uint32_t count : expression->counts())
             found.insert(count);
     return found;

@@ -144,6 +144,6 @@ bool PlanView::keepsOnHost(uint32_t device, uint32_t group, Kind kind) const {
   return false;
 }
 
-std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::string &error) {
-  return fields::read(text, "the plan", SIZE_MAX, error, [](const Json &root) { return Reader().read(root); });
+zorse::Result<PlanView> zorse::verify::readPlanView(std::string_view text) {
+  return fields::read(text, "the plan", SIZE_MAX, [](const Json &root) { return Reader().read(root); });
 }

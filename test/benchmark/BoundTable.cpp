@@ -69,20 +69,28 @@ Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidat
   auto start = std::chrono::steady_clock::now();
   std::optional<step::Plan> plan;
   if (planner) {
-    if (std::optional<Layout> layout = planner->plan(problem, outcome.why))
+    if (Result<Layout> layout = planner->plan(problem); !layout.failed())
       plan = makePlan(problem, *layout);
+    else
+      outcome.why = layout.message();
   } else {
     SearchOptions options;
     options.candidates = candidates;
     options.seed = seed;
-    if (std::optional<SearchResult> result = searchPlan(problem, options, outcome.why)) {
+    if (Result<SearchResult> result = searchPlan(problem, options); !result.failed()) {
       outcome.layout = describeLayout(problem, result->layout, result->evaluation.step, result->evaluation.busy, result->evaluation.memory);
       plan = std::move(result->plan);
+    } else {
+      outcome.why = result.message();
     }
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (plan)
-    outcome.efficiency = efficiency(problem, *plan, outcome.why);
+  if (!plan)
+    return outcome;
+  if (Result<Efficiency> found = efficiency(problem, *plan); !found.failed())
+    outcome.efficiency = *found;
+  else
+    outcome.why = found.message();
   return outcome;
 }
 
@@ -153,7 +161,6 @@ int main(int argc, char **argv) {
       char line[64];
       std::snprintf(line, sizeof line, "| %c | %s | %.3f |", std::toupper(setting.letter), model.c_str(), own.efficiency ? own.efficiency->eta : 0);
       sensitivity += line;
-      std::string error;
       struct Change {
         double links, speeds;
       };
@@ -161,7 +168,7 @@ int main(int argc, char **argv) {
         Cluster changed = made->cluster;
         scaleLinks(changed, change.links);
         scaleSpeeds(changed, change.speeds);
-        std::optional<CostModel> changedCosts = CostModel::make(made->summary, changed, nullptr, {}, error);
+        Result<CostModel> changedCosts = CostModel::make(made->summary, changed, nullptr, {});
         Problem changedProblem{made->summary, changed, *changedCosts, problem.batch};
         Outcome outcome = judge(changedProblem, nullptr, candidates, seed);
         std::snprintf(line, sizeof line, outcome.efficiency ? " %.3f |" : " – |", outcome.efficiency ? outcome.efficiency->eta : 0);

@@ -61,19 +61,23 @@ struct Made {
   size_t entries = 0, slots = 0;
 };
 
-std::optional<Made> time(const test::SyntheticModel &model, const step::Plan &plan, std::string &error) {
+Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
   step::TimeOptions options;
   options.bodies = &model.bodies;
-  const auto times = step::timeStep(model.summary, plan, error, options);
-  return times ? std::optional(Made{times->listLength, times->stepTime}) : std::nullopt;
+  const auto times = step::timeStep(model.summary, plan, options);
+  if (times.failed())
+    return times.error();
+  return Made{times->listLength, times->stepTime};
 }
 
-std::optional<Made> expand(const test::SyntheticModel &model, const step::Plan &plan, std::string &error) {
+Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
   step::ExpandOptions options;
   options.bodies = &model.bodies;
   options.checkMemory = false;
-  const auto graph = step::expandPlan(model.summary, plan, error, options);
-  return graph ? std::optional(Made{graph->listLength, graph->stepTime, graph->entries.size(), graph->slots.size()}) : std::nullopt;
+  const auto graph = step::expandPlan(model.summary, plan, options);
+  if (graph.failed())
+    return graph.error();
+  return Made{graph->listLength, graph->stepTime, graph->entries.size(), graph->slots.size()};
 }
 
 } // namespace
@@ -102,13 +106,12 @@ int main(int argc, char **argv) {
   std::vector<double> seconds, processors;
   double length = 1;
   for (int run = 0; run < o.repeat; ++run) {
-    std::string error;
     double begin = now(), before = cpu();
-    const std::optional<Made> made = o.timeOnly ? time(model, plan, error) : expand(model, plan, error);
+    const Result<Made> made = o.timeOnly ? time(model, plan) : expand(model, plan);
     seconds.push_back(now() - begin);
     processors.push_back(cpu() - before);
-    if (!made) {
-      fprintf(stderr, "%s\n", error.c_str());
+    if (made.failed()) {
+      fprintf(stderr, "%s\n", made.message().c_str());
       return 1;
     }
     length = made->ids;

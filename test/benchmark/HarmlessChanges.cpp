@@ -123,24 +123,20 @@ struct Instance {
   int64_t batch = 0;
 
   Instance(bundle::ModelSummary model, const ClusterSpec &spec, int64_t batch) : summary(std::move(model)), batch(batch) {
-    std::string error;
-    auto read = readCluster(spec.yaml(), error);
-    if (read)
+    auto read = readCluster(spec.yaml());
+    if (!read.failed())
       cluster = *read;
-    if (read)
-      costs = CostModel::make(summary, cluster, nullptr, {}, error);
-    if (!costs) {
-      std::fprintf(stderr, "%s\n%s\n", error.c_str(), spec.yaml().c_str());
+    auto made = read.failed() ? Result<CostModel>(read.error()) : CostModel::make(summary, cluster, nullptr, {});
+    if (made.failed()) {
+      std::fprintf(stderr, "%s\n%s\n", made.message().c_str(), spec.yaml().c_str());
       std::exit(2);
     }
+    costs = std::move(*made);
   }
   Problem problem() const { return {summary, cluster, *costs, batch}; }
 };
 
-std::optional<SearchResult> plan(const Instance &instance) {
-  std::string error;
-  return searchPlan(instance.problem(), {}, error);
-}
+Result<SearchResult> plan(const Instance &instance) { return searchPlan(instance.problem(), {}); }
 
 /// A layout on another cluster whose devices have these names; seconds of its step there. 0: it does not fit.
 double stepThere(const Instance &old, const Instance &now, Layout layout, const std::map<std::string, std::string> &renamed) {
@@ -154,9 +150,8 @@ double stepThere(const Instance &old, const Instance &now, Layout layout, const 
         auto it = renamed.find(name);
         member.device = at.at(it == renamed.end() ? name : it->second);
       }
-  std::string error;
-  auto evaluation = evaluate(now.problem(), makePlan(now.problem(), layout), error);
-  return evaluation && evaluation->excess == 0 ? evaluation->step : 0;
+  auto evaluation = evaluate(now.problem(), makePlan(now.problem(), layout));
+  return !evaluation.failed() && evaluation->excess == 0 ? evaluation->step : 0;
 }
 
 std::string describe(const Instance &instance, const SearchResult &result) {
@@ -241,12 +236,11 @@ int main(int argc, char **argv) {
   for (long c = 0; c < count; ++c) {
     Random random(uint64_t(first + c) * 7919 + 17);
     const ClusterSpec base = randomCluster(random, std::stoi(options["devices"]));
-    std::string error;
-    auto summary = makeSummary(randomModel(random), error);
+    auto summary = makeSummary(randomModel(random));
     const int64_t batch = pick<int64_t>(random, {16, 32, 64, 128});
     const Instance before(*summary, base, batch);
     auto chosen = plan(before);
-    if (!chosen)
+    if (chosen.failed())
       continue;
     ++clusters;
     const double old = stepThere(before, before, chosen->layout, {});
@@ -256,7 +250,7 @@ int main(int argc, char **argv) {
       const double kept = stepThere(before, after, chosen->layout, {});
       ++changes;
       double reference = change.exactly > 0 ? old * change.exactly : kept;
-      const double now = again ? again->evaluation.step : INFINITY;
+      const double now = again.failed() ? INFINITY : again->evaluation.step;
       const double by = reference > 0 ? now / reference - 1 : 0;
       const bool miss = change.exactly > 0 ? by != 0 : by > 0.01;
       auto &kind = byKind[change.name];
@@ -270,7 +264,7 @@ int main(int argc, char **argv) {
                     base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
       if (miss && verbose > 1)
         std::printf("%s\n  chosen:\n%s  the old one, on the old cluster:\n%s", change.spec.yaml().c_str(),
-                    again ? describe(after, *again).c_str() : "none", describe(before, *chosen).c_str());
+                    again.failed() ? "none" : describe(after, *again).c_str(), describe(before, *chosen).c_str());
     }
     std::fflush(stdout);
   }

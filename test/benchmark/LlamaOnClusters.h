@@ -36,24 +36,24 @@ inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &sett
     std::fprintf(stderr, "%s\n", message.c_str());
     std::exit(2);
   };
-  std::string error;
   auto made = std::make_unique<LlamaOnCluster>();
-  std::optional<Cluster> cluster = readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml", error);
-  if (!cluster)
-    fail(error);
+  Result<Cluster> cluster = readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml");
+  if (cluster.failed())
+    fail(cluster.message());
   made->cluster = std::move(*cluster);
   std::optional<ModelShape> shape = findModelShape("llama-" + model);
   if (!shape)
     fail("no model 'llama-" + model + "'; known are " + knownModelShapes());
   shape->sequence = setting.sequence;
   shape->computeType = bundle::F16; // V100 and T4 have no bfloat16
-  std::optional<bundle::ModelSummary> summary = makeSummary(*shape, error);
-  if (!summary)
-    fail(error);
+  Result<bundle::ModelSummary> summary = makeSummary(*shape);
+  if (summary.failed())
+    fail(summary.message());
   made->summary = std::move(*summary);
-  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
-  if (!made->costs)
-    fail(error);
+  Result<CostModel> costs = CostModel::make(made->summary, made->cluster, nullptr, {});
+  if (costs.failed())
+    fail(costs.message());
+  made->costs = std::move(*costs);
   made->batch = kTokensPerStep / setting.sequence;
   return made;
 }

@@ -7,15 +7,14 @@
 #include "BenchmarkOptions.h"
 #include "LlamaOnClusters.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Planning/Search.h"
-#include "zorse/Step/ShowBytes.h"
 
 #include <algorithm>
 #include <cstdio>
 
 using namespace zorse;
 using namespace zorse::planning;
-using step::showBytes;
 
 namespace {
 
@@ -23,11 +22,10 @@ std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64
   SearchOptions options;
   options.techniques = techniques;
   options.seed = seed;
-  std::string error;
-  std::optional<SearchResult> found = searchPlan(problem, options, error);
-  if (!found)
-    std::fprintf(stderr, "%s\n", error.c_str());
-  return found;
+  Result<SearchResult> found = searchPlan(problem, options);
+  if (found.failed())
+    std::fprintf(stderr, "%s\n", found.message().c_str());
+  return found.failed() ? std::nullopt : std::optional(std::move(*found));
 }
 
 uint64_t fullest(const SearchResult &result) { return *std::max_element(result.evaluation.memory.begin(), result.evaluation.memory.end()); }

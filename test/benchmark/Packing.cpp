@@ -87,23 +87,22 @@ int main(int argc, char **argv) {
   std::vector<double> ratios, longer;
   size_t roomy = 0; // devices that take more, where memory is not limited: what updates use then lies behind all the rest
   for (int p = 0; p < plans; ++p) {
-    std::string error;
     std::optional<planning::ModelShape> shape = planning::findModelShape(shapes[p % 4]);
     if (shape)
       shape->sequence = 1024;
-    auto summary = shape ? planning::makeSummary(*shape, error) : std::nullopt;
-    std::optional<step::StepGraph> graph;
-    if (summary) {
+    const auto summary = shape ? planning::makeSummary(*shape) : Result<bundle::ModelSummary>(userError("unknown"));
+    Result<step::StepGraph> graph = summary.error();
+    if (!summary.failed()) {
       step::Plan plan = step::randomPlan(*summary, 8 + p % 25, 2 + static_cast<uint32_t>(p % 7), static_cast<uint64_t>(p));
       for (step::PlanDevice &device : plan.devices)
         device.memory = 0;
-      graph = step::expandPlan(*summary, plan, error);
+      graph = step::expandPlan(*summary, plan);
       step::ExpandOptions apart;
       apart.shareBytes = false;
-      const auto unshared = graph ? step::expandPlan(*summary, plan, error, apart) : std::nullopt;
+      const Result<step::StepGraph> unshared = graph.failed() ? graph.error() : step::expandPlan(*summary, plan, apart);
       // Those that take more are limited to what they should take.
       bool misses = false;
-      for (uint32_t d = 0; graph && d < graph->devices.size(); ++d)
+      for (uint32_t d = 0; !graph.failed() && d < graph->devices.size(); ++d)
         if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.least)) {
           plan.devices[d].memory = static_cast<uint64_t>(kMost * static_cast<double>(use.least));
           misses = true;
@@ -112,13 +111,13 @@ int main(int argc, char **argv) {
       step::ExpandOptions limited;
       limited.checkMemory = false;
       if (misses)
-        graph = step::expandPlan(*summary, plan, error, limited);
+        graph = step::expandPlan(*summary, plan, limited);
       // With the memory that has been counted.
-      if (graph && unshared)
+      if (!graph.failed() && !unshared.failed())
         longer.push_back(steadyStep(*graph) / steadyStep(*unshared));
       if (lists && !longer.empty() && longer.back() > kLongest)
         std::printf("plan %d, %s: a step takes %.4f x\n", p, step::scheduleRule(plan.schedule.kind).name, longer.back());
-      for (uint32_t d = 0; lists && graph && d < graph->devices.size(); ++d)
+      for (uint32_t d = 0; lists && !graph.failed() && d < graph->devices.size(); ++d)
         if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.least))
           std::printf(
               "plan %d, %s, device %u: %.4f x of %.3f GB: state %.3f gradients %.3f activations %.3f gathered %.3f workspace %.3f, %u cells alive\n",
@@ -126,8 +125,8 @@ int main(int argc, char **argv) {
               1e-9 * double(use.least), 1e-9 * double(use.state), 1e-9 * double(use.gradients), 1e-9 * double(use.activations),
               1e-9 * double(use.gathered), 1e-9 * double(use.workspace), use.cellsAlive);
     }
-    if (!graph) {
-      std::fprintf(stderr, "plan %d of %s: %s\n", p, shapes[p % 4], error.c_str());
+    if (graph.failed()) {
+      std::fprintf(stderr, "plan %d of %s: %s\n", p, shapes[p % 4], graph.message().c_str());
       return 2;
     }
     for (const step::DeviceProgram &device : graph->devices)

@@ -66,32 +66,31 @@ int main(int argc, char **argv) {
                   "[--plan FILE] [--show] [--bound]");
   }
   auto number = [&](const char *name, long otherwise) { return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise; };
-  std::string error;
   auto shape = findModelShape(flags["model"]);
   if (!shape)
     return fail("unknown model '" + flags["model"] + "'; known are " + knownModelShapes());
   shape->sequence = number("sequence", 2048);
   shape->computeType = flags["type"] == "bf16" ? bundle::BF16 : flags["type"] == "f32" ? bundle::F32 : bundle::F16;
-  auto summary = makeSummary(*shape, error);
-  if (!summary)
-    return fail(error);
+  auto summary = makeSummary(*shape);
+  if (summary.failed())
+    return fail(summary.message());
 
   double start = seconds();
-  auto cluster = readClusterFile(flags["cluster"], error);
-  if (!cluster)
-    return fail(error);
-  auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
-  if (!costs)
-    return fail(error);
+  auto cluster = readClusterFile(flags["cluster"]);
+  if (cluster.failed())
+    return fail(cluster.message());
+  auto costs = CostModel::make(*summary, *cluster, nullptr, {});
+  if (costs.failed())
+    return fail(costs.message());
   Problem problem{*summary, *cluster, *costs, number("tokens", 1 << 20) / shape->sequence};
   SearchOptions options;
   options.seed = static_cast<uint64_t>(number("seed", 1));
   options.candidates = static_cast<uint32_t>(number("candidates", 0));
   options.threads = static_cast<unsigned>(number("threads", 0));
-  auto result = searchPlan(problem, options, error);
+  auto result = searchPlan(problem, options);
   double searched = seconds();
-  if (!result)
-    return fail("after " + std::to_string(searched - start) + " s: " + error);
+  if (result.failed())
+    return fail("after " + std::to_string(searched - start) + " s: " + result.message());
   {
     std::ofstream file(flags["plan"], std::ios::binary);
     file << step::writePlan(result->plan, *summary);
@@ -101,7 +100,7 @@ int main(int argc, char **argv) {
   std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(),
               end - start, searched - start, result->tried, result->evaluation.step, rate);
   if (bound)
-    if (auto efficient = efficiency(problem, result->plan, error))
+    if (auto efficient = efficiency(problem, result->plan); !efficient.failed())
       std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle,
                   efficient->kernel, efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
   if (show) {

@@ -78,8 +78,7 @@ double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &co
     plan.schedule.inFlight = factor;
     TimeOptions options;
     options.costs = &costs;
-    std::string error;
-    if (auto times = timeStep(summary, plan, error, options))
+    if (auto times = timeStep(summary, plan, options); !times.failed())
       best = std::min(best, times->stepTime);
   }
   return best;
@@ -203,12 +202,11 @@ int main(int argc, char **argv) {
         plan.schedule.inFlight = factor;
         if (std::string(column.name).find("harp") == 0)
           plan.schedule.ahead = launchCounts(c);
-        std::string error;
         ExpandOptions options;
         options.costs = &costs;
-        auto graph = expandPlan(summary, plan, error, options);
-        if (!graph) {
-          fprintf(stderr, "%s\n", error.c_str());
+        auto graph = expandPlan(summary, plan, options);
+        if (graph.failed()) {
+          fprintf(stderr, "%s\n", graph.message().c_str());
           return 1;
         }
         best = std::min(best, graph->stepTime / (column.schedule.splitBackward ? least.splitBound : least.bound));

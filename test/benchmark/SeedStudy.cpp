@@ -35,17 +35,16 @@ int main(int argc, char **argv) {
     }
     options[name] = equals + 1;
   }
-  std::string error;
-  auto cluster = readClusterFile(options["cluster"], error);
+  auto cluster = readClusterFile(options["cluster"]);
   auto shape = findModelShape(options["model"]);
-  if (!cluster || !shape) {
-    std::fprintf(stderr, "%s\n", error.empty() ? "unknown model" : error.c_str());
+  if (cluster.failed() || !shape) {
+    std::fprintf(stderr, "%s\n", cluster.failed() ? cluster.message().c_str() : "unknown model");
     return 2;
   }
   shape->sequence = std::atol(options["sequence"].c_str());
   shape->computeType = bundle::F16;
-  auto summary = makeSummary(*shape, error);
-  auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
+  auto summary = makeSummary(*shape);
+  auto costs = CostModel::make(*summary, *cluster, nullptr, {});
   Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence};
   const double bound = lowerBound(problem);
   SearchOptions search;
@@ -67,13 +66,13 @@ int main(int argc, char **argv) {
   std::stringstream files(options["on"]);
   for (std::string file; std::getline(files, file, ',');) {
     auto other = std::make_unique<Other>();
-    auto read = readClusterFile(file, error);
-    if (!read) {
-      std::fprintf(stderr, "%s\n", error.c_str());
+    auto read = readClusterFile(file);
+    if (read.failed()) {
+      std::fprintf(stderr, "%s\n", read.message().c_str());
       return 2;
     }
     other->cluster = *read;
-    other->costs = CostModel::make(*summary, other->cluster, nullptr, {}, error);
+    other->costs = std::move(*CostModel::make(*summary, other->cluster, nullptr, {}));
     other->problem.emplace(Problem{*summary, other->cluster, *other->costs, problem.batch});
     other->timer.emplace(*other->problem);
     elsewhere.push_back(std::move(other));

@@ -55,15 +55,14 @@ int main(int argc, char **argv) {
   }
   std::stringstream files(options["clusters"]);
   for (std::string file; std::getline(files, file, ',');) {
-    std::string error;
-    auto cluster = readClusterFile(file, error);
+    auto cluster = readClusterFile(file);
     auto shape = findModelShape(options["model"]);
-    if (!cluster || !shape)
-      return std::fprintf(stderr, "%s\n", error.empty() ? "unknown model" : error.c_str()), 2;
+    if (cluster.failed() || !shape)
+      return std::fprintf(stderr, "%s\n", cluster.failed() ? cluster.message().c_str() : "unknown model"), 2;
     shape->sequence = std::atol(options["sequence"].c_str());
     shape->computeType = bundle::F16;
-    auto summary = makeSummary(*shape, error);
-    auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
+    auto summary = makeSummary(*shape);
+    auto costs = CostModel::make(*summary, *cluster, nullptr, {});
     Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence};
     SearchOptions search;
     SearchContext context(problem, search);

@@ -37,19 +37,15 @@ bool fuzz::readOne(std::string_view bytes) {
 
   if (!isOneIn(4, bytes)) // reading it again takes as long
     return !loaded.failed();
-  std::string error;
-  std::optional<bundle::BundleView> view = bundle::readBundle("b", error, [&](const std::string &path, std::string &contents, std::string &problem) {
+  Result<bundle::BundleView> view = bundle::readBundle("b", [&](const std::string &path) -> Result<std::string> {
     auto file = find(path);
-    if (file == files.end()) {
-      problem = path + ": cannot be read";
-      return false;
-    }
-    contents = file->second;
-    return true;
+    if (file == files.end())
+      return userError(path + ": cannot be read");
+    return file->second;
   });
-  ZORSE_FUZZ_EXPECT(view || !error.empty());
-  for (size_t d = 0; view && d < view->devices.size() && d < 8; ++d)
-    if (!bundle::readProgram(*view, int(d), error))
-      ZORSE_FUZZ_EXPECT(!error.empty());
+  ZORSE_FUZZ_EXPECT(!view.failed() || !view.message().empty());
+  for (size_t d = 0; !view.failed() && d < view->devices.size() && d < 8; ++d)
+    if (Result<bundle::Program> program = bundle::readProgram(*view, int(d)); program.failed())
+      ZORSE_FUZZ_EXPECT(!program.message().empty());
   return !loaded.failed();
 }

@@ -18,16 +18,15 @@ bool fuzz::readOne(std::string_view bytes) {
   if (isOneIn(2, bytes)) // reading it again takes as long
     (void)runtime::checkCluster(compiled, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed();
 
-  std::string error;
-  std::optional<planning::Cluster> cluster = planning::readCluster(std::string(bytes), error);
-  ZORSE_FUZZ_EXPECT(cluster || !error.empty());
-  if (!cluster)
+  Result<planning::Cluster> cluster = planning::readCluster(std::string(bytes));
+  ZORSE_FUZZ_EXPECT(!cluster.failed() || !cluster.message().empty());
+  if (cluster.failed())
     return false;
   if (cluster->devices.size() <= 100 && isOneIn(8, bytes)) {
     // Written and read again it is the same, and the runtime sees the same devices.
     const std::string text = planning::writeCluster(*cluster);
-    std::optional<planning::Cluster> again = planning::readCluster(text, error);
-    ZORSE_FUZZ_EXPECT(again);
+    Result<planning::Cluster> again = planning::readCluster(text);
+    ZORSE_FUZZ_EXPECT(!again.failed());
     ZORSE_FUZZ_EXPECT(planning::writeCluster(*again) == text);
     runtime::Bundle same;
     for (const planning::ClusterDevice &device : cluster->devices)
@@ -36,16 +35,19 @@ bool fuzz::readOne(std::string_view bytes) {
   }
   if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning takes too long for every input, and for more devices
     return true;
-  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, {}, error);
+  Result<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, {});
   planning::SearchOptions options;
   options.candidates = 32;
   options.threads = 1;
-  std::optional<planning::SearchResult> found;
-  if (costs && (found = planning::searchPlan({summary, *cluster, *costs, 4}, options, error))) {
-    ZORSE_FUZZ_EXPECT(step::validatePlan(found->plan, summary, error));
-    ZORSE_FUZZ_EXPECT(planning::applyCluster(found->plan, *cluster, bundle::F32, error));
-  } else {
-    ZORSE_FUZZ_EXPECT(!error.empty());
+  if (costs.failed()) {
+    ZORSE_FUZZ_EXPECT(!costs.message().empty());
+    return true;
+  }
+  Result<planning::SearchResult> found = planning::searchPlan({summary, *cluster, *costs, 4}, options);
+  ZORSE_FUZZ_EXPECT(!found.failed() || !found.message().empty());
+  if (!found.failed()) {
+    ZORSE_FUZZ_EXPECT(step::validatePlan(found->plan, summary).succeeded());
+    ZORSE_FUZZ_EXPECT(planning::applyCluster(found->plan, *cluster, bundle::F32).succeeded());
   }
   return true;
 }

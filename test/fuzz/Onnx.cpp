@@ -11,10 +11,9 @@ using namespace zorse::onnx_import;
 namespace {
 
 void readTensor(LoadedModel &model, const onnx::Tensor &tensor) {
-  std::string error;
-  std::optional<TensorBytes> bytes = model.bytes(tensor, error);
-  if (!bytes) {
-    ZORSE_FUZZ_EXPECT(!error.empty());
+  Result<TensorBytes> bytes = model.bytes(tensor);
+  if (bytes.failed()) {
+    ZORSE_FUZZ_EXPECT(!bytes.message().empty());
     return;
   }
   fuzz::touch(bytes->data, bytes->size);
@@ -48,17 +47,16 @@ bool fuzz::readOne(std::string_view bytes) {
     data.write(std::string(64, 'x'));
     return scratchDirectory() + "m.onnx";
   }();
-  std::string error;
-  std::unique_ptr<LoadedModel> model = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), path, error);
-  if (!model) {
-    ZORSE_FUZZ_EXPECT(!error.empty());
+  Result<std::unique_ptr<LoadedModel>> model = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), path);
+  if (model.failed()) {
+    ZORSE_FUZZ_EXPECT(!model.message().empty());
     return false;
   }
-  FlatGraph graph;
-  if (!flatten(*model, graph, error)) {
-    ZORSE_FUZZ_EXPECT(!error.empty());
+  Result<FlatGraph> graph = flatten(**model);
+  if (graph.failed()) {
+    ZORSE_FUZZ_EXPECT(!graph.message().empty());
     return false;
   }
-  readTensors(*model, graph.body);
+  readTensors(**model, graph->body);
   return true;
 }

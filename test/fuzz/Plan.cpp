@@ -11,30 +11,28 @@ using namespace zorse;
 
 bool fuzz::readOne(std::string_view bytes) {
   static const bundle::ModelSummary summary = test::makeModel({}).summary;
-  std::string error;
-  std::optional<verify::PlanView> view = verify::readPlanView(bytes, error);
-  ZORSE_FUZZ_EXPECT(view || !error.empty());
+  Result<verify::PlanView> view = verify::readPlanView(bytes);
+  ZORSE_FUZZ_EXPECT(!view.failed() || !view.message().empty());
 
-  error.clear();
-  std::optional<step::Plan> plan = step::readPlan(std::string(bytes), summary, error);
-  ZORSE_FUZZ_EXPECT(plan || !error.empty());
-  if (!plan || !step::validatePlan(*plan, summary, error))
+  Result<step::Plan> plan = step::readPlan(std::string(bytes), summary);
+  ZORSE_FUZZ_EXPECT(!plan.failed() || !plan.message().empty());
+  if (plan.failed() || step::validatePlan(*plan, summary).failed())
     return false;
   if (plan->cells.size() > 200 || plan->devices.size() > 64) // expanding more takes too long for every input
     return true;
 
   // What is written is read back as the same plan, by both readers.
   std::string written = step::writePlan(*plan, summary);
-  std::optional<step::Plan> again = step::readPlan(written, summary, error);
-  ZORSE_FUZZ_EXPECT(again && step::writePlan(*again, summary) == written);
-  view = verify::readPlanView(written, error);
-  ZORSE_FUZZ_EXPECT(view && view->cells.size() == plan->cells.size());
+  Result<step::Plan> again = step::readPlan(written, summary);
+  ZORSE_FUZZ_EXPECT(!again.failed() && step::writePlan(*again, summary) == written);
+  view = verify::readPlanView(written);
+  ZORSE_FUZZ_EXPECT(!view.failed() && view->cells.size() == plan->cells.size());
 
-  if (std::optional<step::StepGraph> graph = step::expandPlan(summary, *plan, error)) {
+  if (Result<step::StepGraph> graph = step::expandPlan(summary, *plan); !graph.failed()) {
     ZORSE_FUZZ_EXPECT(graph->devices.size() == plan->devices.size());
     touch(planning::drawPlan(*plan, summary.units_size()).data(), 1);
   } else {
-    ZORSE_FUZZ_EXPECT(!error.empty());
+    ZORSE_FUZZ_EXPECT(!graph.message().empty());
   }
   return true;
 }

@@ -11,25 +11,22 @@ using namespace zorse;
 bool fuzz::readOne(std::string_view bytes) {
   static const bundle::ModelSummary summary = test::makeModel({}).summary;
   static const planning::Cluster cluster = [] {
-    std::string error;
     return *planning::readCluster(
         "sites: [{name: x}, {name: y}]\nnodes: [{name: n0, site: x, devices: [{name: a, speed: 1e9}, {name: t4, type: T4, count: 2}]},"
         "{name: n1, site: x, devices: [{name: b, type: cpu-thread}]}, {name: n2, site: y, devices: [{name: c, type: V100-16}]}]\n"
-        "links: {inter_site: {bandwidth: 1 GB/s}}",
-        error);
+        "links: {inter_site: {bandwidth: 1 GB/s}}");
   }();
-  std::string error;
-  std::optional<planning::Profile> profile = planning::readProfile(std::string(bytes), error);
-  ZORSE_FUZZ_EXPECT(profile || !error.empty());
-  if (!profile)
+  Result<planning::Profile> profile = planning::readProfile(std::string(bytes));
+  ZORSE_FUZZ_EXPECT(!profile.failed() || !profile.message().empty());
+  if (profile.failed())
     return false;
   std::string text = planning::writeProfile(*profile);
-  std::optional<planning::Profile> again = planning::readProfile(text, error);
-  ZORSE_FUZZ_EXPECT(again && planning::writeProfile(*again) == text);
+  Result<planning::Profile> again = planning::readProfile(text);
+  ZORSE_FUZZ_EXPECT(!again.failed() && planning::writeProfile(*again) == text);
 
   profile->model.clear();
-  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, cluster, &*profile, {}, error);
-  ZORSE_FUZZ_EXPECT(costs);
+  Result<planning::CostModel> costs = planning::CostModel::make(summary, cluster, &*profile, {});
+  ZORSE_FUZZ_EXPECT(!costs.failed());
   auto sound = [](double seconds) { return std::isfinite(seconds) && seconds >= 0; };
   for (uint32_t d = 0; d < cluster.devices.size(); ++d) {
     for (int32_t u = 0; u < summary.units_size(); ++u)

@@ -22,16 +22,15 @@ bool fuzz::readOne(std::string_view bytes) {
     if (!programs[d].ParseFromString(input.programs(d)))
       return false;
 
-  std::string error;
   if (isOneIn(4, bytes)) // Step does not see programs, which most changes are of
-    if (std::optional<step::Plan> plan = step::readPlan(input.plan(), loaded.summary, error);
-        plan && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
+    if (Result<step::Plan> plan = step::readPlan(input.plan(), loaded.summary);
+        !plan.failed() && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
       step::ExpandOptions options;
-      (void)step::expandPlan(loaded.summary, *plan, error, options);
+      (void)step::expandPlan(loaded.summary, *plan, options);
     }
 
   bool sound = false;
-  if (std::optional<verify::PlanView> view = verify::readPlanView(input.plan(), error)) {
+  if (Result<verify::PlanView> view = verify::readPlanView(input.plan()); !view.failed()) {
     std::vector<verify::Finding> findings = verify::verifyPrograms(loaded.summary, loaded.bodies, *view, programs);
     for (const verify::Finding &finding : findings)
       ZORSE_FUZZ_EXPECT(!verify::toString(finding, *view).empty());

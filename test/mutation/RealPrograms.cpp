@@ -10,31 +10,31 @@
 using namespace zorse;
 using namespace zorse::test;
 
-bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &error, const step::Costs *costs, double *stepTime) {
+Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs, double *stepTime) {
   step::ExpandOptions expand;
   expand.bodies = &result.model.bodies;
   expand.costs = costs;
-  auto graph = step::expandPlan(result.model.summary, plan, error, expand);
-  if (!graph)
-    return false;
+  auto graph = step::expandPlan(result.model.summary, plan, expand);
+  if (graph.failed())
+    return graph.error();
   if (stepTime)
     *stepTime = graph->stepTime;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    std::optional<bundle::Program> program = step::writeProgram(*graph, device, result.model.bodies, error);
-    if (!program)
-      return false;
+    Result<bundle::Program> program = step::writeProgram(*graph, device, result.model.bodies);
+    if (program.failed())
+      return program.error();
     bundle::Program serialised;
     serialised.ParseFromString(program->SerializeAsString());
     result.programs.push_back(std::move(serialised));
   }
-  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary), error);
-  if (!view)
-    return false;
+  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary));
+  if (view.failed())
+    return view.error();
   result.plan = *view;
-  return true;
+  return Status::success();
 }
 
-std::optional<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model, std::string &error) {
+Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
   RandomCase drawn = randomCase(seed, model);
   RealCase result;
   result.model = std::move(drawn.model);
@@ -43,17 +43,15 @@ std::optional<RealCase> test::realCase(uint32_t seed, const SyntheticModel *mode
   result.name = "seed " + std::to_string(seed) + ": " + drawn.kind + ", " + drawn.schedule + ", owners " + drawn.owners + ", " +
                 std::to_string(result.model.summary.units_size()) + " units x " + std::to_string(drawn.plan.batch) + " samples, " +
                 std::to_string(drawn.plan.cells.size()) + " cells on " + std::to_string(drawn.plan.devices.size()) + " devices";
-  if (!makePrograms(result, drawn.plan, error))
-    return std::nullopt;
+  if (Status status = makePrograms(result, drawn.plan); status.failed())
+    return status;
   return result;
 }
 
-std::optional<SyntheticModel> test::modelOfBundle(const std::string &directory, std::string &error) {
+Result<SyntheticModel> test::modelOfBundle(const std::string &directory) {
   SyntheticModel model;
   std::ifstream summary(directory + "/summary.pb", std::ios::binary), bodies(directory + "/bodies.pb", std::ios::binary);
-  if (!model.summary.ParseFromIstream(&summary) || !model.bodies.ParseFromIstream(&bodies)) {
-    error = directory + ": expects a bundle with summary.pb and bodies.pb";
-    return std::nullopt;
-  }
+  if (!model.summary.ParseFromIstream(&summary) || !model.bodies.ParseFromIstream(&bodies))
+    return userError(directory + ": expects a bundle with summary.pb and bodies.pb");
   return model;
 }

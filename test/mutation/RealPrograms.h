@@ -5,7 +5,6 @@
 
 #include "zorse/Verify/PlanView.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +23,12 @@ struct RealCase {
 };
 
 /// Expands and converts a plan. `stepTime`: the expansion's, if not null.
-bool makePrograms(RealCase &result, const step::Plan &plan, std::string &error, const step::Costs *costs = nullptr, double *stepTime = nullptr);
+Status makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs = nullptr, double *stepTime = nullptr);
 
 /// Case `seed` of RandomCases.h, small enough to interpret, of `model`, or of a random synthetic model when that is null.
-std::optional<RealCase> realCase(uint32_t seed, const SyntheticModel *model, std::string &error);
+Result<RealCase> realCase(uint32_t seed, const SyntheticModel *model);
 
 /// Summary and bodies of a bundle: a compiled model to draw plans for.
-std::optional<SyntheticModel> modelOfBundle(const std::string &directory, std::string &error);
+Result<SyntheticModel> modelOfBundle(const std::string &directory);
 
 } // namespace zorse::test

@@ -62,19 +62,18 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
-    std::string error;
     planning::Profile profile;
     for (const step::PlanDevice &device : drawn.plan.devices) { // every second device's processor moves bytes itself
       profile.devices.emplace_back();
       profile.devices.back().device = device.name;
       profile.devices.back().communicationPerByte = profile.devices.size() % 2 ? 1e-9 : 0;
     }
-    auto costs = planning::CostModel::make(drawn.model.summary, cluster, seed % 2 ? &profile : nullptr, drawn.plan.devices, error);
-    ASSERT_TRUE(costs) << error;
+    auto costs = planning::CostModel::make(drawn.model.summary, cluster, seed % 2 ? &profile : nullptr, drawn.plan.devices);
+    ASSERT_FALSE(costs.failed()) << costs.message();
     test::RealCase real;
     real.model = drawn.model;
     double stepTime = 0;
-    ASSERT_TRUE(test::makePrograms(real, drawn.plan, error, &*costs, &stepTime)) << "seed " << seed << ": " << error;
+    ASSERT_EQ(test::makePrograms(real, drawn.plan, &*costs, &stepTime).message(), "") << "seed " << seed;
     runtime::Bundle bundle;
     bundle.summary = drawn.model.summary;
     bundle.programs = real.programs;

@@ -32,9 +32,8 @@ std::string line(uint64_t seed, int largest) {
   test::RandomCase drawn = test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(largest)));
   test::RealCase real;
   real.model = drawn.model;
-  std::string error;
-  if (!test::makePrograms(real, drawn.plan, error))
-    return std::to_string(seed) + " refused: " + error;
+  if (Status status = test::makePrograms(real, drawn.plan); status.failed())
+    return std::to_string(seed) + " refused: " + status.message();
   Hash programs, times;
   for (const auto &program : real.programs) {
     const std::string bytes = program.SerializeAsString();
@@ -42,7 +41,7 @@ std::string line(uint64_t seed, int largest) {
   }
   step::TimeOptions options;
   options.bodies = &real.model.bodies;
-  if (auto found = step::timeStep(real.model.summary, drawn.plan, error, options)) {
+  if (auto found = step::timeStep(real.model.summary, drawn.plan, options); !found.failed()) {
     times.add(found->stepTime);
     for (const auto &device : found->devices) {
       times.add(device.busy);

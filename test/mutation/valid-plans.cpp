@@ -37,14 +37,14 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
   drawn = test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(options.largest)));
   test::RealCase real;
   real.model = drawn.model;
-  std::string error, json = step::writePlan(drawn.plan, drawn.model.summary);
-  auto again = step::readPlan(json, drawn.model.summary, error);
-  if (!again || step::writePlan(*again, drawn.model.summary) != json) {
-    outcome.problem = "the plan's file is not read as it was written: " + error;
+  const std::string json = step::writePlan(drawn.plan, drawn.model.summary);
+  auto again = step::readPlan(json, drawn.model.summary);
+  if (again.failed() || step::writePlan(*again, drawn.model.summary) != json) {
+    outcome.problem = "the plan's file is not read as it was written: " + again.message();
     return outcome;
   }
-  if (!test::makePrograms(real, *again, error)) {
-    outcome.problem = "refused by the compiler: " + error;
+  if (Status status = test::makePrograms(real, *again); status.failed()) {
+    outcome.problem = "refused by the compiler: " + status.message();
     return outcome;
   }
   outcome.devices = drawn.plan.devices.size();

@@ -157,19 +157,18 @@ bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step
 
 /// The phases of zorse-compile from the plan file to the bundle.
 bool compile(const Options &o, const test::SyntheticModel &model, const std::string &text, const std::string &directory, Marks &marks, bool says) {
-  std::string error;
-  auto plan = step::readPlan(text, model.summary, error);
-  if (!plan || !step::validatePlan(*plan, model.summary, error)) {
-    fprintf(stderr, "%s\n", error.c_str());
+  auto plan = step::readPlan(text, model.summary);
+  if (Status status = plan.failed() ? Status(plan.error()) : step::validatePlan(*plan, model.summary); status.failed()) {
+    fprintf(stderr, "%s\n", status.message().c_str());
     return false;
   }
   std::string json = step::writePlan(*plan, model.summary);
   marks.end(1);
   step::ExpandOptions expand;
   expand.bodies = &model.bodies;
-  auto graph = step::expandPlan(model.summary, *plan, error, expand);
-  if (!graph) {
-    fprintf(stderr, "%s\n", error.c_str());
+  auto graph = step::expandPlan(model.summary, *plan, expand);
+  if (graph.failed()) {
+    fprintf(stderr, "%s\n", graph.message().c_str());
     return false;
   }
   marks.end(2);
@@ -181,8 +180,8 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
   bundle::BundleContents contents = contentsFor(model, *plan);
   contents.plan = json;
   contents.programs = std::move(programs);
-  if (!bundle::writeBundle(contents, directory, error)) {
-    fprintf(stderr, "%s\n", error.c_str());
+  if (Result<std::string> digest = bundle::writeBundle(contents, directory); digest.failed()) {
+    fprintf(stderr, "%s\n", digest.message().c_str());
     return false;
   }
   marks.end(5);

@@ -144,11 +144,10 @@ struct Trial {
 };
 
 void judge(const Options &options, const test::SyntheticModel *model, uint32_t seed, Outcome &outcome) {
-  std::string error;
-  auto original = test::realCase(seed, model, error);
-  if (!original) {
+  auto original = test::realCase(seed, model);
+  if (original.failed()) {
     std::lock_guard<std::mutex> lock(outcome.mutex);
-    outcome.problems.push_back("seed " + std::to_string(seed) + ": " + error);
+    outcome.problems.push_back("seed " + std::to_string(seed) + ": " + original.message());
     return;
   }
   const Trial trial{options, outcome, seed, std::move(*original)};
@@ -198,12 +197,12 @@ int main(int argc, char **argv) {
     return usage();
   std::optional<test::SyntheticModel> compiled;
   if (!options.bundle.empty()) {
-    std::string error;
-    compiled = test::modelOfBundle(options.bundle, error);
-    if (!compiled) {
-      fprintf(stderr, "zorse-mutate: error: %s\n", error.c_str());
+    Result<test::SyntheticModel> read = test::modelOfBundle(options.bundle);
+    if (read.failed()) {
+      fprintf(stderr, "zorse-mutate: error: %s\n", read.message().c_str());
       return 1;
     }
+    compiled = std::move(*read);
   }
   Outcome outcome;
   std::atomic<uint32_t> next{0};

@@ -26,9 +26,8 @@ TEST(Efficiency, OneDevice) {
   auto instance = makeInstance(1008); // several devices: the others idle
   Layout layout;
   layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
-  std::string error;
-  std::optional<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, layout), error);
-  ASSERT_TRUE(e) << error;
+  Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, layout));
+  ASSERT_FALSE(e.failed()) << e.message();
   expectSound(*e, instance->describe());
   EXPECT_NEAR(e->bound, lowerBound(*instance->problem), 1e-12);
   EXPECT_NEAR(e->idle, lowerBound(*instance->problem) / lowerBound(*instance->problem, {0}), 1e-9);
@@ -47,9 +46,8 @@ TEST(Efficiency, NoLayoutBeatsTheBound) {
       std::optional<Layout> layout = randomLayout(*instance, random);
       if (!layout)
         continue;
-      std::string error;
-      std::optional<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, *layout), error);
-      ASSERT_TRUE(e) << error;
+      Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, *layout));
+      ASSERT_FALSE(e.failed()) << e.message();
       expectSound(*e, std::to_string(seed) + ": " + instance->describe());
       ++tried;
     }
@@ -68,21 +66,20 @@ TEST(Efficiency, NoRandomPlanBeatsTheBound) {
   shape.vocabulary = 128;
   shape.sequence = 16;
   shape.computeType = bundle::F32;
-  std::string error;
-  std::optional<bundle::ModelSummary> summary = makeSummary(shape, error);
-  ASSERT_TRUE(summary) << error;
+  Result<bundle::ModelSummary> summary = makeSummary(shape);
+  ASSERT_FALSE(summary.failed()) << summary.message();
   for (uint64_t seed = 0; seed < 1200; ++seed) {
     auto instance = makeInstance(seed);
     const uint32_t devices = static_cast<uint32_t>(instance->cluster.devices.size());
-    std::optional<CostModel> costs = CostModel::make(*summary, instance->cluster, nullptr, {}, error);
-    ASSERT_TRUE(costs) << error;
+    Result<CostModel> costs = CostModel::make(*summary, instance->cluster, nullptr, {});
+    ASSERT_FALSE(costs.failed()) << costs.message();
     const int64_t batch = 1 + static_cast<int64_t>(seed % 9);
     Problem problem{*summary, instance->cluster, *costs, batch};
     step::Plan plan = step::randomPlan(*summary, batch, devices, seed);
     if (plan.schedule.kind != step::ScheduleKind::Explicit)
       plan.schedule.splitBackward = seed % 2;
-    std::optional<Efficiency> e = efficiency(problem, plan, error);
-    ASSERT_TRUE(e) << "seed " << seed << ": " << error;
+    Result<Efficiency> e = efficiency(problem, plan);
+    ASSERT_FALSE(e.failed()) << "seed " << seed << ": " << e.message();
     expectSound(*e, "seed " + std::to_string(seed));
   }
 }
@@ -92,19 +89,17 @@ TEST(Efficiency, PlansOfOtherClusters) {
   Layout layout;
   layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
   step::Plan plan = makePlan(*instance->problem, layout);
-  std::string error;
   plan.devices[0].name = "nobody";
-  EXPECT_FALSE(efficiency(*instance->problem, plan, error));
-  EXPECT_EQ(error, "device 'nobody' of the plan is not in the cluster");
+  EXPECT_EQ(efficiency(*instance->problem, plan).message(), "device 'nobody' of the plan is not in the cluster");
   plan = makePlan(*instance->problem, layout);
   plan.batch += 1;
-  EXPECT_FALSE(efficiency(*instance->problem, plan, error));
+  EXPECT_TRUE(efficiency(*instance->problem, plan).failed());
   // A plan that lists the one device it uses: the same figures.
   plan = makePlan(*instance->problem, layout);
-  std::optional<Efficiency> all = efficiency(*instance->problem, plan, error);
+  Result<Efficiency> all = efficiency(*instance->problem, plan);
   plan.devices.resize(1);
-  std::optional<Efficiency> one = efficiency(*instance->problem, plan, error);
-  ASSERT_TRUE(all && one) << error;
+  Result<Efficiency> one = efficiency(*instance->problem, plan);
+  ASSERT_FALSE(all.failed() || one.failed()) << all.message() << one.message();
   EXPECT_NEAR(all->eta, one->eta, 1e-12);
 }
 

@@ -32,8 +32,7 @@ public:
       : summary(summary), plan(plan), costs(costs), nodesLeft(mostNodes) {}
 
   std::optional<double> run() {
-    std::string error;
-    if (!step::validatePlan(plan, summary, error))
+    if (step::validatePlan(plan, summary).failed())
       return std::nullopt;
     makeTasks();
     findTails();
@@ -156,8 +155,7 @@ private:
   void time(const step::Plan &candidate) {
     step::TimeOptions options;
     options.costs = &costs;
-    std::string error;
-    if (auto times = step::timeStep(summary, candidate, error, options))
+    if (auto times = step::timeStep(summary, candidate, options); !times.failed())
       best = std::min(best, times->stepTime);
   }
 

@@ -17,10 +17,9 @@ namespace {
 double timeOf(const bundle::ModelSummary &summary, const Plan &plan, const Costs &costs) {
   TimeOptions options;
   options.costs = &costs;
-  std::string error;
-  auto times = timeStep(summary, plan, error, options);
-  EXPECT_TRUE(times) << error;
-  return times ? times->stepTime : 0;
+  auto times = timeStep(summary, plan, options);
+  EXPECT_FALSE(times.failed()) << times.message();
+  return times.failed() ? 0 : times->stepTime;
 }
 
 TEST(ExactOrder, ByHand) {

@@ -217,19 +217,18 @@ private:
   void simulate(Layout layout) {
     ++best.simulated;
     step::Plan plan = makePlan(problem, layout);
-    std::string error;
     step::TimeOptions options;
     options.costs = &problem.costs;
-    std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
-    if (!times || times->stepTime >= limit)
+    Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
+    if (times.failed() || times->stepTime >= limit)
       return;
     for (size_t d = 0; d < times->devices.size(); ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
       if (device.memory && times->devices[d].memory.least + device.reserve > device.memory)
         return;
     }
-    std::optional<Evaluation> e = evaluate(problem, plan, error);
-    if (!e || e->excess > 0 || e->step >= limit)
+    Result<Evaluation> e = evaluate(problem, plan);
+    if (e.failed() || e->excess > 0 || e->step >= limit)
       return;
     limit = e->step * (1 - 1e-9);
     best.feasible = true;

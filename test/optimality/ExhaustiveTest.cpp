@@ -1,4 +1,5 @@
 // The enumeration: against one without pruning, its bounds against the simulator, and counts by hand.
+#include "Must.h"
 #include "Optima.h"
 
 #include <gtest/gtest.h>
@@ -30,9 +31,8 @@ TEST(Exhaustive, NothingIsFasterThanItsBound) {
       std::optional<Layout> layout = randomLayout(*instance, random);
       if (!layout)
         continue;
-      std::string error;
-      std::optional<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout), error);
-      ASSERT_TRUE(e) << error;
+      Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout));
+      ASSERT_FALSE(e.failed()) << e.message();
       EXPECT_GE(e->step, layoutBound(*instance->problem, *layout) * (1 - 1e-9))
           << "seed " << seed << ", layout " << i << ", " << instance->describe();
       ++tried;
@@ -48,9 +48,7 @@ TEST(Exhaustive, CountsOfOneDevice) {
     instance->cluster.devices.pop_back();
     instance->cluster.topology.mutable_node_of_device()->RemoveLast();
   }
-  std::string error;
-  instance->costs = CostModel::make(instance->summary, instance->cluster, nullptr, {}, error);
-  ASSERT_TRUE(instance->costs) << error;
+  instance->costs = must(CostModel::make(instance->summary, instance->cluster, nullptr, {}));
   Problem problem{instance->summary, instance->cluster, *instance->costs, 4};
   ExhaustiveOptions all;
   all.prune = false;

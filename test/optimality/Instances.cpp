@@ -1,10 +1,10 @@
 #include "Instances.h"
 
+#include "Must.h"
 #include "SummaryFunctions.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 using namespace zorse;
 using namespace zorse::optimality;
@@ -204,12 +204,7 @@ std::unique_ptr<Instance> zorse::optimality::makeInstance(uint64_t seed, const S
     batch = std::max<int64_t>(batch - 1, std::min<int64_t>(4, most.batch - 1)) | 1;
   makeModel(random, instance->kind, units, instance->summary);
   makeCluster(random, instance->kind, devices, types, batch, instance->summary, instance->cluster);
-  std::string error;
-  instance->costs = CostModel::make(instance->summary, instance->cluster, nullptr, {}, error);
-  if (!instance->costs) {
-    std::fprintf(stderr, "%s\n", error.c_str());
-    std::abort();
-  }
+  instance->costs = must(CostModel::make(instance->summary, instance->cluster, nullptr, {}));
   instance->problem.reset(new Problem{instance->summary, instance->cluster, *instance->costs, batch, nullptr});
   return instance;
 }

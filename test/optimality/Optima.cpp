@@ -65,8 +65,7 @@ double zorse::optimality::sampleTimes(const Instance &instance) {
     if (!layout)
       continue;
     ++found;
-    std::string error;
-    if (std::optional<Evaluation> e = evaluate(*instance.problem, makePlan(*instance.problem, *layout), error))
+    if (Result<Evaluation> e = evaluate(*instance.problem, makePlan(*instance.problem, *layout)); !e.failed())
       sum += e->step;
   }
   return sum;

@@ -369,15 +369,14 @@ private:
     for (uint32_t t : sequence)
       plan.order[cells[t / 2].device].push_back({t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
     plan.defaultOwners = rule;
-    std::string error;
     step::TimeOptions options;
     options.costs = &problem.costs;
     ++best.simulated;
-    std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
-    if (!times || times->stepTime >= limit)
+    Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
+    if (times.failed() || times->stepTime >= limit)
       return;
-    std::optional<Evaluation> e = evaluate(problem, plan, error);
-    if (!e || e->excess > 0 || e->step >= limit)
+    Result<Evaluation> e = evaluate(problem, plan);
+    if (e.failed() || e->excess > 0 || e->step >= limit)
       return;
     limit = e->step * (1 - 1e-9);
     best.feasible = true;

@@ -22,7 +22,7 @@ using namespace zorse::planning;
 
 namespace {
 
-struct Result {
+struct Judged {
   uint64_t seed = 0;
   Kind kind = Kind::Plain;
   std::string description;
@@ -32,43 +32,42 @@ struct Result {
   std::vector<double> others; ///< by baselines; 0: none
 };
 
-Result judge(uint64_t seed, const Known &known) {
+Judged judge(uint64_t seed, const Known &known) {
   auto instance = makeInstance(seed);
-  Result r;
+  Judged r;
   r.seed = seed;
   r.kind = instance->kind;
   r.description = instance->describe();
   r.feasible = known.feasible;
   r.optimum = known.step;
-  std::string error;
   auto equal = [](double a, double b) { return std::fabs(a - b) <= 1e-9 * std::max(a, b); };
   r.stale = !equal(sampleTimes(*instance), known.sample);
   if (known.feasible) {
-    std::optional<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.layout), error);
-    r.stale |= !e || e->excess > 0 || !equal(e->step, known.step);
+    Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.layout));
+    r.stale |= e.failed() || e->excess > 0 || !equal(e->step, known.step);
   }
   for (int i = 0; i < 2; ++i) {
     SearchOptions options;
     options.rows = i > 0 ? 2 : 0;
     options.threads = 1;
-    if (std::optional<SearchResult> result = searchPlan(*instance->problem, options, error))
-      if (std::optional<Evaluation> e = evaluate(*instance->problem, result->plan, error); e && e->excess == 0)
+    if (Result<SearchResult> result = searchPlan(*instance->problem, options); !result.failed())
+      if (Result<Evaluation> e = evaluate(*instance->problem, result->plan); !e.failed() && e->excess == 0)
         r.found[i] = e->step;
   }
   for (const Baseline &baseline : baselines()) {
     r.others.push_back(0);
-    if (std::optional<Layout> layout = baseline.plan(*instance->problem, error))
-      if (std::optional<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout), error); e && e->excess == 0)
+    if (Result<Layout> layout = baseline.plan(*instance->problem); !layout.failed())
+      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout)); !e.failed() && e->excess == 0)
         r.others.back() = e->step;
   }
   return r;
 }
 
 /// One line of the table of gaps. \returns the worst gap; infinite if a plan is missing.
-double summarise(const char *title, const std::vector<Result> &results, int which, int kind) {
+double summarise(const char *title, const std::vector<Judged> &results, int which, int kind) {
   int count = 0, atZero = 0, within = 0, better = 0, missing = 0;
   double worst = 0, sum = 0;
-  for (const Result &r : results) {
+  for (const Judged &r : results) {
     if (!r.feasible || (kind >= 0 && static_cast<int>(r.kind) != kind))
       continue;
     ++count;
@@ -111,7 +110,7 @@ int main(int argc, char **argv) {
   for (auto &[seed, known] : readOptima(argv[1]))
     if (position++ % every == 0)
       all.push_back({seed, known});
-  std::vector<Result> results(all.size());
+  std::vector<Judged> results(all.size());
   std::atomic<size_t> next{0};
   std::vector<std::thread> pool;
   for (unsigned t = 0; t < std::max(1u, threads); ++t)
@@ -123,7 +122,7 @@ int main(int argc, char **argv) {
     thread.join();
 
   int stale = 0, feasible = 0, unexpected = 0;
-  for (const Result &r : results) {
+  for (const Judged &r : results) {
     stale += r.stale;
     feasible += r.feasible;
     if (verbose) {
@@ -154,7 +153,7 @@ int main(int argc, char **argv) {
   for (size_t b = 0; b < baselines().size(); ++b) {
     std::vector<double> ratios;
     int none = 0, own = 0;
-    for (const Result &r : results) {
+    for (const Judged &r : results) {
       if (r.found[0] <= 0) {
         if (r.others[b] > 0)
           ++own;

@@ -52,9 +52,8 @@ int main(int argc, char **argv) {
       ExhaustiveOptions options;
       Optimum start;
       if (auto it = older.find(first + i); it != older.end() && it->second.feasible) {
-        std::string error;
-        auto e = evaluate(*instance->problem, makePlan(*instance->problem, it->second.layout), error);
-        if (e && e->excess == 0) {
+        auto e = evaluate(*instance->problem, makePlan(*instance->problem, it->second.layout));
+        if (!e.failed() && e->excess == 0) {
           start.feasible = true;
           start.step = options.known = e->step;
           start.layout = it->second.layout;

@@ -12,10 +12,9 @@ using Op = Expression::Op;
 namespace {
 
 Expression parsed(const std::string &text) {
-  std::string error;
-  std::optional<Expression> expression = Expression::parse(text, error);
-  EXPECT_TRUE(expression) << text << ": " << error;
-  return expression ? *expression : Expression::number(std::nan(""));
+  auto expression = Expression::parse(text);
+  EXPECT_FALSE(expression.failed()) << text << ": " << expression.message();
+  return expression.failed() ? Expression::number(std::nan("")) : *expression;
 }
 
 double value(const std::string &text, double samples = 8, const std::vector<double> &counts = {5, 3}) {
@@ -23,9 +22,9 @@ double value(const std::string &text, double samples = 8, const std::vector<doub
 }
 
 std::string errorOf(const std::string &text) {
-  std::string error;
-  EXPECT_FALSE(Expression::parse(text, error)) << text;
-  return error;
+  auto expression = Expression::parse(text);
+  EXPECT_TRUE(expression.failed()) << text;
+  return expression.message();
 }
 
 TEST(Expression, ComputesAsWritten) {
@@ -166,10 +165,9 @@ TEST(Expression, OddTextsAreReadOrRefused) {
       const std::string &piece = pieces[random() % std::size(pieces)];
       text.replace(at, random() % 3, piece);
     }
-    std::string error;
-    std::optional<Expression> expression = Expression::parse(text, error);
-    EXPECT_NE(expression.has_value(), !error.empty()) << text;
-    if (!expression)
+    auto expression = Expression::parse(text);
+    EXPECT_EQ(expression.failed(), !expression.message().empty()) << text;
+    if (expression.failed())
       continue;
     ++read;
     EXPECT_EQ(parsed(expression->print()), *expression) << text;

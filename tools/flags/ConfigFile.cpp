@@ -37,10 +37,10 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
       ->check(CLI::Validator(
           [](std::string &path) { // CLI11 would wait for whoever writes into a FIFO
             struct stat info = {};
-            std::string error;
-            if (int descriptor = openRegularFile(path, info, error); descriptor >= 0)
-              ::close(descriptor);
-            return error;
+            Result<int> descriptor = openRegularFile(path, info);
+            if (!descriptor.failed())
+              ::close(*descriptor);
+            return descriptor.message();
           },
           ""));
   return file;

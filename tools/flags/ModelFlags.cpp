@@ -34,46 +34,32 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--decay", o.decay, "which parameters decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
 }
 
-bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const {
+Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
   std::optional<Precision> known = parsePrecision(precision);
-  if (!known) {
-    error = "--precision: expects f32, tf32, bf16, f16, f64, f64:bf16 or f64:f16, got '" + precision + "'";
-    return false;
-  }
+  if (!known)
+    return userError("--precision: expects f32, tf32, bf16, f16, f64, f64:bf16 or f64:f16, got '" + precision + "'");
   o.precision = *known;
   o.precision.wideResidual = residual == "f32";
-  if (o.precision.wideResidual && !o.precision.rounds()) {
-    error = "--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16 or f16";
-    return false;
-  }
+  if (o.precision.wideResidual && !o.precision.rounds())
+    return userError("--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16 or f16");
   o.precision.sumsF16 = accumulate == "f16";
-  if (o.precision.sumsF16 && (o.precision.rounded != bundle::F16 || o.precision.compute != bundle::F32)) {
-    error = "--accumulate: f16 is for --precision f16, got --precision " + precision + "; leave it out";
-    return false;
-  }
+  if (o.precision.sumsF16 && (o.precision.rounded != bundle::F16 || o.precision.compute != bundle::F32))
+    return userError("--accumulate: f16 is for --precision f16, got --precision " + precision + "; leave it out");
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
-  if (o.batchNormRows < 0) {
-    error = "--batch-norm-rows: expects a positive number, got " + std::to_string(o.batchNormRows);
-    return false;
-  }
-  if (o.sequence < 0) {
-    error = "--seq: expects a positive number, got " + std::to_string(o.sequence);
-    return false;
-  }
+  if (o.batchNormRows < 0)
+    return userError("--batch-norm-rows: expects a positive number, got " + std::to_string(o.batchNormRows));
+  if (o.sequence < 0)
+    return userError("--seq: expects a positive number, got " + std::to_string(o.sequence));
   for (const std::string &dim : dims) {
     size_t equals = dim.find('=');
     char *end = nullptr;
     int64_t value = equals == std::string::npos ? 0 : strtoll(dim.c_str() + equals + 1, &end, 10);
-    if (value < 1 || *end) {
-      error = "--dim: expects NAME=VALUE with a value of at least 1, got '" + dim + "'";
-      return false;
-    }
+    if (value < 1 || *end)
+      return userError("--dim: expects NAME=VALUE with a value of at least 1, got '" + dim + "'");
     o.dims[dim.substr(0, equals)] = value;
   }
-  if (o.decay != "rank" && o.decay != "all" && o.decay != "none" && o.decay.rfind("names:", 0) != 0) {
-    error = "--decay: expects rank, all, none or names:P,Q, got '" + o.decay + "'";
-    return false;
-  }
-  return true;
+  if (o.decay != "rank" && o.decay != "all" && o.decay != "none" && o.decay.rfind("names:", 0) != 0)
+    return userError("--decay: expects rank, all, none or names:P,Q, got '" + o.decay + "'");
+  return Status::success();
 }

@@ -15,8 +15,8 @@ struct ModelFlags {
   std::vector<std::string> dims;
 
   void addTo(CLI::App &app, pipelines::CompileOptions &options);
-  /// False: `error` names the option, what it expects and what it got.
-  bool resolve(pipelines::CompileOptions &options, std::string &error) const;
+  /// Errors name the option, what it expects and what it got.
+  Status resolve(pipelines::CompileOptions &options) const;
 };
 
 } // namespace zorse

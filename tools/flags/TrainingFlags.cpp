@@ -40,7 +40,7 @@ void TrainingFlags::addStateTo(CLI::App &app) {
   app.add_option("--momentum", momentum, "of SGD, default 0")->group(group)->check(finiteNumber());
 }
 
-bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) const {
+Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
   bool adamw = optimizer == "adamw";
   o.set_optimizer(adamw ? bundle::TrainingOptions::ADAMW : optimizer == "adam" ? bundle::TrainingOptions::ADAM : bundle::TrainingOptions::SGD);
   o.set_schedule(schedule == "cosine"   ? bundle::TrainingOptions::COSINE
@@ -63,6 +63,7 @@ bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) cons
   o.set_loss_scale(lossScaleValue);
   o.set_loss_scale_interval(lossScaleInterval);
 
+  std::string error; // the first
   auto expect = [&](bool good, const char *option, const char *what, double found) {
     if (!good && error.empty())
       error = std::string(option) + ": expects " + what + ", got " + CLI::detail::to_string(found);
@@ -78,7 +79,7 @@ bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) cons
     error = "--momentum: belongs to --optimizer=sgd; " + optimizer + " has --betas";
   if (error.empty() && schedule != "constant" && totalSteps > 0 && totalSteps <= warmup)
     error = "--total-steps: expects more than the " + std::to_string(warmup) + " steps of --warmup, got " + std::to_string(totalSteps);
-  return error.empty();
+  return error.empty() ? Status::success() : Status(userError(error));
 }
 
 } // namespace zorse

@@ -1,6 +1,8 @@
 // The options of docs/training.md.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include "bundle.pb.h"
 
 #include <CLI/CLI.hpp>
@@ -34,8 +36,8 @@ struct TrainingFlags {
 
   /// Only what decides how much state there is.
   void addStateTo(CLI::App &app);
-  /// False: `error` names the option, what it expects and what it got.
-  bool resolve(bundle::TrainingOptions &options, std::string &error) const;
+  /// Errors name the option, what it expects and what it got.
+  Status resolve(bundle::TrainingOptions &options) const;
 };
 
 } // namespace zorse

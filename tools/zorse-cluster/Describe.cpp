@@ -2,6 +2,7 @@
 
 #include "Nvml.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Planning/DeviceDefaults.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/Measure.h"
@@ -57,12 +58,6 @@ std::string nameFor(std::string text) {
   return text.empty() || !std::isalpha(static_cast<unsigned char>(text[0])) ? "host-" + text : text;
 }
 
-std::string figure(const char *format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 class Describer {
 public:
   explicit Describer(const DescribeOptions &options) : o(options), root(options.root.empty() ? "/" : options.root) {}
@@ -109,7 +104,7 @@ private:
     for (const char *limit : {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"})
       if (double bytes = numberIn(root / limit); bytes > 0 && (memory == 0 || bytes < memory)) {
         memory = bytes;
-        note("a control group leaves " + figure("%.3g GB", bytes / 1e9) + " of " + figure("%.3g GB of memory", total / 1e9));
+        note("a control group leaves " + format("%.3g GB", bytes / 1e9) + " of " + format("%.3g GB of memory", total / 1e9));
       }
     if (memory >= 65536)
       node.hostMemory = static_cast<uint64_t>(memory);
@@ -167,7 +162,7 @@ private:
       double best = link > 0 ? link : bus;
       port = port > 0 && best > 0 ? std::min(port, best) : std::max(port, best);
       pcie = pcie > 0 && bus > 0 ? std::min(pcie, bus) : std::max(pcie, bus);
-      note(gpu.name + ", " + figure("%.3g GB", static_cast<double>(gpu.memory) / 1e9) + ", PCIe " + std::to_string(gpu.pcieGeneration) + " x" +
+      note(gpu.name + ", " + format("%.3g GB", static_cast<double>(gpu.memory) / 1e9) + ", PCIe " + std::to_string(gpu.pcieGeneration) + " x" +
            std::to_string(gpu.pcieWidth) + (gpu.nvlinks ? ", " + std::to_string(gpu.nvlinks) + " NVLinks" : ""));
     }
     if (port > 0)
@@ -193,7 +188,7 @@ private:
     CpuQuota quota = cpuQuota(o.root);
     if (quota.processors > 0 && quota.processors < processors) {
       usable = quota.processors;
-      note("a control group leaves " + figure("%.3g", quota.processors) + " of " + std::to_string(processors) + " processors");
+      note("a control group leaves " + format("%.3g", quota.processors) + " of " + std::to_string(processors) + " processors");
     }
     planning::ClusterDevice device;
     device.name = node.name + "-cpu";
@@ -216,7 +211,7 @@ private:
     std::fill(std::begin(device.speed), std::end(device.speed), speed);
     devices.push_back(device);
     described.mutable_port()->set_bandwidth(described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
-    note((model.empty() ? "a processor" : model) + ", " + std::to_string(processors) + " processors; " + figure("%.3g GFLOP/s ", speed / 1e9) +
+    note((model.empty() ? "a processor" : model) + ", " + std::to_string(processors) + " processors; " + format("%.3g GFLOP/s ", speed / 1e9) +
          (o.measure ? "measured" : "estimated (--measure finds out)"));
     return Status::success();
   }
@@ -243,7 +238,7 @@ private:
       best = 1.25e9;
       note("no network card says its speed; 10 Gbit/s are assumed (--measure finds out)");
     } else {
-      note((infiniband >= ethernet ? std::string("InfiniBand") : name) + figure(", %.3g Gbit/s", best * 8e-9));
+      note((infiniband >= ethernet ? std::string("InfiniBand") : name) + format(", %.3g Gbit/s", best * 8e-9));
     }
     described.mutable_nic()->set_bandwidth(best);
   }

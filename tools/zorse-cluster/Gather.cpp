@@ -38,10 +38,9 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
     std::vector<uint32_t> nodes;
     std::map<std::string, uint32_t> nodeByName;
     for (const std::string &text : *texts) {
-      std::string error;
-      std::optional<planning::Cluster> part = planning::readCluster(text, error);
-      if (!part)
-        return userError("rank " + std::to_string(parts.size()) + " describes itself in a way that cannot be read (" + error +
+      Result<planning::Cluster> part = planning::readCluster(text);
+      if (part.failed())
+        return userError("rank " + std::to_string(parts.size()) + " describes itself in a way that cannot be read (" + part.message() +
                          "); start every rank with the same version of Zorse");
       nodes.push_back(nodeByName.emplace(part->nodes.front().name, static_cast<uint32_t>(nodeByName.size())).first->second);
       parts.push_back(std::move(*part));

@@ -78,9 +78,8 @@ Status start(Options &o, char **argv) {
     Result<std::string> text = gatherFromHosts(o.hosts);
     if (text.failed())
       return text.error();
-    std::string error;
-    if (!planning::readCluster(*text, error))
-      return userError(o.hosts.hosts[0] + " wrote something that is no cluster description (" + error +
+    if (Result<planning::Cluster> read = planning::readCluster(*text); read.failed())
+      return userError(o.hosts.hosts[0] + " wrote something that is no cluster description (" + read.message() +
                        "); is its zorse-cluster of the same version, and its login silent?");
     return write(o, *text);
   }

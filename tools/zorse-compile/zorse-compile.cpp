@@ -66,7 +66,7 @@ void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
 }
 
-bool readWords(const Words &words, pipelines::CompileOptions &o, std::string &error) {
+Status readWords(const Words &words, pipelines::CompileOptions &o) {
   const auto &[compileTo, emit, weights] = words;
   o.weights = weights == "copy"        ? pipelines::Weights::Copy
               : weights == "reference" ? pipelines::Weights::Reference
@@ -75,9 +75,8 @@ bool readWords(const Words &words, pipelines::CompileOptions &o, std::string &er
   if (!compileTo.empty()) {
     std::optional<pipelines::Phase> phase = pipelines::findPhase(compileTo);
     if (!phase)
-      return error = "--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" +
-                     compileTo + "'",
-             false;
+      return userError("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" +
+                       compileTo + "'");
     o.last = *phase;
   }
   if (!emit.empty())
@@ -87,11 +86,11 @@ bool readWords(const Words &words, pipelines::CompileOptions &o, std::string &er
              : emit == "plan"     ? pipelines::Emit::Plan
              : emit == "exec"     ? pipelines::Emit::Exec
                                   : pipelines::Emit::Llvm;
-  return true;
+  return Status::success();
 }
 
 /// A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
-runtime::Status checkPaths(const pipelines::CompileOptions &o) {
+Status checkPaths(const pipelines::CompileOptions &o) {
   std::error_code none;
   auto unlessOwn = [&](const std::string &file, const char *name) {
     return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file;
@@ -140,13 +139,15 @@ static int run(int argc, char **argv) {
   if (std::optional<int> done = parseFlags(app, int(words.size()), words.data(), "zorse-compile"))
     return *done;
 
-  std::string error;
-  if (!model.resolve(o, error) || !readWords(named, o, error))
-    return fail(error);
+  Status status = model.resolve(o);
+  if (status.succeeded())
+    status = readWords(named, o);
+  if (status.failed())
+    return fail(status.message());
   o.threads = std::max(1u, o.threads);
   o.mlirFlags = mlirFlags;
-  if (!training.resolve(o.training, error))
-    return fail(error);
+  if (status = training.resolve(o.training); status.failed())
+    return fail(status.message());
   o.optimizerGiven = training.optimizerGiven();
   o.learningRateGiven = training.learningRateGiven();
   o.clipGiven = training.clipGiven();
@@ -154,9 +155,9 @@ static int run(int argc, char **argv) {
   if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
     return fail(std::string(o.training.loss_scale() > 0 ? "--loss-scale" : "--loss-scale-interval") +
                 ": belongs to --precision f16, whose gradients are lost below 6e-8; " + o.precision.name() + " needs none");
-  if (!o.rebuild.empty() && !pipelines::adoptBundle(o, error))
-    return fail(error);
-  if (runtime::Status status = checkPaths(o); status.failed())
+  if (status = o.rebuild.empty() ? Status::success() : pipelines::adoptBundle(o); status.failed())
+    return fail(status.message());
+  if (status = checkPaths(o); status.failed())
     return fail(status.message());
   if (const std::string lacking = missing(o); !lacking.empty())
     return fail(lacking);

@@ -54,13 +54,12 @@ Status copyCompanion(const std::string &from, const std::string &to, std::option
 } // namespace
 
 Status zorse::exporting::writeFolder(const std::string &output, const std::function<Status(const std::string &)> &write) {
-  std::string error;
-  std::optional<bundle::OutputFolder> folder = bundle::OutputFolder::create(output, nullptr, error);
-  if (!folder)
-    return userError(error);
+  Result<bundle::OutputFolder> folder = bundle::OutputFolder::create(output, nullptr);
+  if (folder.failed())
+    return folder.error();
   if (Status status = write(folder->path()); status.failed())
     return status;
-  return folder->commit(error) ? Status::success() : Status(userError(error));
+  return folder->commit();
 }
 
 Status zorse::exporting::copyCompanions(const std::string &from, const std::string &to, std::optional<StoredType> type) {

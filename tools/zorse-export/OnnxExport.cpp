@@ -144,10 +144,9 @@ private:
         if (original->data_type() != tensor.data_type() || original->dims_size() != 2 || original->dims(0) != tensor.dims(1) ||
             original->dims(1) != tensor.dims(0))
           continue;
-        std::string error;
-        std::optional<onnx_import::TensorBytes> a = model_.bytes(tensor, error), b = a ? model_.bytes(*original, error) : std::nullopt;
-        if (!a || !b)
-          return userError(model_.path() + ": " + error);
+        Result<onnx_import::TensorBytes> a = model_.bytes(tensor), b = model_.bytes(*original);
+        if (a.failed() || b.failed())
+          return userError(model_.path() + ": " + (a.failed() ? a : b).message());
         if (isTransposed(*a, *b, tensor.dims(0), tensor.dims(1), bytesOf(*type))) {
           ties[&tensor] = {fill.parameter, true};
           break;
@@ -180,9 +179,8 @@ private:
       if (parameters[p].trainable || found == initializers_.end())
         continue;
       std::optional<StoredType> type = storedTypeOf(*found->second);
-      std::string error;
-      std::optional<onnx_import::TensorBytes> bytes = model_.bytes(*found->second, error);
-      if (!bytes || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
+      Result<onnx_import::TensorBytes> bytes = model_.bytes(*found->second);
+      if (bytes.failed() || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
           !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
         note += (note.empty() ? "" : "\n") +
                 ("frozen parameter '" + parameters[p].name + "' stays as in " + model_.path() + "; the run had other numbers (--init?)");
@@ -263,10 +261,10 @@ private:
     Status status = writeOutput(path, [&](FILE *file) {
       const std::string zeros(kAlignment, '\0');
       for (onnx::Tensor *tensor : external) {
-        std::string error, made;
-        std::optional<onnx_import::TensorBytes> original = model_.bytes(*tensor, error);
-        if (!original) {
-          problem = userError(model_.path() + ": " + error);
+        std::string made;
+        Result<onnx_import::TensorBytes> original = model_.bytes(*tensor);
+        if (original.failed()) {
+          problem = userError(model_.path() + ": " + original.message());
           return false;
         }
         const char *data = reinterpret_cast<const char *>(dataOf(*original));
@@ -333,9 +331,8 @@ private:
 } // namespace
 
 Status zorse::exporting::exportOnnx(const SnapshotReader &source, const std::string &original, const std::string &path, std::string &note) {
-  std::string error;
-  std::unique_ptr<onnx_import::LoadedModel> model = onnx_import::LoadedModel::load(original, error);
-  if (!model)
-    return userError(error);
-  return OnnxExport(source, *model, path).run(note);
+  Result<std::unique_ptr<onnx_import::LoadedModel>> model = onnx_import::LoadedModel::load(original);
+  if (model.failed())
+    return model.error();
+  return OnnxExport(source, **model, path).run(note);
 }

@@ -71,40 +71,36 @@ int numberBefore(const std::string &line, const std::string &unit) {
 
 } // namespace
 
-std::string findAssembler(const std::string &given, std::string &error) {
+Result<std::string> findAssembler(const std::string &given) {
   const char *named = std::getenv("PTXAS");
   for (const auto &[path, what] : {std::pair<std::string, const char *>(given, "--ptxas"), {named ? named : "", "$PTXAS"}}) {
     if (path.empty())
       continue;
     if (runs(path))
-      return fs::absolute(path);
-    error = std::string(what) + ": expects NVIDIA's assembler, got '" + path +
-            "', which is not a program; tools/ptxas.sh fetches one and prints its path";
-    return "";
+      return fs::absolute(path).string();
+    return userError(std::string(what) + ": expects NVIDIA's assembler, got '" + path +
+                     "', which is not a program; tools/ptxas.sh fetches one and prints its path");
   }
   // build/<preset>/bin/zorse-inspect: a few folders up.
   std::error_code ignored;
   for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (fs::path path = folder / ".cache/ptxas/nvidia/cuda_nvcc/bin/ptxas"; runs(path))
-      return path;
+      return path.string();
   if (const char *folders = std::getenv("PATH")) {
     std::istringstream list(folders);
     for (std::string folder; std::getline(list, folder, ':');)
       if (fs::path path = fs::path(folder) / "ptxas"; !folder.empty() && runs(path))
-        return fs::absolute(path);
+        return fs::absolute(path).string();
   }
-  return "";
+  return std::string();
 }
 
-std::optional<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file,
-                                                               std::string &error) {
+Result<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file) {
   std::string output;
   const int code = run({assembler, "-arch=" + arch, "-v", fs::absolute(file), "-o", "/dev/null"}, output);
   if (code != 0) {
-    error = output.substr(0, output.find('\n'));
-    if (error.empty())
-      error = "it ended with " + std::to_string(code);
-    return std::nullopt;
+    const std::string said = output.substr(0, output.find('\n'));
+    return userError(said.empty() ? "it ended with " + std::to_string(code) : said);
   }
   std::map<std::string, AssembledKernel> kernels;
   AssembledKernel *current = nullptr;

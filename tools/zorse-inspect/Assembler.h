@@ -1,8 +1,9 @@
 // NVIDIA's assembler, which alone knows how many registers a kernel takes. Nothing but this view needs it.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <map>
-#include <optional>
 #include <string>
 
 namespace zorse::inspect {
@@ -12,11 +13,10 @@ struct AssembledKernel {
 };
 
 /// The first that is there: `given`, $PTXAS, what tools/ptxas.sh fetched into .cache/ptxas of the sources that this program was built from, the one
-/// on the PATH. Empty: there is none, or the one that was asked for is not there, which `error` then says.
-std::string findAssembler(const std::string &given, std::string &error);
+/// on the PATH. Empty: there is none. An error: the one that was asked for is not there.
+Result<std::string> findAssembler(const std::string &given);
 
-/// Every kernel of a file, by symbol; nothing if the assembler refuses it, with the first of what it said in `error`.
-std::optional<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file,
-                                                               std::string &error);
+/// Every kernel of a file, by symbol. An error if the assembler refuses it: the first of what it said.
+Result<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file);
 
 } // namespace zorse::inspect

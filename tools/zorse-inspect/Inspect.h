@@ -1,4 +1,4 @@
-// The views of zorse-inspect. Each prints to standard output; false: `error` says what is wrong with the bundle.
+// The views of zorse-inspect. Each prints to standard output; errors say what is wrong with the bundle.
 #pragma once
 
 #include "zorse/Bundle/BundleReader.h"
@@ -40,10 +40,10 @@ struct KernelsAsked {
 };
 
 /// What the generated GPU kernels of each architecture ask for, heaviest first.
-bool printKernels(const Inspected &what, const KernelsAsked &asked, std::string &error);
+Status printKernels(const Inspected &what, const KernelsAsked &asked);
 
 /// Which bytes of a device hold what in which part of the step; as SVG when `svg` names a file.
-bool printMemory(const Inspected &what, int device, const std::string &svg, std::string &error);
+Status printMemory(const Inspected &what, int device, const std::string &svg);
 
 /// One word for what an entry does: "F", "send", ...
 std::string wordFor(const bundle::Entry &entry);

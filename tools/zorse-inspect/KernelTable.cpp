@@ -85,12 +85,13 @@ void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t o
 
 } // namespace
 
-bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table, std::string &error) {
+Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table) {
   const bundle::BodyLibrary &target = *table.target;
-  std::string path, text;
-  if (!bundle::readKernels(what.bundle, target, path, text, error))
-    return false;
-  const std::map<std::string, PtxKernel> code = readPtx(text);
+  Result<bundle::KernelFile> kernels = bundle::readKernels(what.bundle, target);
+  if (kernels.failed())
+    return kernels.error();
+  const std::string &path = kernels->path;
+  const std::map<std::string, PtxKernel> code = readPtx(kernels->bytes);
   std::map<std::string, KernelRow> rows;
   const std::vector<Calls> calls = findCalls(what, asked, table);
   for (int b = 0; b < target.bodies_size(); ++b)
@@ -99,14 +100,10 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
         continue;
       const std::string &symbol = launch.kernel().symbol();
       auto found = code.find(symbol);
-      if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size())) {
-        error = path + ": expects kernel '";
-        error.append(symbol).append("', which body '").append(target.bodies(b).name()).append("' launches, and what it touches (");
-        error.append(symbol).append("_needs), got ");
-        error += found == code.end() ? "none of that name" : "no such list, or another number of operands";
-        error += ". Compile the bundle again";
-        return false;
-      }
+      if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size()))
+        return userError(path + ": expects kernel '" + symbol + "', which body '" + target.bodies(b).name() + "' launches, and what it touches (" +
+                         symbol + "_needs), got " + (found == code.end() ? "none of that name" : "no such list, or another number of operands") +
+                         ". Compile the bundle again");
       KernelRow &row = rows[symbol];
       if (row.bodies.empty()) {
         row.symbol = symbol;
@@ -121,10 +118,9 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
       addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch / zorse::samplesPerRow(what.bundle.summary),
                 table.bandwidth, row);
     }
-  std::string said;
   if (assembler.empty()) {
     table.withoutAssembler = "there is no assembler: tools/ptxas.sh fetches NVIDIA's; --ptxas PATH or $PTXAS names another";
-  } else if (auto assembled = assemble(assembler, target.arch(), path, said)) {
+  } else if (auto assembled = assemble(assembler, target.arch(), path); !assembled.failed()) {
     const SmLimits *limits = findSmLimits(target.arch());
     for (auto &[symbol, row] : rows)
       if (auto found = assembled->find(symbol); found != assembled->end()) {
@@ -134,15 +130,15 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
         row.assembled->sharedBytes += row.launchShared;
       }
   } else {
-    table.withoutAssembler =
-        assembler + " does not take " + path + ": " + said + "; --ptxas PATH names another, tools/ptxas.sh fetches one that knows sm_60 to sm_120";
+    table.withoutAssembler = assembler + " does not take " + path + ": " + assembled.message() +
+                             "; --ptxas PATH names another, tools/ptxas.sh fetches one that knows sm_60 to sm_120";
   }
   for (auto &[symbol, row] : rows)
     table.rows.push_back(std::move(row));
   std::stable_sort(table.rows.begin(), table.rows.end(), [](const KernelRow &a, const KernelRow &b) {
     return a.stepSeconds != b.stepSeconds ? a.stepSeconds > b.stepSeconds : a.seconds > b.seconds;
   });
-  return true;
+  return Status::success();
 }
 
 } // namespace zorse::inspect

@@ -39,10 +39,10 @@ struct KernelTable {
   std::string withoutAssembler; ///< why nothing was assembled, and the remedy; empty: it was
 };
 
-/// The architectures that are asked for; nothing: `error` says what is wrong with the question or the bundle.
-std::vector<KernelTable> findTargets(const Inspected &what, const KernelsAsked &asked, std::string &error);
+/// The architectures that are asked for. Errors say what is wrong with the question or the bundle.
+Result<std::vector<KernelTable>> findTargets(const Inspected &what, const KernelsAsked &asked);
 
 /// Fills the rows, heaviest first.
-bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table, std::string &error);
+Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table);
 
 } // namespace zorse::inspect

@@ -17,11 +17,11 @@ const bundle::BodyLibrary &targetOf(const bundle::BundleView &bundle, size_t tar
 
 /// The type of a device as the bundle's cluster file says; with the bandwidth that the file gives it.
 bool describedType(const bundle::BundleView &bundle, const std::string &device, KernelTable &table) {
-  std::string text, ignored;
-  if (!bundle.read(bundle.directory + "/cluster.yaml", text, ignored))
+  Result<std::string> text = bundle.read(bundle.directory + "/cluster.yaml");
+  if (text.failed())
     return false;
-  std::optional<planning::Cluster> cluster = planning::readCluster(text, ignored);
-  if (!cluster)
+  Result<planning::Cluster> cluster = planning::readCluster(*text);
+  if (cluster.failed())
     return false;
   for (const planning::ClusterDevice &known : cluster->devices)
     if (known.name == device && planning::findDeviceType(known.type) && known.memoryBandwidth > 0) {
@@ -32,7 +32,7 @@ bool describedType(const bundle::BundleView &bundle, const std::string &device, 
   return false;
 }
 
-bool chooseGpu(const bundle::BundleView &bundle, const std::string &asked, KernelTable &table, std::string &error) {
+Status chooseGpu(const bundle::BundleView &bundle, const std::string &asked, KernelTable &table) {
   const std::string &arch = table.target->arch();
   std::string names;
   for (const planning::DeviceType &type : planning::deviceTypes())
@@ -40,31 +40,28 @@ bool chooseGpu(const bundle::BundleView &bundle, const std::string &asked, Kerne
       names += (names.empty() ? "" : ", ") + std::string(type.name);
   if (!asked.empty()) {
     const planning::DeviceType *type = planning::findDeviceType(asked);
-    if (!type || arch != type->arch) {
-      error = "--gpu: expects a type of " + arch + " that Zorse knows, got '" + asked + "'" + (type && *type->arch ? ", which is " : "") +
-              (type ? type->arch : "") + ". Types of " + arch + ": " + names + "; --arch and --device choose what is shown";
-      return false;
-    }
+    if (!type || arch != type->arch)
+      return userError("--gpu: expects a type of " + arch + " that Zorse knows, got '" + asked + "'" + (type && *type->arch ? ", which is " : "") +
+                       (type ? type->arch : "") + ". Types of " + arch + ": " + names + "; --arch and --device choose what is shown");
     table.gpu = type->name;
     table.bandwidth = type->memoryBandwidth;
-    return true;
+    return Status::success();
   }
   for (int device : table.devices)
     if (describedType(bundle, bundle.devices[size_t(device)].name, table))
-      return true;
+      return Status::success();
   for (const planning::DeviceType &type : planning::deviceTypes())
     if (arch == type.arch) {
       table.gpu = type.name;
       table.bandwidth = type.memoryBandwidth;
-      return true;
+      return Status::success();
     }
-  error = bundle.directory + ": has code for " + arch + ", of which no type of GPU is known; --arch shows the others";
-  return false;
+  return userError(bundle.directory + ": has code for " + arch + ", of which no type of GPU is known; --arch shows the others");
 }
 
 } // namespace
 
-std::vector<KernelTable> findTargets(const Inspected &what, const KernelsAsked &asked, std::string &error) {
+Result<std::vector<KernelTable>> findTargets(const Inspected &what, const KernelsAsked &asked) {
   const bundle::BundleView &bundle = what.bundle;
   std::vector<KernelTable> tables;
   std::string gpus, all, devices;
@@ -81,11 +78,9 @@ std::vector<KernelTable> findTargets(const Inspected &what, const KernelsAsked &
         table.devices.push_back(int(d));
     tables.push_back(std::move(table));
   }
-  if (tables.empty()) {
-    error = bundle.directory + ": expects code for GPUs, which --kernels shows, got code for " + all +
-            " alone. Compile the model for a cluster that has GPUs (docs/cluster.md)";
-    return {};
-  }
+  if (tables.empty())
+    return userError(bundle.directory + ": expects code for GPUs, which --kernels shows, got code for " + all +
+                     " alone. Compile the model for a cluster that has GPUs (docs/cluster.md)");
   for (const bundle::BundleDevice &device : bundle.devices)
     if (isPtx(targetOf(bundle, device.target).arch()))
       devices += (devices.empty() ? "" : ", ") + device.name;
@@ -101,12 +96,12 @@ std::vector<KernelTable> findTargets(const Inspected &what, const KernelsAsked &
       chosen.push_back(std::move(table));
   }
   if (chosen.empty() && !asked.arch.empty())
-    error = "--arch: expects a GPU architecture that the bundle has code for, got '" + asked.arch + "'. It has: " + gpus;
-  else if (chosen.empty())
-    error = "--device: expects a GPU of the bundle, got '" + asked.device + "'. Its GPUs: " + (devices.empty() ? "none" : devices);
+    return userError("--arch: expects a GPU architecture that the bundle has code for, got '" + asked.arch + "'. It has: " + gpus);
+  if (chosen.empty())
+    return userError("--device: expects a GPU of the bundle, got '" + asked.device + "'. Its GPUs: " + (devices.empty() ? "none" : devices));
   for (KernelTable &table : chosen)
-    if (!chooseGpu(bundle, asked.gpu, table, error))
-      return {};
+    if (Status status = chooseGpu(bundle, asked.gpu, table); status.failed())
+      return status;
   return chosen;
 }
 

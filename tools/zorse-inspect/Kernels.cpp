@@ -2,6 +2,8 @@
 #include "KernelTable.h"
 #include "Terminal.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -21,11 +23,7 @@ constexpr const char *kLegend[] = {
 };
 
 /// Of kernels, which may be shorter than what other views show.
-std::string duration(double value) {
-  char text[32];
-  snprintf(text, sizeof text, "%.0f ns", value * 1e9);
-  return value < 1e-6 ? text : seconds(value);
-}
+std::string duration(double value) { return value < 1e-6 ? format("%.0f ns", value * 1e9) : showDuration(value); }
 
 /// "addf_mulf_tanh 87feb8": what a kernel computes, and the first digits of the hash that tells it from others.
 std::string shortName(const std::string &symbol) {
@@ -111,22 +109,22 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
 
 } // namespace
 
-bool printKernels(const Inspected &what, const KernelsAsked &asked, std::string &error) {
-  std::vector<KernelTable> tables = findTargets(what, asked, error);
-  if (tables.empty())
-    return false;
-  const std::string assembler = findAssembler(asked.assembler, error);
-  if (!error.empty())
-    return false;
-  for (KernelTable &table : tables) {
-    if (!fillTable(what, asked, assembler, table, error))
-      return false;
+Status printKernels(const Inspected &what, const KernelsAsked &asked) {
+  Result<std::vector<KernelTable>> tables = findTargets(what, asked);
+  if (tables.failed())
+    return tables.error();
+  const Result<std::string> assembler = findAssembler(asked.assembler);
+  if (assembler.failed())
+    return assembler.error();
+  for (KernelTable &table : *tables) {
+    if (Status status = fillTable(what, asked, *assembler, table); status.failed())
+      return status;
     print(what, asked, table);
     puts("");
   }
   for (const char *line : kLegend)
     printf("  %s\n", dim(line).c_str());
-  return true;
+  return Status::success();
 }
 
 } // namespace zorse::inspect

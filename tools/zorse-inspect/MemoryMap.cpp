@@ -88,22 +88,18 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
 
 } // namespace
 
-bool printMemory(const Inspected &what, int device, const std::string &svg, std::string &error) {
+Status printMemory(const Inspected &what, int device, const std::string &svg) {
   const bundle::Program &program = what.programs[device];
   std::vector<Buffer> buffers = runtime::findBuffers(program);
   for (const Buffer &b : buffers)
-    if (b.arena >= static_cast<uint32_t>(program.arenas_size()) || b.offset + b.bytes > program.arenas(b.arena).bytes()) {
-      error = "device " + program.device_name() + ": a buffer of " + std::to_string(b.bytes) + " bytes at " + std::to_string(b.offset) +
-              " lies outside arena " + std::to_string(b.arena);
-      return false;
-    }
+    if (b.arena >= static_cast<uint32_t>(program.arenas_size()) || b.offset + b.bytes > program.arenas(b.arena).bytes())
+      return userError("device " + program.device_name() + ": a buffer of " + std::to_string(b.bytes) + " bytes at " + std::to_string(b.offset) +
+                       " lies outside arena " + std::to_string(b.arena));
   if (!svg.empty()) {
-    if (!writeSvg(program, buffers, svg)) {
-      error = svg + ": cannot be written";
-      return false;
-    }
+    if (!writeSvg(program, buffers, svg))
+      return userError(svg + ": cannot be written");
     printf("  %s: hover over a buffer to see what it is\n", svg.c_str());
-    return true;
+    return Status::success();
   }
 
   printf("%s %s, %s planned\n\n", bold("Memory of").c_str(), coloured(program.device_name(), device).c_str(), bytes(program.planned_bytes()).c_str());
@@ -127,7 +123,7 @@ bool printMemory(const Inspected &what, int device, const std::string &svg, std:
   for (const auto &[kind, entry] : byKind)
     table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(entry.first), bytes(entry.second)});
   printTable(table);
-  return true;
+  return Status::success();
 }
 
 } // namespace zorse::inspect

@@ -1,6 +1,7 @@
 #include "Inspect.h"
 #include "Terminal.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Bundle/DescribeTraining.h"
 #include "zorse/Summary/Summary.h"
 
@@ -155,7 +156,7 @@ void printOverview(const Inspected &what) {
     step += separator + std::to_string(count) + " " + word;
     separator = ", ";
   }
-  line("step", step + ")" + (end > 0 ? ", " + seconds(end) + " on the simulated clock" : ""));
+  line("step", step + ")" + (end > 0 ? ", " + showDuration(end) + " on the simulated clock" : ""));
   puts("");
   printDevices(what);
   puts("");

@@ -1,5 +1,7 @@
 #include "Terminal.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,12 +17,6 @@ namespace {
 constexpr int kPalette[] = {33, 208, 71, 170, 37, 178, 131, 63, 106, 205, 30, 166};
 int paletteOf(unsigned number) { return kPalette[number % (sizeof kPalette / sizeof *kPalette)]; }
 
-std::string printed(const char *format, double value, const char *unit) {
-  char text[64];
-  snprintf(text, sizeof text, format, value);
-  return std::string(text) + " " + unit;
-}
-
 std::string scaled(double value, double step, const char *const *units, int count) {
   int unit = 0;
   while (unit + 1 < count && std::fabs(value) >= step) {
@@ -28,7 +24,7 @@ std::string scaled(double value, double step, const char *const *units, int coun
     ++unit;
   }
   bool whole = unit == 0 || std::fabs(value) >= 100;
-  std::string text = printed(whole ? "%.0f" : "%.1f", value, units[unit]);
+  std::string text = format(whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
   while (text.back() == ' ')
     text.pop_back();
   return text;
@@ -67,17 +63,7 @@ std::string amount(double value) {
   return scaled(value, 1000, units, 6);
 }
 
-std::string seconds(double value) {
-  if (value >= 1)
-    return printed("%.2f", value, "s");
-  return value >= 1e-3 ? printed("%.2f", value * 1e3, "ms") : printed("%.1f", value * 1e6, "us");
-}
-
-std::string percent(double share) {
-  char text[32];
-  snprintf(text, sizeof text, "%.0f %%", 100 * share);
-  return text;
-}
+std::string percent(double share) { return format("%.0f %%", 100 * share); }
 
 std::string bar(double share, int width) {
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};

@@ -24,8 +24,7 @@ std::string dim(const std::string &text);
 std::string bytes(double amount);
 /// "1.2 G", "740 k": powers of thousand.
 std::string amount(double value);
-/// "12.3 ms".
-std::string seconds(double value);
+/// "97 %".
 std::string percent(double share);
 
 /// A bar of `width` columns, `share` of it filled.

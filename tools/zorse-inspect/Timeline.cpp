@@ -3,6 +3,8 @@
 #include "Inspect.h"
 #include "Terminal.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -128,7 +130,7 @@ void printTimeline(const Inspected &what) {
       puts(text.c_str());
     }
   }
-  printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + seconds(end)).c_str());
+  printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + showDuration(end)).c_str());
   printf("  %s forward of the device's micro-batch, %s its backward, %s weight gradients of a split backward, %s update, %s norm and decision, %s "
          "send, %s receive, %s gather, %s reduce\n",
          onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(),

@@ -68,40 +68,35 @@ int main(int argc, char **argv) {
 
   if (runtime::Status status = runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}}); status.failed())
     return fail(status.message());
-  std::string error;
-  std::optional<bundle::BundleView> bundle = bundle::readBundle(directory, error);
-  if (!bundle)
-    return fail(error);
-  std::optional<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary, error);
-  if (!parsed || !step::validatePlan(*parsed, bundle->summary, error))
-    return fail(directory + "/plan.json: " + error);
+  Result<bundle::BundleView> bundle = bundle::readBundle(directory);
+  if (bundle.failed())
+    return fail(bundle.message());
+  Result<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary);
+  Status status = parsed.failed() ? Status(parsed.error()) : step::validatePlan(*parsed, bundle->summary);
+  if (status.failed())
+    return fail(directory + "/plan.json: " + status.message());
   if (parsed->devices.size() != bundle->devices.size())
     return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " +
                 std::to_string(bundle->devices.size()));
   Inspected what{*bundle, *parsed, {}};
   for (size_t d = 0; d < bundle->devices.size(); ++d) {
-    std::optional<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d), error);
-    if (!read)
-      return fail(error);
+    Result<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d));
+    if (read.failed())
+      return fail(read.message());
     what.programs.push_back(std::move(*read));
   }
-  auto deviceOf = [&](const std::string &name) {
-    int device = bundle->findDevice(name);
+  if (const std::string &name = program.empty() ? memory : program; !name.empty()) {
+    const int device = bundle->findDevice(name);
     if (device < 0) {
-      error = "expects a device of the bundle, got '" + name + "'. It has:";
+      std::string known;
       for (const auto &d : bundle->devices)
-        error += " " + d.name;
+        known += " " + d.name;
+      return fail("expects a device of the bundle, got '" + name + "'. It has:" + known);
     }
-    return device;
-  };
-
-  if (!program.empty()) {
-    int device = deviceOf(program);
-    return device < 0 ? fail(error) : printProgram(what, device) ? 0 : 1;
-  }
-  if (!memory.empty()) {
-    int device = deviceOf(memory);
-    return device < 0 || !printMemory(what, device, svg, error) ? fail(error) : 0;
+    if (!program.empty())
+      return printProgram(what, device) ? 0 : 1;
+    status = printMemory(what, device, svg);
+    return status.failed() ? fail(status.message()) : 0;
   }
   if (plan)
     printPlan(what);
@@ -109,8 +104,8 @@ int main(int argc, char **argv) {
     printTimeline(what);
   if (bodies)
     printBodies(*bundle);
-  if (kernels && !printKernels(what, asked, error))
-    return fail(error);
+  if (status = kernels ? printKernels(what, asked) : Status::success(); status.failed())
+    return fail(status.message());
   if (!plan && !timeline && !bodies && !kernels)
     printOverview(what);
   return 0;

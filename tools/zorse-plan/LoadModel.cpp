@@ -11,13 +11,13 @@
 
 using namespace zorse;
 
-std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::CompileOptions options, std::string &error) {
+Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::CompileOptions options) {
   LoadedModel model;
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
-    std::optional<bundle::BundleView> view = bundle::readBundle(path, error);
-    if (!view)
-      return std::nullopt;
+    Result<bundle::BundleView> view = bundle::readBundle(path);
+    if (view.failed())
+      return view.error();
     model.summary = std::move(view->summary);
     model.bodies = std::move(view->bodies);
     return model;
@@ -26,25 +26,27 @@ std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::
     options.model = path;
     model.bodies.emplace();
     if (!pipelines::summarizeModel(options, model.summary, *model.bodies))
-      return std::nullopt;
+      return userError("");
     return model;
   }
   if (path.size() > 5 && path.compare(path.size() - 5, 5, ".json") == 0) {
-    model.layers = planning::readLayersFile(path, error);
-    if (!model.layers)
-      return std::nullopt;
+    Result<planning::LayerTable> layers = planning::readLayersFile(path);
+    if (layers.failed())
+      return layers.error();
+    model.layers = std::move(*layers);
     model.summary = std::move(model.layers->summary);
     return model;
   }
-  std::string bytes;
-  if (!readRegularFile(path, INT32_MAX, bytes, error))
-    return std::nullopt;
-  if (!model.summary.ParseFromString(bytes) || model.summary.units_size() == 0)
-    error = path + ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of them";
-  return error.empty() ? std::optional<LoadedModel>(std::move(model)) : std::nullopt;
+  Result<std::string> bytes = readRegularFile(path, INT32_MAX);
+  if (bytes.failed())
+    return bytes.error();
+  if (!model.summary.ParseFromString(*bytes) || model.summary.units_size() == 0)
+    return userError(path +
+                     ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of them");
+  return model;
 }
 
-std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster, std::string &error) {
+Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster) {
   planning::ModelShape shape;
   shape.name = "shape";
   shape.sequence = sequence;
@@ -54,11 +56,9 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
     const size_t equals = part.find('=');
     if (equals == std::string::npos) {
       std::optional<planning::ModelShape> known = planning::findModelShape(part);
-      if (!known) {
-        error = "--shape: '" + part + "' is not known; known are " + planning::knownModelShapes() +
-                "; or give layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=";
-        return std::nullopt;
-      }
+      if (!known)
+        return userError("--shape: '" + part + "' is not known; known are " + planning::knownModelShapes() +
+                         "; or give layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
       known->sequence = shape.sequence;
       shape = *known;
       continue;
@@ -66,10 +66,8 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
     const std::string key = part.substr(0, equals), value = part.substr(equals + 1);
     if (key == "precision") {
       precision = true;
-      if (value != "f32" && value != "f16" && value != "bf16") {
-        error = "--shape: precision: expected f32, f16 or bf16, got '" + value + "'";
-        return std::nullopt;
-      }
+      if (value != "f32" && value != "f16" && value != "bf16")
+        return userError("--shape: precision: expected f32, f16 or bf16, got '" + value + "'");
       shape.computeType = value == "f32" ? bundle::F32 : value == "f16" ? bundle::F16 : bundle::BF16;
       continue;
     }
@@ -77,30 +75,24 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
                                                        {"heads", &shape.heads},      {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary},
                                                        {"sequence", &shape.sequence}};
     auto it = std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
-    if (it == std::end(keys)) {
-      error = "--shape: unknown setting '" + key + "'; known are layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision";
-      return std::nullopt;
-    }
-    if (value.empty() || value.size() > 15 || value.find_first_not_of("0123456789") != std::string::npos) {
-      error = "--shape: " + key + ": expected a whole number, got '" + value + "'";
-      return std::nullopt;
-    }
+    if (it == std::end(keys))
+      return userError("--shape: unknown setting '" + key + "'; known are layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision");
+    if (value.empty() || value.size() > 15 || value.find_first_not_of("0123456789") != std::string::npos)
+      return userError("--shape: " + key + ": expected a whole number, got '" + value + "'");
     *it->second = std::stoll(value);
   }
   if (shape.kvHeads == 0)
     shape.kvHeads = shape.heads;
-  if (shape.sequence == 0) {
-    error = "--shape needs --seq, the tokens of a sample";
-    return std::nullopt;
-  }
+  if (shape.sequence == 0)
+    return userError("--shape needs --seq, the tokens of a sample");
   if (!precision && cluster)
     for (const planning::ClusterDevice &device : cluster->devices)
       if (device.speed[planning::speedIndex(bundle::BF16)] <= 0)
         shape.computeType = bundle::F16;
   LoadedModel model;
-  std::optional<bundle::ModelSummary> summary = planning::makeSummary(shape, error);
-  if (!summary)
-    return std::nullopt;
+  Result<bundle::ModelSummary> summary = planning::makeSummary(shape);
+  if (summary.failed())
+    return summary.error();
   model.summary = std::move(*summary);
   return model;
 }

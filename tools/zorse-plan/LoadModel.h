@@ -19,11 +19,11 @@ struct LoadedModel {
 };
 
 /// `path`: FILE.onnx, a bundle's directory, a table of layers (*.json), or a summary (*.pb).
-/// \returns nullopt with `error`, or with `error` empty where everything has been printed.
-std::optional<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions options, std::string &error);
+/// The message of an error is empty where everything has been printed.
+Result<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions options);
 
 /// `text`: a known shape, key=value settings, or both, separated by commas: "llama-7b,precision=f16",
 /// "layers=24,hidden=2048,ffn=5504,heads=16,vocabulary=32000". Without `precision` it is bf16 where every device of the cluster has it, else f16.
-std::optional<LoadedModel> shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster, std::string &error);
+Result<LoadedModel> shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster);
 
 } // namespace zorse

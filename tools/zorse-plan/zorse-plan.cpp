@@ -6,12 +6,12 @@
 #include "ParseFlags.h"
 #include "TrainingFlags.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/Schedules.h"
-#include "zorse/Step/ShowBytes.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
@@ -39,18 +39,17 @@ int fail(const std::string &message) {
 }
 
 /// Finishes a plan that was read: devices it does not list get no work; costs and memory come from the cluster.
-std::optional<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster, std::string &error) {
-  std::optional<step::Plan> plan = step::readPlanFile(path, model.summary, error);
-  if (!plan)
-    return std::nullopt;
-  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash()) {
-    error = path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")";
-    return std::nullopt;
-  }
-  if ((cluster && !planning::applyCluster(*plan, *cluster, productType(model.summary), error)) || !step::validatePlan(*plan, model.summary, error)) {
-    error = path + ": " + error;
-    return std::nullopt;
-  }
+Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster) {
+  Result<step::Plan> plan = step::readPlanFile(path, model.summary);
+  if (plan.failed())
+    return plan;
+  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash())
+    return userError(path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")");
+  Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(model.summary)) : Status::success();
+  if (status.succeeded())
+    status = step::validatePlan(*plan, model.summary);
+  if (status.failed())
+    return userError(path + ": " + status.message());
   return plan;
 }
 
@@ -90,11 +89,12 @@ void showProgress(uint32_t tried, uint32_t budget, double best) {
 int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model, const planning::Cluster *cluster) {
   std::vector<planning::Report> reports;
   for (const std::string &path : o.compare) {
-    std::string error;
-    std::optional<step::Plan> plan = readPlan(path, model, cluster, error);
-    std::optional<planning::Report> report = plan ? planning::makeReport(problem, *plan, error) : std::nullopt;
-    if (!report)
-      return fail(plan ? path + ": " + error : error);
+    Result<step::Plan> plan = readPlan(path, model, cluster);
+    if (plan.failed())
+      return fail(plan.message());
+    Result<planning::Report> report = planning::makeReport(problem, *plan);
+    if (report.failed())
+      return fail(path + ": " + report.message());
     reports.push_back(std::move(*report));
   }
   std::cout << planning::compareReports(reports[0], o.compare[0], reports[1], o.compare[1]);
@@ -102,23 +102,24 @@ int compare(const Options &o, const planning::Problem &problem, const LoadedMode
 }
 
 /// The plan of another system's planner.
-std::optional<step::Plan> planAs(const planning::Baseline &baseline, const planning::Problem &problem, std::string &error) {
-  std::optional<planning::Layout> layout = baseline.plan(problem, error);
-  return layout ? std::optional<step::Plan>(planning::makePlan(problem, *layout)) : std::nullopt;
+Result<step::Plan> planAs(const planning::Baseline &baseline, const planning::Problem &problem) {
+  Result<planning::Layout> layout = baseline.plan(problem);
+  if (layout.failed())
+    return layout.error();
+  return planning::makePlan(problem, *layout);
 }
 
 /// Ours and every other planner's, side by side.
 int compareAll(const planning::Problem &problem, const planning::SearchOptions &search) {
   std::vector<planning::PlannerOutcome> outcomes(1);
   outcomes[0].name = "zorse";
-  if (std::optional<planning::SearchResult> ours = planning::searchPlan(problem, search, outcomes[0].why))
-    outcomes[0].step = ours->evaluation.step;
+  const Result<planning::SearchResult> ours = planning::searchPlan(problem, search);
+  outcomes[0].step = ours.failed() ? 0 : ours->evaluation.step;
+  outcomes[0].why = ours.message();
   for (const planning::Baseline &baseline : planning::baselines()) {
-    planning::PlannerOutcome outcome{baseline.name, baseline.title, 0, ""};
-    std::optional<step::Plan> plan = planAs(baseline, problem, outcome.why);
-    if (std::optional<planning::Evaluation> evaluation = plan ? planning::evaluate(problem, *plan, outcome.why) : std::nullopt)
-      outcome.step = evaluation->step;
-    outcomes.push_back(std::move(outcome));
+    Result<step::Plan> plan = planAs(baseline, problem);
+    Result<planning::Evaluation> evaluation = plan.failed() ? plan.error() : planning::evaluate(problem, *plan);
+    outcomes.push_back({baseline.name, baseline.title, evaluation.failed() ? 0 : evaluation->step, evaluation.message()});
   }
   bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.step > 0; });
   if (search.progress)
@@ -141,44 +142,49 @@ struct Inputs {
 };
 
 /// Reads cluster and profile, and checks a given plan's batch before the model is loaded.
-bool readFiles(const Options &o, Inputs &inputs, std::string &error) {
-  if (!o.cluster.empty() && !(inputs.cluster = planning::readClusterFile(o.cluster, error)))
-    return false;
-  if (!o.profile.empty() && !(inputs.profile = planning::readProfileFile(o.profile, error)))
-    return false;
+Status readFiles(const Options &o, Inputs &inputs) {
+  if (!o.cluster.empty()) {
+    Result<planning::Cluster> cluster = planning::readClusterFile(o.cluster);
+    if (cluster.failed())
+      return cluster.error();
+    inputs.cluster = std::move(*cluster);
+  }
+  if (!o.profile.empty()) {
+    Result<planning::Profile> profile = planning::readProfileFile(o.profile);
+    if (profile.failed())
+      return profile.error();
+    inputs.profile = std::move(*profile);
+  }
   if (o.plan.empty())
-    return true;
-  std::optional<step::PlanHead> head = step::readPlanHead(o.plan, error);
-  if (!head)
-    return false;
+    return Status::success();
+  Result<step::PlanHead> head = step::readPlanHead(o.plan);
+  if (head.failed())
+    return head.error();
   if (o.batch > 0 && head->batch != o.batch)
-    return error = step::otherBatch(o.plan, head->batch, o.batch), false;
-  return true;
+    return userError(step::otherBatch(o.plan, head->batch, o.batch));
+  return Status::success();
 }
 
-bool readModel(Options &o, const std::string &path, Inputs &inputs, std::string &error) {
-  if (path.empty() == o.shape.empty()) {
-    error = "expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options";
-    return false;
-  }
+Status readModel(Options &o, const std::string &path, Inputs &inputs) {
+  if (path.empty() == o.shape.empty())
+    return userError("expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
   o.compile.cluster = o.cluster;                 // and for bodies of every architecture in the cluster
-  std::optional<LoadedModel> model =
-      o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny(), error);
-  if (!model)
-    return false;
+  Result<LoadedModel> model = o.shape.empty() ? loadModel(path, o.compile) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny());
+  if (model.failed())
+    return model.error();
   inputs.model = std::move(*model);
-  return true;
+  return Status::success();
 }
 
 /// Fits cluster and profile to the model, and notes what is assumed.
-bool adaptToModel(const std::string &path, Inputs &inputs, std::string &error) {
+Status adaptToModel(const std::string &path, Inputs &inputs) {
   auto &[cluster, profile, plan, model, assumptions] = inputs;
   if (cluster) {
-    std::optional<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(model.summary), error);
-    if (!assumed)
-      return false;
+    Result<std::vector<std::string>> assumed = planning::adaptToPrecision(*cluster, precisionOf(model.summary));
+    if (assumed.failed())
+      return assumed.error();
     assumptions = std::move(*assumed);
   }
   if (model.layers) {
@@ -187,46 +193,54 @@ bool adaptToModel(const std::string &path, Inputs &inputs, std::string &error) {
     if (profile)
       planning::mergeProfile(own, std::move(*profile));
     profile = std::move(own);
-    if (cluster && !planning::checkLayerTimes(*model.layers, *cluster, *profile, error))
-      return error = path + ": " + error, false;
+    Status status = cluster ? planning::checkLayerTimes(*model.layers, *cluster, *profile) : Status::success();
+    if (status.failed())
+      return userError(path + ": " + status.message());
   }
   if (profile && cluster)
     for (auto &lines : {planning::limitMemory(*profile, *cluster), planning::raiseWorkspace(*profile, *cluster, model.summary)})
       assumptions.insert(assumptions.end(), lines.begin(), lines.end());
-  return true;
+  return Status::success();
 }
 
 /// Reads the plan where the options say so. A plan that is given may stand alone; to choose one takes a cluster.
 /// \param o  its batch is in rows
-bool takePlan(const Options &o, Inputs &inputs, std::string &error) {
+Status takePlan(const Options &o, Inputs &inputs) {
   std::optional<step::Plan> &plan = inputs.plan;
   if (!o.plan.empty()) {
-    if (!(plan = readPlan(o.plan, inputs.model, inputs.clusterIfAny(), error)))
-      return false;
+    Result<step::Plan> read = readPlan(o.plan, inputs.model, inputs.clusterIfAny());
+    if (read.failed())
+      return read.error();
+    plan = std::move(*read);
     if (o.batch > 0 && o.batch != plan->batch)
-      return error = step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow), false;
+      return userError(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow));
   } else if (!inputs.cluster) {
-    return error = "--cluster is missing: the devices to plan for (docs/cluster.md)", false;
+    return userError("--cluster is missing: the devices to plan for (docs/cluster.md)");
   } else if (o.batch < 1 && o.compare.empty()) {
-    return error = "--batch is missing: the samples per step, at least 1", false;
+    return userError("--batch is missing: the samples per step, at least 1");
   }
   if (!inputs.cluster)
     inputs.cluster = clusterOf(*plan);
-  return true;
+  return Status::success();
 }
 
-bool readInputs(Options &o, Inputs &inputs, std::string &error) {
+Status readInputs(Options &o, Inputs &inputs) {
   const std::string path = o.model.empty() ? o.summary : o.model;
-  if (!readFiles(o, inputs, error) || !readModel(o, path, inputs, error) || !adaptToModel(path, inputs, error))
-    return false;
+  Status status = readFiles(o, inputs);
+  if (status.succeeded())
+    status = readModel(o, path, inputs);
+  if (status.succeeded())
+    status = adaptToModel(path, inputs);
+  if (status.failed())
+    return status;
   const int64_t group = samplesPerRow(inputs.model.summary);
   if (o.batch % group != 0)
-    return error = step::brokenGroups(o.batch, group), false;
+    return userError(step::brokenGroups(o.batch, group));
   o.batch /= group; // from here on in rows
-  return takePlan(o, inputs, error);
+  return takePlan(o, inputs);
 }
 
-std::optional<planning::SearchOptions> searchOptions(const Options &o, const planning::Cluster &cluster, std::string &error) {
+Result<planning::SearchOptions> searchOptions(const Options &o, const planning::Cluster &cluster) {
   planning::SearchOptions search = o.search;
   search.objective = o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
   if (!o.schedule.empty())
@@ -235,10 +249,8 @@ std::optional<planning::SearchOptions> searchOptions(const Options &o, const pla
     search.splitBackward = o.split == "yes";
   for (const std::string &name : o.exclude) {
     auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
-    if (it == cluster.devices.end()) {
-      error = "--exclude: the cluster has no device '" + name + "'";
-      return std::nullopt;
-    }
+    if (it == cluster.devices.end())
+      return userError("--exclude: the cluster has no device '" + name + "'");
     search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
   }
   if (!o.quiet && isatty(2))
@@ -247,18 +259,18 @@ std::optional<planning::SearchOptions> searchOptions(const Options &o, const pla
 }
 
 /// \param found  how it was chosen, for the report
-std::optional<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem, const planning::SearchOptions &search,
-                                     std::string &found, std::string &error) {
+Result<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem, const planning::SearchOptions &search,
+                              std::string &found) {
   if (planner != "zorse") {
     const planning::Baseline &baseline = *planning::findBaseline(planner);
     found = std::string("by ") + baseline.title;
-    return planAs(baseline, problem, error);
+    return planAs(baseline, problem);
   }
-  std::optional<planning::SearchResult> result = planning::searchPlan(problem, search, error);
+  Result<planning::SearchResult> result = planning::searchPlan(problem, search);
   if (search.progress)
     fputs("\r\x1b[K", stderr);
-  if (!result)
-    return std::nullopt;
+  if (result.failed())
+    return result.error();
   found = "best of " + std::to_string(result->tried) + " candidates";
   return std::move(result->plan);
 }
@@ -267,17 +279,16 @@ std::optional<step::Plan> choosePlan(const std::string &planner, const planning:
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
                                           const planning::SearchOptions &search) {
   planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
-    std::string ignored;
-    std::optional<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.profile, {}, ignored);
-    if (!otherCosts)
+    Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.profile, {});
+    if (otherCosts.failed())
       return std::nullopt;
     planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.bodies};
     changed.profile = problem.profile;
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
-    std::optional<planning::SearchResult> result = planning::searchPlan(changed, quick, ignored);
-    return result ? std::optional(planning::Replanned{result->evaluation.step, result->price}) : std::nullopt;
+    Result<planning::SearchResult> result = planning::searchPlan(changed, quick);
+    return result.failed() ? std::nullopt : std::optional(planning::Replanned{result->evaluation.step, result->price});
   };
   return planning::explain(problem, plan, report, search.excluded.empty() ? again : planning::PlanAgain(),
                            search.objective == planning::Objective::CostPerSample);
@@ -286,11 +297,10 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem, cons
 /// Prints and writes what the options ask for. A plan that does not fit is described, and still an error.
 int describe(const Options &o, const planning::Problem &problem, const step::Plan &plan, const planning::SearchOptions &search,
              const std::string &found) {
-  std::string error;
   step::StepGraph graph;
-  std::optional<planning::Report> report = planning::makeReport(problem, plan, error, &graph);
-  if (!report)
-    return fail(o.plan.empty() ? error : o.plan + ": " + error);
+  Result<planning::Report> report = planning::makeReport(problem, plan, &graph);
+  if (report.failed())
+    return fail(o.plan.empty() ? report.message() : o.plan + ": " + report.message());
   std::vector<planning::Reason> reasons;
   if (o.explain || !o.html.empty())
     reasons = explainPlan(problem, plan, *report, search);
@@ -310,20 +320,19 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
   std::string lacking;
   for (const auto &device : report->devices)
     if (device.available && device.memory > device.available)
-      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + step::showBytes(double(device.memory - device.available)) + ")";
+      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + showBytes(double(device.memory - device.available)) + ")";
   return lacking.empty() ? 0 : fail("the plan does not fit: memory is missing on " + lacking);
 }
 
 int run(Options &o) {
-  std::string error;
   Inputs inputs;
-  if (!readInputs(o, inputs, error))
-    return fail(error);
+  if (Status status = readInputs(o, inputs); status.failed())
+    return fail(status.message());
   const bundle::ModelSummary &summary = inputs.model.summary;
   std::optional<step::Plan> &plan = inputs.plan;
-  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {}, error);
-  if (!costs)
-    return fail(error);
+  Result<planning::CostModel> costs = planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {});
+  if (costs.failed())
+    return fail(costs.message());
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
   problem.profile = inputs.profileIfAny();
   problem.assumptions = inputs.assumptions;
@@ -332,14 +341,18 @@ int run(Options &o) {
     plan->blocking = problem.blocking;
   if (!o.compare.empty())
     return compare(o, problem, inputs.model, &*inputs.cluster);
-  std::optional<planning::SearchOptions> search = searchOptions(o, *inputs.cluster, error);
-  if (!search)
-    return fail(error);
+  Result<planning::SearchOptions> search = searchOptions(o, *inputs.cluster);
+  if (search.failed())
+    return fail(search.message());
   if (!plan && o.planner == "all")
     return compareAll(problem, *search);
   std::string found;
-  if (!plan && !(plan = choosePlan(o.planner, problem, *search, found, error)))
-    return fail(error);
+  if (!plan) {
+    Result<step::Plan> chosen = choosePlan(o.planner, problem, *search, found);
+    if (chosen.failed())
+      return fail(chosen.message());
+    plan = std::move(*chosen);
+  }
   if (!o.output.empty())
     if (runtime::Status status = runtime::writeOutput(o.output, step::writePlan(*plan, summary)); status.failed())
       return fail(status.message());
@@ -372,10 +385,12 @@ static int runTool(int argc, char **argv) {
     if (!path->empty())
       if (runtime::Status status = runtime::checkWritable(*path); status.failed())
         return fail(std::string(option) + ": " + status.message());
-  std::string error;
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
-  if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
-    return fail(error);
+  Status status = model.resolve(o.compile);
+  if (status.succeeded())
+    status = training.resolve(o.compile.training);
+  if (status.failed())
+    return fail(status.message());
   if (const int64_t group = o.compile.batchNormRows; group > 0 && o.batch % group != 0)
     return fail(step::brokenGroups(o.batch, group));
   return run(o);

@@ -3,6 +3,7 @@
 #include "BodyTimer.h"
 #include "ParseFlags.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/Cluster.h"
 #include "zorse/runtime/Control.h"
@@ -48,12 +49,6 @@ void complain(const Error &error) {
   std::fprintf(stderr, "%s: %s\n", error.kind == ErrorKind::User ? "error" : "internal error", error.text().c_str());
 }
 
-std::string text(const char *format, double a, double b = 0, double c = 0) {
-  char buffer[160];
-  std::snprintf(buffer, sizeof buffer, format, a, b, c);
-  return buffer;
-}
-
 class Profiler {
 public:
   Profiler(const Options &options, const Bundle &bundle) : o(options), bundle(bundle) {}
@@ -90,16 +85,16 @@ public:
       options.quota = quota.processors;
     if (quota.processors > 0) {
       options.sampleSeconds = std::max(options.sampleSeconds, 20 * quota.period);
-      conditions = text("%.3g processors by control group, filled every %.3g ms", quota.processors, quota.period * 1e3);
+      conditions = format("%.3g processors by control group, filled every %.3g ms", quota.processors, quota.period * 1e3);
       if (options.say)
-        options.say(conditions + text(": samples last %.3g s", options.sampleSeconds));
+        options.say(conditions + format(": samples last %.3g s", options.sampleSeconds));
     }
     double had = 0;
     Result<planning::DeviceProfile> profile = timeBodies(**device, bundle, options, had);
     if (profile.failed())
       return profile;
     if (!conditions.empty())
-      conditions += text(", of which it had %.4g", had);
+      conditions += format(", of which it had %.4g", had);
     profile->device = name;
     profile->memory = has;
     return profile;
@@ -209,7 +204,7 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
   if (shares.failed())
     return shares.error();
   Result<std::vector<std::string>> published =
-      job.member().exchange("processors", text("%.17g", sharedProcessors(bundle.devices[rank], threadsHere, (*shares)[rank])));
+      job.member().exchange("processors", format("%.17g", sharedProcessors(bundle.devices[rank], threadsHere, (*shares)[rank])));
   if (published.failed())
     return published.error();
   std::vector<double> processors;
@@ -232,9 +227,9 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
     device.communicationDelay = (*found)[r].delay;
     if (say)
       say(device.device +
-          text(": a message takes %.3g us and %.3g ns a byte from computing", device.communicationPerMessage * 1e6,
-               device.communicationPerByte * 1e9) +
-          text(", and waits %.3g ms while it computes", device.communicationDelay * 1e3));
+          format(": a message takes %.3g us and %.3g ns a byte from computing", device.communicationPerMessage * 1e6,
+                 device.communicationPerByte * 1e9) +
+          format(", and waits %.3g ms while it computes", device.communicationDelay * 1e3));
   }
   return Status::success();
 }
@@ -273,10 +268,9 @@ Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
     return all.error();
   planning::Profile together;
   for (const std::string &text : *all) {
-    std::string error;
-    std::optional<planning::Profile> part = planning::readProfile(text, error);
-    if (!part)
-      return userError("a rank measured what cannot be read: " + error);
+    Result<planning::Profile> part = planning::readProfile(text);
+    if (part.failed())
+      return userError("a rank measured what cannot be read: " + part.message());
     together.model = part->model;
     together.precision = part->precision;
     std::string comment = part->devices.front().device + ": " + part->comment;
@@ -302,11 +296,10 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
   Result<std::vector<RankLink>> links = measureLinks(job.member(), **transport, *nodes, o.linkSeconds, say);
   if (links.failed())
     return links.error();
-  std::string error;
-  std::optional<planning::Cluster> cluster = planning::readCluster(bundle.cluster, error);
+  const Result<planning::Cluster> cluster = planning::readCluster(bundle.cluster);
   for (const RankLink &link : *links) {
     bool inside = (*nodes)[link.a] == (*nodes)[link.b];
-    auto name = [&](uint32_t of) { return inside || !cluster ? bundle.devices[of].name : cluster->nodes[(*nodes)[of]].name; };
+    auto name = [&](uint32_t of) { return inside || cluster.failed() ? bundle.devices[of].name : cluster->nodes[(*nodes)[of]].name; };
     planning::LinkProfile entry{name(link.a),
                                 name(link.b),
                                 std::max(link.alone.bandwidth, link.together),
@@ -314,8 +307,8 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
                                 link.together > 0 ? link.alone.bandwidth : 0,
                                 link.alone.halfSize};
     if (say)
-      say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
-          (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
+      say(entry.from + " to " + entry.to + format(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
+          (entry.flow > 0 ? format(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
     profile.links.push_back(entry);
   }
   return moving(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);

@@ -1,5 +1,6 @@
 #include "Simulate.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Report.h"
@@ -21,18 +22,7 @@ namespace {
 
 constexpr size_t kMostRows = 40; // of the table of devices
 
-std::string seconds(double s) {
-  char text[32];
-  if (s >= 10)
-    std::snprintf(text, sizeof text, "%.1f s", s);
-  else if (s >= 0.1)
-    std::snprintf(text, sizeof text, "%.3f s", s);
-  else if (s >= 1e-3)
-    std::snprintf(text, sizeof text, "%.2f ms", s * 1e3);
-  else
-    std::snprintf(text, sizeof text, "%.1f us", s * 1e6);
-  return text;
-}
+std::string seconds(double s) { return s >= 10 ? format("%.1f s", s) : s >= 0.1 ? format("%.3f s", s) : showDuration(s); }
 
 double sum(const Seconds &s) { return std::accumulate(s.begin(), s.end(), 0.0); }
 
@@ -44,9 +34,7 @@ std::string largest(const Seconds &s, double whole, size_t most, bool shares) {
   std::string text;
   for (size_t i = 0; i < std::min(most, order.size()) && s[order[i]] > whole * 1e-3; ++i) {
     text += (text.empty() ? "" : ", ") + std::string(activityName(Activity(order[i]))) + " ";
-    char share[32];
-    std::snprintf(share, sizeof share, "%.1f %%", 100 * s[order[i]] / whole);
-    text += shares ? share : seconds(s[order[i]]);
+    text += shares ? format("%.1f %%", 100 * s[order[i]] / whole) : seconds(s[order[i]]);
   }
   return text.empty() ? "-" : text;
 }

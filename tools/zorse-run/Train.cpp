@@ -290,10 +290,15 @@ private:
   Status openParts() {
     snapshots.reset();
     inParts = true;
-    std::string error;
-    if (process.output)
-      parts = bundle::DraftFolder::create(o.checkpoint + ".parts.", error);
-    Result<std::vector<std::string>> made = again.exchange("directory of parts", parts ? "=" + parts->path() : error);
+    std::string answer;
+    parts.reset();
+    if (process.output) {
+      Result<bundle::DraftFolder> draft = bundle::DraftFolder::create(o.checkpoint + ".parts.");
+      answer = draft.failed() ? draft.message() : "=" + draft->path();
+      if (!draft.failed())
+        parts = std::move(*draft);
+    }
+    Result<std::vector<std::string>> made = again.exchange("directory of parts", answer);
     if (made.failed())
       return made.error();
     if (made->front().empty() || made->front()[0] != '=')

@@ -4,31 +4,30 @@
 
 #include "zorse/Planning/Layout.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace zorse::planning {
 
 // A planner lists its plans by its own predicted time; the first that fits in memory is the result, as users go on to the next configuration when one
-// runs out of memory. nullopt and a message if none of the first 24 that could fit does.
+// runs out of memory. An error if none of the first 24 that could fit does.
 
 /// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in proportion to the groups' rates, micro-batch sizes,
 /// ministages.
-std::optional<Layout> zorsePaper(const Problem &problem, std::string &error);
+Result<Layout> zorsePaper(const Problem &problem);
 /// Graph partition into pipelines, single devices as stages in an order along fast links, layers in proportion to memory.
-std::optional<Layout> hexiscale(const Problem &problem, std::string &error);
+Result<Layout> hexiscale(const Problem &problem);
 /// A uniform grid: equal layers, equal devices per stage, equal samples; interleaved or not.
-std::optional<Layout> megatron(const Problem &problem, std::string &error);
+Result<Layout> megatron(const Problem &problem);
 /// Stages of equally many layers, each with the same number of replicas with equal samples; zones together.
-std::optional<Layout> sailor(const Problem &problem, std::string &error);
+Result<Layout> sailor(const Problem &problem);
 /// Stages of one type each, cuts inside blocks, 1F1B with launch counts that follow link delays.
-std::optional<Layout> harp(const Problem &problem, std::string &error);
+Result<Layout> harp(const Problem &problem);
 
 struct Baseline {
   const char *name; ///< for --planner
   const char *title;
-  std::optional<Layout> (*plan)(const Problem &problem, std::string &error);
+  Result<Layout> (*plan)(const Problem &problem);
 };
 const std::vector<Baseline> &baselines();
 /// nullptr if there is none of that name.

@@ -5,8 +5,6 @@
 
 #include "zorse/Bundle/Manifest.h"
 
-#include <optional>
-
 namespace zorse::bundle {
 
 /// A bundle without its programs and weights, which are read when asked for.
@@ -22,18 +20,21 @@ struct BundleView : Manifest {
   int findDevice(const std::string &name) const;
 };
 
-/// Reads and checks everything but programs and weights; checksums of what is read are compared. Sets `error` when nothing is returned.
-std::optional<BundleView> readBundle(const std::string &directory, std::string &error);
+/// Reads and checks everything but programs and weights; checksums of what is read are compared.
+Result<BundleView> readBundle(const std::string &directory);
 /// The same for a bundle that is not in a directory.
-std::optional<BundleView> readBundle(const std::string &directory, std::string &error, ReadFile read);
+Result<BundleView> readBundle(const std::string &directory, ReadFile read);
 
-/// Replaces the bytes of `weights`, by name, by those that the bundle holds; nothing where it refers to a model's files.
-bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, bool &references, std::string &error);
+/// Replaces the bytes of `weights`, by name, by those that the bundle holds. False: it refers to a model's files, and nothing is replaced.
+Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weights);
 
-/// Reads kernels/<arch>/<object> of a target; `path` receives where it is.
-bool readKernels(const BundleView &bundle, const BodyLibrary &target, std::string &path, std::string &bytes, std::string &error);
+struct KernelFile {
+  std::string path, bytes;
+};
+/// Reads kernels/<arch>/<object> of a target.
+Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target);
 
 /// Reads and checks programs/<device>.pb.
-std::optional<Program> readProgram(const BundleView &bundle, int device, std::string &error);
+Result<Program> readProgram(const BundleView &bundle, int device);
 
 } // namespace zorse::bundle

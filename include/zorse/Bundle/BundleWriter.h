@@ -1,6 +1,4 @@
 // Writes a bundle: the directory that the runtime executes. docs/bundle.md describes the files.
-//
-// Functions return false and set `error` to one message.
 #pragma once
 
 #include "zorse/Bundle/HubFacts.h"
@@ -64,7 +62,7 @@ std::string whyNotWritable(const std::string &directory);
 /// Writes `directory` whole or not at all: everything goes to a new directory beside it, which is then exchanged for it (OutputFolder.h). An existing
 /// bundle of that name is replaced; anything else of that name, and a bundle with other files in it, is an error. Equal contents give equal bytes: no
 /// times, and no paths except those of referenced weights.
-/// \param digest  receives the SHA-256 of everything in it.
-bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest = nullptr);
+/// \returns the SHA-256 of everything in it
+Result<std::string> writeBundle(const BundleContents &contents, const std::string &directory);
 
 } // namespace zorse::bundle

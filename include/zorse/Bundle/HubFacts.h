@@ -2,6 +2,8 @@
 // by one rule for all readers and writers.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -41,8 +43,8 @@ struct HubModel {
 nlohmann::ordered_json toJson(const HubFact &fact);
 nlohmann::ordered_json toJson(const HubModel &model);
 
-/// False, with `problem` set, for anything that toJson does not write.
-bool fromJson(const nlohmann::json &json, HubFact &fact, std::string &problem);
-bool fromJson(const nlohmann::json &json, HubModel &model, std::string &problem);
+/// An error for anything that toJson does not write.
+Status fromJson(const nlohmann::json &json, HubFact &fact);
+Status fromJson(const nlohmann::json &json, HubModel &model);
 
 } // namespace zorse::bundle

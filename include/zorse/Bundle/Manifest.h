@@ -1,6 +1,8 @@
 // manifest.json of a bundle, and the digest of everything in it: read by one rule by the tools and by the runtime. docs/bundle.md describes both.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include "bundle.pb.h"
 
 #include <cstdint>
@@ -47,11 +49,11 @@ struct Manifest {
   std::map<std::string, std::string> files; ///< relative path -> SHA-256, 64 hexadecimal digits
 };
 
-/// Fills the bytes of the file at a path, or says why not.
-using ReadFile = std::function<bool(const std::string &path, std::string &bytes, std::string &error)>;
+/// The bytes of the file at a path.
+using ReadFile = std::function<Result<std::string>(const std::string &path)>;
 
-/// Reads manifest.json and compares it with its digest. False: `error` names the place, what was expected and the remedy.
-bool readManifest(const std::string &directory, const ReadFile &read, Manifest &manifest, std::string &error);
+/// Reads manifest.json and compares it with its digest. Errors name the place, what was expected and the remedy.
+Result<Manifest> readManifest(const std::string &directory, const ReadFile &read);
 
 /// What one of the files says against another, where both say it: batch, devices, precision, names, training options. Empty: nothing.
 std::string contradiction(const Manifest &manifest, const std::string &plan, const ModelSummary &summary);

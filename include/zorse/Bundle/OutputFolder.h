@@ -2,7 +2,8 @@
 // that is killed at any time leaves the old directory or the new one.
 #pragma once
 
-#include <optional>
+#include "zorse/Base/Status.h"
+
 #include <string>
 
 namespace zorse::bundle {
@@ -12,7 +13,7 @@ namespace zorse::bundle {
 class DraftFolder {
 public:
   /// Makes the directory "PREFIX<16 digits>"; what ended processes have left under such names is removed.
-  static std::optional<DraftFolder> create(const std::string &prefix, std::string &error);
+  static Result<DraftFolder> create(const std::string &prefix);
   /// Removes the directory, unless it was released.
   ~DraftFolder();
   DraftFolder(DraftFolder &&other) noexcept;
@@ -40,14 +41,14 @@ public:
 
   /// Makes the draft. An error where `target` exists and is not an empty directory or one that `refusal` lets be replaced. A symbolic link to a
   /// directory stays one. \param refusal  null: only empty directories are replaced
-  static std::optional<OutputFolder> create(const std::string &target, Refusal refusal, std::string &error);
+  static Result<OutputFolder> create(const std::string &target, Refusal refusal);
 
   /// Where the contents go.
   const std::string &path() const { return draft_.path(); }
 
   /// Makes the draft the target, in one operation where the file system can (RENAME_EXCHANGE), and removes what was there. Several processes that
   /// write one target are ordered by a lock on its parent directory; the last one stays.
-  bool commit(std::string &error);
+  Status commit();
 
 private:
   OutputFolder(DraftFolder draft, std::string name, std::string target, Refusal refusal)

@@ -5,6 +5,7 @@
 // Each phase ends by verifying what it made; compileModel can stop after any of them, and print or dump what it has.
 #pragma once
 
+#include "zorse/Base/Status.h"
 #include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
@@ -85,7 +86,7 @@ struct CompileOptions {
 std::optional<Phase> findPhase(const std::string &name);
 
 /// Takes plan, cluster, batch, sequence, precision, training options and processor from the bundle `options.rebuild`.
-bool adoptBundle(CompileOptions &options, std::string &error);
+Status adoptBundle(CompileOptions &options);
 
 /// Runs the phases up to `options.last`. Diagnostics, warnings and one line per phase go to standard error, `emit` to standard output.
 /// \returns whether everything went well; what went wrong has been printed.

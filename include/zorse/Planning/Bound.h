@@ -23,6 +23,6 @@ struct Efficiency {
 /// Least seconds of a step on these devices (all of the cluster if empty): the linear programme alone, over all row counts up to `mostRows`.
 double lowerBound(const Problem &problem, const std::vector<uint32_t> &devices = {}, int64_t mostRows = 64);
 
-std::optional<Efficiency> efficiency(const Problem &problem, const step::Plan &plan, std::string &error);
+Result<Efficiency> efficiency(const Problem &problem, const step::Plan &plan);
 
 } // namespace zorse::planning

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,17 +98,14 @@ inline constexpr size_t kMostDevices = 65536;
 /// Gives devices the speed of a precision's products. In TF32, of GPUs that have it: half of what bf16 reaches, as in every data sheet since GA100,
 /// if that is more. With sums in f16, of GeForce GPUs: 1.5 times that of f16, since the gradients of weights keep sums in f32.
 /// \return  what is assumed of the devices that gain nothing; an error where TF32 is asked for and all lack it.
-std::optional<std::vector<std::string>> adaptToPrecision(Cluster &cluster, const Precision &precision, std::string &error);
+Result<std::vector<std::string>> adaptToPrecision(Cluster &cluster, const Precision &precision);
 
-// Errors of this library are like those of zorse/Step/Plan.h: nullopt or false, one message per line in `error`, with "line N:" in front where it
-// concerns a file.
+// Errors of this library are like those of zorse/Step/Plan.h: one message per line, with "line N:" in front where it concerns a file.
 
-std::optional<Cluster> readCluster(const std::string &yaml, std::string &error);
+Result<Cluster> readCluster(const std::string &yaml);
 
-/// Messages start with the path.
-std::optional<Cluster> readClusterFile(const std::string &path, std::string &error);
-/// The same, with the file's text.
-std::optional<Cluster> readClusterFile(const std::string &path, std::string &text, std::string &error);
+/// Messages start with the path. \param text  receives that of the file, if not null
+Result<Cluster> readClusterFile(const std::string &path, std::string *text = nullptr);
 
 /// Canonical YAML: readCluster(writeCluster(c)) describes the same cluster.
 std::string writeCluster(const Cluster &cluster);
@@ -128,6 +124,6 @@ void planLinks(const Cluster &cluster, step::Plan &plan);
 
 /// Completes a plan that names devices only: speed, memory, node, host memory and links from the cluster, except where the plan has its own. A device
 /// the cluster does not have is an error.
-bool applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType, std::string &error);
+Status applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType);
 
 } // namespace zorse::planning

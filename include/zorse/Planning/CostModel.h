@@ -7,7 +7,6 @@
 #include "zorse/Step/Plan.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +27,9 @@ namespace zorse::planning {
 class CostModel final : public step::Costs {
 public:
   /// \param devices  of the plan, by name; each must be in the cluster. Empty: all of the cluster, in its order.
-  /// \returns nullopt and a message for a device that cannot compute in the model's type, or a profile of another model.
-  static std::optional<CostModel> make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
-                                       const std::vector<step::PlanDevice> &devices, std::string &error);
+  /// An error for a device that cannot compute in the model's type, or a profile of another model.
+  static Result<CostModel> make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
+                                const std::vector<step::PlanDevice> &devices);
 
   double unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const override;
   double update(uint32_t device, int64_t elements) const override;

@@ -5,7 +5,6 @@
 
 #include "bundle.pb.h"
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,11 +19,11 @@ struct LayerTable {
   std::set<std::string> withoutFlops;   ///< classes whose work is not given: devices can only be planned for with measured times
 };
 
-std::optional<LayerTable> readLayers(const std::string &json, std::string &error);
+Result<LayerTable> readLayers(const std::string &json);
 /// Messages start with the path.
-std::optional<LayerTable> readLayersFile(const std::string &path, std::string &error);
+Result<LayerTable> readLayersFile(const std::string &path);
 
 /// Whether every device of the cluster has times of every class, measured or from its FLOPs. `profile`: the table's, with others merged into it.
-bool checkLayerTimes(const LayerTable &table, const Cluster &cluster, const Profile &profile, std::string &error);
+Status checkLayerTimes(const LayerTable &table, const Cluster &cluster, const Profile &profile);
 
 } // namespace zorse::planning

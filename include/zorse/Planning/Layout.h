@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -117,9 +116,9 @@ struct Evaluation {
 
 /// By the full expansion: what the compiler will make of the plan.
 /// \returns nullopt and a message for a plan that cannot run.
-std::optional<Evaluation> evaluate(const Problem &problem, const step::Plan &plan, std::string &error);
+Result<Evaluation> evaluate(const Problem &problem, const step::Plan &plan);
 
 /// Without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing needs.
-std::optional<Evaluation> estimate(const Problem &problem, const step::Plan &plan, std::string &error);
+Result<Evaluation> estimate(const Problem &problem, const step::Plan &plan);
 
 } // namespace zorse::planning

@@ -1,6 +1,8 @@
 // A model by its dimensions: what planning needs before anybody has exported one ("which cluster for a 33B Llama?").
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include "bundle.pb.h"
 
 #include <cstdint>
@@ -29,6 +31,6 @@ std::string knownModelShapes();
 ///     deferred  attention 3 h (dq, dk, dv), MLP 2 f
 ///
 /// \returns nullopt and a message for dimensions that are missing, not positive or too large, or heads that do not divide.
-std::optional<bundle::ModelSummary> makeSummary(const ModelShape &shape, std::string &error);
+Result<bundle::ModelSummary> makeSummary(const ModelShape &shape);
 
 } // namespace zorse::planning

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,10 +72,10 @@ std::vector<std::string> limitMemory(const Profile &profile, Cluster &cluster);
 std::vector<std::string> raiseWorkspace(const Profile &profile, const Cluster &cluster, bundle::ModelSummary &summary);
 
 // Errors as in Cluster.h, with the path in the file in front ("devices[0].classes[\"head\"].points[2].rows: ..."). Limits: docs/profile.md.
-std::optional<Profile> readProfile(const std::string &json, std::string &error);
-std::optional<Profile> readProfileFile(const std::string &path, std::string &error);
+Result<Profile> readProfile(const std::string &json);
+Result<Profile> readProfileFile(const std::string &path);
 /// Several files together: of two that measured the same class of the same device, or the same link, the later one counts.
-std::optional<Profile> readProfileFiles(const std::vector<std::string> &paths, std::string &error);
+Result<Profile> readProfileFiles(const std::vector<std::string> &paths);
 /// Adds what `later` measured to `all`: of what both have, the later one counts.
 void mergeProfile(Profile &all, Profile later);
 std::string writeProfile(const Profile &profile);

@@ -66,7 +66,7 @@ struct Report {
 };
 
 /// Expands, simulates and accounts for a plan; keeps the expansion for pictures if `graph` is given.
-std::optional<Report> makeReport(const Problem &problem, const step::Plan &plan, std::string &error, step::StepGraph *graph = nullptr);
+Result<Report> makeReport(const Problem &problem, const step::Plan &plan, step::StepGraph *graph = nullptr);
 
 /// Tables for a terminal: stages, device types, devices (those of the first stages if there are many), links, time and its factors.
 std::string printReport(const Report &report, size_t mostDevices = 32);

@@ -41,6 +41,6 @@ struct SearchResult {
 const std::vector<step::ScheduleKind> &searchedSchedules();
 
 /// \returns nullopt and an itemised message if nothing fits: which device lacks how many bytes in the plan that comes closest, and what would help.
-std::optional<SearchResult> searchPlan(const Problem &problem, const SearchOptions &options, std::string &error);
+Result<SearchResult> searchPlan(const Problem &problem, const SearchOptions &options);
 
 } // namespace zorse::planning

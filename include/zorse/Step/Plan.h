@@ -1,6 +1,8 @@
 // The plan: what the user, the planner or a test says about where work and state go. Plain data; docs/plan.md documents the file.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <array>
 #include <cstdint>
 #include <map>
@@ -181,19 +183,19 @@ struct Plan {
 /// "cell 3 (units 0-6, samples 8-16, device t4:1)": how every message names a cell.
 std::string describeCell(const Plan &plan, uint32_t cell);
 
-// Errors of this library: functions return std::nullopt or false and set `error` to one message per line, each naming the user's object, what was
-// expected, what was found and, where there is one, the remedy. Messages carry no "error:" prefix and no file name; the tool adds both.
+// Errors of this library: one message per line, each naming the user's object, what was expected, what was found and, where there is one, the remedy.
+// Messages carry no "error:" prefix and no file name; the tool adds both.
 
 /// Reads a plan from JSON text (docs/plan.md), shorthand included. `units` is the number of units of the model: "stages" may leave the last end
 /// open. State groups may be named by index or by name when `summary` is given. Checks syntax and names; `validatePlan` checks the rest.
-std::optional<Plan> readPlan(const std::string &json, const bundle::ModelSummary &summary, std::string &error);
+Result<Plan> readPlan(const std::string &json, const bundle::ModelSummary &summary);
 
 /// What a plan says that can be checked before the model is known.
 struct PlanHead {
   int64_t batch = 0; ///< samples
   std::vector<std::string> devices;
 };
-std::optional<PlanHead> readPlanHead(const std::string &path, std::string &error);
+Result<PlanHead> readPlanHead(const std::string &path);
 
 /// The message about a plan of another batch than was asked for, both in samples.
 std::string otherBatch(const std::string &path, int64_t planned, int64_t asked);
@@ -202,13 +204,13 @@ std::string otherBatch(const std::string &path, int64_t planned, int64_t asked);
 std::string brokenGroups(int64_t batch, int64_t group);
 
 /// Reads a file; messages start with the path.
-std::optional<Plan> readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error);
+Result<Plan> readPlanFile(const std::string &path, const bundle::ModelSummary &summary);
 
 /// Writes canonical JSON: cells spelled out, one per line, the same bytes for equal plans. readPlan(writePlan(p)) == p.
 std::string writePlan(const Plan &plan, const bundle::ModelSummary &summary);
 
 /// Checks that the plan tiles units x samples exactly, that batch, devices, owners and order are consistent with the model.
 /// Whether an explicit order can run and whether memory suffices is decided by expandPlan, which simulates it.
-bool validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error);
+Status validatePlan(const Plan &plan, const bundle::ModelSummary &summary);
 
 } // namespace zorse::step

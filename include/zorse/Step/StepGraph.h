@@ -6,6 +6,8 @@
 // of one of the arrays of StepGraph; entries of one device are contiguous and in ascending id, and ids are places in the global list.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include "bundle.pb.h"
 
 #include <cstdint>
@@ -250,8 +252,8 @@ struct StepTimes {
 
 /// What a planner asks of a plan: its times, and the most that devices hold at once, without a place for any buffer. The list is that of expandPlan,
 /// but where a timed order is made again because memory does not suffice: here `least` is compared with the device's memory, there what is placed.
-/// \returns nullopt and `error` for an invalid plan, or an order that cannot run.
-std::optional<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const TimeOptions &options = {});
+/// An error for an invalid plan, or an order that cannot run.
+Result<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options = {});
 
 struct ExpandOptions : StepOptions {
   bool keepBuffers = false;
@@ -263,7 +265,7 @@ struct ExpandOptions : StepOptions {
 };
 
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.
-/// \returns nullopt and `error` (see Plan.h) for an invalid plan, an order that cannot run (the cycle is printed) or too little memory (itemised).
-std::optional<StepGraph> expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options = {});
+/// An error (see Plan.h) for an invalid plan, an order that cannot run (the cycle is printed) or too little memory (itemised).
+Result<StepGraph> expandPlan(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options = {});
 
 } // namespace zorse::step

@@ -1,13 +1,14 @@
 // Reading JSON that people write. Every message names the place in the file, what was expected there and what was found.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -130,15 +131,12 @@ template <typename ReadItem> void forEach(const Json &value, const std::string &
   }
 }
 
-/// What `make` makes of the text (comments allowed), or none and `error`.
+/// What `make` makes of the text; comments are allowed.
 /// \param name  of the whole: "the plan"
-template <typename Make>
-auto read(std::string_view text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
-  error.clear();
-  if (text.size() > mostBytes) {
-    error = std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) + " bytes";
-    return std::nullopt;
-  }
+template <typename Make> auto read(std::string_view text, const char *name, size_t mostBytes, Make make) -> Result<decltype(make(Json()))> {
+  if (text.size() > mostBytes)
+    return userError(std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) +
+                     " bytes");
   try {
     return make(Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true));
   } catch (const Json::parse_error &e) {
@@ -146,13 +144,12 @@ auto read(std::string_view text, const char *name, size_t mostBytes, std::string
     size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
     size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
     size_t column = until - (lineStart == std::string_view::npos || until == 0 ? 0 : lineStart + 1) + 1;
-    error = "line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON";
+    return userError("line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON");
   } catch (const Json::exception &e) {
-    error = std::string(name) + ": " + e.what();
+    return userError(std::string(name) + ": " + e.what());
   } catch (const Bad &bad) {
-    error = (bad.path.empty() ? name : bad.path) + ": " + bad.message;
+    return userError((bad.path.empty() ? name : bad.path) + ": " + bad.message);
   }
-  return std::nullopt;
 }
 
 } // namespace zorse::fields

@@ -1,6 +1,8 @@
 // Opening what a user names for reading: regular files alone. A FIFO would be waited for forever, a device never ends.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -24,49 +26,58 @@ inline std::string notRegular(const std::string &path, mode_t mode) {
          (S_ISDIR(mode) ? "; name a file" : "; write its contents to a file and name that");
 }
 
-/// A descriptor of the regular file at `path`, which the caller closes; never waits. -1: `error` says what is wrong, beginning with the path. `info`
-/// is what fstat says of it.
-inline int openRegularFile(const std::string &path, struct stat &info, std::string &error) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0 && errno != ENXIO) { // ENXIO: a socket
-    error = path + ": cannot be read: " + std::strerror(errno);
-    return -1;
+/// A descriptor of the regular file at `path`, which the caller closes; never waits. Messages begin with the path. `info` is what fstat says of it.
+inline Result<int> openRegularFile(const std::string &path, struct stat &info) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const bool isSocket = descriptor < 0 && errno == ENXIO;
+  if ((descriptor < 0 && !isSocket) || (isSocket ? ::stat(path.c_str(), &info) : ::fstat(descriptor, &info)) != 0) {
+    const int cause = errno;
+    if (descriptor >= 0)
+      ::close(descriptor);
+    return userError(path + ": cannot be read: " + std::strerror(cause));
   }
-  if (descriptor < 0 ? ::stat(path.c_str(), &info) != 0 : ::fstat(descriptor, &info) != 0) {
-    error = path + ": cannot be read: " + std::strerror(errno);
-  } else if (!S_ISREG(info.st_mode)) {
-    error = notRegular(path, info.st_mode);
-  } else {
+  if (!isSocket && S_ISREG(info.st_mode))
     return descriptor;
-  }
-  if (descriptor >= 0)
+  if (!isSocket)
     ::close(descriptor);
-  return -1;
+  return userError(notRegular(path, info.st_mode));
 }
 
-/// Reads a regular file into `bytes`, at most `most` and one more, which tells the caller that it is longer. False: `error` begins with the path.
-inline bool readRegularFile(const std::string &path, size_t most, std::string &bytes, std::string &error) {
+/// The bytes of a regular file, at most `most` and one more, which tells the caller that it is longer. Messages begin with the path.
+inline Result<std::string> readRegularFile(const std::string &path, size_t most) {
   struct stat info = {};
-  bytes.clear();
-  int descriptor = openRegularFile(path, info, error);
-  if (descriptor < 0)
-    return false;
+  Result<int> descriptor = openRegularFile(path, info);
+  if (descriptor.failed())
+    return descriptor.error();
+  std::string bytes;
   char buffer[1 << 16];
   ssize_t got = 1;
   while (got != 0 && bytes.size() <= most) { // files of /proc and /sys are of size 0
-    got = ::read(descriptor, buffer, sizeof buffer);
+    got = ::read(*descriptor, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
       break;
     bytes.append(buffer, size_t(got));
   }
+  const int cause = errno;
+  ::close(*descriptor);
   if (got < 0)
-    error = path + ": cannot be read: " + std::strerror(errno);
-  ::close(descriptor);
+    return userError(path + ": cannot be read: " + std::strerror(cause));
   if (bytes.size() > most)
     bytes.resize(most == SIZE_MAX ? most : most + 1);
-  return got >= 0;
+  return bytes;
+}
+
+/// What `parse`, which returns a Result, makes of a regular file's text of at most `most` bytes and one more. Messages begin with the path.
+template <typename Parse> auto parseRegularFile(const std::string &path, size_t most, Parse parse) -> decltype(parse(std::string())) {
+  Result<std::string> text = readRegularFile(path, most);
+  if (text.failed())
+    return text.error();
+  auto parsed = parse(*text);
+  if (parsed.failed())
+    return userError(path + ": " + parsed.message());
+  return parsed;
 }
 
 } // namespace zorse

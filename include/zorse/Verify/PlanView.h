@@ -1,8 +1,9 @@
 // What the verifier reads of plan.json: its canonical part, in numbers. It shares no code with lib/Step, which writes that part.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,9 +51,7 @@ struct PlanView {
 };
 
 /// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state` and `residency` of a plan. Only their form is checked here;
-/// verifyPrograms checks the tiling.
-///
-/// \param error  set to the first problem when nothing is returned.
-std::optional<PlanView> readPlanView(std::string_view json, std::string &error);
+/// verifyPrograms checks the tiling. The error is the first problem.
+Result<PlanView> readPlanView(std::string_view json);
 
 } // namespace zorse::verify

@@ -161,9 +161,8 @@ LogicalResult TrackOp::verify() {
 LogicalResult GradientOfOp::verify() { return success(); } // likewise
 
 LogicalResult KnownOp::verify() {
-  std::string error;
-  if (!Expression::parse(getExpression(), error))
-    return emitOpError("(C1) expects an expression of B and counts, got \"") << getExpression() << "\": " << error;
+  if (auto parsed = Expression::parse(getExpression()); parsed.failed())
+    return emitOpError("(C1) expects an expression of B and counts, got \"") << getExpression() << "\": " << parsed.message();
   return success();
 }
 

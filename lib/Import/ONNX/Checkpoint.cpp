@@ -76,11 +76,8 @@ private:
 
 } // namespace
 
-std::optional<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path, std::string &error) {
-  auto fail = [&](const std::string &what) -> std::optional<Checkpoint> {
-    error = path + ": " + what;
-    return std::nullopt;
-  };
+zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path) {
+  auto fail = [&](const std::string &what) { return userError(path + ": " + what); };
   FlatReader reader(data, size);
   if (size < 8 || std::memcmp(data + 4, "ODTC", 4) != 0)
     return fail("expects a checkpoint of onnxruntime's training (identifier ODTC), found something else");
@@ -132,7 +129,9 @@ std::optional<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data
   return checkpoint;
 }
 
-std::optional<Checkpoint> zorse::onnx_import::readCheckpoint(const std::string &path, std::string &error) {
-  std::shared_ptr<MappedFile> file = MappedFile::open(path, error);
-  return file ? readCheckpoint(file->data(), file->size(), path, error) : std::nullopt;
+zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const std::string &path) {
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
+  if (file.failed())
+    return file.error();
+  return readCheckpoint((*file)->data(), (*file)->size(), path);
 }

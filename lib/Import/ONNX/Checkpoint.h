@@ -1,8 +1,9 @@
 // The file "checkpoint" of onnxruntime's training artifacts, a flat buffer with the identifier ODTC, of which the parameters are read.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,9 @@ struct Checkpoint {
   std::vector<CheckpointTensor> parameters; ///< trained ones and frozen ones
 };
 
-/// Nothing: `error` says why. Trusts nothing in the file.
-std::optional<Checkpoint> readCheckpoint(const std::string &path, std::string &error);
+/// Trusts nothing in the file.
+Result<Checkpoint> readCheckpoint(const std::string &path);
 /// The same of bytes in memory. `path`: for messages.
-std::optional<Checkpoint> readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path, std::string &error);
+Result<Checkpoint> readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path);
 
 } // namespace zorse::onnx_import

@@ -62,13 +62,12 @@ std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &sta
 
 /// As doubles; empty if there are more than `most` or the bytes are not there.
 static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &tensor, int64_t most) {
-  std::string problem;
-  auto bytes = state.model.bytes(tensor, problem, state.options.weightsLater);
+  auto bytes = state.model.bytes(tensor, state.options.weightsLater);
   int64_t count = 1;
   for (int64_t dim : tensor.dims())
     if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > most)
       return {};
-  if (!bytes || bytes->missing)
+  if (bytes.failed() || bytes->missing)
     return {};
   auto kind = static_cast<ElementKind>(tensor.data_type());
   std::vector<double> out(count);
@@ -83,9 +82,8 @@ static InitializerRole asConstant(ImportState &state, const onnx::Tensor &tensor
   for (int64_t dim : tensor.dims())
     if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements))
       elements = INT64_MAX;
-  std::string problem;
-  auto bytes = state.model.bytes(tensor, problem, state.options.weightsLater);
-  return elements > kFolded || (bytes && bytes->missing) ? InitializerRole::Buffer : InitializerRole::Constant;
+  auto bytes = state.model.bytes(tensor, state.options.weightsLater);
+  return elements > kFolded || (!bytes.failed() && bytes->missing) ? InitializerRole::Buffer : InitializerRole::Constant;
 }
 
 /// Whether the flags freeze a parameter by this, and not a number of a formula that a pattern happens to match.
@@ -303,9 +301,10 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
 }
 
 LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const std::vector<int> &wanted) {
-  std::string problem;
-  if (!readFacts(state.model.model(), state.facts, problem))
-    return error(state, problem);
+  auto facts = readFacts(state.model.model());
+  if (facts.failed())
+    return error(state, facts.message());
+  state.facts = std::move(*facts);
   if (failed(checkGradients(state)))
     return failure();
   if (failed(checkNames(state)) || failed(restoreMerged(state, Uses(state.graph, wanted))))

@@ -18,10 +18,9 @@ static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::ve
   for (size_t i = 0; i < operands.size(); ++i)
     op.state.values[body.inputs[i]] = operands[i];
   for (auto &[value, tensor] : body.initializers) {
-    std::string problem;
-    auto bytes = op.state.model.bytes(*tensor, problem);
-    if (!bytes)
-      return op.error(problem);
+    auto bytes = op.state.model.bytes(*tensor);
+    if (bytes.failed())
+      return op.error(bytes.message());
     int64_t size = 1;
     std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
     for (int64_t dim : shape)

@@ -171,17 +171,13 @@ static void readHub(const json::Object &hub, Facts &facts) {
   }
 }
 
-static bool readModule(const json::Object &object, Facts &facts, std::string &error) {
-  if (object.getInteger("version") != kVersion) {
-    error = "its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) + ", expects " +
-            std::to_string(kVersion) + "; write them again with python/zorse/facts.py of this version";
-    return false;
-  }
+static Status readModule(const json::Object &object, Facts &facts) {
+  if (object.getInteger("version") != kVersion)
+    return userError("its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) +
+                     ", expects " + std::to_string(kVersion) + "; write them again with python/zorse/facts.py of this version");
   const json::Object *parameters = object.getObject("parameters");
-  if (!parameters) {
-    error = "its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/facts.py";
-    return false;
-  }
+  if (!parameters)
+    return userError("its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/facts.py");
   facts.source = Facts::Source::Module;
   facts.namesAll = true;
   facts.parameters.clear();
@@ -236,7 +232,7 @@ static bool readModule(const json::Object &object, Facts &facts, std::string &er
   };
   mark("reached", &ParameterFact::reached);
   mark("read", &ParameterFact::read);
-  return true;
+  return Status::success();
 }
 
 /// Whether brackets nest deeper than facts do: the parser is recursive.
@@ -256,18 +252,19 @@ static bool nestsDeeply(const std::string &text) {
   return false;
 }
 
-bool zorse::onnx_import::readFacts(const onnx::Model &model, Facts &facts, std::string &error) {
+Result<Facts> zorse::onnx_import::readFacts(const onnx::Model &model) {
+  Facts facts;
   readExporter(model, facts);
   for (const onnx::StringPair &entry : model.metadata_props()) {
     if (entry.key() != kKey)
       continue;
     llvm::Expected<json::Value> parsed = nestsDeeply(entry.value()) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
-    if (!parsed || !parsed->getAsObject()) {
-      error = "its facts (" + std::string(kKey) + ") are not a JSON object" + (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) +
-              "; write them again with python/zorse/facts.py";
-      return false;
-    }
-    return readModule(*parsed->getAsObject(), facts, error);
+    if (!parsed || !parsed->getAsObject())
+      return userError("its facts (" + std::string(kKey) + ") are not a JSON object" +
+                       (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with python/zorse/facts.py");
+    if (Status status = readModule(*parsed->getAsObject(), facts); status.failed())
+      return status;
+    break;
   }
-  return true;
+  return facts;
 }

@@ -2,6 +2,7 @@
 // exporter leaves.
 #pragma once
 
+#include "zorse/Base/Status.h"
 #include "zorse/Import/ONNX/HubName.h"
 
 #include "onnx_wire.pb.h"
@@ -55,8 +56,8 @@ struct Facts {
   HubName hubNameOf(const std::string &initializer) const;
 };
 
-/// False with `error` set where the property is there and cannot be understood.
-bool readFacts(const onnx::Model &model, Facts &facts, std::string &error);
+/// An error where the property is there and cannot be understood.
+Result<Facts> readFacts(const onnx::Model &model);
 
 /// Whether `pattern`, in which each * stands for any characters, matches the whole of `name`.
 bool matches(const std::string &pattern, const std::string &name);

@@ -127,9 +127,8 @@ static std::string renumbered(StringRef text, const std::vector<int64_t> &order)
 }
 
 static std::vector<int64_t> countsIn(StringRef text) {
-  std::string problem;
   std::vector<int64_t> found;
-  if (auto expression = Expression::parse(text.str(), problem))
+  if (auto expression = Expression::parse(text.str()); !expression.failed())
     for (int64_t count : expression->counts())
       found.push_back(count);
   return found;

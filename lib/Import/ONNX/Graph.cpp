@@ -33,12 +33,19 @@ std::string canonicalDomain(const std::string &domain) { return domain == "ai.on
 
 class Flattener {
 public:
-  Flattener(const LoadedModel &model, FlatGraph &graph, std::string &error) : model(model), graph(graph), error(error) {
+  explicit Flattener(const LoadedModel &model) : model(model) {
     for (const onnx::Function &function : model.model().functions())
       functions[{canonicalDomain(function.domain()), function.name(), function.overload()}] = &function;
   }
 
-  bool run() {
+  Result<FlatGraph> run() {
+    if (!flattenModel())
+      return userError(error);
+    return std::move(graph);
+  }
+
+private:
+  bool flattenModel() {
     const onnx::Graph &source = model.model().graph();
     std::map<std::string, int64_t> opsets = versions(model.model().opset_import());
     opsets[""] = model.opset();
@@ -57,7 +64,6 @@ public:
     return flattenGraph(source, scope, opsets, {}, "", 0, graph.body);
   }
 
-private:
   template <typename Sets> std::map<std::string, int64_t> versions(const Sets &sets) {
     std::map<std::string, int64_t> out;
     for (const onnx::OperatorSet &set : sets)
@@ -349,8 +355,8 @@ private:
   }
 
   const LoadedModel &model;
-  FlatGraph &graph;
-  std::string &error;
+  FlatGraph graph;
+  std::string error;
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
   std::vector<std::set<std::string>> local{1};     ///< names defined in each open scope
   std::set<std::string> bound;                     ///< function outputs not yet met
@@ -360,4 +366,4 @@ private:
 
 } // namespace
 
-bool zorse::onnx_import::flatten(const LoadedModel &model, FlatGraph &graph, std::string &error) { return Flattener(model, graph, error).run(); }
+Result<FlatGraph> zorse::onnx_import::flatten(const LoadedModel &model) { return Flattener(model).run(); }

@@ -47,8 +47,8 @@ struct FlatGraph {
   std::vector<std::pair<int, const onnx::ValueInfo *>> inputs; ///< without those that are initializers
 };
 
-/// Resolves `model`'s graph: inlines functions (attributes bound), orders nodes. False with `error` set on cycles, undefined or doubly defined
-/// values, or too deep nesting.
-bool flatten(const LoadedModel &model, FlatGraph &graph, std::string &error);
+/// Resolves `model`'s graph: inlines functions (attributes bound), orders nodes. An error on cycles, undefined or doubly defined values, or too deep
+/// nesting.
+Result<FlatGraph> flatten(const LoadedModel &model);
 
 } // namespace zorse::onnx_import

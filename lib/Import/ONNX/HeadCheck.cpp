@@ -5,12 +5,12 @@
 #include "Interpret.h"
 
 #include "../Reference/Evaluator.h"
+#include "zorse/Base/Format.h"
 
 #include "mlir/IR/Diagnostics.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 using namespace mlir;
 using namespace zorse;
@@ -25,11 +25,7 @@ constexpr int64_t kMostLogits = int64_t(1) << 16;
 /// Ways to draw data, until the loss is a number.
 constexpr int kDraws = 6;
 
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.10g", value);
-  return text;
-}
+std::string number(double value) { return zorse::format("%.10g", value); }
 
 std::string listed(const std::vector<int64_t> &numbers) {
   std::string text;

@@ -26,9 +26,9 @@ bool HeadProgram::readTerms() {
     auto text = function.getResultAttrOfType<StringAttr>(i, attributes::kFactor);
     if (!text)
       continue;
-    std::optional<Expression> factor = Expression::parse(text.getValue(), why);
-    if (!factor)
-      return false;
+    auto factor = Expression::parse(text.getValue());
+    if (factor.failed())
+      return why = factor.message(), false;
     terms.push_back({end->getOperand(i), *factor});
   }
   for (auto &[number, count] : byNumber) {

@@ -184,10 +184,9 @@ static LogicalResult readInitializers(ImportState &state, const std::vector<int>
   if (failed(classifyInitializers(state, wanted)))
     return failure();
   for (auto &[value, tensor] : state.graph.body.initializers) {
-    std::string problem;
-    auto bytes = state.model.bytes(*tensor, problem, state.options.weightsLater);
-    if (!bytes)
-      return error(state, problem);
+    auto bytes = state.model.bytes(*tensor, state.options.weightsLater);
+    if (bytes.failed())
+      return error(state, bytes.message());
     if (state.roles[tensor] != InitializerRole::Constant)
       continue; // an argument once it is used
     if (bytes->missing)
@@ -535,24 +534,27 @@ static void adopt(const FileTraining &training, const onnx::Model &model, Import
   notes.insert(notes.end(), training.notes.begin(), training.notes.end());
 }
 
-static FailureOr<ImportedModel> import(std::shared_ptr<LoadedModel> model, std::string problem, const std::string &path, const ImportOptions &options,
+static FailureOr<ImportedModel> import(Result<std::unique_ptr<LoadedModel>> loaded, const std::string &path, const ImportOptions &options,
                                        MLIRContext &context) {
   context.loadDialect<ZorseDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   auto fail = [&](const std::string &text) -> LogicalResult { return emitError(UnknownLoc::get(&context)) << text, failure(); };
-  if (!model)
-    return fail(problem);
+  if (loaded.failed())
+    return fail(loaded.message());
+  const std::shared_ptr<LoadedModel> model = std::move(*loaded);
   ImportedModel result;
   result.storage = model;
-  if (!takeTraining(*model, result.training, problem))
-    return fail(path + ": " + problem);
+  auto training = takeTraining(*model);
+  if (training.failed())
+    return fail(path + ": " + training.message());
+  result.training = std::move(*training);
   ImportOptions adapted = options;
   std::vector<std::string> notes;
   if (result.training)
     adopt(*result.training, model->model(), adapted, notes);
-  FlatGraph graph;
-  if (!flatten(*model, graph, problem))
-    return fail(path + ": " + problem);
-  ImportState state(*model, graph, adapted, context);
+  auto graph = flatten(*model);
+  if (graph.failed())
+    return fail(path + ": " + graph.message());
+  ImportState state(*model, *graph, adapted, context);
   if (failed(run(state, result)))
     return failure();
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
@@ -560,14 +562,10 @@ static FailureOr<ImportedModel> import(std::shared_ptr<LoadedModel> model, std::
 }
 
 FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const ImportOptions &options, MLIRContext &context) {
-  std::string problem;
-  std::shared_ptr<LoadedModel> model = LoadedModel::load(path, problem);
-  return import(std::move(model), problem, path, options, context);
+  return import(LoadedModel::load(path), path, options, context);
 }
 
 FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options,
                                            MLIRContext &context) {
-  std::string problem;
-  std::shared_ptr<LoadedModel> model = LoadedModel::load(MappedFile::view(bytes, size), path, problem);
-  return import(std::move(model), problem, path, options, context);
+  return import(LoadedModel::load(MappedFile::view(bytes, size), path), path, options, context);
 }

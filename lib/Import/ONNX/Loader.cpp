@@ -85,21 +85,23 @@ std::string zorse::onnx_import::opsetProblem(int64_t version) {
          (version ? std::to_string(version) : std::string("none")) + "; export with opset_version=18 or convert with onnx.version_converter";
 }
 
-std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::string &error) {
-  struct stat status{};
-  int descriptor = openRegularFile(path, status, error);
-  return descriptor < 0 ? nullptr : map(descriptor, static_cast<uint64_t>(status.st_size), path, error);
+Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string &path) {
+  struct stat info{};
+  Result<int> descriptor = openRegularFile(path, info);
+  if (descriptor.failed())
+    return descriptor.error();
+  return map(*descriptor, static_cast<uint64_t>(info.st_size), path);
 }
 
-std::shared_ptr<MappedFile> MappedFile::map(int descriptor, uint64_t length, const std::string &path, std::string &error) {
+Result<std::shared_ptr<MappedFile>> MappedFile::map(int descriptor, uint64_t length, const std::string &path) {
   auto file = std::make_shared<MappedFile>();
   file->length = length;
   if (file->length != 0) {
     void *address = mmap(nullptr, file->length, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (address == MAP_FAILED) {
-      error = path + ": cannot be read: " + std::strerror(errno);
+      const int cause = errno;
       ::close(descriptor);
-      return nullptr;
+      return userError(path + ": cannot be read: " + std::strerror(cause));
     }
     file->bytes = static_cast<const uint8_t *>(address);
     file->mapped = true;
@@ -132,59 +134,45 @@ static std::string exportRemedy(const std::string &path) {
   return {};
 }
 
-std::unique_ptr<LoadedModel> LoadedModel::load(const std::string &path, std::string &error) {
-  std::shared_ptr<MappedFile> file = MappedFile::open(path, error);
-  std::unique_ptr<LoadedModel> result = file ? load(std::move(file), path, error) : nullptr;
-  if (std::string remedy = result ? std::string() : exportRemedy(path); !remedy.empty())
-    error = remedy;
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string &path) {
+  Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
+  Result<std::unique_ptr<LoadedModel>> result = file.failed() ? file.error() : load(std::move(*file), path);
+  if (std::string remedy = result.failed() ? exportRemedy(path) : std::string(); !remedy.empty())
+    return userError(remedy);
   return result;
 }
 
-std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file, const std::string &path, std::string &error) {
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::shared_ptr<MappedFile> file, const std::string &path) {
   auto result = std::make_unique<LoadedModel>();
   result->modelPath = path;
   result->modelFile = std::move(file);
   uint64_t size = result->modelFile->size();
-  if (size == 0 || size > std::numeric_limits<int32_t>::max()) {
-    error =
-        path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" + (size ? "; export with external data" : "");
-    return nullptr;
-  }
+  if (size == 0 || size > std::numeric_limits<int32_t>::max())
+    return userError(path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" +
+                     (size ? "; export with external data" : ""));
   google::protobuf::io::ArrayInputStream array(result->modelFile->data(), static_cast<int>(size));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetRecursionLimit(64);
-  if (!result->proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
-    error = path + ": not a readable ONNX file: the protobuf data is truncated or corrupted (" + std::to_string(size) +
-            " bytes); export it again or copy it again";
-    return nullptr;
-  }
+  if (!result->proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
+    return userError(path + ": not a readable ONNX file: the protobuf data is truncated or corrupted (" + std::to_string(size) +
+                     " bytes); export it again or copy it again");
   const onnx::Model &model = result->proto;
-  if (!model.has_ir_version() || !model.has_graph()) {
-    error = path + ": not an ONNX model: expects an IR version and a graph";
-    return nullptr;
-  }
-  if (model.ir_version() < 7 || model.ir_version() > 13) {
-    error =
-        path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) + "; export with a PyTorch or onnx of these versions";
-    return nullptr;
-  }
-  if (std::string part = notRead(model); !part.empty()) {
-    error = path + ": " + part;
-    return nullptr;
-  }
+  if (!model.has_ir_version() || !model.has_graph())
+    return userError(path + ": not an ONNX model: expects an IR version and a graph");
+  if (model.ir_version() < 7 || model.ir_version() > 13)
+    return userError(path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) +
+                     "; export with a PyTorch or onnx of these versions");
+  if (std::string part = notRead(model); !part.empty())
+    return userError(path + ": " + part);
   for (const onnx::OperatorSet &set : model.opset_import())
     if (set.domain().empty() || set.domain() == "ai.onnx") {
-      if (result->opsetVersion != 0 && result->opsetVersion != set.version()) {
-        error = path + ": says both version " + std::to_string(result->opsetVersion) + " and " + std::to_string(set.version()) +
-                " of the default operator set; expects one";
-        return nullptr;
-      }
+      if (result->opsetVersion != 0 && result->opsetVersion != set.version())
+        return userError(path + ": says both version " + std::to_string(result->opsetVersion) + " and " + std::to_string(set.version()) +
+                         " of the default operator set; expects one");
       result->opsetVersion = set.version();
     }
-  if (std::string problem = opsetProblem(result->opsetVersion); !problem.empty()) {
-    error = path + ": " + problem;
-    return nullptr;
-  }
+  if (std::string problem = opsetProblem(result->opsetVersion); !problem.empty())
+    return userError(path + ": " + problem);
   result->locateRawData();
   return result;
 }
@@ -262,7 +250,7 @@ void LoadedModel::locateRawData() {
   std::sort(rawOffsets.begin(), rawOffsets.end());
 }
 
-std::shared_ptr<MappedFile> LoadedModel::externalFile(const std::string &location, std::string &error) {
+Result<std::shared_ptr<MappedFile>> LoadedModel::externalFile(const std::string &location) {
   for (auto &[name, file] : externalFiles)
     if (name == location)
       return file;
@@ -272,29 +260,24 @@ std::shared_ptr<MappedFile> LoadedModel::externalFile(const std::string &locatio
     escapes = location.substr(begin, end - begin) == "..";
     begin = end + 1;
   }
-  if (escapes) {
-    error = "external data '" + location + "' must be a relative path below the model's directory, without '..'";
-    return nullptr;
+  if (escapes)
+    return userError("external data '" + location + "' must be a relative path below the model's directory, without '..'");
+  struct stat info{};
+  Result<int> descriptor = openRegularFile(pathOf(location), info);
+  if (descriptor.failed())
+    return userError("external data: " + descriptor.message() + "; keep the data file beside the model");
+  if (Status status = checkBesideModel(*descriptor, location); status.failed()) {
+    ::close(*descriptor);
+    return status;
   }
-  struct stat status{};
-  int descriptor = openRegularFile(pathOf(location), status, error);
-  if (descriptor < 0) {
-    error = "external data: " + error + "; keep the data file beside the model";
-    return nullptr;
-  }
-  if (!isBesideModel(descriptor, location, error)) {
-    ::close(descriptor);
-    return nullptr;
-  }
-  auto file = MappedFile::map(descriptor, static_cast<uint64_t>(status.st_size), pathOf(location), error);
-  if (!file)
-    return nullptr;
-  externalFiles.emplace_back(location, file);
+  auto file = MappedFile::map(*descriptor, static_cast<uint64_t>(info.st_size), pathOf(location));
+  if (!file.failed())
+    externalFiles.emplace_back(location, *file);
   return file;
 }
 
 // Of the open file, not of its name, which may lead elsewhere a moment later. Caches of hubs keep the model and its data as links into one folder.
-bool LoadedModel::isBesideModel(int descriptor, const std::string &location, std::string &error) const {
+Status LoadedModel::checkBesideModel(int descriptor, const std::string &location) const {
   namespace fs = std::filesystem;
   std::error_code failed;
   fs::path found = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), failed);
@@ -302,10 +285,9 @@ bool LoadedModel::isBesideModel(int descriptor, const std::string &location, std
     found = fs::canonical(pathOf(location), failed);
   for (const fs::path &folder : {fs::canonical(fs::absolute(modelPath).parent_path(), failed), fs::canonical(modelPath, failed).parent_path()})
     if (!folder.empty() && std::mismatch(folder.begin(), folder.end(), found.begin(), found.end()).first == folder.end())
-      return true;
-  error = "external data '" + location + "' is a symbolic link to " + found.string() +
-          ", outside the model's folder: a model reads no other files; copy the data beside the model";
-  return false;
+      return Status::success();
+  return userError("external data '" + location + "' is a symbolic link to " + found.string() +
+                   ", outside the model's folder: a model reads no other files; copy the data beside the model");
 }
 
 std::string LoadedModel::pathOf(const std::string &location) const {
@@ -333,20 +315,16 @@ template <typename T, typename Field> static std::shared_ptr<std::vector<uint8_t
 }
 
 /// How many bytes a tensor of this shape and type has.
-static std::optional<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::string &where, std::string &error) {
+static Result<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::string &where) {
   auto kind = static_cast<ElementKind>(tensor.data_type());
   int64_t width = byteSize(kind);
-  if (width == 0) {
-    error = where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) +
-            " are not supported";
-    return std::nullopt;
-  }
+  if (width == 0)
+    return userError(where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) +
+                     " are not supported");
   uint64_t expected = width;
   for (int64_t dim : tensor.dims()) {
-    if (dim < 0 || (dim > 0 && expected > (uint64_t(1) << 46) / static_cast<uint64_t>(dim))) {
-      error = where + ": dimension " + std::to_string(dim) + " is negative or too large";
-      return std::nullopt;
-    }
+    if (dim < 0 || (dim > 0 && expected > (uint64_t(1) << 46) / static_cast<uint64_t>(dim)))
+      return userError(where + ": dimension " + std::to_string(dim) + " is negative or too large");
     expected *= static_cast<uint64_t>(dim);
   }
   return expected;
@@ -357,8 +335,7 @@ static std::string expects(const std::string &where, uint64_t bytes, const onnx:
   return where + ": expects " + std::to_string(bytes) + " bytes for its shape and type " + name(static_cast<ElementKind>(tensor.data_type()));
 }
 
-std::optional<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile,
-                                                      std::string &error) {
+Result<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile) {
   TensorBytes result;
   std::string location;
   std::optional<uint64_t> offset = 0, length;
@@ -370,32 +347,27 @@ std::optional<TensorBytes> LoadedModel::externalBytes(const onnx::Tensor &tensor
     else if (entry.key() == "length")
       length = parseNumber(entry.value());
   }
-  auto file = externalFile(location, error);
-  if (!file && mayLackFile && offset && !fileExists(location)) {
-    error.clear();
+  Result<std::shared_ptr<MappedFile>> found = externalFile(location);
+  if (found.failed() && mayLackFile && offset && !fileExists(location)) {
     result.missing = true;
     result.file = pathOf(location);
     result.offset = *offset;
     result.size = length.value_or(expected);
     if (result.size == expected)
       return result;
-    error = expects(where, expected, tensor) + ", its entry for external data says " + std::to_string(result.size);
-    return std::nullopt;
+    return userError(expects(where, expected, tensor) + ", its entry for external data says " + std::to_string(result.size));
   }
-  if (!file) {
-    error = where + ": " + error;
-    return std::nullopt;
-  }
+  if (found.failed())
+    return userError(where + ": " + found.message());
+  const MappedFile &file = **found;
   uint64_t size = length.value_or(expected);
-  if (!offset || *offset > file->size() || size > file->size() - *offset) {
-    error = where + ": external data '" + location + "' holds " + std::to_string(file->size()) + " bytes, expects " + std::to_string(size) +
-            " at offset " + (offset ? std::to_string(*offset) : std::string("(not a number)")) +
-            "; the data file is truncated or belongs to another model";
-    return std::nullopt;
-  }
+  if (!offset || *offset > file.size() || size > file.size() - *offset)
+    return userError(where + ": external data '" + location + "' holds " + std::to_string(file.size()) + " bytes, expects " + std::to_string(size) +
+                     " at offset " + (offset ? std::to_string(*offset) : std::string("(not a number)")) +
+                     "; the data file is truncated or belongs to another model");
   result.file = pathOf(location);
   result.offset = *offset;
-  result.data = file->data() + *offset;
+  result.data = file.data() + *offset;
   result.size = size;
   return result;
 }
@@ -450,17 +422,14 @@ static TensorBytes fieldBytes(const onnx::Tensor &tensor) {
   return result;
 }
 
-std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile) {
+Result<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, bool mayLackFile) {
   const std::string where = "tensor '" + tensor.name() + "'";
-  std::optional<uint64_t> expected = expectedBytes(tensor, where, error);
-  if (!expected)
-    return std::nullopt;
-  std::optional<TensorBytes> result = tensor.data_location() == 1 ? externalBytes(tensor, *expected, where, mayLackFile, error)
-                                      : tensor.has_raw_data()     ? rawBytes(tensor)
-                                                                  : fieldBytes(tensor);
-  if (result && result->size != *expected) {
-    error = expects(where, *expected, tensor) + ", found " + std::to_string(result->size);
-    return std::nullopt;
-  }
+  Result<uint64_t> expected = expectedBytes(tensor, where);
+  if (expected.failed())
+    return expected.error();
+  Result<TensorBytes> result = tensor.data_location() == 1 ? externalBytes(tensor, *expected, where, mayLackFile)
+                                                           : (tensor.has_raw_data() ? rawBytes(tensor) : fieldBytes(tensor));
+  if (!result.failed() && result->size != *expected)
+    return userError(expects(where, *expected, tensor) + ", found " + std::to_string(result->size));
   return result;
 }

@@ -1,11 +1,12 @@
 // Reading an ONNX file and the tensors it refers to, without trusting either.
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include "onnx_wire.pb.h"
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,9 @@ std::string notRead(const onnx::Model &model);
 /// A read-only memory map. Bytes are paged in when read: opening a model of 100 GB costs nothing.
 class MappedFile {
 public:
-  static std::shared_ptr<MappedFile> open(const std::string &path, std::string &error);
+  static Result<std::shared_ptr<MappedFile>> open(const std::string &path);
   /// A regular file that is open, and is closed. `path` is for messages.
-  static std::shared_ptr<MappedFile> map(int descriptor, uint64_t length, const std::string &path, std::string &error);
+  static Result<std::shared_ptr<MappedFile>> map(int descriptor, uint64_t length, const std::string &path);
   /// Bytes that the caller keeps while this lives.
   static std::shared_ptr<MappedFile> view(const void *bytes, uint64_t length);
   ~MappedFile();
@@ -75,10 +76,10 @@ struct TensorBytes {
 /// A parsed model and the files it maps.
 class LoadedModel {
 public:
-  /// Reads and checks `path`: parsable, IR version 7 to 13, opset 13 to 26. Returns null and sets `error` otherwise.
-  static std::unique_ptr<LoadedModel> load(const std::string &path, std::string &error);
+  /// Reads and checks `path`: parsable, IR version 7 to 13, opset 13 to 26.
+  static Result<std::unique_ptr<LoadedModel>> load(const std::string &path);
   /// The same for a file that is open already; `path` is for messages and says where external data lie.
-  static std::unique_ptr<LoadedModel> load(std::shared_ptr<MappedFile> file, const std::string &path, std::string &error);
+  static Result<std::unique_ptr<LoadedModel>> load(std::shared_ptr<MappedFile> file, const std::string &path);
 
   const onnx::Model &model() const { return proto; }
   /// For writing it again with other numbers; `bytes` of a tensor that was changed are the new ones.
@@ -88,16 +89,15 @@ public:
   int64_t opset() const { return opsetVersion; }
   /// The bytes of `tensor`; checks that their number agrees with its shape and type. With `mayLackFile`, a file of external data that does not exist
   /// is no error.
-  std::optional<TensorBytes> bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile = false);
+  Result<TensorBytes> bytes(const onnx::Tensor &tensor, bool mayLackFile = false);
 
 private:
-  std::shared_ptr<MappedFile> externalFile(const std::string &location, std::string &error);
+  Result<std::shared_ptr<MappedFile>> externalFile(const std::string &location);
   std::string pathOf(const std::string &location) const;
-  bool isBesideModel(int descriptor, const std::string &location, std::string &error) const;
+  Status checkBesideModel(int descriptor, const std::string &location) const;
   bool fileExists(const std::string &location) const;
   void locateRawData();
-  std::optional<TensorBytes> externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile,
-                                           std::string &error);
+  Result<TensorBytes> externalBytes(const onnx::Tensor &tensor, uint64_t expected, const std::string &where, bool mayLackFile);
   TensorBytes rawBytes(const onnx::Tensor &tensor) const;
 
   onnx::Model proto;

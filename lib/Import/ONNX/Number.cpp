@@ -405,11 +405,11 @@ std::vector<int64_t> Number::counts() const {
 
 /// The function at these values. None: there is no function of this name and number of operands.
 static std::optional<double> valueOf(const std::string &function, const std::vector<double> &operands) {
-  std::string text = function + "(", problem;
+  std::string text = function + "(";
   for (size_t i = 0; i < operands.size(); ++i)
     text += (i ? ", " : "") + printDouble(operands[i]);
-  auto expression = zorse::Expression::parse(text + ")", problem);
-  return expression ? std::optional<double>(expression->evaluate(1, {})) : std::nullopt;
+  auto expression = zorse::Expression::parse(text + ")");
+  return expression.failed() ? std::nullopt : std::optional<double>(expression->evaluate(1, {}));
 }
 
 std::optional<Number> Number::power(const Number &base, const Number &exponent) {

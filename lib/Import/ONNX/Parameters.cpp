@@ -3,11 +3,12 @@
 #include "OpContext.h"
 #include "Roles.h"
 
+#include "zorse/Base/Format.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -60,11 +61,9 @@ void zorse::onnx_import::restoreTies(ImportState &state, const std::set<const on
       if (!isMatrix(original) || !own.count(original) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
           original->dims(1) != renamed->dims(0))
         continue;
-      std::string problem;
-      auto a = state.model.bytes(*renamed, problem, state.options.weightsLater),
-           b = state.model.bytes(*original, problem, state.options.weightsLater);
+      auto a = state.model.bytes(*renamed, state.options.weightsLater), b = state.model.bytes(*original, state.options.weightsLater);
       size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
-      if (!a || !b || a->missing || b->missing || width == 0 ||
+      if (a.failed() || b.failed() || a->missing || b->missing || width == 0 ||
           !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
         continue;
       state.transposeOf[renamed] = original;
@@ -112,16 +111,15 @@ Val zorse::onnx_import::parameter(ImportState &state, const onnx::Tensor &tensor
   if (trainable)
     state.tainted.insert(argument);
 
-  std::string problem;
   auto source = state.rawSources.find(&tensor);
-  auto bytes = state.model.bytes(source == state.rawSources.end() ? tensor : *source->second, problem,
+  auto bytes = state.model.bytes(source == state.rawSources.end() ? tensor : *source->second,
                                  state.options.weightsLater); // checked when initializers were read
   WeightSource weight;
   weight.parameter = tensor.name();
   weight.shape = shape;
   weight.storedType = storedType(kind);
   weight.hub = state.facts.hubNameOf(tensor.name());
-  if (bytes) {
+  if (!bytes.failed()) {
     weight.file = bytes->file;
     weight.offset = bytes->offset;
     weight.bytes = bytes->size;
@@ -307,8 +305,7 @@ void zorse::onnx_import::reportParameters(ImportState &state) {
     trained += state.roles[tensor] == InitializerRole::Trained ? numbers : 0;
     trainedTensors += state.roles[tensor] == InitializerRole::Trained;
   }
-  char share[32];
-  std::snprintf(share, sizeof share, "%.4g", all > 0 ? 100 * double(trained) / double(all) : 0);
-  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + share + " %), in " +
+  const double share = all > 0 ? 100 * double(trained) / double(all) : 0;
+  state.notes.push_back("trained parameters: " + grouped(trained) + " of " + grouped(all) + " (" + zorse::format("%.4g", share) + " %), in " +
                         std::to_string(trainedTensors) + " of " + std::to_string(state.parameters.size()) + " tensors");
 }

@@ -25,10 +25,16 @@ std::string beside(const std::string &path, const std::string &name) {
 
 class ArtifactReader {
 public:
-  ArtifactReader(LoadedModel &model, FileTraining &found, std::string &error)
-      : model_(model), graph_(*model.mutableModel().mutable_graph()), found_(found), error_(error) {}
+  explicit ArtifactReader(LoadedModel &model) : model_(model), graph_(*model.mutableModel().mutable_graph()) {}
 
-  bool run() {
+  Result<FileTraining> run() {
+    if (!read())
+      return userError(error_);
+    return std::move(found_);
+  }
+
+private:
+  bool read() {
     found_.form = "training artifact of onnxruntime";
     if (graph_.output_size() == 0)
       return fail("has no output; expects the loss as the first");
@@ -47,7 +53,6 @@ public:
     return true;
   }
 
-private:
   bool fail(const std::string &what) {
     error_ = "training artifact of onnxruntime: " + what;
     return false;
@@ -81,10 +86,9 @@ private:
         for (const onnx::Tensor &tensor : graph_.initializer())
           if (tensor.name() == node.input(3))
             ignored = &tensor;
-        std::string problem;
-        std::optional<TensorBytes> bytes = ignored ? model_.bytes(*ignored, problem) : std::nullopt;
+        Result<TensorBytes> bytes = ignored ? model_.bytes(*ignored) : userError("");
         int64_t index = 0;
-        if (!bytes || bytes->size != sizeof index || ignored->data_type() != int32_t(ElementKind::I64))
+        if (bytes.failed() || bytes->size != sizeof index || ignored->data_type() != int32_t(ElementKind::I64))
           return fail(describe(node) + ": its ignore_index is no constant");
         std::memcpy(&index, bytes->data, sizeof index);
         onnx::Attribute *attribute = node.add_attribute();
@@ -145,10 +149,9 @@ private:
 
   bool addParameters() {
     const std::string name = "checkpoint";
-    std::string problem;
-    std::optional<Checkpoint> checkpoint = readCheckpoint(beside(model_.path(), name), problem);
-    if (!checkpoint)
-      return fail("parameters are in the file 'checkpoint' beside it: " + problem);
+    Result<Checkpoint> checkpoint = readCheckpoint(beside(model_.path(), name));
+    if (checkpoint.failed())
+      return fail("parameters are in the file 'checkpoint' beside it: " + checkpoint.message());
     std::map<std::string, const CheckpointTensor *> stored;
     for (const CheckpointTensor &tensor : checkpoint->parameters)
       stored[tensor.name] = &tensor;
@@ -189,14 +192,14 @@ private:
 
   bool readOptimizer() {
     const std::string path = beside(model_.path(), "optimizer_model.onnx");
-    std::string problem;
-    std::shared_ptr<MappedFile> file = MappedFile::open(path, problem);
-    if (!file) {
+    Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(path);
+    if (opened.failed()) {
       found_.notes.push_back("no optimizer_model.onnx stands beside the file; options give the optimizer (--optimizer, --lr, ...)");
       return true;
     }
+    const MappedFile &file = **opened;
     onnx::Model optimizer;
-    if (file->size() > (64u << 20) || !optimizer.ParseFromArray(file->data(), int(file->size())))
+    if (file.size() > (64u << 20) || !optimizer.ParseFromArray(file.data(), int(file.size())))
       return fail(path + " cannot be read as an ONNX file");
     for (const onnx::Node &node : optimizer.graph().node()) {
       if (found_.optimizer)
@@ -233,8 +236,8 @@ private:
 
   LoadedModel &model_;
   onnx::Graph &graph_;
-  FileTraining &found_;
-  std::string &error_;
+  FileTraining found_;
+  std::string error_;
   std::vector<std::string> accumulated_; ///< what gradients are accumulated of
   std::set<std::string> read_;           ///< values that the forward graph reads
   google::protobuf::RepeatedPtrField<onnx::Node> added_;
@@ -249,6 +252,4 @@ bool zorse::onnx_import::isRuntimeArtifact(const onnx::Model &model) {
   return false;
 }
 
-bool zorse::onnx_import::takeRuntimeArtifact(LoadedModel &model, FileTraining &found, std::string &error) {
-  return ArtifactReader(model, found, error).run();
-}
+Result<FileTraining> zorse::onnx_import::takeRuntimeArtifact(LoadedModel &model) { return ArtifactReader(model).run(); }

@@ -65,10 +65,12 @@ std::vector<bool> zorse::onnx_import::neededFor(const google::protobuf::Repeated
   return needed;
 }
 
-bool zorse::onnx_import::takeTraining(LoadedModel &model, std::optional<FileTraining> &found, std::string &error) {
+Result<std::optional<FileTraining>> zorse::onnx_import::takeTraining(LoadedModel &model) {
   const bool info = model.model().training_info_size() > 0;
   if (!info && !isRuntimeArtifact(model.model()))
-    return true;
-  found.emplace();
-  return info ? takeTrainingInfo(model, *found, error) : takeRuntimeArtifact(model, *found, error);
+    return std::optional<FileTraining>();
+  Result<FileTraining> found = info ? takeTrainingInfo(model) : takeRuntimeArtifact(model);
+  if (found.failed())
+    return found.error();
+  return std::optional(std::move(*found));
 }

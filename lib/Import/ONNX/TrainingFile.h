@@ -10,15 +10,15 @@
 
 namespace zorse::onnx_import {
 
-/// The model as a forward graph, and what the file said of training; nothing where it says nothing. False: `error` says what is not understood.
-bool takeTraining(LoadedModel &model, std::optional<FileTraining> &found, std::string &error);
+/// The model as a forward graph, and what the file said of training; nothing where it says nothing. Errors say what is not understood.
+Result<std::optional<FileTraining>> takeTraining(LoadedModel &model);
 
 /// ModelProto.training_info (ONNX IR, "training information").
-bool takeTrainingInfo(LoadedModel &model, FileTraining &found, std::string &error);
+Result<FileTraining> takeTrainingInfo(LoadedModel &model);
 
 /// training_model.onnx of onnxruntime's training artifacts: parameters are inputs, and gradients are nodes. Parameters' values are in the file
 /// "checkpoint" beside it, the optimizer in "optimizer_model.onnx".
-bool takeRuntimeArtifact(LoadedModel &model, FileTraining &found, std::string &error);
+Result<FileTraining> takeRuntimeArtifact(LoadedModel &model);
 bool isRuntimeArtifact(const onnx::Model &model);
 
 // Of nodes.

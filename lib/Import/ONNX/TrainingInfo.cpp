@@ -14,10 +14,16 @@ constexpr const char *kDomain = "ai.onnx.preview.training";
 
 class TrainingInfoReader {
 public:
-  TrainingInfoReader(LoadedModel &model, FileTraining &found, std::string &error)
-      : model_(model), graph_(*model.mutableModel().mutable_graph()), found_(found), error_(error) {}
+  explicit TrainingInfoReader(LoadedModel &model) : model_(model), graph_(*model.mutableModel().mutable_graph()) {}
 
-  bool run() {
+  Result<FileTraining> run() {
+    if (!read())
+      return userError(error_);
+    return std::move(found_);
+  }
+
+private:
+  bool read() {
     found_.form = "training_info";
     if (model_.model().training_info_size() != 1)
       return fail("has " + std::to_string(model_.model().training_info_size()) + " algorithms; expects one");
@@ -45,7 +51,6 @@ public:
     return true;
   }
 
-private:
   bool fail(const std::string &what) {
     error_ = "training_info: " + what;
     return false;
@@ -94,10 +99,9 @@ private:
     }
     if (!tensor)
       return std::nullopt;
-    std::string problem;
-    std::optional<TensorBytes> bytes = model_.bytes(*tensor, problem);
+    Result<TensorBytes> bytes = model_.bytes(*tensor);
     auto kind = static_cast<ElementKind>(tensor->data_type());
-    if (!bytes || bytes->size == 0)
+    if (bytes.failed() || bytes->size == 0)
       return std::nullopt;
     const uint8_t *data = bytes->data;
     const auto width = uint64_t(byteSize(kind));
@@ -347,8 +351,8 @@ private:
 
   LoadedModel &model_;
   onnx::Graph &graph_;
-  FileTraining &found_;
-  std::string &error_;
+  FileTraining found_;
+  std::string error_;
   const onnx::TrainingInfo *info_ = nullptr;
   std::map<std::string, const onnx::Node *> producers_; ///< of values, in the algorithm
   std::map<std::string, const onnx::Tensor *> initializers_;
@@ -361,6 +365,4 @@ private:
 
 } // namespace
 
-bool zorse::onnx_import::takeTrainingInfo(LoadedModel &model, FileTraining &found, std::string &error) {
-  return TrainingInfoReader(model, found, error).run();
-}
+Result<FileTraining> zorse::onnx_import::takeTrainingInfo(LoadedModel &model) { return TrainingInfoReader(model).run(); }

@@ -16,11 +16,10 @@ static LogicalResult importConstant(OpContext &op) {
     return op.error("expects one attribute that holds the value, found " + Twine(op.node.attributes.size()));
   const auto &[name, attribute] = *op.node.attributes.begin();
   if (name == "value") {
-    std::string problem;
     const onnx::Tensor &tensor = attribute->t();
-    auto bytes = op.state.model.bytes(tensor, problem);
-    if (!bytes)
-      return op.error(problem);
+    auto bytes = op.state.model.bytes(tensor);
+    if (bytes.failed())
+      return op.error(bytes.message());
     int64_t size = 1;
     std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
     for (int64_t dim : shape)
@@ -58,11 +57,10 @@ static LogicalResult importConstantOfShape(OpContext &op) {
   double value = 0;
   auto attribute = op.node.attributes.find("value");
   if (attribute != op.node.attributes.end()) {
-    std::string problem;
     const onnx::Tensor &tensor = attribute->second->t();
-    auto bytes = op.state.model.bytes(tensor, problem);
-    if (!bytes || bytes->size == 0)
-      return op.error(problem.empty() ? "its value is empty" : problem);
+    auto bytes = op.state.model.bytes(tensor);
+    if (bytes.failed() || bytes->size == 0)
+      return op.error(bytes.failed() ? bytes.message() : "its value is empty");
     kind = static_cast<ElementKind>(tensor.data_type());
     makeBytes(kind, *bytes, 1)->readFloats(0, 1, 1, &value);
   }

@@ -77,26 +77,26 @@ int64_t integerAt(ElementKind type, const uint8_t *data, int64_t i) {
 
 } // namespace
 
-bool zorse::onnx_reference::readTensor(LoadedModel &model, const onnx::Tensor &tensor, Array &result, std::string &problem) {
-  auto bytes = model.bytes(tensor, problem, /*mayLackFile=*/true);
-  if (!bytes)
-    return false;
+zorse::Result<Array> zorse::onnx_reference::readTensor(LoadedModel &model, const onnx::Tensor &tensor) {
+  auto bytes = model.bytes(tensor, /*mayLackFile=*/true);
+  if (bytes.failed())
+    return bytes.error();
   if (bytes->missing)
-    return problem = "the numbers of '" + tensor.name() + "' are not there", false;
+    return userError("the numbers of '" + tensor.name() + "' are not there");
   const auto type = static_cast<ElementKind>(tensor.data_type());
   if (byteSize(type) == 0)
-    return problem = "'" + tensor.name() + "' has no numbers", false;
+    return userError("'" + tensor.name() + "' has no numbers");
   const Shape shape(tensor.dims().begin(), tensor.dims().end());
   if (product(shape) > kMostElements)
-    return problem = "'" + tensor.name() + "' has more than 2^26 elements", false;
+    return userError("'" + tensor.name() + "' has more than 2^26 elements");
   const uint8_t *data = bytes->owned ? bytes->owned->data() : bytes->data;
-  result = Array::of(type, shape);
+  Array result = Array::of(type, shape);
   for (int64_t i = 0; i < result.size(); ++i)
     if (result.isFloat())
       result.reals[i] = realAt(type, data, i);
     else
       result.integers[i] = integerAt(type, data, i);
-  return true;
+  return result;
 }
 
 Evaluator::Evaluator(const FlatGraph &graph, LoadedModel &model, Options options, Given given, GivenShape givenShape)
@@ -142,8 +142,10 @@ bool Evaluator::supply(int value) {
     size *= std::max<int64_t>(dim, 1);
   if (size > options.mostElements)
     return why = "more than " + std::to_string(options.mostElements) + " elements", false;
-  Array array;
-  return readTensor(model, *found->second, array, why) && store(value, std::move(array));
+  auto array = readTensor(model, *found->second);
+  if (array.failed())
+    return why = array.message(), false;
+  return store(value, std::move(*array));
 }
 
 std::vector<int> Evaluator::needs(const GraphNode &node) {
@@ -204,16 +206,20 @@ bool Evaluator::apply(const GraphNode &node) {
   Call call{node, {}, std::vector<Array>(node.outputs.size()), {}, options.lossOfLabel};
   if (node.op == "Constant") {
     if (auto tensor = node.attributes.find("value"); tensor != node.attributes.end()) {
-      Array array;
-      return readTensor(model, tensor->second->t(), array, why) && store(node.outputs[0], std::move(array));
+      auto array = readTensor(model, tensor->second->t());
+      if (array.failed())
+        return why = array.message(), false;
+      return store(node.outputs[0], std::move(*array));
     }
   }
   for (int input : node.inputs)
     call.inputs.push_back(input < 0 || !values.count(input) ? nullptr : &values.at(input));
   Array fill; // of ConstantOfShape: behind its operand
   if (auto tensor = node.attributes.find("value"); node.op == "ConstantOfShape" && tensor != node.attributes.end()) {
-    if (!readTensor(model, tensor->second->t(), fill, why))
-      return false;
+    auto read = readTensor(model, tensor->second->t());
+    if (read.failed())
+      return why = read.message(), false;
+    fill = std::move(*read);
     call.inputs.push_back(&fill);
   }
   bool done = false;

@@ -64,7 +64,7 @@ private:
   std::string why;
 };
 
-/// A tensor of the file; false with `problem` set.
-bool readTensor(onnx_import::LoadedModel &model, const onnx::Tensor &tensor, Array &result, std::string &problem);
+/// A tensor of the file.
+Result<Array> readTensor(onnx_import::LoadedModel &model, const onnx::Tensor &tensor);
 
 } // namespace zorse::onnx_reference

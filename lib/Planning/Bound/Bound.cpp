@@ -203,17 +203,15 @@ double boundOver(const Problem &problem, std::vector<uint32_t> devices, const st
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
 
 /// In the cluster, of the plan's devices.
-std::optional<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan &plan, std::string &error) {
+Result<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan &plan) {
   std::map<std::string, uint32_t> placeOf;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     placeOf[problem.cluster.devices[d].name] = d;
   std::vector<uint32_t> places;
   for (const step::PlanDevice &device : plan.devices) {
     auto it = placeOf.find(device.name);
-    if (it == placeOf.end()) {
-      error = "device '" + device.name + "' of the plan is not in the cluster";
-      return std::nullopt;
-    }
+    if (it == placeOf.end())
+      return userError("device '" + device.name + "' of the plan is not in the cluster");
     places.push_back(it->second);
   }
   return places;
@@ -275,32 +273,29 @@ double zorse::planning::lowerBound(const Problem &problem, const std::vector<uin
   return boundOver(problem, devices, rowsUpTo(mostRows, problem.batch));
 }
 
-std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given, std::string &error) {
-  error.clear();
+Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given) {
   step::Plan plan = given;
   plan.durations.reset(); // all times from one source
-  const std::optional<std::vector<uint32_t>> places = placesOf(problem, plan, error);
-  if (!places)
-    return std::nullopt;
-  if (plan.batch != problem.batch) {
-    error = "the plan is for a batch of " + std::to_string(plan.batch) + ", the problem for " + std::to_string(problem.batch);
-    return std::nullopt;
-  }
+  const Result<std::vector<uint32_t>> places = placesOf(problem, plan);
+  if (places.failed())
+    return places.error();
+  if (plan.batch != problem.batch)
+    return userError("the plan is for a batch of " + std::to_string(plan.batch) + ", the problem for " + std::to_string(problem.batch));
 
   PlanCosts costs(problem.costs, *places, problem.cluster.topology);
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &costs;
   options.checkMemory = false;
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  if (!graph)
-    return std::nullopt;
+  Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  if (graph.failed())
+    return graph.error();
   UnitsOnly unitsOnly(costs, plan.devices.size());
   options.costs = &unitsOnly;
   step::Plan ordered = withOrder(plan, *graph);
-  std::optional<step::StepGraph> compute = step::expandPlan(problem.summary, ordered, error, options);
-  if (!compute)
-    return std::nullopt;
+  Result<step::StepGraph> compute = step::expandPlan(problem.summary, ordered, options);
+  if (compute.failed())
+    return compute.error();
 
   Kinds kinds(problem);
   const std::map<uint32_t, Work> works = worksOf(problem, ordered, *places, kinds);

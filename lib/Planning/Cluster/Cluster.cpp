@@ -27,7 +27,7 @@ static std::vector<std::string> allowSumsInF16(Cluster &cluster) {
           " devices multiply faster by it (GeForce); results depend on the plan by the rounding of f16, as processors sum in f32"};
 }
 
-static std::optional<std::vector<std::string>> allowTf32(Cluster &cluster, std::string &error) {
+static Result<std::vector<std::string>> allowTf32(Cluster &cluster) {
   std::string lack;
   size_t count = 0;
   for (ClusterDevice &device : cluster.devices) {
@@ -37,11 +37,9 @@ static std::optional<std::vector<std::string>> allowTf32(Cluster &cluster, std::
     else if (++count <= 3)
       lack += (lack.empty() ? "" : ", ") + device.name;
   }
-  if (count == cluster.devices.size()) {
-    error = "--precision tf32: no device of the cluster has TF32 (" + lack + (count > 3 ? ", ..." : "") +
-            "); GPUs of NVIDIA from sm_80 on have it. Give --precision f32";
-    return std::nullopt;
-  }
+  if (count == cluster.devices.size())
+    return userError("--precision tf32: no device of the cluster has TF32 (" + lack + (count > 3 ? ", ..." : "") +
+                     "); GPUs of NVIDIA from sm_80 on have it. Give --precision f32");
   std::vector<std::string> assumed;
   if (count > 0)
     assumed.push_back(std::to_string(count) + (count > 1 ? " devices have" : " device has") + " no TF32 (" + lack + (count > 3 ? ", ..." : "") +
@@ -49,9 +47,9 @@ static std::optional<std::vector<std::string>> allowTf32(Cluster &cluster, std::
   return assumed;
 }
 
-std::optional<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &cluster, const Precision &precision, std::string &error) {
+Result<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &cluster, const Precision &precision) {
   if (precision.tf32)
-    return allowTf32(cluster, error);
+    return allowTf32(cluster);
   return precision.sumsF16 ? allowSumsInF16(cluster) : std::vector<std::string>();
 }
 
@@ -82,8 +80,8 @@ void zorse::planning::planLinks(const Cluster &cluster, step::Plan &plan) {
   plan.interNode = {node.nic().bandwidth(), 2 * node.nic().latency() + cluster.topology.sites(0).fabric().latency()};
 }
 
-bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType, std::string &error) {
-  error.clear();
+Status zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType) {
+  std::string error;
   std::unordered_map<std::string, const ClusterDevice *> byName;
   for (const ClusterDevice &device : cluster.devices)
     byName[device.name] = &device;
@@ -108,5 +106,5 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bun
   auto unset = [](const step::LinkSpeed &link) { return link.bandwidth <= 0 && link.latency <= 0; };
   if (unset(plan.intraNode) && unset(plan.interNode))
     planLinks(cluster, plan);
-  return error.empty();
+  return error.empty() ? Status::success() : Status(userError(error));
 }

@@ -1,9 +1,10 @@
 #include "ClusterFields.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 
@@ -53,12 +54,6 @@ struct Unit {
   const char *name;
   double factor;
 };
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
 
 /// What people call a key that has another name here.
 struct Alias {
@@ -132,7 +127,7 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
   }
   if (!(zero && value == 0) && !(value >= least && value <= most)) // not a comparison that NaN passes
     fail(node,
-         what + ": expected " + (zero ? "0 or " : "") + "a figure from " + number(least) + " to " + number(most) + ", got " + show(node) + remedy);
+         what + ": expected " + (zero ? "0 or " : "") + "a figure from " + zorse::format("%g to %g", least, most) + ", got " + show(node) + remedy);
   return value;
 }
 

@@ -338,32 +338,23 @@ private:
 
 } // namespace
 
-std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std::string &error) {
-  error.clear();
-  if (yaml.size() > kMostClusterBytes) {
-    error = "expected a cluster file of at most " + std::to_string(kMostClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) + " bytes";
-    return std::nullopt;
-  }
+Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
+  if (yaml.size() > kMostClusterBytes)
+    return userError("expected a cluster file of at most " + std::to_string(kMostClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) +
+                     " bytes");
   try {
     return Reader(YAML::Load(yaml)).read();
   } catch (const Bad &bad) {
-    error = bad.message;
+    return userError(bad.message);
   } catch (const YAML::Exception &e) {
-    error = (e.mark.line >= 0 ? "line " + std::to_string(e.mark.line + 1) + ": " : "") + "not valid YAML: " + e.msg;
+    return userError((e.mark.line >= 0 ? "line " + std::to_string(e.mark.line + 1) + ": " : "") + "not valid YAML: " + e.msg);
   }
-  return std::nullopt;
 }
 
-std::optional<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string &error) {
-  std::string text;
-  return readClusterFile(path, text, error);
-}
-
-std::optional<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string &text, std::string &error) {
-  if (!readRegularFile(path, kMostClusterBytes, text, error)) // one byte more than allowed: readCluster says so
-    return std::nullopt;
-  std::optional<Cluster> cluster = readCluster(text, error);
-  if (!cluster)
-    error = path + ": " + error;
-  return cluster;
+Result<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string *text) {
+  return parseRegularFile(path, kMostClusterBytes, [&](const std::string &yaml) { // one byte more than allowed: readCluster says so
+    if (text)
+      *text = yaml;
+    return readCluster(yaml);
+  });
 }

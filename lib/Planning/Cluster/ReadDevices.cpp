@@ -1,8 +1,8 @@
 #include "ClusterReader.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/DeviceDefaults.h"
-#include "zorse/Step/ShowBytes.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -158,8 +158,8 @@ private:
       fail(fields["reserve"]  ? fields["reserve"]
            : fields["memory"] ? fields["memory"]
                               : fields.node(),
-           what + ": its memory of " + step::showBytes(double(device.memory)) + " is no more than the reserve of " +
-               step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
+           what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " + showBytes(double(device.reserve)) +
+               "; give a smaller 'reserve'");
   }
 
   /// By a roofline, or launch by launch.

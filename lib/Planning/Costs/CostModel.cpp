@@ -39,22 +39,18 @@ auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, d
                          device.eager, device.memoryBandwidth, device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
 }
 
-bool profileFits(const Profile &profile, const bundle::ModelSummary &summary, std::string &error) {
-  if (bundle::differentModels(profile.model, summary.content_hash())) {
-    error = "the profile was measured for another model (" + profile.model + ", this one is " + summary.content_hash() +
-            "); measure again with zorse-profile, or remove \"model\" from it if their units are the same";
-    return false;
-  }
-  if (!profile.precision.empty() && profile.precision != precisionOf(summary).name()) {
-    error = "the profile was measured in " + profile.precision + ", this model is compiled for " + precisionOf(summary).name() +
-            "; measure again with zorse-profile on a bundle of this precision";
-    return false;
-  }
-  return true;
+Status checkProfile(const Profile &profile, const bundle::ModelSummary &summary) {
+  if (bundle::differentModels(profile.model, summary.content_hash()))
+    return userError("the profile was measured for another model (" + profile.model + ", this one is " + summary.content_hash() +
+                     "); measure again with zorse-profile, or remove \"model\" from it if their units are the same");
+  if (!profile.precision.empty() && profile.precision != precisionOf(summary).name())
+    return userError("the profile was measured in " + profile.precision + ", this model is compiled for " + precisionOf(summary).name() +
+                     "; measure again with zorse-profile on a bundle of this precision");
+  return Status::success();
 }
 
 /// The cluster's devices that count, in their order: the plan's, or all of them.
-std::optional<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::vector<step::PlanDevice> &planDevices, std::string &error) {
+Result<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::vector<step::PlanDevice> &planDevices) {
   std::vector<uint32_t> chosen(planDevices.empty() ? cluster.devices.size() : planDevices.size());
   std::iota(chosen.begin(), chosen.end(), 0);
   std::unordered_map<std::string, uint32_t> byName;
@@ -62,10 +58,8 @@ std::optional<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const
     byName[cluster.devices[d].name] = d;
   for (size_t i = 0; i < planDevices.size(); ++i) {
     auto it = byName.find(planDevices[i].name);
-    if (it == byName.end()) {
-      error = "device '" + planDevices[i].name + "' of the plan is not in the cluster";
-      return std::nullopt;
-    }
+    if (it == byName.end())
+      return userError("device '" + planDevices[i].name + "' of the plan is not in the cluster");
     chosen[i] = it->second;
   }
   return chosen;
@@ -92,14 +86,13 @@ bool setMoving(const DeviceProfile *measured, bundle::Topology::Moving &moving) 
 
 } // namespace
 
-std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
-                                         const std::vector<step::PlanDevice> &planDevices, std::string &error) {
-  error.clear();
-  if (profile && !profileFits(*profile, summary, error))
-    return std::nullopt;
-  const std::optional<std::vector<uint32_t>> chosen = chooseDevices(cluster, planDevices, error);
-  if (!chosen)
-    return std::nullopt;
+Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
+                                  const std::vector<step::PlanDevice> &planDevices) {
+  if (Status status = profile ? checkProfile(*profile, summary) : Status::success(); status.failed())
+    return status;
+  const Result<std::vector<uint32_t>> chosen = chooseDevices(cluster, planDevices);
+  if (chosen.failed())
+    return chosen.error();
   auto tables = std::make_shared<Tables>();
   const std::vector<UnitWork> units = tables->classifyUnits(summary);
   const bundle::ElementType type = productType(summary);
@@ -127,10 +120,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
     topology.add_node_of_device(device.node);
     moves |= setMoving(measured, *topology.add_moving());
   }
-  if (!unable.empty()) {
-    error = cannotCompute(type, unable);
-    return std::nullopt;
-  }
+  if (!unable.empty())
+    return userError(cannotCompute(type, unable));
   if (profile)
     applyLinks(profile->links, cluster, topology);
   if (!moves)

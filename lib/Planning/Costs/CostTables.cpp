@@ -1,7 +1,7 @@
 #include "CostTables.h"
 
-#include "../Report/Text.h"
 #include "GpuTimes.h"
+#include "zorse/Base/Format.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/DeviceDefaults.h"

@@ -1,6 +1,6 @@
 #include "GpuTimes.h"
 
-#include "../Report/Text.h"
+#include "zorse/Base/Format.h"
 
 #include "zorse/Summary/Summary.h"
 

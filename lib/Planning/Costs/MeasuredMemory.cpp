@@ -1,6 +1,6 @@
 // Memory that a profile knows of: what a device was found to have, and what the tasks of a class took.
-#include "../Report/Text.h"
 #include "CostTables.h"
+#include "zorse/Base/Format.h"
 
 #include "bundle.pb.h"
 

@@ -115,27 +115,23 @@ std::string planning::knownModelShapes() {
   return names;
 }
 
-std::optional<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape, std::string &error) {
-  auto within = [&](const char *what, int64_t found, int64_t most) {
-    if (found >= 1 && found <= most)
-      return true;
-    error = "model '" + shape.name + "': " + what + " is " + std::to_string(found) + ", expected 1 to " + std::to_string(most);
-    return false;
-  };
-  if (!within("layers", shape.layers, kMostLayers) || !within("hidden", shape.hidden, kMostWidth) || !within("ffn", shape.ffn, kMostWidth) ||
-      !within("heads", shape.heads, shape.hidden) || !within("kv_heads", shape.kvHeads, shape.heads) ||
-      !within("vocabulary", shape.vocabulary, kMostWidth) || !within("sequence", shape.sequence, kMostSequence))
-    return std::nullopt;
-  if (shape.hidden % shape.heads || shape.heads % shape.kvHeads) {
-    error = "model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " + std::to_string(shape.kvHeads) +
-            " for keys and values do not divide a hidden size of " + std::to_string(shape.hidden) +
-            ". Give heads that divide hidden, and kv_heads that divide heads";
-    return std::nullopt;
-  }
-  if (shape.computeType != bundle::BF16 && shape.computeType != bundle::F16 && shape.computeType != bundle::F32) {
-    error = "model '" + shape.name + "': expected bf16, f16 or f32";
-    return std::nullopt;
-  }
+Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape) {
+  struct {
+    const char *what;
+    int64_t found, most;
+  } const sizes[] = {
+      {"layers", shape.layers, kMostLayers},      {"hidden", shape.hidden, kMostWidth},     {"ffn", shape.ffn, kMostWidth},
+      {"heads", shape.heads, shape.hidden},       {"kv_heads", shape.kvHeads, shape.heads}, {"vocabulary", shape.vocabulary, kMostWidth},
+      {"sequence", shape.sequence, kMostSequence}};
+  for (const auto &[what, found, most] : sizes)
+    if (found < 1 || found > most)
+      return userError("model '" + shape.name + "': " + what + " is " + std::to_string(found) + ", expected 1 to " + std::to_string(most));
+  if (shape.hidden % shape.heads || shape.heads % shape.kvHeads)
+    return userError("model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " + std::to_string(shape.kvHeads) +
+                     " for keys and values do not divide a hidden size of " + std::to_string(shape.hidden) +
+                     ". Give heads that divide hidden, and kv_heads that divide heads");
+  if (shape.computeType != bundle::BF16 && shape.computeType != bundle::F16 && shape.computeType != bundle::F32)
+    return userError("model '" + shape.name + "': expected bf16, f16 or f32");
   bundle::ModelSummary summary = Builder(shape).build();
   addShapeWork(shape, summary);
   return summary;

@@ -265,21 +265,13 @@ LayerTable readRoot(const json &root) {
 
 } // namespace
 
-std::optional<LayerTable> zorse::planning::readLayers(const std::string &text, std::string &error) {
-  return fields::read(text, "the table of layers", kMostProfileBytes, error, readRoot);
+Result<LayerTable> zorse::planning::readLayers(const std::string &text) {
+  return fields::read(text, "the table of layers", kMostProfileBytes, readRoot);
 }
 
-std::optional<LayerTable> zorse::planning::readLayersFile(const std::string &path, std::string &error) {
-  std::string text;
-  if (!readRegularFile(path, kMostProfileBytes, text, error))
-    return std::nullopt;
-  std::optional<LayerTable> table = readLayers(text, error);
-  if (!table)
-    error = path + ": " + error;
-  return table;
-}
+Result<LayerTable> zorse::planning::readLayersFile(const std::string &path) { return parseRegularFile(path, kMostProfileBytes, readLayers); }
 
-bool zorse::planning::checkLayerTimes(const LayerTable &table, const Cluster &cluster, const Profile &profile, std::string &error) {
+Status zorse::planning::checkLayerTimes(const LayerTable &table, const Cluster &cluster, const Profile &profile) {
   for (const ClusterDevice &device : cluster.devices) {
     const DeviceProfile *measured = findProfile(profile, device);
     for (const std::string &name : table.withoutFlops) {
@@ -295,11 +287,10 @@ bool zorse::planning::checkLayerTimes(const LayerTable &table, const Cluster &cl
           }
       if (forward && (backward || (inputs && weights)))
         continue;
-      error = "device '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") +
-              ": expected forward and backward times of class '" + name + "', found " + (forward ? "forward alone" : "none") +
-              "; give them under \"devices\" for this device or its type, or \"flops\" of the class for an estimate";
-      return false;
+      return userError("device '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") +
+                       ": expected forward and backward times of class '" + name + "', found " + (forward ? "forward alone" : "none") +
+                       "; give them under \"devices\" for this device or its type, or \"flops\" of the class for an estimate");
     }
   }
-  return true;
+  return Status::success();
 }

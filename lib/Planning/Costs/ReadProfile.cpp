@@ -181,19 +181,9 @@ Profile readRoot(const json &root) {
 
 } // namespace
 
-std::optional<Profile> zorse::planning::readProfile(const std::string &text, std::string &error) {
-  return fields::read(text, "the profile", kMostProfileBytes, error, readRoot);
-}
+Result<Profile> zorse::planning::readProfile(const std::string &text) { return fields::read(text, "the profile", kMostProfileBytes, readRoot); }
 
-std::optional<Profile> zorse::planning::readProfileFile(const std::string &path, std::string &error) {
-  std::string text;
-  if (!readRegularFile(path, kMostProfileBytes, text, error))
-    return std::nullopt;
-  std::optional<Profile> profile = readProfile(text, error);
-  if (!profile)
-    error = path + ": " + error;
-  return profile;
-}
+Result<Profile> zorse::planning::readProfileFile(const std::string &path) { return parseRegularFile(path, kMostProfileBytes, readProfile); }
 
 void zorse::planning::mergeProfile(Profile &all, Profile later) {
   if (all.model.empty())
@@ -238,22 +228,18 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
   all.links.insert(all.links.end(), later.links.begin(), later.links.end());
 }
 
-std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::string> &paths, std::string &error) {
+Result<Profile> zorse::planning::readProfileFiles(const std::vector<std::string> &paths) {
   Profile all;
   for (const std::string &path : paths) {
-    std::optional<Profile> profile = readProfileFile(path, error);
-    if (!profile)
-      return std::nullopt;
-    if (!all.model.empty() && !profile->model.empty() && all.model != profile->model) {
-      error = path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model +
-              "); remove \"model\" if their units are the same";
-      return std::nullopt;
-    }
-    if (!all.precision.empty() && !profile->precision.empty() && all.precision != profile->precision) {
-      error = path + ": was measured in " + profile->precision + ", and " + paths.front() + " in " + all.precision +
-              "; measure both in one precision with zorse-profile";
-      return std::nullopt;
-    }
+    Result<Profile> profile = readProfileFile(path);
+    if (profile.failed())
+      return profile;
+    if (!all.model.empty() && !profile->model.empty() && all.model != profile->model)
+      return userError(path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model +
+                       "); remove \"model\" if their units are the same");
+    if (!all.precision.empty() && !profile->precision.empty() && all.precision != profile->precision)
+      return userError(path + ": was measured in " + profile->precision + ", and " + paths.front() + " in " + all.precision +
+                       "; measure both in one precision with zorse-profile");
     mergeProfile(all, std::move(*profile));
   }
   return all;

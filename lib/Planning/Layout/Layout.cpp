@@ -89,19 +89,23 @@ template <typename Step, typename Held> static Evaluation evaluationOf(const Pro
   return result;
 }
 
-std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error) {
+Result<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan) {
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
   options.checkMemory = false;
-  const std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  return graph ? std::optional(evaluationOf(problem, *graph, [](const step::DeviceProgram &device) { return device.plannedBytes; })) : std::nullopt;
+  const Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  if (graph.failed())
+    return graph.error();
+  return evaluationOf(problem, *graph, [](const step::DeviceProgram &device) { return device.plannedBytes; });
 }
 
-std::optional<Evaluation> zorse::planning::estimate(const Problem &problem, const step::Plan &plan, std::string &error) {
+Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step::Plan &plan) {
   step::TimeOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
-  const std::optional<step::StepTimes> times = step::timeStep(problem.summary, plan, error, options);
-  return times ? std::optional(evaluationOf(problem, *times, [](const step::DeviceUse &device) { return device.memory.least; })) : std::nullopt;
+  const Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
+  if (times.failed())
+    return times.error();
+  return evaluationOf(problem, *times, [](const step::DeviceUse &device) { return device.memory.least; });
 }

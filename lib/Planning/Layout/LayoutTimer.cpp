@@ -101,7 +101,7 @@ void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) c
   applyTechniques(techniquesOf(problem, layout), plan);
 }
 
-std::optional<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
+zorse::Result<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
   step::TimeOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
@@ -110,8 +110,7 @@ std::optional<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool wi
   options.twins = withTwins ? nullptr : &twins.devices();
   options.gaps = gaps;
   options.tries = tries;
-  std::string error;
-  return step::timeStep(problem.summary, plan, error, options);
+  return step::timeStep(problem.summary, plan, options);
 }
 
 /// StateRule::FreeMemory: masters and moments go where most memory is left when all own equally much; parameters and gradients are where they are
@@ -120,8 +119,8 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
   if (layout.state != StateRule::FreeMemory)
     return;
   const auto &devices = problem.cluster.devices;
-  std::optional<step::StepTimes> times = time(plan, withTwins);
-  if (!times)
+  const zorse::Result<step::StepTimes> times = time(plan, withTwins);
+  if (times.failed())
     return;
   // Groups by who reads them.
   const int groups = problem.summary.groups_size();
@@ -197,10 +196,10 @@ const LayoutTimer::Result &LayoutTimer::run(const Layout &layout) {
   twins.find(layout);
   deal(layout, /*withTwins=*/false, reused);
   ownByMemory(layout, /*withTwins=*/false, reused);
-  const std::optional<step::StepTimes> times = time(reused, /*withTwins=*/false);
-  result.ran = times.has_value();
+  const zorse::Result<step::StepTimes> times = time(reused, /*withTwins=*/false);
+  result.ran = !times.failed();
   result.excess = 0;
-  if (!times)
+  if (!result.ran)
     return result;
   result.step = times->stepTime;
   result.tasks = times->listLength;

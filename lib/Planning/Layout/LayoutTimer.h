@@ -37,7 +37,7 @@ public:
 
 private:
   void deal(const Layout &layout, bool withTwins, step::Plan &plan) const;
-  std::optional<step::StepTimes> time(const step::Plan &plan, bool withTwins);
+  zorse::Result<step::StepTimes> time(const step::Plan &plan, bool withTwins);
   void ownByMemory(const Layout &layout, bool withTwins, step::Plan &plan);
 
   const Problem &problem;

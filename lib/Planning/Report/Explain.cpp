@@ -1,7 +1,6 @@
 // Why a plan is as fast as it is: what binds, and what changes would bring.
+#include "zorse/Base/Format.h"
 #include "zorse/Planning/Report.h"
-
-#include "Text.h"
 
 #include <algorithm>
 #include <set>
@@ -13,16 +12,15 @@ namespace {
 
 /// The step of the same plan on another cluster; nullopt if it cannot be told.
 std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, const Cluster &cluster) {
-  std::string error;
-  std::optional<CostModel> costs = CostModel::make(problem.summary, cluster, problem.profile, plan.devices, error);
-  if (!costs)
+  const Result<CostModel> costs = CostModel::make(problem.summary, cluster, problem.profile, plan.devices);
+  if (costs.failed())
     return std::nullopt;
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &*costs;
   options.checkMemory = false;
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  return graph ? std::optional<double>(graph->stepTime) : std::nullopt;
+  const Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  return graph.failed() ? std::nullopt : std::optional<double>(graph->stepTime);
 }
 
 void timesBandwidth(bundle::LinkClass &link, double factor) {
@@ -102,10 +100,14 @@ private:
           " left");
   }
 
+  std::optional<Evaluation> estimateOf(const step::Plan &other) const {
+    Result<Evaluation> found = estimate(problem, other);
+    return found.failed() ? std::nullopt : std::optional(std::move(*found));
+  }
+
   /// What saves memory: how much, and what it costs; how much devices would lack without any of it.
   void techniques() {
-    std::string error;
-    const std::optional<Evaluation> with = estimate(problem, plan, error);
+    const std::optional<Evaluation> with = estimateOf(plan);
     const bool keepsLess = activations(with), keepsElsewhere = residency(with);
     if (!keepsLess && !keepsElsewhere)
       return;
@@ -113,7 +115,7 @@ private:
     for (step::Cell &cell : plain.cells)
       cell.activations = step::Activations::Keep;
     plain.residency.clear();
-    if (const std::optional<Evaluation> other = estimate(problem, plain, error))
+    if (const std::optional<Evaluation> other = estimateOf(plain))
       say(other->excess ? "without any of that, devices lack " + showBytes(double(other->excess))
                         : "without any of that, it fits and takes " + format("%.4g s", other->step));
   }
@@ -180,8 +182,7 @@ private:
       return false;
     std::string text = devices.size() == 1 ? plan.devices[*devices.begin()].name + " " + one : std::to_string(devices.size()) + " devices " + many;
     text += unitsOf(devices);
-    std::string error;
-    const std::optional<Evaluation> other = estimate(problem, without, error);
+    const std::optional<Evaluation> other = estimateOf(without);
     const std::optional<Evaluation> fastest = fastestWithMemory(without);
     if (other && fastest && with) {
       uint64_t saved = 0;
@@ -200,13 +201,12 @@ private:
   /// Where memory is short, an order takes in fewer samples: what a technique costs shows where it is not. How many are best differs; devices with
   /// more memory may always take in fewer.
   std::optional<Evaluation> fastestWithMemory(const step::Plan &without) const {
-    std::string error;
     std::optional<Evaluation> fastest;
     for (const double times : {1.0, 1.5, 2.0, 4.0, 0.0}) { // the memory that devices have; 0: unlimited
       step::Plan roomy = without;
       for (step::PlanDevice &device : roomy.devices)
         device.memory = static_cast<uint64_t>(static_cast<double>(device.memory) * times);
-      if (std::optional<Evaluation> found = estimate(problem, roomy, error); found && (!fastest || found->step < fastest->step))
+      if (std::optional<Evaluation> found = estimateOf(roomy); found && (!fastest || found->step < fastest->step))
         fastest = std::move(found);
     }
     return fastest;

@@ -295,18 +295,18 @@ int64_t zorse::planning::tokensPerSample(const bundle::ModelSummary &summary) {
   return tokens / samplesPerRow(summary);
 }
 
-std::optional<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, std::string &error, step::StepGraph *keep) {
-  std::optional<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.profile, plan.devices, error);
-  if (!costs)
-    return std::nullopt;
+Result<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, step::StepGraph *keep) {
+  Result<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.profile, plan.devices);
+  if (costs.failed())
+    return costs.error();
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &*costs;
   options.keepBuffers = keep != nullptr;
   options.checkMemory = false; // a plan that does not fit is described, too
-  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
-  if (!graph)
-    return std::nullopt;
+  Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  if (graph.failed())
+    return graph.error();
   Report report;
   report.model = problem.summary.name();
   report.assumptions = problem.assumptions;
@@ -317,9 +317,9 @@ std::optional<Report> planning::makeReport(const Problem &problem, const step::P
   report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;
   report.entries = graph->listLength;
-  std::optional<Efficiency> efficiency = planning::efficiency(problem, plan, error);
-  if (!efficiency)
-    return std::nullopt;
+  Result<Efficiency> efficiency = planning::efficiency(problem, plan);
+  if (efficiency.failed())
+    return efficiency.error();
   report.efficiency = *efficiency;
   Maker maker(problem, plan, *graph, report);
   maker.devices();

@@ -2,6 +2,7 @@
 #include "zorse/Planning/Report.h"
 
 #include "Text.h"
+#include "zorse/Base/Format.h"
 #include "zorse/Pages/Page.h"
 
 #include <nlohmann/json.hpp>

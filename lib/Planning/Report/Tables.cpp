@@ -2,12 +2,14 @@
 #include "zorse/Planning/Report.h"
 
 #include "Text.h"
+#include "zorse/Base/Format.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 
+using namespace zorse;
 using namespace zorse::planning;
 using nlohmann::ordered_json;
 

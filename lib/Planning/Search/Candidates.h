@@ -160,9 +160,8 @@ std::string structureOf(const StageModel &model, const Layout &layout);
 /// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
-/// Expands the best of the pool (sorted, best first); fills in the result with the best that
-/// fits. False and a message: nothing does, or not what was asked for.
-bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
+/// Expands the best of the pool (sorted, best first); returns the best that fits. An error: nothing does, or not what was asked for.
+Result<SearchResult> judge(SearchContext &context, const std::vector<Candidate> &pool);
 
 /// Those that are tried for all devices, what costs least first.
 std::vector<Technique> techniqueAnswers();
@@ -173,14 +172,14 @@ std::optional<SearchResult> searchWithTechniques(const Problem &problem, const S
 /// nothing fits.
 std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options);
 /// One search, without techniques but the problem's.
-std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error);
+Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
 /// Score of the best that fits, and keeps the limits, of what a short search finds; none: nothing does.
 /// \param used  receives its devices, ascending
 std::optional<double> shortSearch(const Problem &problem, const SearchOptions &options, std::vector<uint32_t> *used = nullptr);
 /// The same; where prices count, of parts of the cluster, too.
 std::optional<double> shortSearchOfParts(const Problem &problem, const SearchOptions &options);
 /// searchInOrder; where prices count, of the cheapest parts of the cluster, too.
-std::optional<SearchResult> searchParts(const Problem &problem, const SearchOptions &options, std::string &error);
+Result<SearchResult> searchParts(const Problem &problem, const SearchOptions &options);
 
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);

@@ -174,7 +174,7 @@ std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes)
 
 } // namespace
 
-std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, std::string &error) {
+Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
   const Cluster &from = problem.cluster;
   const bundle::Topology &topology = from.topology;
   std::vector<Item> devices = makeDevices(problem), nodes = makeNodes(from, devices);
@@ -216,9 +216,10 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
     pair.set_a(siteAt[pair.a()]);
     pair.set_b(siteAt[pair.b()]);
   }
-  made.costs = CostModel::make(problem.summary, made.cluster, problem.profile, {}, error);
-  if (!made.costs)
-    return std::nullopt;
+  Result<CostModel> costs = CostModel::make(problem.summary, made.cluster, problem.profile, {});
+  if (costs.failed())
+    return costs.error();
+  made.costs = std::move(*costs);
   return made;
 }
 

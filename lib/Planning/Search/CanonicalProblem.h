@@ -18,8 +18,8 @@ struct CanonicalProblem {
   std::optional<CostModel> costs;
   std::vector<uint32_t> original; ///< by device of `cluster`: its number in the problem's
 
-  /// \param error  why the costs cannot be made; never for a problem that has costs
-  static std::optional<CanonicalProblem> make(const Problem &problem, std::string &error);
+  /// An error: why the costs cannot be made; never for a problem that has costs.
+  static Result<CanonicalProblem> make(const Problem &problem);
 
   /// Problem on this cluster; refers to this object.
   Problem on(const Problem &problem) const;

@@ -2,20 +2,17 @@
 
 #include "Candidates.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 using namespace zorse;
 using namespace zorse::planning;
 
 namespace {
 
-std::string show(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
+std::string show(double number) { return format("%.4g", number); }
 
 /// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer
 /// samples then; of many devices, whose buffers take long to place, only those count that hold one already.
@@ -58,10 +55,9 @@ constexpr double kWorth = 0.98;
 /// The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
 class Judge {
 public:
-  Judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error)
-      : context(context), pool(pool), result(result), error(error) {}
+  Judge(SearchContext &context, const std::vector<Candidate> &pool) : context(context), pool(pool) {}
 
-  bool run() {
+  Result<SearchResult> run() {
     const size_t most = isSmall(context) ? 12 : context.effort().judged;
     expandMore(most, most + 20);
     expandSingle();
@@ -69,22 +65,20 @@ public:
     result.tried = context.tried();
     if (bestScore < INFINITY) {
       easeMemory();
-      return keepsLimits();
+      if (Status status = checkLimits(); status.failed())
+        return status;
+      return std::move(result);
     }
-    if (!closest) {
-      error = "no plan was found" + (error.empty() ? "" : ": " + error);
-      return false;
-    }
+    if (!closest)
+      return userError("no plan was found" + (refusal.empty() ? "" : ": " + refusal));
     if (options.techniques && !problem.techniques.any())
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, INFINITY)) {
         const uint32_t tried = result.tried;
         result = std::move(*eased);
         result.tried += tried;
-        error.clear();
-        return true;
+        return std::move(result);
       }
-    explainLack();
-    return false;
+    return userError(explainLack());
   }
 
 private:
@@ -101,10 +95,9 @@ private:
 
   void expand(const Candidate &candidate) {
     Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
-    std::string why;
-    std::optional<Evaluation> evaluation = estimate(problem, one.plan, why);
-    if (!evaluation) {
-      error = why;
+    Result<Evaluation> evaluation = estimate(problem, one.plan);
+    if (evaluation.failed()) {
+      refusal = evaluation.message();
       return;
     }
     one.evaluation = std::move(*evaluation);
@@ -153,7 +146,7 @@ private:
     const bool place = context.effort().placesFirst; // affordable, whatever it shows
     const bool mayFit = !isFar(problem, one.evaluation);
     if (mayFit && (place || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
-      if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error)) { // where buffers' gaps take memory, fewer samples may be under way
+      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // where gaps take memory, fewer samples may be under way
         one.evaluation = std::move(*placed);
         score(one);
       }
@@ -182,26 +175,19 @@ private:
       }
   }
 
-  bool keepsLimits() {
+  Status checkLimits() const {
     double rate = static_cast<double>(problem.batch) / result.evaluation.step;
-    if (rate < options.leastThroughput) {
-      error = "no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate);
-      return false;
-    }
-    if (options.mostPrice > 0 && result.price > options.mostPrice) {
-      error = "no plan costs " + show(options.mostPrice) + " an hour or less; the best that was found costs " + show(result.price);
-      return false;
-    }
-    error.clear();
-    return true;
+    if (rate < options.leastThroughput)
+      return userError("no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate));
+    if (options.mostPrice > 0 && result.price > options.mostPrice)
+      return userError("no plan costs " + show(options.mostPrice) + " an hour or less; the best that was found costs " + show(result.price));
+    return Status::success();
   }
 
   /// Of all that was simulated, and of the devices in one row, what lacks least: what scores best may be one device with all of the model.
-  void explainLack() {
-    if (!options.remedies) {
-      error = "no plan fits the memory of the devices";
-      return;
-    }
+  std::string explainLack() {
+    if (!options.remedies)
+      return "no plan fits the memory of the devices";
     Layout least = closest->layout;
     const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
       return std::pair(a.score < INFINITY ? a.excess : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.excess : UINT64_MAX, b.id);
@@ -214,16 +200,15 @@ private:
         row->layout.state = StateRule::FreeMemory;
         takeIfLess(row->layout, least);
       }
-    error = explainMemory(context, least, closestEvaluation);
+    return explainMemory(context, least, closestEvaluation);
   }
 
   void takeIfLess(const Layout &layout, Layout &least) {
-    std::string ignored;
     const LayoutTimer::Result &found = context.timer(0).run(layout);
     if (!found.ran || found.excess >= closestEvaluation.excess)
       return;
-    if (std::optional<Evaluation> evaluation = estimate(problem, makePlan(problem, layout), ignored);
-        evaluation && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
+    if (Result<Evaluation> evaluation = estimate(problem, makePlan(problem, layout));
+        !evaluation.failed() && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
       least = layout;
       closestEvaluation = std::move(*evaluation);
     }
@@ -231,8 +216,8 @@ private:
 
   SearchContext &context;
   const std::vector<Candidate> &pool;
-  SearchResult &result;
-  std::string &error;
+  SearchResult result;
+  std::string refusal; ///< the last of a plan that cannot be expanded
   const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
 
@@ -248,6 +233,4 @@ private:
 
 } // namespace
 
-bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error) {
-  return Judge(context, pool, result, error).run();
-}
+Result<SearchResult> zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool) { return Judge(context, pool).run(); }

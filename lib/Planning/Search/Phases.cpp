@@ -88,9 +88,8 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
   if (context.effort().descentTasks > 0 && !pool.empty())
     descend(context, pool, static_cast<uint32_t>(std::min(kMostDescents, kDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
   pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.excess > 0; }), pool.end());
-  SearchResult result;
-  std::string error;
-  if (pool.empty() || !judge(context, pool, result, error))
+  if (pool.empty())
     return std::nullopt;
-  return result;
+  Result<SearchResult> result = judge(context, pool);
+  return result.failed() ? std::nullopt : std::optional(std::move(*result));
 }

@@ -218,24 +218,21 @@ std::optional<double> zorse::planning::shortSearchOfParts(const Problem &problem
   return best;
 }
 
-std::optional<SearchResult> zorse::planning::searchParts(const Problem &problem, const SearchOptions &options, std::string &error) {
-  std::optional<SearchResult> best = searchInOrder(problem, options, error);
+Result<SearchResult> zorse::planning::searchParts(const Problem &problem, const SearchOptions &options) {
+  Result<SearchResult> best = searchInOrder(problem, options);
   if (!countsPrices(options) || problem.cluster.devices.empty() || problem.summary.units_size() == 0)
     return best;
   auto scoreOfResult = [&](const SearchResult &result) { return scoreOf(problem, options, result.layout, result.evaluation.step, 0); };
   for (const Devices &part : chooseParts(problem, options)) {
-    std::string ignored;
     SearchOptions alone = onlyOn(problem, options, part);
     alone.remedies = false;
-    std::optional<SearchResult> found = searchInOrder(problem, alone, ignored);
-    if (!found)
+    Result<SearchResult> found = searchInOrder(problem, alone);
+    if (found.failed())
       continue;
-    const uint32_t tried = found->tried + (best ? best->tried : 0);
-    if (!best || scoreOfResult(*found) < scoreOfResult(*best))
+    const uint32_t tried = found->tried + (best.failed() ? 0 : best->tried);
+    if (best.failed() || scoreOfResult(*found) < scoreOfResult(*best))
       best = std::move(found);
     best->tried = tried;
   }
-  if (best)
-    error.clear();
   return best;
 }

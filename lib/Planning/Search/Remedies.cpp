@@ -2,14 +2,13 @@
 
 #include "Candidates.h"
 
-#include "zorse/Step/ShowBytes.h"
+#include "zorse/Base/Format.h"
 
 #include <algorithm>
 #include <map>
 
 using namespace zorse;
 using namespace zorse::planning;
-using step::showBytes;
 
 namespace {
 
@@ -30,9 +29,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
       larger.devices.push_back(device);
       larger.topology.add_node_of_device(device.node);
     }
-    std::string error;
-    auto costs = CostModel::make(problem.summary, larger, nullptr, {}, error);
-    if (!costs)
+    const Result<CostModel> costs = CostModel::make(problem.summary, larger, nullptr, {});
+    if (costs.failed())
       return "";
     Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
     if (shortSearchOfParts(enlarged, options))

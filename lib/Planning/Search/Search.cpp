@@ -47,22 +47,22 @@ uint32_t descents(const SearchContext &context, const Layout &layout) {
   return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, context.effort().descentTasks / (lists * tasksOf(layout))));
 }
 
-bool checkOptions(const SearchContext &context, std::string &error) {
+Status checkOptions(const SearchContext &context) {
   const Problem &problem = context.problem;
   if (context.tables.units() == 0)
-    error = "the model has no units";
-  else if (problem.cluster.devices.empty())
-    error = "the cluster has no devices";
-  else if (problem.batch < 1)
-    error = "batch is " + std::to_string(problem.batch) + ", expected at least 1";
-  else if (context.devices.empty())
-    error = "every device of the cluster is excluded; leave at least one";
-  else if (context.options.stages > 0 &&
-           (context.options.stages > static_cast<uint32_t>(context.tables.units()) || context.options.stages > context.devices.size()))
-    error = std::to_string(context.options.stages) + " stages are asked for; the model has " + std::to_string(context.tables.units()) +
-            " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " +
-            std::to_string(std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size())) + " are possible";
-  return error.empty();
+    return userError("the model has no units");
+  if (problem.cluster.devices.empty())
+    return userError("the cluster has no devices");
+  if (problem.batch < 1)
+    return userError("batch is " + std::to_string(problem.batch) + ", expected at least 1");
+  if (context.devices.empty())
+    return userError("every device of the cluster is excluded; leave at least one");
+  const size_t stages = context.options.stages, most = std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size());
+  if (stages > most)
+    return userError(std::to_string(stages) + " stages are asked for; the model has " + std::to_string(context.tables.units()) +
+                     " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " + std::to_string(most) +
+                     " are possible");
+  return Status::success();
 }
 
 void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidates) {
@@ -198,7 +198,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
 }
 
 /// A search that begins with the devices `first` of all that may be used.
-static std::optional<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first, std::string &error) {
+static Result<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first) {
   const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
   const std::vector<uint32_t> all = context.devices;
@@ -211,15 +211,11 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
 
   const bool small = isSmall(context);
   std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.effort().bestNeighbour);
-  if (schedules.empty()) {
-    error = "no schedule is left to choose from: this model's backward cannot be split";
-    return std::nullopt;
-  }
+  if (schedules.empty())
+    return userError("no schedule is left to choose from: this model's backward cannot be split");
   std::vector<Candidate> pool = firstCandidates(context, seeds, schedules.front());
-  if (pool.empty()) {
-    error = nothingFound(options);
-    return std::nullopt;
-  }
+  if (pool.empty())
+    return userError(nothingFound(options));
   context.simulate(pool);
   std::sort(pool.begin(), pool.end(), better);
   // The best of single devices is kept to the end.
@@ -228,7 +224,6 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
     alone = *best;
   varySchedules(context, schedules, pool);
 
-  SearchResult result;
   const uint32_t budget = context.budget;
   context.budget -= budget / 8; // for what follows
   refine(context, pool);
@@ -242,43 +237,40 @@ static std::optional<SearchResult> searchFrom(SearchContext &context, const std:
   if (alone)
     pool.push_back(*alone);
 
-  if (judge(context, pool, result, error))
-    return result;
-  return std::nullopt;
+  return judge(context, pool);
 }
 
-std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error) {
+Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options) {
   SearchContext context(problem, options);
-  if (!checkOptions(context, error))
-    return std::nullopt;
+  if (Status status = checkOptions(context); status.failed())
+    return status;
   const std::vector<uint32_t> all = context.devices, first = withoutNegligible(context);
-  std::optional<SearchResult> result = searchFrom(context, first, error);
-  if (result || first == all)
+  Result<SearchResult> result = searchFrom(context, first);
+  if (!result.failed() || first == all)
     return result;
   SearchContext again(problem, options); // their memory may be needed
-  return searchFrom(again, again.devices, error);
+  return searchFrom(again, again.devices);
 }
 
-std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options, std::string &error) {
-  error.clear();
+Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options) {
   if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
-    return searchInOrder(problem, options, error); // which says so
-  const std::optional<CanonicalProblem> canonical = CanonicalProblem::make(problem, error);
-  if (!canonical)
-    return std::nullopt;
+    return searchInOrder(problem, options); // which says so
+  const Result<CanonicalProblem> canonical = CanonicalProblem::make(problem);
+  if (canonical.failed())
+    return canonical.error();
   SearchOptions translated = options;
   translated.excluded = canonical->translate(options.excluded);
-  std::optional<SearchResult> result = searchParts(canonical->on(problem), translated, error);
-  if (!result || std::is_sorted(canonical->original.begin(), canonical->original.end()))
+  Result<SearchResult> result = searchParts(canonical->on(problem), translated);
+  if (result.failed() || std::is_sorted(canonical->original.begin(), canonical->original.end()))
     return result;
   result->layout = canonical->restore(result->layout);
   result->plan = makePlan(problem, result->layout);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
-  std::optional<Evaluation> evaluation = places ? evaluate(problem, result->plan, error) : estimate(problem, result->plan, error);
-  if (evaluation && evaluation->excess == 0) {
+  Result<Evaluation> evaluation = places ? evaluate(problem, result->plan) : estimate(problem, result->plan);
+  if (!evaluation.failed() && evaluation->excess == 0) {
     result->evaluation = std::move(*evaluation);
     return result;
   }
   // Of tasks that could run at the same time another one came first, and memory was that short.
-  return searchParts(problem, options, error);
+  return searchParts(problem, options);
 }

@@ -57,9 +57,8 @@ void relieve(const Problem &problem, SearchResult &result) {
       layout = std::move(without);
     }
   }
-  std::string error;
   step::Plan plan = makePlan(problem, layout);
-  if (std::optional<Evaluation> evaluation = evaluate(problem, plan, error); evaluation && evaluation->excess == 0) {
+  if (Result<Evaluation> evaluation = evaluate(problem, plan); !evaluation.failed() && evaluation->excess == 0) {
     result.layout = std::move(layout);
     result.plan = std::move(plan);
     result.evaluation = std::move(*evaluation);
@@ -80,15 +79,14 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
   for (const auto &[score, techniques] : found) { // the next only if buffers, once placed, do not fit
     Problem eased = problem;
     eased.techniques = techniques;
-    std::string error;
-    std::optional<SearchResult> result = searchInOrder(eased, options, error);
-    if (!result)
+    Result<SearchResult> result = searchInOrder(eased, options);
+    if (result.failed())
       continue;
     if (scoreOf(eased, options, result->layout, result->evaluation.step, 0) >= toBeat)
       break;
     if (SearchEffort::forDevices(problem.cluster.devices.size()).descentTasks == 0)
       relieve(problem, *result);
-    return result;
+    return std::move(*result);
   }
   return toBeat < INFINITY ? std::nullopt : searchByPhase(problem, options);
 }

@@ -22,9 +22,8 @@ public:
   Folded() : LapsRule(ScheduleKind::Folded, "folded", Turn::BackAndForth) {}
 
   Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
-    std::string error;
-    const std::optional<Laps> laps = findLaps(x.plan, turn, error);
-    assert(laps && "the plan has been checked");
+    const zorse::Result<Laps> laps = findLaps(x.plan, turn);
+    assert(!laps.failed() && "the plan has been checked");
     constexpr double kUsual = 1.5; // times what the steady state holds: ranges wait for each other more than their ideal times say
     Schedule schedule = x.plan.schedule;
     schedule.inFlight *= kUsual;

@@ -65,9 +65,8 @@ public:
 
 private:
   Laps lapsOf(const Expansion &x) const {
-    std::string error;
-    std::optional<Laps> laps = findLaps(x.plan, turn, error);
-    assert(laps && "the plan has been checked");
+    zorse::Result<Laps> laps = findLaps(x.plan, turn);
+    assert(!laps.failed() && "the plan has been checked");
     return std::move(*laps);
   }
 

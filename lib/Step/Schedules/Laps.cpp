@@ -19,17 +19,15 @@ std::string showUnits(std::pair<int32_t, int32_t> units) { return "units " + std
 
 } // namespace
 
-std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::string &error) {
+zorse::Result<Laps> zorse::step::findLaps(const Plan &plan, Turn turn) {
   std::map<std::pair<int32_t, int32_t>, std::set<uint32_t>> devicesOf; // by unit range
   for (const Cell &cell : plan.cells)
     devicesOf[{cell.unitBegin, cell.unitEnd}].insert(cell.device);
   std::vector<std::pair<int32_t, int32_t>> ranges;
   for (auto &[range, devices] : devicesOf) {
-    if (!ranges.empty() && ranges.back().second != range.first) {
-      error = "expected the same cuts between units for all samples, found cells of " + showUnits(ranges.back()) + " and of " + showUnits(range) +
-              "; schedule \"timed\" takes any tiling";
-      return std::nullopt;
-    }
+    if (!ranges.empty() && ranges.back().second != range.first)
+      return userError("expected the same cuts between units for all samples, found cells of " + showUnits(ranges.back()) + " and of " +
+                       showUnits(range) + "; schedule \"timed\" takes any tiling");
     ranges.push_back(range);
   }
 
@@ -43,22 +41,18 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
     seen.insert(devices.begin(), devices.end());
     ++laps.stages;
   }
-  if (laps.stages == ranges.size()) {
-    error = "expected devices that hold several ranges of units, found one range on each: \"1f1b\" is the schedule of this tiling";
-    return std::nullopt;
-  }
+  if (laps.stages == ranges.size())
+    return userError("expected devices that hold several ranges of units, found one range on each: \"1f1b\" is the schedule of this tiling");
   auto stageOf = [&](size_t chunk) {
     size_t lap = chunk / laps.stages, at = chunk % laps.stages;
     return turn == Turn::BackAndForth && lap % 2 ? laps.stages - 1 - at : at;
   };
   for (size_t chunk = 0; chunk < ranges.size(); ++chunk)
-    if (devicesOf[ranges[chunk]] != devicesOf[ranges[stageOf(chunk)]]) {
-      error = "expected " + showUnits(ranges[chunk]) + " on the devices of " + showUnits(ranges[stageOf(chunk)]) + " (" +
-              show(plan, devicesOf[ranges[stageOf(chunk)]]) + "), " +
-              (turn == Turn::Ring ? "as laps of a ring go around" : "as laps go back and forth") + ", found " + show(plan, devicesOf[ranges[chunk]]) +
-              "; schedule \"timed\" takes any tiling";
-      return std::nullopt;
-    }
+    if (devicesOf[ranges[chunk]] != devicesOf[ranges[stageOf(chunk)]])
+      return userError("expected " + showUnits(ranges[chunk]) + " on the devices of " + showUnits(ranges[stageOf(chunk)]) + " (" +
+                       show(plan, devicesOf[ranges[stageOf(chunk)]]) + "), " +
+                       (turn == Turn::Ring ? "as laps of a ring go around" : "as laps go back and forth") + ", found " +
+                       show(plan, devicesOf[ranges[chunk]]) + "; schedule \"timed\" takes any tiling");
   laps.laps = (ranges.size() + laps.stages - 1) / laps.stages;
 
   laps.passages.resize(plan.cells.size());
@@ -78,6 +72,6 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
 }
 
 std::string LapsRule::refuses(const Plan &plan, const bundle::ModelSummary &) const {
-  std::string error;
-  return findLaps(plan, turn, error) ? "" : std::string("schedule \"") + name + "\": " + error;
+  Result<Laps> laps = findLaps(plan, turn);
+  return laps.failed() ? std::string("schedule \"") + name + "\": " + laps.message() : "";
 }

@@ -36,7 +36,7 @@ protected:
   const Turn turn;
 };
 
-/// Finds the laps of a plan's tiling. \returns nullopt and `error`, which says what was expected and what was found.
-std::optional<Laps> findLaps(const Plan &plan, Turn turn, std::string &error);
+/// Finds the laps of a plan's tiling. The error says what was expected and what was found.
+Result<Laps> findLaps(const Plan &plan, Turn turn);
 
 } // namespace zorse::step

@@ -1,8 +1,9 @@
 #include "Job.h"
 #include "Sockets.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
-#include <cstdio>
 
 using namespace zorse::control;
 using namespace zorse::runtime;
@@ -15,11 +16,7 @@ constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to 
 /// So long living ranks have to confirm the verdict before the rank that hosts the coordinator, whose end ends the coordinator, is told.
 constexpr double kConfirmSeconds = 0.3;
 
-std::string seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value < 10 ? "%.1f s" : "%.0f s", value);
-  return text;
-}
+std::string seconds(double value) { return zorse::format(value < 10 ? "%.1f s" : "%.0f s", value); }
 
 Failure foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank, const std::string &device, std::string message) {
   Failure out;

@@ -3,11 +3,12 @@
 #include "Job.h"
 #include "Join.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -23,11 +24,7 @@ constexpr size_t kReadAtOnce = size_t(4) << 20;
 /// leave() waits at most so long for the coordinator's answer.
 constexpr double kGoodbyeSeconds = 5;
 
-std::string secondsText(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", value);
-  return text;
-}
+std::string secondsText(double value) { return zorse::format("%.1f s", value); }
 
 } // namespace
 

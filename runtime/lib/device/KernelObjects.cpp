@@ -56,11 +56,11 @@ Result<std::shared_ptr<const MemoryFile>> MemoryFile::copyOf(const std::string &
 Result<std::shared_ptr<const MemoryFile>> MemoryFile::hold(const std::string &path) {
   std::shared_ptr<MemoryFile> file(new MemoryFile());
   struct stat info = {};
-  std::string error;
+  Result<int> descriptor = openRegularFile(path, info);
+  if (descriptor.failed())
+    return descriptor.error();
   file->name_ = path;
-  file->descriptor_ = openRegularFile(path, info, error);
-  if (file->descriptor_ < 0)
-    return userError(error);
+  file->descriptor_ = *descriptor;
   if (Status status = file->map(size_t(info.st_size)); status.failed())
     return status;
   return std::shared_ptr<const MemoryFile>(std::move(file));
@@ -88,8 +88,9 @@ Result<std::shared_ptr<const MemoryFile>> KernelObjects::find(const std::string 
     return found->second;
   if (folder_.empty())
     return userError("kernel object 'kernels/" + name + "' was not loaded with the bundle; compile the model again");
-  std::string bytes, error, path = folder_ + "/" + name;
-  if (!readRegularFile(path, SIZE_MAX, bytes, error))
-    return userError(error);
-  return MemoryFile::copyOf(path, bytes.data(), bytes.size());
+  const std::string path = folder_ + "/" + name;
+  Result<std::string> bytes = readRegularFile(path, SIZE_MAX);
+  if (bytes.failed())
+    return bytes.error();
+  return MemoryFile::copyOf(path, bytes->data(), bytes->size());
 }

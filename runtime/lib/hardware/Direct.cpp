@@ -1,10 +1,10 @@
 // Whether GPUs can exchange directly where a job runs.
+#include "zorse/Base/Format.h"
 #include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Hardware.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 
@@ -23,12 +23,6 @@ double plannedSeconds(const std::vector<bundle::Program> &programs) {
     for (const bundle::Entry &entry : program.entries())
       end = std::max(end, entry.planned_end());
   return end;
-}
-
-std::string milliseconds(double seconds) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.4g ms", seconds * 1e3);
-  return text;
 }
 
 } // namespace
@@ -75,7 +69,7 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
 
 std::string zorse::runtime::stagedCost(const Bundle &bundle) {
   const double direct = plannedSeconds(bundle.programs), staged = plannedSeconds(bundle.staged);
-  return "a step is predicted to take " + milliseconds(staged) + " instead of " + milliseconds(direct);
+  return format("a step is predicted to take %.4g ms instead of %.4g ms", staged * 1e3, direct * 1e3);
 }
 
 std::string zorse::runtime::describeDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {

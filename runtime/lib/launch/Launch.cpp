@@ -4,6 +4,8 @@
 #include "RankProcess.h"
 #include "Signals.h"
 
+#include "zorse/Base/Format.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -26,12 +28,6 @@ constexpr double kGiveUpSeconds = 30.0; ///< after SIGKILL: a process that the k
 constexpr double kDrainSeconds = 0.3;   ///< after the last rank: for output that somebody outside of its group still holds open
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::string secondsText(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return text;
-}
 
 std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
 
@@ -290,7 +286,7 @@ void Launcher::endLingering() {
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->running()) {
       say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " +
-          secondsText(o_.times.deadlineSeconds) + " after that (is it stopped?): it is ended");
+          zorse::format("%.1f s", o_.times.deadlineSeconds) + " after that (is it stopped?): it is ended");
       rank->signalGroup(SIGKILL);
     }
 }

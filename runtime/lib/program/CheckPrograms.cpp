@@ -115,10 +115,9 @@ private:
   }
 
   void expression(const std::string &what, const std::string &text, int counts) {
-    std::string error;
-    std::optional<Expression> parsed = Expression::parse(text, error);
-    if (!parsed)
-      return fail(what + " is '" + text + "', which is no expression of the samples of a step and its counts: " + error);
+    Result<Expression> parsed = Expression::parse(text);
+    if (parsed.failed())
+      return fail(what + " is '" + text + "', which is no expression of the samples of a step and its counts: " + parsed.message());
     for (uint32_t count : parsed->counts())
       if (count >= uint32_t(counts))
         return fail(

@@ -132,16 +132,23 @@ namespace zorse {
 /// Recursive descent. Depth counts what nests; chains of operators of one kind do not.
 class ExpressionParser {
 public:
-  ExpressionParser(std::string_view text, std::string &error) : text_(text), error_(error) {}
+  explicit ExpressionParser(std::string_view text) : text_(text) {}
 
-  bool parse(Expression &result) {
-    if (text_.size() > Expression::kMaxLength)
-      return fail("expected at most " + std::to_string(Expression::kMaxLength) + " characters, found " + std::to_string(text_.size()));
+  Result<Expression> parse() {
+    Expression result;
     nodes_ = &result.nodes_;
-    return sum() && (at_ == text_.size() || fail("expected an operator or the end, found " + found()));
+    if (!whole())
+      return userError(error_);
+    return result;
   }
 
 private:
+  bool whole() {
+    if (text_.size() > Expression::kMaxLength)
+      return fail("expected at most " + std::to_string(Expression::kMaxLength) + " characters, found " + std::to_string(text_.size()));
+    return sum() && (at_ == text_.size() || fail("expected an operator or the end, found " + found()));
+  }
+
   bool fail(const std::string &message) {
     error_ = "column " + std::to_string(at_ + 1) + ": " + message;
     return false;
@@ -291,19 +298,14 @@ private:
   }
 
   std::string_view text_;
-  std::string &error_;
+  std::string error_;
   size_t at_ = 0, depth_ = 0;
   std::vector<Expression::Node> *nodes_ = nullptr;
 };
 
 } // namespace zorse
 
-std::optional<Expression> Expression::parse(std::string_view text, std::string &error) {
-  Expression result;
-  if (!ExpressionParser(text, error).parse(result))
-    return std::nullopt;
-  return result;
-}
+Result<Expression> Expression::parse(std::string_view text) { return ExpressionParser(text).parse(); }
 
 Expression Expression::number(double value) {
   Expression result;

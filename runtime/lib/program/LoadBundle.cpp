@@ -80,17 +80,16 @@ private:
   std::string path(const std::string &name) const { return bundle_.directory + "/" + name; }
 
   Status readManifest() {
-    std::string error;
-    auto read = [&](const std::string &path, std::string &bytes, std::string &why) {
+    auto read = [&](const std::string &path) -> Result<std::string> {
       Result<MappedFile> file = open_(path);
       if (file.failed())
-        why = file.message();
-      else
-        bytes.assign(reinterpret_cast<const char *>(file->data()), file->size());
-      return !file.failed();
+        return file.error();
+      return std::string(reinterpret_cast<const char *>(file->data()), file->size());
     };
-    if (!bundle::readManifest(bundle_.directory, read, manifest_, error))
-      return userError(error);
+    Result<bundle::Manifest> manifest = bundle::readManifest(bundle_.directory, read);
+    if (manifest.failed())
+      return manifest.error();
+    manifest_ = std::move(*manifest);
     bundle_.digest = manifest_.digest;
     bundle_.model = manifest_.model;
     bundle_.precision = manifest_.precision;
@@ -291,14 +290,14 @@ private:
     if (Status status = readText("weights.json", text); status.failed())
       return status;
     std::map<std::string, WeightSource> sources;
-    std::string problem;
     auto badHub = [&](const std::string &parameter, const std::string &what) {
       return userError(name + ": " + (parameter.empty() ? "" : "'" + parameter + "': ") + what + "; compile the model again");
     };
     try {
       json weights = json::parse(text);
-      if (weights.contains("hub") && !bundle::fromJson(weights["hub"], bundle_.hub, problem))
-        return badHub("", problem);
+      if (weights.contains("hub"))
+        if (Status status = bundle::fromJson(weights["hub"], bundle_.hub); status.failed())
+          return badHub("", status.message());
       // Said apart, for all of them, so that a file of this machine is never read because an entry of a bundle from elsewhere was changed to name it.
       const bool references = weights.at("references").get<bool>();
       for (const json &entry : weights.at("parameters")) {
@@ -312,8 +311,9 @@ private:
           source.shape = wholes(entry.at("shape"), "shape");
         if (entry.contains("permutation"))
           source.permutation = wholes(entry.at("permutation"), "permutation");
-        if (entry.contains("hub") && !bundle::fromJson(entry["hub"], source.hub, problem))
-          return badHub(source.name, problem);
+        if (entry.contains("hub"))
+          if (Status status = bundle::fromJson(entry["hub"], source.hub); status.failed())
+            return badHub(source.name, status.message());
         if (source.shape.size() > kMostDimensions || source.permutation.size() > kMostDimensions)
           return userError(name + ": '" + source.name + "': expects at most " + std::to_string(kMostDimensions) + " dimensions, got " +
                            std::to_string(std::max(source.shape.size(), source.permutation.size())));

@@ -100,15 +100,14 @@ MappedFile MappedFile::view(std::string path, const void *data, size_t size) {
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
   struct stat info = {};
-  std::string error;
-  int descriptor = openRegularFile(path, info, error);
-  if (descriptor < 0)
-    return userError(error);
+  Result<int> descriptor = openRegularFile(path, info);
+  if (descriptor.failed())
+    return descriptor.error();
   MappedFile file;
   file.path_ = path;
   std::optional<Error> problem;
   if (info.st_size > 0) {
-    void *address = ::mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    void *address = ::mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, *descriptor, 0);
     if (address == MAP_FAILED) {
       problem = userError(path + ": cannot be read: " + std::strerror(errno));
     } else {
@@ -118,7 +117,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
       remember(file.data_, file.size_, path);
     }
   }
-  ::close(descriptor);
+  ::close(*descriptor);
   if (problem)
     return *problem;
   return file;

@@ -10,10 +10,9 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
   auto wrong = [&](const std::string &what) {
     return userError(bundle.directory + ": its programs are not those of its plan: " + what + "; compile the model again");
   };
-  std::string error;
-  std::optional<verify::PlanView> plan = verify::readPlanView(bundle.plan, error);
-  if (!plan)
-    return wrong("plan.json: " + error);
+  Result<verify::PlanView> plan = verify::readPlanView(bundle.plan);
+  if (plan.failed())
+    return wrong("plan.json: " + plan.message());
   verify::VerifyOptions options{threads, 1, {}, {}};
   for (const BundleDevice &device : bundle.devices) {
     options.staged.push_back(deviceKindOf(device.kind).stages());

@@ -1,3 +1,4 @@
+#include "zorse/Base/Format.h"
 #include "zorse/runtime/Report.h"
 
 #include <algorithm>
@@ -27,22 +28,15 @@ std::string zorse::runtime::bytesText(uint64_t bytes) {
   int unit = 0;
   for (; value >= 1024 && unit < 4; ++unit)
     value /= 1024;
-  char text[32];
-  snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  return text;
+  return zorse::format(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
 namespace {
 
 std::string durationText(double seconds) {
-  char text[32];
-  auto whole = uint64_t(seconds + 0.5);
-  if (whole >= 3600)
-    snprintf(text, sizeof text, "%llu:%02llu:%02llu", (unsigned long long)whole / 3600, (unsigned long long)whole / 60 % 60,
-             (unsigned long long)whole % 60);
-  else
-    snprintf(text, sizeof text, "%llu:%02llu", (unsigned long long)whole / 60, (unsigned long long)whole % 60);
-  return text;
+  const auto whole = (unsigned long long)(seconds + 0.5);
+  return whole >= 3600 ? zorse::format("%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60)
+                       : zorse::format("%llu:%02llu", whole / 60, whole % 60);
 }
 
 constexpr size_t kBar = 20;
@@ -53,11 +47,7 @@ size_t terminalWidth(FILE *out) {
 }
 
 /// printf leaves a NaN its sign, which means nothing.
-std::string numberText(double value, int digits) {
-  char text[64];
-  snprintf(text, sizeof text, "%.*f", digits, value);
-  return std::isnan(value) ? "nan" : text;
-}
+std::string numberText(double value, int digits) { return std::isnan(value) ? "nan" : zorse::format("%.*f", digits, value); }
 
 std::string joined(const std::vector<std::string> &parts) {
   std::string text;
@@ -121,13 +111,11 @@ void ConsoleReport::step(const StepReport &r) {
   }
   seconds_ += r.seconds;
   ++counted_;
-  char rate[32];
-  snprintf(rate, sizeof rate, "%.3g", r.learningRate);
   std::vector<std::string> parts = {step, "loss " + numberText(r.loss, 4)};
   std::string filled(kBar, '.');
   std::fill_n(filled.begin(), steps_ > 0 ? std::min<uint64_t>(kBar, r.step * kBar / steps_) : 0, '#');
   double left = steps_ > r.step ? seconds_ / double(counted_) * double(steps_ - r.step) : 0;
-  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), std::string("lr ") + rate,
+  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), zorse::format("lr %.3g", r.learningRate),
                              numberText(r.tokensPerSecond, 0) + " " + unit + "/s", "memory " + bytesText(processBytes())});
   if (r.lossScale > 0)
     parts.push_back("loss scale " + numberText(r.lossScale, 0));

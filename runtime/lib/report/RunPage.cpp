@@ -1,5 +1,6 @@
 #include "zorse/runtime/RunPage.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/Pages/Page.h"
 #include "zorse/runtime/OutputFile.h"
 
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -59,37 +59,25 @@ std::string shareBars(const Bundle &bundle, const TimeShares &shares) {
   std::string text = "<table class=shares>\n";
   for (size_t d = 0; d < shares.devices.size(); ++d) {
     const DeviceShares &s = shares.devices[d];
-    char row[512];
-    std::snprintf(
-        row, sizeof row,
+    text += "<tr><td>" + pages::escape(bundle.devices[d].name);
+    text += format(
         "<td class=track><i style=\"width:%.2f%%;background:var(--f)\"></i><i style=\"width:%.2f%%;background:var(--s)\"></i><td class=n>%.1f %%"
         "<td class=n>%.1f %%<td class=n>%.1f %%</tr>\n",
         100 * s.computing, 100 * s.moving, 100 * s.computing, 100 * s.moving, 100 * s.waiting);
-    text += "<tr><td>" + pages::escape(bundle.devices[d].name) + row;
   }
   return text + "</table>\n<div class=legend><span><b style=\"background:var(--f)\"></b>computing</span><span><b "
                 "style=\"background:var(--s)\"></b>moving bytes "
                 "while nothing computes</span><span><b style=\"background:var(--line)\"></b>waiting</span></div>\n";
 }
 
-std::string number(double value, const char *format = "%.6g") {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return std::isnan(value) ? "not finite" : text;
-}
+std::string number(double value) { return std::isnan(value) ? "not finite" : format("%.6g", value); }
 
 /// "1 h 02 min 03 s"
 std::string duration(double seconds) {
-  char text[64];
-  const auto whole = uint64_t(std::llround(seconds));
-  if (seconds < 60)
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
-  else if (whole < 3600)
-    std::snprintf(text, sizeof text, "%llu min %02llu s", (unsigned long long)whole / 60, (unsigned long long)whole % 60);
-  else
-    std::snprintf(text, sizeof text, "%llu h %02llu min %02llu s", (unsigned long long)whole / 3600, (unsigned long long)whole / 60 % 60,
-                  (unsigned long long)whole % 60);
-  return text;
+  const auto whole = (unsigned long long)std::llround(seconds);
+  return seconds < 60   ? format("%.1f s", seconds)
+         : whole < 3600 ? format("%llu min %02llu s", whole / 60, whole % 60)
+                        : format("%llu h %02llu min %02llu s", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 using Rows = std::vector<std::pair<std::string, std::string>>;

@@ -1,7 +1,7 @@
 #include "zorse/runtime/TimeShares.h"
+#include "zorse/Base/Format.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -30,18 +30,6 @@ double covered(std::vector<Interval> &intervals, double begin, double end) {
   return sum;
 }
 
-std::string seconds(double s) {
-  char text[32];
-  std::snprintf(text, sizeof text, s >= 1 ? "%.2f s" : s >= 1e-3 ? "%.2f ms" : "%.1f us", s >= 1 ? s : s >= 1e-3 ? s * 1e3 : s * 1e6);
-  return text;
-}
-
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
-
 /// What would make the step shorter, in the order of how much it promises.
 std::string advice(const Bundle &bundle, const TimeShares &shares, double measured) {
   double waiting = 0, moving = 0, slowest = 0, fastest = 0;
@@ -65,29 +53,19 @@ std::string advice(const Bundle &bundle, const TimeShares &shares, double measur
   waiting /= double(computes);
   moving /= double(computes);
   auto name = [&](size_t d) { return bundle.devices[d].name; };
-  char text[640];
-  if (slowest > 1.25 * fastest && waiting > 0.05) {
-    std::snprintf(
-        text, sizeof text,
+  if (slowest > 1.25 * fastest && waiting > 0.05)
+    return format(
         "the plan divides the work by speeds that are not those found here: %s takes %.2f times as long as planned, %s %.2f times. Measure them "
         "with zorse-profile and compile again with --profile",
         name(slow).c_str(), slowest, name(fast).c_str(), fastest);
-    return text;
-  }
-  if (moving > 0.2 && moving >= waiting) {
-    std::snprintf(text, sizeof text,
-                  "%s of the time goes into moving bytes while nothing computes: a larger --batch moves them less often, and zorse-plan --explain "
+  if (moving > 0.2 && moving >= waiting)
+    return format("%s of the time goes into moving bytes while nothing computes: a larger --batch moves them less often, and zorse-plan --explain "
                   "says what other links or fewer devices would bring",
-                  percent(moving).c_str());
-    return text;
-  }
-  if (waiting > 0.2 && shares.devices.size() > 1) {
-    std::snprintf(text, sizeof text,
-                  "devices wait %s of their time, while %s computes %s of it: a larger --batch fills the gaps of a pipeline; where times differ from "
+                  showPercent(moving).c_str());
+  if (waiting > 0.2 && shares.devices.size() > 1)
+    return format("devices wait %s of their time, while %s computes %s of it: a larger --batch fills the gaps of a pipeline; where times differ from "
                   "those planned, zorse-profile and --profile let the plan divide the work anew",
-                  percent(waiting).c_str(), name(busiest).c_str(), percent(shares.devices[busiest].computing).c_str());
-    return text;
-  }
+                  showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(shares.devices[busiest].computing).c_str());
   if (shares.planned > 0 && (measured > 1.25 * shares.planned || measured < 0.8 * shares.planned))
     return "nothing in the plan: all devices are about as far from their planned speed, which changes how they share the work by nothing. "
            "zorse-profile "
@@ -182,20 +160,14 @@ std::string zorse::runtime::describeShares(const Bundle &bundle, const TimeShare
     return {};
   if (measured == 0)
     measured = shares.seconds;
-  std::string text = "a step took " + seconds(measured);
-  if (shares.planned > 0) {
-    char ratio[32];
-    std::snprintf(ratio, sizeof ratio, "%.2f", measured / shares.planned);
-    text += ", predicted " + seconds(shares.planned) + " (" + ratio + " times)";
-  }
+  std::string text = "a step took " + showDuration(measured);
+  if (shares.planned > 0)
+    text += ", predicted " + showDuration(shares.planned) + format(" (%.2f times)", measured / shares.planned);
   text += "; of " + std::to_string(shares.steps) + " step" + (shares.steps == 1 ? "" : "s") + " looked at:\n";
   size_t width = 6;
   for (const BundleDevice &device : bundle.devices)
     width = std::max(width, device.name.size());
-  char line[512];
-  std::snprintf(line, sizeof line, "%-*s  %9s  %9s  %9s  %s\n", int(width), "device", "computing", "moving", "waiting",
-                "computing, measured / planned");
-  text += line;
+  text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), "device", "computing", "moving", "waiting", "computing, measured / planned");
   std::vector<size_t> order(shares.devices.size());
   for (size_t d = 0; d < order.size(); ++d)
     order[d] = d;
@@ -203,20 +175,13 @@ std::string zorse::runtime::describeShares(const Bundle &bundle, const TimeShare
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares.devices[a].computing > shares.devices[b].computing; });
   for (size_t row = 0; row < order.size(); ++row) {
     if (order.size() > kMostRows && row == kMostRows / 2) {
-      std::snprintf(line, sizeof line, "%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMostRows);
-      text += line;
+      text += format("%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMostRows);
       row = order.size() - kMostRows / 2;
     }
     const DeviceShares &d = shares.devices[order[row]];
-    std::string slower = "-";
-    if (d.slower > 0) {
-      char ratio[32];
-      std::snprintf(ratio, sizeof ratio, "%.2f", d.slower);
-      slower = ratio;
-    }
-    std::snprintf(line, sizeof line, "%-*s  %9s  %9s  %9s  %s\n", int(width), bundle.devices[order[row]].name.c_str(), percent(d.computing).c_str(),
-                  percent(d.moving).c_str(), percent(d.waiting).c_str(), slower.c_str());
-    text += line;
+    const std::string slower = d.slower > 0 ? format("%.2f", d.slower) : "-";
+    text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), bundle.devices[order[row]].name.c_str(), showPercent(d.computing).c_str(),
+                   showPercent(d.moving).c_str(), showPercent(d.waiting).c_str(), slower.c_str());
   }
   std::string change = advice(bundle, shares, measured);
   return change.empty() ? text : text + "to change: " + change + "\n";

@@ -80,10 +80,9 @@ void parseType(JsonFields &fields, const char *name, StoredType &out) {
 
 /// Of a parameter, or of the model; snapshots of models without facts have none.
 template <typename Hub> void parseHub(JsonFields &fields, Hub &out) {
-  std::string problem;
   if (const json *hub = fields.has("hub") ? fields.find("hub") : nullptr)
-    if (!zorse::bundle::fromJson(*hub, out, problem))
-      fields.fail(problem);
+    if (Status status = zorse::bundle::fromJson(*hub, out); status.failed())
+      fields.fail(status.message());
 }
 
 SnapshotParameter parseParameter(const json &from, size_t number, std::string &problem) {

@@ -88,10 +88,10 @@ public:
 
 private:
   Status parse(const std::string &text, std::vector<Expression> &expressions) {
-    std::string error;
-    std::optional<Expression> expression = Expression::parse(text, error);
-    if (!expression)
-      return userError(bundle_.directory + "/summary.pb: '" + text + "' is no expression of the samples of a step and its counts: " + error);
+    Result<Expression> expression = Expression::parse(text);
+    if (expression.failed())
+      return userError(bundle_.directory + "/summary.pb: '" + text +
+                       "' is no expression of the samples of a step and its counts: " + expression.message());
     for (uint32_t count : expression->counts())
       if (count >= counts())
         return userError(bundle_.directory + "/summary.pb: '" + text + "' reads n" + std::to_string(count) + ", and there are " +

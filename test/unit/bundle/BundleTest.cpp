@@ -1,4 +1,6 @@
 // Bundles: equal contents give equal bytes, nothing is left behind by a failure, and damage is named.
+#include "Must.h"
+
 #include "zorse/Bundle/BundleReader.h"
 
 #include <gtest/gtest.h>
@@ -73,59 +75,55 @@ protected:
 };
 
 TEST_F(BundleTest, EqualContentsGiveEqualBytes) {
-  std::string error;
-  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
-  ASSERT_TRUE(writeBundle(contents(), path("two.zorse/"), error)) << error;
-  ASSERT_TRUE(writeBundle(contents(), path("two.zorse"), error)) << "an existing bundle is replaced: " << error;
+  ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
+  ASSERT_EQ(writeBundle(contents(), path("two.zorse/")).message(), "");
+  ASSERT_EQ(writeBundle(contents(), path("two.zorse")).message(), "") << "an existing bundle is replaced";
   expectSame(folder / "one.zorse", folder / "two.zorse");
 }
 
 TEST_F(BundleTest, ReadsBackWhatWasWritten) {
-  std::string error;
-  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
-  auto bundle = readBundle(path("one.zorse"), error);
-  ASSERT_TRUE(bundle) << error;
+  ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
+  auto bundle = readBundle(path("one.zorse"));
+  ASSERT_FALSE(bundle.failed()) << bundle.message();
   EXPECT_EQ(bundle->batch, 8);
   EXPECT_EQ(bundle->findDevice("t4:0"), 1);
   EXPECT_EQ(bundle->findDevice("b"), -1);
   EXPECT_EQ(bundle->bodies.bodies(0).launches(0).library().integers().size(), 5u);
-  EXPECT_TRUE(readProgram(*bundle, 1, error)) << error;
-  EXPECT_FALSE(readProgram(*bundle, 2, error));
+  EXPECT_EQ(readProgram(*bundle, 1).message(), "");
+  EXPECT_TRUE(readProgram(*bundle, 2).failed());
 }
 
 TEST_F(BundleTest, NamesOfTheHubAreWrittenAndRead) {
-  std::string error, problem;
   BundleContents c = contents();
   c.weights[0].hub = {{"t.w", "head"}, {}, true, false};
   c.weights[1].hub = {{}, {"tied"}, false, false};
   c.hub.buffers = {"freq"};
   c.hub.lora = Lora{8, 16.5, {"q", "v"}, true};
-  ASSERT_TRUE(writeBundle(c, path("one.zorse"), error)) << error;
+  ASSERT_EQ(writeBundle(c, path("one.zorse")).message(), "");
   nlohmann::json table = nlohmann::json::parse(read(folder / "one.zorse/weights.json"));
   HubModel model;
-  ASSERT_TRUE(fromJson(table.at("hub"), model, problem)) << problem;
+  ASSERT_EQ(fromJson(table.at("hub"), model).message(), "");
   EXPECT_EQ(toJson(model), toJson(c.hub));
   for (int i : {0, 1}) {
     HubFact fact;
-    ASSERT_TRUE(fromJson(table.at("parameters")[i].at("hub"), fact, problem)) << problem;
+    ASSERT_EQ(fromJson(table.at("parameters")[i].at("hub"), fact).message(), "");
     EXPECT_EQ(toJson(fact), toJson(c.weights[i].hub));
   }
   EXPECT_FALSE(table.at("parameters")[2].contains("hub"));
   for (const char *bad : {"7", R"({"names":7})", R"({"names":[""]})", R"({"names":["a"],"transposed":1})", R"({"ties":[{}]})"}) {
     HubFact fact;
-    EXPECT_FALSE(fromJson(nlohmann::json::parse(bad), fact, problem)) << bad;
+    EXPECT_TRUE(fromJson(nlohmann::json::parse(bad), fact).failed()) << bad;
   }
   for (const char *bad : {R"({"lora":7})", R"({"lora":{"r":0,"alpha":1}})", R"({"lora":{"r":18446744073709551615,"alpha":1}})", R"({"lora":{"r":1}})",
                           R"({"lora":{"r":1,"alpha":1,"targets":"q"}})", R"({"buffers":"x"})"})
-    EXPECT_FALSE(fromJson(nlohmann::json::parse(bad), model, problem)) << bad;
+    EXPECT_TRUE(fromJson(nlohmann::json::parse(bad), model).failed()) << bad;
 }
 
 TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
-  std::string error;
   for (WeightMode mode : {WeightMode::Copy, WeightMode::Reference}) {
     BundleContents c = contents();
     c.weightMode = mode;
-    ASSERT_TRUE(writeBundle(c, path("w.zorse"), error)) << error;
+    ASSERT_EQ(writeBundle(c, path("w.zorse")).message(), "");
     auto table = nlohmann::json::parse(read(folder / "w.zorse" / "weights.json"));
     std::vector<std::string> expected = {"456789ab", std::string(8, '\1'), "0123"};
     for (int i = 0; i < 3; ++i) {
@@ -140,10 +138,9 @@ TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
 
 TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  std::string error, digest;
-  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error, &digest)) << error;
-  auto bundle = readBundle(path("one.zorse"), error);
-  ASSERT_TRUE(bundle) << error;
+  const std::string digest = must(writeBundle(contents(), path("one.zorse")));
+  auto bundle = readBundle(path("one.zorse"));
+  ASSERT_FALSE(bundle.failed()) << bundle.message();
   EXPECT_EQ(bundle->digest, digest);
   EXPECT_EQ(sha256(read(folder / "one.zorse" / "manifest.json")), digest);
   EXPECT_EQ(read(folder / "one.zorse" / "manifest.sha256"), digest + "  manifest.json\n");
@@ -153,58 +150,56 @@ TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
   std::ofstream(folder / "model.data", std::ios::binary) << "0123456789abcdeg";
   BundleContents other = contents();
   other.weights[0].offset = 8;
-  std::string otherDigest;
-  ASSERT_TRUE(writeBundle(other, path("two.zorse"), error, &otherDigest)) << error;
-  EXPECT_NE(otherDigest, digest);
+  EXPECT_NE(must(writeBundle(other, path("two.zorse"))), digest);
 }
 
 TEST_F(BundleTest, DamageIsNamed) {
   std::string error;
-  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
+  ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
   std::ofstream(folder / "one.zorse" / "bodies.pb", std::ios::app) << "x";
-  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("bodies.pb: its SHA-256"), std::string::npos) << error;
   fs::remove(folder / "one.zorse" / "bodies.pb");
-  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("bodies.pb: cannot be read"), std::string::npos) << error;
   std::ofstream(folder / "one.zorse" / "manifest.json") << "{\"format_version\": 999}";
-  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("999"), std::string::npos) << error;
   std::ofstream(folder / "one.zorse" / "manifest.json") << "";
-  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("manifest.json"), std::string::npos) << error;
-  EXPECT_FALSE(readBundle(path("none.zorse"), error));
+  EXPECT_TRUE(readBundle(path("none.zorse")).failed());
 }
 
 TEST_F(BundleTest, FailureLeavesNothingBehind) {
   std::string error;
   BundleContents c = contents();
   c.weights[0].size = 100; // beyond the end of the file
-  EXPECT_FALSE(writeBundle(c, path("bad.zorse"), error));
+  error = writeBundle(c, path("bad.zorse")).message();
   EXPECT_NE(error.find("model.data: ends 88 bytes before"), std::string::npos) << error;
   EXPECT_FALSE(fs::exists(folder / "bad.zorse"));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 
   std::ofstream(folder / "file") << "precious";
-  EXPECT_FALSE(writeBundle(contents(), path("file"), error));
+  EXPECT_TRUE(writeBundle(contents(), path("file")).failed());
   EXPECT_EQ(read(folder / "file"), "precious");
 }
 
 TEST_F(BundleTest, OtherFilesInADirectoryAreKept) {
   std::string error;
-  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
+  ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
   std::ofstream(folder / "one.zorse" / "notes.txt") << "precious";
-  EXPECT_FALSE(writeBundle(contents(), path("one.zorse"), error));
+  error = writeBundle(contents(), path("one.zorse")).message();
   EXPECT_NE(error.find("holds 'notes.txt'"), std::string::npos) << error;
   EXPECT_EQ(read(folder / "one.zorse" / "notes.txt"), "precious");
   fs::create_directory(folder / "site");
   std::ofstream(folder / "site" / "manifest.json") << "{}"; // that of a web page
   std::ofstream(folder / "site" / "index.html") << "precious";
-  EXPECT_FALSE(writeBundle(contents(), path("site"), error));
+  EXPECT_TRUE(writeBundle(contents(), path("site")).failed());
   EXPECT_EQ(read(folder / "site" / "index.html"), "precious");
   fs::create_directory_symlink(folder / "two.zorse", folder / "link.zorse");
-  ASSERT_TRUE(writeBundle(contents(), path("two.zorse"), error)) << error;
-  ASSERT_TRUE(writeBundle(contents(), path("link.zorse"), error)) << error;
+  ASSERT_EQ(writeBundle(contents(), path("two.zorse")).message(), "");
+  ASSERT_EQ(writeBundle(contents(), path("link.zorse")).message(), "");
   EXPECT_TRUE(fs::is_symlink(folder / "link.zorse"));
 }
 
@@ -217,18 +212,17 @@ size_t strayCount(const fs::path &folder) {
 }
 
 TEST_F(BundleTest, AKilledWriterLeavesTheOldBundleOrTheNewOne) {
-  std::string error, digests[2];
+  std::string digests[2];
   BundleContents versions[2] = {contents(), contents()};
   versions[1].cluster = "name: other\n";
   for (int version : {0, 1})
-    ASSERT_TRUE(writeBundle(versions[version], path("b.zorse"), error, &digests[version])) << error;
+    digests[version] = must(writeBundle(versions[version], path("b.zorse")));
   unsigned seed = 1;
   for (int kill = 0; kill < 100; ++kill) {
     pid_t child = fork();
     if (child == 0) {
-      std::string ignored;
       for (int version = 0;; version = 1 - version)
-        if (!writeBundle(versions[version], path("b.zorse"), ignored))
+        if (writeBundle(versions[version], path("b.zorse")).failed())
           _exit(1);
     }
     usleep(1000 + rand_r(&seed) % 8000);
@@ -236,13 +230,13 @@ TEST_F(BundleTest, AKilledWriterLeavesTheOldBundleOrTheNewOne) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed";
-    auto bundle = readBundle(path("b.zorse"), error);
-    ASSERT_TRUE(bundle) << "kill " << kill << ": " << error;
+    auto bundle = readBundle(path("b.zorse"));
+    ASSERT_FALSE(bundle.failed()) << "kill " << kill << ": " << bundle.message();
     EXPECT_TRUE(bundle->digest == digests[0] || bundle->digest == digests[1]);
     for (const auto &[name, hash] : bundle->files)
       EXPECT_EQ(sha256(read(folder / "b.zorse" / name)), hash) << name;
   }
-  ASSERT_TRUE(writeBundle(versions[0], path("b.zorse"), error)) << error;
+  ASSERT_EQ(writeBundle(versions[0], path("b.zorse")).message(), "");
   EXPECT_EQ(strayCount(folder), 0u) << "what killed writers left is removed by the next one";
 }
 
@@ -252,10 +246,9 @@ TEST_F(BundleTest, WritersOfOneBundleAreOrdered) {
     if (children.push_back(fork()); children.back() == 0) {
       BundleContents mine = contents();
       mine.cluster = "name: w" + std::to_string(writer) + "\n";
-      std::string error;
       for (int i = 0; i < 20; ++i)
-        if (!writeBundle(mine, path("b.zorse"), error)) {
-          std::fprintf(stderr, "%s\n", error.c_str());
+        if (auto written = writeBundle(mine, path("b.zorse")); written.failed()) {
+          std::fprintf(stderr, "%s\n", written.message().c_str());
           _exit(1);
         }
       _exit(0);
@@ -265,9 +258,8 @@ TEST_F(BundleTest, WritersOfOneBundleAreOrdered) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
   }
-  std::string error;
-  auto bundle = readBundle(path("b.zorse"), error);
-  ASSERT_TRUE(bundle) << error;
+  auto bundle = readBundle(path("b.zorse"));
+  ASSERT_FALSE(bundle.failed()) << bundle.message();
   EXPECT_EQ(strayCount(folder), 0u);
 }
 

@@ -53,9 +53,8 @@ protected:
     for (const std::string &note : found->notes)
       notes += note + "\n";
     // What is described is a cluster file.
-    std::string error;
-    std::optional<planning::Cluster> again = planning::readCluster(planning::writeCluster(found->cluster), error);
-    EXPECT_TRUE(again) << error;
+    Result<planning::Cluster> again = planning::readCluster(planning::writeCluster(found->cluster));
+    EXPECT_FALSE(again.failed()) << again.message();
     return found->cluster;
   }
   std::string notes;
@@ -167,16 +166,14 @@ TEST_F(DescribeMachine, NothingOrNonsense) {
 
 TEST(Merge, RanksOfOneHostCountOnce) {
   auto one = [](const std::string &name) {
-    std::string error;
-    return *planning::readCluster("nodes: [{name: " + name + ", devices: [{name: " + name + "-cpu, type: cpu-thread}]}]", error);
+    return *planning::readCluster("nodes: [{name: " + name + ", devices: [{name: " + name + "-cpu, type: cpu-thread}]}]");
   };
   planning::Cluster all = merge({one("a"), one("b"), one("a")}, "both");
   ASSERT_EQ(all.nodes.size(), 2u);
   ASSERT_EQ(all.devices.size(), 2u);
   EXPECT_EQ(all.devices[1].node, 1u);
   EXPECT_EQ(all.topology.node_of_device_size(), 2);
-  std::string error;
-  EXPECT_TRUE(planning::readCluster(planning::writeCluster(all), error)) << error;
+  EXPECT_EQ(planning::readCluster(planning::writeCluster(all)).message(), "");
 }
 
 TEST(Measure, MatrixProducts) {

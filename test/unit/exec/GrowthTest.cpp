@@ -68,10 +68,12 @@ step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas)
       text += (r ? ", " : "") + device(s * replicas + r);
     text += "]}";
   }
-  std::string error;
-  std::optional<step::Plan> plan = step::readPlan(text + "]}", summary, error);
-  EXPECT_TRUE(plan && step::validatePlan(*plan, summary, error)) << error;
-  return plan ? std::move(*plan) : step::Plan();
+  Result<step::Plan> plan = step::readPlan(text + "]}", summary);
+  EXPECT_FALSE(plan.failed()) << plan.message();
+  if (plan.failed())
+    return {};
+  EXPECT_EQ(step::validatePlan(*plan, summary).message(), "");
+  return std::move(*plan);
 }
 
 Counts count(int layers, int stages, int replicas, bool direct) {
@@ -94,13 +96,12 @@ Counts count(int layers, int stages, int replicas, bool direct) {
     counts[what + ", allocations"] = double(memory.calls);
     counts[what + ", most bytes at once"] = double(memory.most);
   };
-  std::string error;
   step::ExpandOptions expand;
   expand.bodies = &model.bodies;
   memory.reset();
-  const std::optional<step::StepGraph> graph = step::expandPlan(model.summary, plan, error, expand);
-  EXPECT_TRUE(graph) << error;
-  if (!graph)
+  const Result<step::StepGraph> graph = step::expandPlan(model.summary, plan, expand);
+  EXPECT_FALSE(graph.failed()) << graph.message();
+  if (graph.failed())
     return {};
   took("expansion");
   counts["simulated tasks"] = graph->listLength;
@@ -112,15 +113,15 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   std::vector<std::string> programs;
   programs.reserve(plan.devices.size());
   for (uint32_t d = 0; d < plan.devices.size(); ++d)
-    programs.push_back(bundle::serialize(*step::writeProgram(*graph, d, model.bodies, error)));
+    programs.push_back(bundle::serialize(*step::writeProgram(*graph, d, model.bodies)));
   took("programs");
   for (const std::string &program : programs)
     counts["bytes of programs"] += double(program.size());
 
   const std::string json = step::writePlan(plan, model.summary);
   memory.reset();
-  std::optional<verify::PlanView> view = verify::readPlanView(json, error);
-  EXPECT_TRUE(view) << error;
+  const Result<verify::PlanView> view = verify::readPlanView(json);
+  EXPECT_FALSE(view.failed()) << view.message();
   const std::vector<verify::Finding> findings = verify::verifySerialized(model.summary, model.bodies, *view, programs, options);
   took("verification");
   EXPECT_TRUE(findings.empty()) << verify::toString(findings.front(), *view);

@@ -21,11 +21,10 @@ void writeSynthetic(const std::string &directory, int seed) {
   options.units = 6;
   test::SyntheticModel model = test::makeModel(options);
   step::Plan plan = step::randomPlan(model.summary, 32, 4, seed);
-  std::string error;
   step::ExpandOptions expand;
   expand.bodies = &model.bodies;
-  auto graph = step::expandPlan(model.summary, plan, error, expand);
-  ASSERT_TRUE(graph) << error;
+  auto graph = step::expandPlan(model.summary, plan, expand);
+  ASSERT_FALSE(graph.failed()) << graph.message();
   bundle::BundleContents c;
   c.model = "synthetic";
   c.batch = 32;
@@ -35,11 +34,11 @@ void writeSynthetic(const std::string &directory, int seed) {
   for (const step::PlanDevice &device : plan.devices)
     c.devices.push_back({device.name, "cpu", 1, 1 << 20});
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, model.bodies, error);
-    ASSERT_TRUE(program) << error;
+    auto program = step::writeProgram(*graph, device, model.bodies);
+    ASSERT_FALSE(program.failed()) << program.message();
     c.programs.push_back(bundle::serialize(*program));
   }
-  ASSERT_TRUE(bundle::writeBundle(c, directory, error)) << error;
+  ASSERT_EQ(bundle::writeBundle(c, directory).message(), "");
 }
 
 struct Done {

@@ -28,17 +28,16 @@ struct ProgramCase {
 
 /// Programs and view of a case whose model and plan are there.
 inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
-  std::string error;
   expand.bodies = &made.model.bodies;
-  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
-  EXPECT_TRUE(graph) << error;
-  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
-    if (auto program = step::writeProgram(*graph, device, made.model.bodies, error))
+  auto graph = step::expandPlan(made.model.summary, made.plan, expand);
+  EXPECT_FALSE(graph.failed()) << graph.message();
+  for (uint32_t device = 0; !graph.failed() && device < made.plan.devices.size(); ++device)
+    if (auto program = step::writeProgram(*graph, device, made.model.bodies); !program.failed())
       made.programs.push_back(std::move(*program));
     else
-      ADD_FAILURE() << error;
-  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
-  EXPECT_TRUE(view) << error;
+      ADD_FAILURE() << program.message();
+  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary));
+  EXPECT_FALSE(view.failed()) << view.message();
   made.view = *view;
 }
 
@@ -80,13 +79,12 @@ inline bundle::Entry *pick(Programs &programs, Random &random, const std::functi
 
 /// Times and peaks of memory are found without entries, too.
 inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
-  std::string error;
   step::ExpandOptions expand;
   step::TimeOptions time;
   expand.bodies = time.bodies = &c.model.bodies;
-  auto full = step::expandPlan(c.model.summary, c.plan, error, expand);
-  auto times = step::timeStep(c.model.summary, c.plan, error, time);
-  ASSERT_TRUE(full && times) << error;
+  auto full = step::expandPlan(c.model.summary, c.plan, expand);
+  auto times = step::timeStep(c.model.summary, c.plan, time);
+  ASSERT_FALSE(full.failed() || times.failed()) << full.message() << times.message();
   EXPECT_EQ(full->stepTime, times->stepTime) << name;
   EXPECT_EQ(full->listLength, times->listLength) << name;
   for (size_t d = 0; d < c.plan.devices.size(); ++d)

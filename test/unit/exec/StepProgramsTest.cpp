@@ -35,21 +35,20 @@ TEST_P(StepPrograms, AreVerified) {
   static const int64_t batches[] = {1, 7, 8, 13, 32};
   step::Plan plan = step::randomPlan(model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
 
-  std::string error;
   step::ExpandOptions expand;
   expand.bodies = &model.bodies;
-  auto graph = step::expandPlan(model.summary, plan, error, expand);
-  ASSERT_TRUE(graph) << error;
+  auto graph = step::expandPlan(model.summary, plan, expand);
+  ASSERT_FALSE(graph.failed()) << graph.message();
 
   std::vector<bundle::Program> programs;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, model.bodies, error);
-    ASSERT_TRUE(program) << error;
+    auto program = step::writeProgram(*graph, device, model.bodies);
+    ASSERT_FALSE(program.failed()) << program.message();
     programs.push_back(*program);
   }
 
-  auto view = verify::readPlanView(step::writePlan(plan, model.summary), error);
-  ASSERT_TRUE(view) << error;
+  auto view = verify::readPlanView(step::writePlan(plan, model.summary));
+  ASSERT_FALSE(view.failed()) << view.message();
   for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.bodies, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
 

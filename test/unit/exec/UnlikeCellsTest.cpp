@@ -43,9 +43,8 @@ TEST(UnlikeCells, OfOneStageRecomputeOrNot) {
       for (const char *schedule : {"ministages", "1f1b", "gpipe", "timed"})
         for (bool split : {false, true}) {
           const std::string json = oneStage(activations, devices, schedule, split);
-          std::string error;
-          auto plan = step::readPlan(json, made.model.summary, error);
-          ASSERT_TRUE(plan) << error << json;
+          auto plan = step::readPlan(json, made.model.summary);
+          ASSERT_FALSE(plan.failed()) << plan.message() << json;
           made.plan = *plan;
           made.programs.clear();
           writePrograms(made);

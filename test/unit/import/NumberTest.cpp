@@ -19,10 +19,9 @@ Number of(const std::string &function, const std::vector<Number> &operands) { re
 
 /// What the step computes from the text.
 double at(const Number &number, double samples, const std::vector<double> &counts) {
-  std::string problem;
-  auto expression = zorse::Expression::parse(number.print(), problem);
-  EXPECT_TRUE(expression) << number.print() << ": " << problem;
-  return expression ? expression->evaluate(samples, counts) : NAN;
+  auto expression = zorse::Expression::parse(number.print());
+  EXPECT_FALSE(expression.failed()) << number.print() << ": " << expression.message();
+  return expression.failed() ? NAN : expression->evaluate(samples, counts);
 }
 
 } // namespace

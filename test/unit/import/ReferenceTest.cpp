@@ -132,16 +132,17 @@ TEST(Reference, OperatorsComputeWhatOnnxSays) {
     SCOPED_TRACE(line);
     const Case given = readCase(line);
     const std::string bytes = modelOf(given).SerializeAsString();
-    std::string problem;
-    auto model = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), "case.onnx", problem);
-    ASSERT_TRUE(model) << problem;
-    FlatGraph graph;
-    ASSERT_TRUE(flatten(*model, graph, problem)) << problem;
+    auto loaded = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), "case.onnx");
+    ASSERT_FALSE(loaded.failed()) << loaded.message();
+    LoadedModel &model = **loaded;
+    auto flat = flatten(model);
+    ASSERT_FALSE(flat.failed()) << flat.message();
+    const FlatGraph &graph = *flat;
     std::map<int, Array> inputs;
     for (auto &[value, info] : graph.inputs)
       inputs[value] = *given.inputs[std::stoul(info->name().substr(1))];
     Evaluator evaluator(
-        graph, *model, {}, [&](int value) { return inputs.count(value) ? std::optional<Array>(inputs[value]) : std::nullopt; },
+        graph, model, {}, [&](int value) { return inputs.count(value) ? std::optional<Array>(inputs[value]) : std::nullopt; },
         [](int) { return std::optional<Shape>(); });
     for (size_t i = 0; i < given.outputs.size(); ++i) {
       const Array *result = evaluator.evaluate(graph.body.outputs[i]);
@@ -156,12 +157,13 @@ TEST(Reference, OperatorsComputeWhatOnnxSays) {
 TEST(Reference, AnOperatorThatIsNotKnownIsNamed) {
   Case given{"Adagrad", {}, {Array::ofReals({1}, {1})}, {Array::ofReals({1}, {1})}};
   const std::string bytes = modelOf(given).SerializeAsString();
-  std::string problem;
-  auto model = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), "case.onnx", problem);
-  ASSERT_TRUE(model) << problem;
-  FlatGraph graph;
-  ASSERT_TRUE(flatten(*model, graph, problem)) << problem;
-  Evaluator evaluator(graph, *model, {}, [](int) { return std::optional<Array>(); }, [](int) { return std::optional<Shape>(); });
+  auto loaded = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), "case.onnx");
+  ASSERT_FALSE(loaded.failed()) << loaded.message();
+  LoadedModel &model = **loaded;
+  auto flat = flatten(model);
+  ASSERT_FALSE(flat.failed()) << flat.message();
+  const FlatGraph &graph = *flat;
+  Evaluator evaluator(graph, model, {}, [](int) { return std::optional<Array>(); }, [](int) { return std::optional<Shape>(); });
   EXPECT_FALSE(evaluator.evaluate(graph.body.outputs[0]));
   EXPECT_NE(evaluator.problem().find("operator Adagrad (node 'node') is not known"), std::string::npos) << evaluator.problem();
 }

@@ -325,9 +325,8 @@ int main(int argc, char **argv) {
   double loss = 0;
   for (unsigned i = 0; i < results->size(); ++i)
     if (auto factor = function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kFactor)) {
-      std::string error;
-      auto expression = Expression::parse(factor.getValue().str(), error);
-      const double value = expression ? expression->evaluate(static_cast<double>(rows), counts) : std::nan("");
+      auto expression = Expression::parse(factor.getValue());
+      const double value = expression.failed() ? std::nan("") : expression->evaluate(static_cast<double>(rows), counts);
       seeds[function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt()] = value;
       loss += value * reduced((*results)[i].values, "sum");
     }

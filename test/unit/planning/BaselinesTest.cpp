@@ -1,4 +1,6 @@
 // The re-implemented planners as a whole, on clusters where their choice is known.
+#include "Must.h"
+
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/ModelShape.h"
 
@@ -35,8 +37,7 @@ struct Setting {
     shape.vocabulary = 512;
     shape.sequence = 64;
     shape.computeType = bundle::F32;
-    std::string error;
-    summary = *makeSummary(shape, error);
+    summary = *makeSummary(shape);
     cluster.topology.add_sites()->mutable_fabric()->set_latency(1e-5);
     for (const Group &group : groups) {
       ClusterNode node;
@@ -57,7 +58,7 @@ struct Setting {
       }
       cluster.nodes.push_back(node);
     }
-    costs = CostModel::make(summary, cluster, nullptr, {}, error);
+    costs = must(CostModel::make(summary, cluster, nullptr, {}));
     problem = std::make_unique<Problem>(Problem{summary, cluster, *costs, batch});
   }
 };
@@ -94,9 +95,8 @@ void expectCovers(const Setting &s, const Layout &layout) {
 /// Slow cards part the nodes; 9 blocks by rates of 2 to 1: 6 and 3, a block being two units, embedding and head going along.
 TEST(Baselines, ZorsePaperCutsBetweenNodes) {
   Setting s(9, {{2, 2e12, 0}, {2, 1e12, 0}}, 1e6, 16);
-  std::string error;
-  std::optional<Layout> layout = zorsePaper(*s.problem, error);
-  ASSERT_TRUE(layout) << error;
+  Result<Layout> layout = zorsePaper(*s.problem);
+  ASSERT_FALSE(layout.failed()) << layout.message();
   expectCovers(s, *layout);
   ASSERT_EQ(layout->pipelines.size(), 1u);
   const Pipeline &pipeline = layout->pipelines[0];
@@ -116,9 +116,8 @@ TEST(Baselines, ZorsePaperCutsBetweenNodes) {
 
 TEST(Baselines, HexiScaleDividesByMemory) {
   Setting s(6, {{1, 1e12, uint64_t(80) << 30}, {1, 4e12, uint64_t(40) << 30}}, 1e9, 1); // one sample: one pipeline
-  std::string error;
-  std::optional<Layout> layout = hexiscale(*s.problem, error);
-  ASSERT_TRUE(layout) << error;
+  Result<Layout> layout = hexiscale(*s.problem);
+  ASSERT_FALSE(layout.failed()) << layout.message();
   expectCovers(s, *layout);
   ASSERT_EQ(layout->pipelines.size(), 1u);
   const Pipeline &pipeline = layout->pipelines[0];
@@ -129,9 +128,8 @@ TEST(Baselines, HexiScaleDividesByMemory) {
 
 TEST(Baselines, MegatronIsUniform) {
   Setting s(8, {{4, 1e12, 0}, {4, 1e12, 0}}, 1e7, 32);
-  std::string error;
-  std::optional<Layout> layout = megatron(*s.problem, error);
-  ASSERT_TRUE(layout) << error;
+  Result<Layout> layout = megatron(*s.problem);
+  ASSERT_FALSE(layout.failed()) << layout.message();
   expectCovers(s, *layout);
   const Pipeline &pipeline = layout->pipelines[0];
   std::set<int32_t> inner;
@@ -146,9 +144,8 @@ TEST(Baselines, MegatronIsUniform) {
 
 TEST(Baselines, SailorHasEqualReplicas) {
   Setting s(7, {{3, 2e12, 0}, {5, 1e12, 0}}, 1e8, 24);
-  std::string error;
-  std::optional<Layout> layout = sailor(*s.problem, error);
-  ASSERT_TRUE(layout) << error;
+  Result<Layout> layout = sailor(*s.problem);
+  ASSERT_FALSE(layout.failed()) << layout.message();
   expectCovers(s, *layout);
   for (const Stage &stage : layout->pipelines[0].stages) {
     EXPECT_EQ(stage.members.size(), layout->pipelines[0].stages[0].members.size());
@@ -159,9 +156,8 @@ TEST(Baselines, SailorHasEqualReplicas) {
 
 TEST(Baselines, HarpIsHomogeneousAndLaunchesAhead) {
   Setting s(8, {{2, 2e12, 0}, {2, 1e12, 0}}, 1e6, 16);
-  std::string error;
-  std::optional<Layout> layout = harp(*s.problem, error);
-  ASSERT_TRUE(layout) << error;
+  Result<Layout> layout = harp(*s.problem);
+  ASSERT_FALSE(layout.failed()) << layout.message();
   expectCovers(s, *layout);
   const Pipeline &pipeline = layout->pipelines[0];
   for (const Stage &stage : pipeline.stages)
@@ -177,8 +173,7 @@ TEST(Baselines, HarpIsHomogeneousAndLaunchesAhead) {
 TEST(Baselines, MemoryThatDoesNotSufficeIsSaid) {
   Setting s(8, {{2, 1e12, 1 << 20}, {2, 1e12, 1 << 20}}, 1e9, 16);
   for (const Baseline &baseline : baselines()) {
-    std::string error;
-    EXPECT_FALSE(baseline.plan(*s.problem, error));
+    const std::string error = baseline.plan(*s.problem).message();
     EXPECT_EQ(error.rfind(std::string(baseline.name) + ": ", 0), 0u) << error;
   }
   EXPECT_EQ(findBaseline("sailor")->plan, sailor);

@@ -17,9 +17,8 @@ constexpr double kFast = 4e-3 + 2e-5 / 8, kSlowBlock = 3 * 128e6 / 0.25e12, kSlo
 TEST(Bound, ByHand) {
   bundle::ModelSummary summary = test::chain();
   Cluster cluster = test::twoNodes();
-  std::string error;
-  std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
-  ASSERT_TRUE(costs) << error;
+  Result<CostModel> costs = CostModel::make(summary, cluster, nullptr, {});
+  ASSERT_FALSE(costs.failed()) << costs.message();
   Problem problem{summary, cluster, *costs, 8};
   EXPECT_NEAR(lowerBound(problem, {2}), 8 * (2 * kSlowBlock + kSlowHead), 1e-12);
   EXPECT_NEAR(lowerBound(problem, {0}), 8 * 4 * kFast, 1e-12);
@@ -38,9 +37,8 @@ TEST(Bound, SplitBackwardsCount) {
   test::mutableFunction(summary, 1, bundle::UnitFunction::WEIGHT_GRADIENTS).set_flops_per_row(0);
   test::mutableFunction(summary, 2, bundle::UnitFunction::WEIGHT_GRADIENTS).set_flops_per_row(0);
   Cluster cluster = test::twoNodes();
-  std::string error;
-  std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
-  ASSERT_TRUE(costs) << error;
+  Result<CostModel> costs = CostModel::make(summary, cluster, nullptr, {});
+  ASSERT_FALSE(costs.failed()) << costs.message();
   Problem problem{summary, cluster, *costs, 8};
   EXPECT_NEAR(lowerBound(problem, {2}), 8 * (2 * (1 + 1.25) * 128e6 / 0.25e12 + kSlowHead), 1e-12);
 }

@@ -20,10 +20,9 @@ TEST(ClusterExamples, AreRead) {
     if (entry.path().extension() != ".yaml")
       continue;
     ++files;
-    std::string error;
-    std::optional<Cluster> cluster = readClusterFile(entry.path().string(), error);
-    ASSERT_TRUE(cluster) << error;
-    EXPECT_TRUE(readCluster(writeCluster(*cluster), error)) << error;
+    Result<Cluster> cluster = readClusterFile(entry.path().string());
+    ASSERT_FALSE(cluster.failed()) << cluster.message();
+    EXPECT_EQ(readCluster(writeCluster(*cluster)).message(), "");
   }
   EXPECT_GE(files, 10);
 }
@@ -43,9 +42,8 @@ TEST(ClusterExamples, OfTheIssue) {
       {"f-five-zones", {{{"A100-40", 640}}, 160, 5}},
   };
   for (const auto &[name, facts] : expected) {
-    std::string error;
-    std::optional<Cluster> cluster = readClusterFile(folder() + name + ".yaml", error);
-    ASSERT_TRUE(cluster) << error;
+    Result<Cluster> cluster = readClusterFile(folder() + name + ".yaml");
+    ASSERT_FALSE(cluster.failed()) << cluster.message();
     std::map<std::string, int> types;
     for (const ClusterDevice &device : cluster->devices) {
       ++types[device.type];

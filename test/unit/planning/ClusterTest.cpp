@@ -11,17 +11,12 @@ using namespace zorse::planning;
 namespace {
 
 Cluster read(const std::string &yaml) {
-  std::string error;
-  std::optional<Cluster> cluster = readCluster(yaml, error);
-  EXPECT_TRUE(cluster) << error;
-  return cluster ? *cluster : Cluster();
+  Result<Cluster> cluster = readCluster(yaml);
+  EXPECT_FALSE(cluster.failed()) << cluster.message();
+  return cluster.failed() ? Cluster() : *cluster;
 }
 
-std::string mistake(const std::string &yaml) {
-  std::string error;
-  readCluster(yaml, error);
-  return error;
-}
+std::string mistake(const std::string &yaml) { return readCluster(yaml).message(); }
 
 #define EXPECT_MISTAKE(yaml, text) EXPECT_NE(mistake(yaml).find(text), std::string::npos) << mistake(yaml)
 
@@ -229,11 +224,10 @@ links:
 std::string device(const std::string &fields) { return "nodes:\n  - name: n\n    devices:\n      - {name: a, " + fields + "}\n"; }
 
 TEST(Cluster, KindsAndArchitectures) {
-  std::string error;
   for (const char *fields : {"speed: 1e9, arch: x86-64-v2", "speed: 1e9, kind: \"null\"", "type: cpu-thread, kind: cpu, arch: x86-64-v4, count: 3"}) {
     Cluster cluster = read(device(fields));
-    std::optional<Cluster> again = readCluster(writeCluster(cluster), error);
-    ASSERT_TRUE(again) << error << writeCluster(cluster);
+    Result<Cluster> again = readCluster(writeCluster(cluster));
+    ASSERT_FALSE(again.failed()) << again.message() << writeCluster(cluster);
     expectSame(cluster, *again);
     expectRuntimeAgrees(cluster, device(fields));
   }
@@ -496,14 +490,14 @@ TEST(Cluster, Tf32) {
   Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: A100-80}, {name: t, type: T4}, {name: c, type: cpu-thread, memory: 1 GB}]}]");
   const double bf16 = cluster.devices[0].speed[speedIndex(bundle::BF16)], old = cluster.devices[1].speed[speedIndex(bundle::F32)];
   std::string error;
-  auto assumed = adaptToPrecision(cluster, *parsePrecision("tf32"), error);
-  ASSERT_TRUE(assumed) << error;
+  auto assumed = adaptToPrecision(cluster, *parsePrecision("tf32"));
+  ASSERT_FALSE(assumed.failed()) << assumed.message();
   ASSERT_EQ(assumed->size(), 1u);
   EXPECT_NE(assumed->front().find("2 devices have no TF32 (t, c)"), std::string::npos) << assumed->front();
   EXPECT_EQ(cluster.devices[0].speed[speedIndex(bundle::F32)], bf16 / 2);
   EXPECT_EQ(cluster.devices[1].speed[speedIndex(bundle::F32)], old);
   cluster.devices.erase(cluster.devices.begin());
-  EXPECT_FALSE(adaptToPrecision(cluster, *parsePrecision("tf32"), error));
+  error = adaptToPrecision(cluster, *parsePrecision("tf32")).message();
   EXPECT_NE(error.find("no device of the cluster has TF32 (t, c); GPUs of NVIDIA from sm_80 on have it"), std::string::npos) << error;
 }
 
@@ -513,12 +507,11 @@ TEST(Cluster, SumsInF16) {
   for (int i = 0; i < 3; ++i)
     old[i] = cluster.devices[i].speed[speedIndex(bundle::F16)];
   Precision precision = *parsePrecision("f16");
-  std::string error;
-  EXPECT_TRUE(adaptToPrecision(cluster, precision, error)->empty());
+  EXPECT_TRUE(adaptToPrecision(cluster, precision)->empty());
   precision.sumsF16 = true;
   EXPECT_EQ(precision.name(), "f16, sums in f16");
-  auto assumed = adaptToPrecision(cluster, precision, error);
-  ASSERT_TRUE(assumed) << error;
+  auto assumed = adaptToPrecision(cluster, precision);
+  ASSERT_FALSE(assumed.failed()) << assumed.message();
   EXPECT_NE(assumed->front().find("1 of 3 devices"), std::string::npos) << assumed->front();
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(cluster.devices[i].speed[speedIndex(bundle::F16)], i == 0 ? 1.5 * old[i] : old[i]);
@@ -548,7 +541,7 @@ TEST(Cluster, Damaged) {
   };
   int accepted = 0;
   for (int trial = 0; trial < 1500; ++trial) {
-    std::string text = whole, error;
+    std::string text = whole;
     for (uint64_t edits = 1 + next(4) / 3; edits > 0 && !text.empty(); --edits) {
       size_t at = next(text.size());
       switch (next(3)) {
@@ -562,9 +555,9 @@ TEST(Cluster, Damaged) {
         text.insert(at, 1, "0129-,[]{}:.e \n&*!"[next(19)]);
       }
     }
-    std::optional<Cluster> cluster = readCluster(text, error);
-    if (!cluster) {
-      EXPECT_FALSE(error.empty()) << text;
+    Result<Cluster> cluster = readCluster(text);
+    if (cluster.failed()) {
+      EXPECT_FALSE(cluster.message().empty()) << text;
       continue;
     }
     ++accepted;

@@ -10,9 +10,8 @@ using step::UnitTask;
 namespace {
 
 CostModel model(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile = nullptr) {
-  std::string error;
-  std::optional<CostModel> costs = CostModel::make(summary, cluster, profile, {}, error);
-  EXPECT_TRUE(costs) << error;
+  Result<CostModel> costs = CostModel::make(summary, cluster, profile, {});
+  EXPECT_FALSE(costs.failed()) << costs.message();
   return *costs;
 }
 
@@ -175,22 +174,22 @@ TEST(CostModel, Refuses) {
   std::string error;
   Profile other;
   other.model = "beef";
-  EXPECT_FALSE(CostModel::make(test::chain(), test::twoNodes(), &other, {}, error));
+  error = CostModel::make(test::chain(), test::twoNodes(), &other, {}).message();
   EXPECT_NE(error.find("another model (beef, this one is c0ffee)"), std::string::npos) << error;
   other.model.clear();
   other.precision = "bf16";
-  EXPECT_FALSE(CostModel::make(test::chain(), test::twoNodes(), &other, {}, error));
+  error = CostModel::make(test::chain(), test::twoNodes(), &other, {}).message();
   EXPECT_NE(error.find("measured in bf16, this model is compiled for f32"), std::string::npos) << error;
 
   bundle::ModelSummary summary = test::chain();
   summary.set_compute_type(bundle::BF16);
   Cluster cluster = test::twoNodes();
   cluster.devices[2].speed[speedIndex(bundle::BF16)] = 0;
-  EXPECT_FALSE(CostModel::make(summary, cluster, nullptr, {}, error));
+  error = CostModel::make(summary, cluster, nullptr, {}).message();
   EXPECT_NE(error.find("computes in bf16, which these devices cannot: 'slow' (S1)"), std::string::npos) << error;
   // A plan without it is fine; one with a device that is not there is not.
-  EXPECT_TRUE(CostModel::make(summary, cluster, nullptr, {{"fast:1", 0, 0, ""}}, error)) << error;
-  EXPECT_FALSE(CostModel::make(summary, cluster, nullptr, {{"fast:7", 0, 0, ""}}, error));
+  EXPECT_EQ(CostModel::make(summary, cluster, nullptr, {{"fast:1", 0, 0, ""}}).message(), "");
+  error = CostModel::make(summary, cluster, nullptr, {{"fast:7", 0, 0, ""}}).message();
   EXPECT_EQ(error, "device 'fast:7' of the plan is not in the cluster");
 }
 

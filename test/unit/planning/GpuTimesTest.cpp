@@ -37,9 +37,8 @@ bundle::TaskWork::Product product(bundle::Extent m, int64_t n, int64_t k, bundle
 
 /// One device of a type, described by further keys.
 Cluster one(const std::string &keys) {
-  std::string error;
-  std::optional<Cluster> cluster = readCluster("nodes:\n  - name: n\n    devices:\n      - {name: d, " + keys + "}\n", error);
-  EXPECT_TRUE(cluster) << error;
+  Result<Cluster> cluster = readCluster("nodes:\n  - name: n\n    devices:\n      - {name: d, " + keys + "}\n");
+  EXPECT_FALSE(cluster.failed()) << cluster.message();
   return *cluster;
 }
 
@@ -52,14 +51,12 @@ bundle::ModelSummary llama(const char *precision = "bf16") {
   ModelShape shape = *findModelShape("llama-7b");
   shape.sequence = 2048;
   shape.computeType = std::string(precision) == "f32" ? bundle::F32 : std::string(precision) == "f16" ? bundle::F16 : bundle::BF16;
-  std::string error;
-  return *makeSummary(shape, error);
+  return *makeSummary(shape);
 }
 
 CostModel costs(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile = nullptr) {
-  std::string error;
-  std::optional<CostModel> made = CostModel::make(summary, cluster, profile, {}, error);
-  EXPECT_TRUE(made) << error;
+  Result<CostModel> made = CostModel::make(summary, cluster, profile, {});
+  EXPECT_FALSE(made.failed()) << made.message();
   return *made;
 }
 

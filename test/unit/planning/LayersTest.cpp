@@ -34,15 +34,12 @@ Json table() {
 std::string mistake(const std::function<void(Json &)> &change) {
   Json changed = table();
   change(changed);
-  std::string error;
-  EXPECT_FALSE(readLayers(changed.dump(), error));
-  return error;
+  return readLayers(changed.dump()).message();
 }
 
 TEST(Layers, BecomeASummaryAndAProfile) {
-  std::string error;
-  std::optional<LayerTable> read = readLayers(table().dump(), error);
-  ASSERT_TRUE(read) << error;
+  Result<LayerTable> read = readLayers(table().dump());
+  ASSERT_FALSE(read.failed()) << read.message();
   const bundle::ModelSummary &summary = read->summary;
   ASSERT_EQ(summary.units_size(), 5);
   EXPECT_EQ(classNames(summary), (std::vector<std::string>{"embedding", "block", "head"}));
@@ -76,26 +73,25 @@ TEST(Layers, BecomeASummaryAndAProfile) {
 }
 
 TEST(Layers, TimesAreTheTables) {
-  std::string error;
-  std::optional<LayerTable> read = readLayers(table().dump(), error);
-  ASSERT_TRUE(read) << error;
+  Result<LayerTable> read = readLayers(table().dump());
+  ASSERT_FALSE(read.failed()) << read.message();
   Cluster cluster = test::twoNodes();
   for (ClusterDevice &device : cluster.devices) {
     device.type = "F1";
     std::fill(std::begin(device.speed), std::end(device.speed), 1e12);
   }
-  ASSERT_TRUE(checkLayerTimes(*read, cluster, read->profile, error)) << error;
-  std::optional<CostModel> costs = CostModel::make(read->summary, cluster, &read->profile, {}, error);
-  ASSERT_TRUE(costs) << error;
+  ASSERT_EQ(checkLayerTimes(*read, cluster, read->profile).message(), "");
+  Result<CostModel> costs = CostModel::make(read->summary, cluster, &read->profile, {});
+  ASSERT_FALSE(costs.failed()) << costs.message();
   EXPECT_DOUBLE_EQ(costs->unit(0, 2, step::UnitTask::Forward, 2), 4);   // between two points
   EXPECT_DOUBLE_EQ(costs->unit(0, 2, step::UnitTask::Backward, 6), 16); // beyond the last one
   cluster.devices[1].type = "other";
   cluster.devices[1].name = "else";
-  EXPECT_FALSE(checkLayerTimes(*read, cluster, read->profile, error));
+  const std::string error = checkLayerTimes(*read, cluster, read->profile).message();
   EXPECT_EQ(error, "device 'else' (other): expected forward and backward times of class 'block', found none; give them under \"devices\" for this "
                    "device or its type, or \"flops\" of the class for an estimate");
   read->withoutFlops.clear();
-  EXPECT_TRUE(checkLayerTimes(*read, cluster, read->profile, error));
+  EXPECT_TRUE(checkLayerTimes(*read, cluster, read->profile).succeeded());
 }
 
 TEST(Layers, Mistakes) {
@@ -145,8 +141,7 @@ TEST(Layers, Mistakes) {
     else
       EXPECT_NE(found.find(what), std::string::npos) << found << "\n  expected " << what;
   }
-  std::string error;
-  EXPECT_FALSE(readLayersFile("no/such/layers.json", error));
+  const std::string error = readLayersFile("no/such/layers.json").message();
   EXPECT_EQ(error, "no/such/layers.json: cannot be read: No such file or directory");
 }
 

@@ -3,6 +3,8 @@
 #include "Layout/LayoutTimer.h"
 #include "Search/Candidates.h"
 
+#include "Must.h"
+
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Summary/Summary.h"
 
@@ -30,8 +32,7 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
   auto made = std::make_unique<Case>();
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
   ModelShape shape{"shape", pick(2, 6), 64 * pick(4, 12), 64 * pick(8, 24), 4, 4, 256 * pick(1, 16), 64 * pick(1, 8), bundle::BF16};
-  std::string error;
-  made->summary = *makeSummary(shape, error);
+  made->summary = *makeSummary(shape);
   int sites = pick(1, 2), nodes = pick(1, 4);
   for (int s = 0; s < sites; ++s)
     made->cluster.topology.add_sites()->mutable_fabric()->set_latency(1e-5 * pick(1, 20));
@@ -64,7 +65,7 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
     for (ClusterDevice &device : made->cluster.devices)
       device.memory = static_cast<uint64_t>(bytes * pick(2, 6)) + (200u << 20);
   }
-  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
   made->problem = std::make_unique<Problem>(Problem{made->summary, made->cluster, *made->costs, pick(4, 40)});
   return made;
 }
@@ -164,10 +165,9 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       options.checkMemory = false;
       options.gaps = LayoutTimer::kGaps;
       options.tries = 1;
-      std::string error;
-      const auto whole = step::expandPlan(made->summary, timer.plan(layout), error, options);
-      EXPECT_EQ(timed.ran, whole.has_value()) << error;
-      if (!whole)
+      const auto whole = step::expandPlan(made->summary, timer.plan(layout), options);
+      EXPECT_EQ(timed.ran, !whole.failed()) << whole.message();
+      if (whole.failed())
         continue;
       EXPECT_EQ(timed.step, whole->stepTime) << trial;
       EXPECT_EQ(timed.tasks, whole->listLength) << trial;
@@ -222,8 +222,7 @@ std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
       made->cluster.devices.back().node += firstNode;
     }
   }
-  std::string error;
-  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
   made->problem = std::make_unique<Problem>(Problem{made->summary, made->cluster, *made->costs, one.problem->batch * copies});
   return made;
 }

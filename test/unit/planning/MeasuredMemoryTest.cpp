@@ -12,10 +12,9 @@ using namespace zorse::planning;
 namespace {
 
 Profile profileOf(const std::string &devices) {
-  std::string error;
-  std::optional<Profile> profile = readProfile("{\"devices\": " + devices + "}", error);
-  EXPECT_TRUE(profile) << error;
-  return profile.value_or(Profile());
+  Result<Profile> profile = readProfile("{\"devices\": " + devices + "}");
+  EXPECT_FALSE(profile.failed()) << profile.message();
+  return profile.failed() ? Profile() : *profile;
 }
 
 TEST(MeasuredMemory, LimitsDevicesOfWhichTheClusterSaysNoneOrMore) {

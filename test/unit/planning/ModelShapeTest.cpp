@@ -16,9 +16,8 @@ bundle::ModelSummary summaryOf(const char *name, int64_t sequence, bundle::Eleme
   ModelShape shape = *findModelShape(name);
   shape.sequence = sequence;
   shape.computeType = type;
-  std::string error;
-  auto summary = makeSummary(shape, error);
-  EXPECT_TRUE(summary) << error;
+  auto summary = makeSummary(shape);
+  EXPECT_FALSE(summary.failed()) << summary.message();
   return *summary;
 }
 
@@ -62,15 +61,14 @@ TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
 TEST(ModelShape, Expands) {
   for (auto type : {bundle::BF16, bundle::F32}) {
     ModelShape shape{"tiny", 3, 64, 160, 4, 2, 512, 32, type};
-    std::string error;
-    auto summary = makeSummary(shape, error);
-    ASSERT_TRUE(summary) << error;
+    auto summary = makeSummary(shape);
+    ASSERT_FALSE(summary.failed()) << summary.message();
     auto plan = step::readPlan(
         R"({"batch": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 1}, {"units": [3, 8], "devices": ["c"], "microbatch": 1}]})",
-        *summary, error);
-    ASSERT_TRUE(plan) << error;
-    auto graph = step::expandPlan(*summary, *plan, error);
-    ASSERT_TRUE(graph) << error;
+        *summary);
+    ASSERT_FALSE(plan.failed()) << plan.message();
+    auto graph = step::expandPlan(*summary, *plan);
+    ASSERT_FALSE(graph.failed()) << graph.message();
     // State of c, the sole owner of units 3 to 7: parameters and two moments in f32; gathered ones in the compute type, apart, only in 16 bits.
     uint64_t owned = 0;
     for (uint32_t g = 3; g < 8; ++g)
@@ -83,10 +81,9 @@ TEST(ModelShape, Expands) {
 
 TEST(ModelShape, Mistakes) {
   EXPECT_FALSE(findModelShape("llama-8b"));
-  std::string error;
-  EXPECT_FALSE(makeSummary({"x", 2, 64, 160, 5, 5, 512, 32}, error));
+  std::string error = makeSummary({"x", 2, 64, 160, 5, 5, 512, 32}).message();
   EXPECT_NE(error.find("5 heads"), std::string::npos) << error;
-  EXPECT_FALSE(makeSummary({"x", 2, 64, 160, 4, 4, 512, 0}, error));
+  error = makeSummary({"x", 2, 64, 160, 4, 4, 512, 0}).message();
   EXPECT_NE(error.find("sequence is 0"), std::string::npos) << error;
 }
 

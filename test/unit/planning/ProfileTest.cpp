@@ -29,18 +29,13 @@ const char *kEverything = R"({
   "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8, "half_size": 65536}, {"from": "fast:0", "to": "fast:1", "bandwidth": 5e9}]
 })";
 
-std::string mistake(const std::string &text) {
-  std::string error;
-  readProfile(text, error);
-  return error;
-}
+std::string mistake(const std::string &text) { return readProfile(text).message(); }
 
 #define EXPECT_MISTAKE(text, what) EXPECT_NE(mistake(text).find(what), std::string::npos) << mistake(text)
 
 TEST(Profile, ReadAndWritten) {
-  std::string error;
-  std::optional<Profile> profile = readProfile(kEverything, error);
-  ASSERT_TRUE(profile) << error;
+  Result<Profile> profile = readProfile(kEverything);
+  ASSERT_FALSE(profile.failed()) << profile.message();
   ASSERT_EQ(profile->devices.size(), 2u);
   const DeviceProfile &device = profile->devices[0];
   EXPECT_EQ(device.memory, 1000u);
@@ -61,8 +56,8 @@ TEST(Profile, ReadAndWritten) {
   EXPECT_EQ(profile->links[1].latency, 0);
 
   std::string text = writeProfile(*profile);
-  std::optional<Profile> again = readProfile(text, error);
-  ASSERT_TRUE(again) << error << text;
+  Result<Profile> again = readProfile(text);
+  ASSERT_FALSE(again.failed()) << again.message() << text;
   EXPECT_EQ(writeProfile(*again), text);
   EXPECT_EQ(again->devices[0].classes.at("head")[1].points[0].forward, 0.3);
   EXPECT_EQ(again->comment, "on a Tuesday");
@@ -104,8 +99,7 @@ TEST(Profile, Mistakes) {
   for (int i = 0; i < 100000; ++i)
     deep += "[";
   EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}", "devices[0]: expected an object, got [[[");
-  std::string error;
-  EXPECT_FALSE(readProfileFile("/nonexistent/profile.json", error));
+  const std::string error = readProfileFile("/nonexistent/profile.json").message();
   EXPECT_EQ(error, "/nonexistent/profile.json: cannot be read: No such file or directory");
 }
 
@@ -119,9 +113,8 @@ TEST(Profile, SeveralFiles) {
   std::string b = write(
       "b.json", R"({"devices": [{"device": "F1", "classes": {"head": [{"rows": 1, "forward": 9}]}}, {"device": "H9", "norm": {"per_element": 0}}],
                                       "links": [{"from": "n0", "to": "n1", "bandwidth": 7e8}]})");
-  std::string error;
-  std::optional<Profile> both = readProfileFiles({a, b}, error);
-  ASSERT_TRUE(both) << error;
+  Result<Profile> both = readProfileFiles({a, b});
+  ASSERT_FALSE(both.failed()) << both.message();
   ASSERT_EQ(both->devices.size(), 3u);
   EXPECT_EQ(both->devices[0].classes.at("head")[0].points[0].forward, 9); // the later one
   EXPECT_EQ(both->devices[0].classes.at("block mlp")[0].points.size(), 2u);
@@ -129,25 +122,23 @@ TEST(Profile, SeveralFiles) {
   EXPECT_EQ(both->links.size(), 2u);
   EXPECT_EQ(both->links[1].bandwidth, 7e8);
   std::string c = write("c.json", R"({"model": "beef", "devices": [{"device": "F1"}]})");
-  EXPECT_FALSE(readProfileFiles({a, c}, error));
+  std::string error = readProfileFiles({a, c}).message();
   EXPECT_NE(error.find("was measured for another model (beef)"), std::string::npos) << error;
   std::string d = write("d.json", R"({"precision": "f32", "devices": [{"device": "F1"}]})"),
               e = write("e.json", R"({"precision": "tf32", "devices": [{"device": "F1"}]})");
-  EXPECT_FALSE(readProfileFiles({d, e}, error));
+  error = readProfileFiles({d, e}).message();
   EXPECT_NE(error.find("was measured in tf32, and "), std::string::npos) << error;
 }
 
 /// Points for a type of device nobody has here, as a user writes them, decide the times of a cluster of them.
 TEST(Profile, ImportedType) {
-  std::string error;
-  std::optional<Profile> profile = readProfile(
-      R"({"devices": [{"device": "Z9", "classes": {"block mlp": [{"rows": 1, "forward": 0.25, "backward": 0.5}, {"rows": 2, "forward": 0.3, "backward": 0.6}]}}]})",
-      error);
-  ASSERT_TRUE(profile) << error;
-  std::optional<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, speed: 1 TFLOP/s, count: 2}]}]", error);
-  ASSERT_TRUE(cluster) << error;
-  std::optional<CostModel> costs = CostModel::make(test::chain(), *cluster, &*profile, {}, error);
-  ASSERT_TRUE(costs) << error;
+  Result<Profile> profile = readProfile(
+      R"({"devices": [{"device": "Z9", "classes": {"block mlp": [{"rows": 1, "forward": 0.25, "backward": 0.5}, {"rows": 2, "forward": 0.3, "backward": 0.6}]}}]})");
+  ASSERT_FALSE(profile.failed()) << profile.message();
+  Result<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, speed: 1 TFLOP/s, count: 2}]}]");
+  ASSERT_FALSE(cluster.failed()) << cluster.message();
+  Result<CostModel> costs = CostModel::make(test::chain(), *cluster, &*profile, {});
+  ASSERT_FALSE(costs.failed()) << costs.message();
   EXPECT_DOUBLE_EQ(costs->unit(1, 2, step::UnitTask::Forward, 2), 0.3);
   EXPECT_DOUBLE_EQ(costs->unit(1, 2, step::UnitTask::Backward, 4), 1.2);
 }

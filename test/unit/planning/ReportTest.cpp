@@ -1,6 +1,8 @@
 // Reports: what they count, and that every form of them says the same.
-#include "zorse/Planning/Report.h"
+#include "Must.h"
+
 #include "zorse/Planning/ModelShape.h"
+#include "zorse/Planning/Report.h"
 
 #include <nlohmann/json.hpp>
 
@@ -27,21 +29,18 @@ nodes:
 class ReportTest : public testing::Test {
 protected:
   void SetUp() override {
-    std::string error;
     ModelShape shape{"tiny", 3, 256, 704, 4, 4, 2048, 128, bundle::F16};
-    summary = *makeSummary(shape, error);
-    cluster = *readCluster(kCluster, error);
-    costs = CostModel::make(summary, cluster, nullptr, {}, error);
-    ASSERT_TRUE(costs) << error;
+    summary = *makeSummary(shape);
+    cluster = *readCluster(kCluster);
+    costs = must(CostModel::make(summary, cluster, nullptr, {}));
   }
 
   Problem problem() { return {summary, cluster, *costs, 12}; }
 
   step::Plan planOf(const char *stages) {
-    std::string error;
-    auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary, error);
-    EXPECT_TRUE(plan) << error;
-    EXPECT_TRUE(applyCluster(*plan, cluster, bundle::F16, error)) << error;
+    auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary);
+    EXPECT_FALSE(plan.failed()) << plan.message();
+    EXPECT_EQ(applyCluster(*plan, cluster, bundle::F16).message(), "");
     return *plan;
   }
 
@@ -54,10 +53,9 @@ constexpr const char *kThree =
     R"([{"units": [0, 6], "devices": [{"device": "a", "samples": 8, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}]}, {"units": [6, 8], "devices": ["t"], "microbatch": 2}])";
 
 TEST_F(ReportTest, Counts) {
-  std::string error;
   step::StepGraph graph;
-  auto report = makeReport(problem(), planOf(kThree), error, &graph);
-  ASSERT_TRUE(report) << error;
+  auto report = makeReport(problem(), planOf(kThree), &graph);
+  ASSERT_FALSE(report.failed()) << report.message();
   EXPECT_EQ(report->batch, 12);
   EXPECT_EQ(report->tokensPerSample, 128);
   ASSERT_EQ(report->stages.size(), 2u);
@@ -85,11 +83,10 @@ TEST_F(ReportTest, Counts) {
 }
 
 TEST_F(ReportTest, Forms) {
-  std::string error;
   step::StepGraph graph;
   step::Plan plan = planOf(kThree);
-  auto report = makeReport(problem(), plan, error, &graph);
-  ASSERT_TRUE(report) << error;
+  auto report = makeReport(problem(), plan, &graph);
+  ASSERT_FALSE(report.failed()) << report.message();
 
   std::string table = printReport(*report);
   for (const char *word : {"2 x A100-40", "predicted step", "of the bound", "tokens/s", "spare"})
@@ -126,10 +123,8 @@ TEST_F(ReportTest, Forms) {
 
 // The memory picture shows what the tables say: its highest point is what lives together at the fullest moment, never buffers that follow each other.
 TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
-  std::string error;
-  summary = *makeSummary({"wide", 3, 2048, 5632, 16, 16, 32000, 1024, bundle::F16}, error);
-  costs = CostModel::make(summary, cluster, nullptr, {}, error);
-  ASSERT_TRUE(costs) << error;
+  summary = *makeSummary({"wide", 3, 2048, 5632, 16, 16, 32000, 1024, bundle::F16});
+  costs = must(CostModel::make(summary, cluster, nullptr, {}));
   for (const bool phased : {false, true}) {
     step::StepGraph graph;
     step::Plan plan = planOf(kThree);
@@ -140,8 +135,8 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
       rule.parameters = step::Tier::Host;
       plan.residency.push_back(std::move(rule));
     }
-    auto report = makeReport(problem(), plan, error, &graph);
-    ASSERT_TRUE(report) << error;
+    auto report = makeReport(problem(), plan, &graph);
+    ASSERT_FALSE(report.failed()) << report.message();
     std::string page = writeReportPage(*report, plan, graph, {});
     EXPECT_NE(page.find("id=tilinglegend"), std::string::npos);
     size_t begin = page.find("const data=") + 11;
@@ -168,21 +163,18 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
 }
 
 TEST_F(ReportTest, HostileNamesStayText) {
-  std::string error;
   summary.set_name("</script><b>&");
   step::StepGraph graph;
   step::Plan plan = planOf(kThree);
-  auto report = makeReport(problem(), plan, error, &graph);
-  ASSERT_TRUE(report) << error;
+  auto report = makeReport(problem(), plan, &graph);
+  ASSERT_FALSE(report.failed()) << report.message();
   std::string page = writeReportPage(*report, plan, graph, {});
   EXPECT_EQ(page.find("</script><b>"), std::string::npos);
 }
 
 TEST_F(ReportTest, Compares) {
-  std::string error;
-  auto a = makeReport(problem(), planOf(kThree), error),
-       b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "microbatch": 4}])"), error);
-  ASSERT_TRUE(a && b) << error;
+  auto a = makeReport(problem(), planOf(kThree)), b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "microbatch": 4}])"));
+  ASSERT_FALSE(a.failed() || b.failed()) << a.message() << b.message();
   std::string text = compareReports(*a, "three", *b, "one");
   for (const char *word : {"three", "one", "predicted step", "devices used"})
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;

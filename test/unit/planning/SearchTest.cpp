@@ -3,6 +3,8 @@
 #include "Search/Candidates.h"
 #include "Search/CanonicalProblem.h"
 
+#include "Must.h"
+
 #include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +28,7 @@ struct Setup {
 /// `nodes` of `each` devices; speeds in TFLOP/s by node. A Llama of `layers`.
 std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layers, int64_t batch, uint64_t memory = 0, double card = 6e9) {
   auto made = std::make_unique<Setup>();
-  std::string error;
-  made->summary = *makeSummary({"shape", layers, 512, 1408, 8, 8, 4096, 256, bundle::BF16}, error);
+  made->summary = *makeSummary({"shape", layers, 512, 1408, 8, 8, 4096, 256, bundle::BF16});
   made->cluster.topology.add_sites()->mutable_fabric()->set_latency(2e-5);
   for (size_t n = 0; n < speeds.size(); ++n) {
     made->cluster.nodes.emplace_back();
@@ -49,7 +50,7 @@ std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layer
       made->cluster.topology.add_node_of_device(static_cast<uint32_t>(n));
     }
   }
-  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
   made->problem.emplace(Problem{made->summary, made->cluster, *made->costs, batch});
   return made;
 }
@@ -65,11 +66,11 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
     auto made = setUp(of.speeds, of.each, 4, of.batch);
     SearchOptions options;
     options.candidates = of.candidates;
-    std::string error, first;
+    std::string first;
     for (unsigned threads : {1u, 2u, 5u}) {
       options.threads = threads;
-      auto found = searchPlan(*made->problem, options, error);
-      ASSERT_TRUE(found) << error;
+      auto found = searchPlan(*made->problem, options);
+      ASSERT_FALSE(found.failed()) << found.message();
       std::string text = step::writePlan(found->plan, made->summary);
       if (first.empty())
         first = text;
@@ -105,18 +106,17 @@ Cluster shuffled(const Cluster &cluster, std::mt19937 &random) {
 TEST(Search, OrderAndNamesChangeNothing) {
   std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
   auto made = setUp({20, 90, 45, 90}, 2, 4, 24);
-  std::string error;
   SearchOptions options;
   options.candidates = 400;
-  auto first = searchPlan(*made->problem, options, error);
-  ASSERT_TRUE(first) << error;
+  auto first = searchPlan(*made->problem, options);
+  ASSERT_FALSE(first.failed()) << first.message();
   for (int trial = 0; trial < 3; ++trial) {
     const Cluster cluster = shuffled(made->cluster, random);
-    const auto costs = CostModel::make(made->summary, cluster, nullptr, {}, error);
-    ASSERT_TRUE(costs) << error;
+    const auto costs = CostModel::make(made->summary, cluster, nullptr, {});
+    ASSERT_FALSE(costs.failed()) << costs.message();
     const Problem other{made->summary, cluster, *costs, made->problem->batch};
-    auto found = searchPlan(other, options, error);
-    ASSERT_TRUE(found) << error;
+    auto found = searchPlan(other, options);
+    ASSERT_FALSE(found.failed()) << found.message();
     EXPECT_EQ(found->evaluation.step, first->evaluation.step);
     // The plan says of each device what the file calls it.
     for (size_t d = 0; d < cluster.devices.size(); ++d)
@@ -126,9 +126,8 @@ TEST(Search, OrderAndNamesChangeNothing) {
 
 TEST(Search, CanonicalOrderGoesBack) {
   auto made = setUp({20, 90, 45}, 2, 2, 8);
-  std::string error;
-  const auto canonical = CanonicalProblem::make(*made->problem, error);
-  ASSERT_TRUE(canonical) << error;
+  const auto canonical = CanonicalProblem::make(*made->problem);
+  ASSERT_FALSE(canonical.failed()) << canonical.message();
   EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest first
   EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
   Layout there;
@@ -141,12 +140,11 @@ TEST(Search, WhatOnlyDelaysIsLeftOut) {
   // The third node computes little and its card is slow: the plan without it is the better one.
   auto both = setUp({90, 90}, 2, 4, 16), more = setUp({90, 90, 1}, 2, 4, 16);
   more->cluster.topology.mutable_nodes(2)->mutable_nic()->set_bandwidth(1e7);
-  std::string error;
   SearchOptions options;
   options.candidates = 400;
-  more->costs = CostModel::make(more->summary, more->cluster, nullptr, {}, error);
-  auto alone = searchPlan(*both->problem, options, error), found = searchPlan(*more->problem, options, error);
-  ASSERT_TRUE(alone && found) << error;
+  more->costs = must(CostModel::make(more->summary, more->cluster, nullptr, {}));
+  auto alone = searchPlan(*both->problem, options), found = searchPlan(*more->problem, options);
+  ASSERT_FALSE(alone.failed() || found.failed()) << alone.message() << found.message();
   EXPECT_LE(found->evaluation.step, alone->evaluation.step * 1.001);
 }
 
@@ -168,10 +166,9 @@ TEST(Search, SamplesAndUnitsAreExact) {
     auto made = setUp({80, 30}, 2, 3, batch);
     SearchOptions options;
     options.candidates = 60;
-    std::string error;
-    auto found = searchPlan(*made->problem, options, error);
-    ASSERT_TRUE(found) << error;
-    EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+    auto found = searchPlan(*made->problem, options);
+    ASSERT_FALSE(found.failed()) << found.message();
+    EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   }
 }
 
@@ -179,8 +176,7 @@ TEST(Search, ImpossibleMemoryIsItemised) {
   auto made = setUp({80, 80}, 1, 4, 8, 50u << 20);
   for (ClusterNode &node : made->cluster.nodes)
     node.hostMemory = 1u << 20; // or techniques would answer
-  std::string error;
-  EXPECT_FALSE(searchPlan(*made->problem, {}, error));
+  const std::string error = searchPlan(*made->problem, {}).message();
   EXPECT_NE(error.find("no plan fits the memory"), std::string::npos) << error;
   EXPECT_NE(error.find("lacks"), std::string::npos) << error;
   EXPECT_NE(error.find("MiB: it needs"), std::string::npos) << error;
@@ -195,40 +191,39 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
     held += static_cast<double>(group.elements()) * 6; // bf16 and f32
   ASSERT_GT(held, 2.0 * (160u << 20));
   std::string error;
-  std::optional<SearchResult> found = searchPlan(*made->problem, {}, error);
-  ASSERT_TRUE(found) << error;
+  Result<SearchResult> found = searchPlan(*made->problem, {});
+  ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_TRUE(found->layout.techniques.byPhase);
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::Ministages);
   EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
   EXPECT_EQ(found->evaluation.excess, 0u);
-  EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+  EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
 
   // Messages name what is left out, or missing.
   SearchOptions without;
   without.techniques = false;
-  EXPECT_FALSE(searchPlan(*made->problem, without, error));
+  error = searchPlan(*made->problem, without).message();
   EXPECT_NE(error.find("parameters by phase"), std::string::npos) << error;
   EXPECT_NE(error.find("--no-techniques leaves that out"), std::string::npos) << error;
   for (ClusterNode &node : made->cluster.nodes)
     node.hostMemory = 1u << 20;
-  EXPECT_FALSE(searchPlan(*made->problem, {}, error));
+  error = searchPlan(*made->problem, {}).message();
   EXPECT_NE(error.find("hosts with 2.0 GiB of memory each (host_memory in the cluster file), for parameters by phase"), std::string::npos) << error;
 }
 
 /// Where nothing fits as it is, techniques answer; devices with room do without.
 TEST(Search, TechniquesAnswerMissingMemory) {
   auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
-  std::string error;
-  std::optional<SearchResult> found = searchPlan(*made->problem, {}, error);
-  ASSERT_TRUE(found) << error;
+  Result<SearchResult> found = searchPlan(*made->problem, {});
+  ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_TRUE(found->layout.techniques.any());
   EXPECT_EQ(found->evaluation.excess, 0u);
-  EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+  EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   EXPECT_TRUE(!found->plan.residency.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
                                                             [](const step::Cell &cell) { return cell.activations != step::Activations::Keep; }));
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
-  found = searchPlan(*roomy->problem, {}, error);
-  ASSERT_TRUE(found) << error;
+  found = searchPlan(*roomy->problem, {});
+  ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_FALSE(found->layout.techniques.any());
 }
 
@@ -237,9 +232,8 @@ TEST(Search, ExcludedDevicesStayIdle) {
   SearchOptions options;
   options.candidates = 60;
   options.excluded = {0, 3};
-  std::string error;
-  auto found = searchPlan(*made->problem, options, error);
-  ASSERT_TRUE(found) << error;
+  auto found = searchPlan(*made->problem, options);
+  ASSERT_FALSE(found.failed()) << found.message();
   for (const step::Cell &cell : found->plan.cells)
     EXPECT_TRUE(cell.device == 1 || cell.device == 2);
 }
@@ -249,18 +243,17 @@ TEST(Search, CheapestThatIsFastEnough) {
   auto made = setUp({80, 40}, 1, 3, 16);
   made->cluster.devices[0].price = 10;
   made->cluster.devices[1].price = 1;
-  std::string error;
-  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
   SearchOptions options;
   options.candidates = 200;
   options.objective = Objective::CostPerSample;
   Problem problem{made->summary, made->cluster, *made->costs, 16};
-  auto cheap = searchPlan(problem, options, error);
-  ASSERT_TRUE(cheap) << error;
+  auto cheap = searchPlan(problem, options);
+  ASSERT_FALSE(cheap.failed()) << cheap.message();
   EXPECT_EQ(cheap->price, 1);
   options.leastThroughput = 16 / cheap->evaluation.step * 1.5;
-  auto fast = searchPlan(problem, options, error);
-  ASSERT_TRUE(fast) << error;
+  auto fast = searchPlan(problem, options);
+  ASSERT_FALSE(fast.failed()) << fast.message();
   EXPECT_GT(fast->price, 1);
   EXPECT_GE(16 / fast->evaluation.step, options.leastThroughput);
 }
@@ -275,15 +268,14 @@ TEST(Search, NoPartIsCheaper) {
     for (ClusterDevice &device : made->cluster.devices)
       device.price = prices[device.node];
     made->cluster.devices[1].memory *= 4;
-    std::string error;
-    made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+    made->costs = must(CostModel::make(made->summary, made->cluster, nullptr, {}));
     const Problem problem{made->summary, made->cluster, *made->costs, 16};
     SearchOptions options;
     options.candidates = 16;
     options.objective = Objective::CostPerSample;
     options.mostPrice = most;
-    const auto found = searchPlan(problem, options, error);
-    ASSERT_TRUE(found) << error;
+    const auto found = searchPlan(problem, options);
+    ASSERT_FALSE(found.failed()) << found.message();
     EXPECT_TRUE(most == 0 || found->price <= most) << found->price;
     const double price = found->evaluation.step * found->price;
     for (const std::vector<uint32_t> &part : parts) {
@@ -291,7 +283,7 @@ TEST(Search, NoPartIsCheaper) {
       for (uint32_t d = 0; d < 6; ++d)
         if (std::find(part.begin(), part.end(), d) == part.end())
           alone.excluded.push_back(d);
-      if (const auto other = searchPlan(problem, alone, error))
+      if (const auto other = searchPlan(problem, alone); !other.failed())
         EXPECT_LE(price, 1.02 * other->evaluation.step * other->price)
             << "memory " << memory << ", at most " << most << ", " << part.size() << " devices, the first " << part.front();
     }
@@ -303,19 +295,17 @@ TEST(Search, LimitsThatNothingKeeps) {
   SearchOptions options;
   options.candidates = 60;
   options.leastThroughput = 1e12;
-  std::string error;
-  EXPECT_FALSE(searchPlan(*made->problem, options, error));
+  const std::string error = searchPlan(*made->problem, options).message();
   EXPECT_NE(error.find("no plan reaches 1e+12 samples/s; the best that was found reaches"), std::string::npos) << error;
 }
 
 /// Alike devices and no links to speak of: the even split is found, whatever way leads there.
 TEST(Search, EvenWhereAllIsAlike) {
   auto made = setUp({50, 50}, 2, 6, 32, 0, 1e12);
-  std::string error;
   SearchOptions options;
   options.candidates = 300;
-  auto found = searchPlan(*made->problem, options, error);
-  ASSERT_TRUE(found) << error;
+  auto found = searchPlan(*made->problem, options);
+  ASSERT_FALSE(found.failed()) << found.message();
   double busiest = 0, sum = 0;
   for (double busy : found->evaluation.busy) {
     busiest = std::max(busiest, busy);

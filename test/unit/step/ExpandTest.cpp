@@ -39,17 +39,15 @@ void checkStructure(const StepGraph &graph, const std::string &name) {
 }
 
 void check(const bundle::ModelSummary &summary, const Plan &plan, const std::string &name) {
-  std::string error;
-  auto graph = expandPlan(summary, plan, error);
-  ASSERT_TRUE(graph) << name << ": " << error << "\n" << writePlan(plan, summary);
+  auto graph = expandPlan(summary, plan);
+  ASSERT_FALSE(graph.failed()) << name << ": " << graph.message() << "\n" << writePlan(plan, summary);
   checkStructure(*graph, name);
 }
 
 Plan read(const bundle::ModelSummary &summary, const std::string &json) {
-  std::string error;
-  auto plan = readPlan(json, summary, error);
-  EXPECT_TRUE(plan) << error;
-  return plan.value_or(Plan());
+  auto plan = readPlan(json, summary);
+  EXPECT_FALSE(plan.failed()) << plan.message();
+  return plan.failed() ? Plan() : std::move(*plan);
 }
 
 TEST(Expand, OneDevice) {
@@ -98,14 +96,13 @@ TEST(Expand, BlockingCommunication) {
       "links": {"intra_node": {"bandwidth": 1e6, "latency": 1e-3}, "inter_node": {"bandwidth": 1e6, "latency": 1e-3}},
       "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 2}, {"units": [3, 6], "devices": ["c"], "microbatch": 2}]})";
   Plan plan = read(summary, text);
-  std::string error;
-  const auto overlapped = expandPlan(summary, plan, error);
-  ASSERT_TRUE(overlapped) << error;
+  const auto overlapped = expandPlan(summary, plan);
+  ASSERT_FALSE(overlapped.failed()) << overlapped.message();
   plan.blocking = true;
   EXPECT_EQ(writePlan(read(summary, writePlan(plan, summary)), summary), writePlan(plan, summary));
   check(summary, plan, "blocking");
-  const auto blocking = expandPlan(summary, plan, error);
-  ASSERT_TRUE(blocking) << error;
+  const auto blocking = expandPlan(summary, plan);
+  ASSERT_FALSE(blocking.failed()) << blocking.message();
   EXPECT_GT(blocking->stepTime, overlapped->stepTime);
   auto unordered = [](const StepGraph &graph) {
     size_t pairs = 0;
@@ -160,9 +157,8 @@ TEST(Expand, SplitBackward) {
   Plan plan = read(summary, R"({"batch": 4, "devices": ["a", "b"], "stages": [
       {"units": [0, 3], "devices": ["a"], "microbatch": 1}, {"units": [3, 6], "devices": ["b"], "microbatch": 1}], "split_backward": true})");
   check(summary, plan, "1f1b");
-  std::string error;
-  auto graph = expandPlan(summary, plan, error);
-  ASSERT_TRUE(graph) << error;
+  auto graph = expandPlan(summary, plan);
+  ASSERT_FALSE(graph.failed()) << graph.message();
   // W fills gaps: a forward that can run goes first, but no more than two cells, which the first stage has, wait for their W.
   EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"}));
   // Which part of a unit's backward is in which task.
@@ -189,14 +185,14 @@ size_t blockCopies(const StepGraph &graph, uint32_t unit) {
 
 TEST(Expand, OffloadedActivationsAreFewAtOnce) {
   auto summary = syntheticModel();
-  std::string cells, error;
+  std::string cells;
   for (int c = 0; c < 8; ++c)
     cells +=
         (c ? "," : "") + std::string(R"({"units": [0, 6], "samples": [)") + std::to_string(c) + "," + std::to_string(c + 1) + R"(], "device": "a"})";
   auto expand = [&](const std::string &more) {
     Plan plan = read(summary, R"({"batch": 8, "devices": ["a"], "cells": [)" + cells + "]" + more + "}");
-    auto graph = expandPlan(summary, plan, error);
-    EXPECT_TRUE(graph) << error;
+    auto graph = expandPlan(summary, plan);
+    EXPECT_FALSE(graph.failed()) << graph.message();
     checkStructure(*graph, more);
     return std::move(*graph);
   };
@@ -217,8 +213,7 @@ TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
       {"units": [3, 4], "samples": [0, 2], "device": "a"}, {"units": [4, 6], "samples": [0, 2], "device": "a"}], "split_backward": true, "schedule": {"order": {"a": )";
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"), "left out");
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"), "listed");
-  std::string error;
-  EXPECT_FALSE(expandPlan(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})"), error));
+  const std::string error = expandPlan(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})")).message();
   EXPECT_NE(error.find("lacks W0"), std::string::npos) << error;
 }
 
@@ -232,9 +227,8 @@ TEST(Expand, SplitBackwardInAnOrder) {
        early = read(summary, cells + R"(["F0", "B0", "W0", "F1", "B1", "W1"]}}})");
   check(summary, late, "late");
   check(summary, early, "early");
-  std::string error;
-  auto a = expandPlan(summary, late, error), b = expandPlan(summary, early, error);
-  ASSERT_TRUE(a && b);
+  auto a = expandPlan(summary, late), b = expandPlan(summary, early);
+  ASSERT_FALSE(a.failed() || b.failed());
   EXPECT_EQ(a->devices[0].memory.cellsAlive, 2u);
   EXPECT_EQ(b->devices[0].memory.cellsAlive, 1u);
   EXPECT_GT(a->devices[0].memory.activations, b->devices[0].memory.activations);
@@ -246,8 +240,7 @@ TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
       {"units": [0, 2], "samples": [0, 2], "device": "a"}, {"units": [2, 4], "samples": [0, 2], "device": "b"},
       {"units": [4, 6], "samples": [0, 2], "device": "a"}],
       "schedule": {"order": {"a": ["F0", "B0", "F2", "B2"], "b": ["F1", "B1"]}}})");
-  std::string error;
-  EXPECT_FALSE(expandPlan(summary, plan, error));
+  const std::string error = expandPlan(summary, plan).message();
   EXPECT_NE(error.find("cannot run"), std::string::npos) << error;
   EXPECT_NE(error.find("B of cell 0 (units 0-2, samples 0-2, device a)"), std::string::npos) << error;
 }
@@ -256,8 +249,7 @@ TEST(Expand, TooLittleMemoryIsItemised) {
   auto summary = syntheticModel();
   Plan plan = read(summary, R"({"batch": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
       {"units": [0, 3], "devices": ["a"], "microbatch": 2}, {"units": [3, 6], "devices": ["b"], "microbatch": 2}]})");
-  std::string error;
-  EXPECT_FALSE(expandPlan(summary, plan, error));
+  const std::string error = expandPlan(summary, plan).message();
   EXPECT_NE(error.find("device a needs"), std::string::npos) << error;
   EXPECT_NE(error.find("state"), std::string::npos) << error;
 }
@@ -276,9 +268,8 @@ TEST(Expand, ManyDevicesInSeconds) {
     json += "]}";
   }
   Plan plan = read(summary, json + "]}");
-  std::string error;
-  auto graph = expandPlan(summary, plan, error);
-  ASSERT_TRUE(graph) << error;
+  auto graph = expandPlan(summary, plan);
+  ASSERT_FALSE(graph.failed()) << graph.message();
   EXPECT_GT(plan.cells.size(), 12000u);
   checkStructure(*graph, "many devices");
 }

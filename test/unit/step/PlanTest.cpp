@@ -20,11 +20,8 @@ namespace {
 /// The message of the first mistake in `json`, from reading or from validating; "" if there is none.
 std::string mistake(const std::string &json) {
   auto summary = syntheticModel();
-  std::string error;
-  auto plan = readPlan(json, summary, error);
-  if (plan)
-    validatePlan(*plan, summary, error);
-  return error;
+  auto plan = readPlan(json, summary);
+  return plan.failed() ? plan.message() : validatePlan(*plan, summary).message();
 }
 
 std::string withCells(const std::string &cells, const std::string &more = "") {
@@ -61,12 +58,10 @@ TEST(PlanText, Commit) {
     training.set_clip_norm(0);
     training.set_skip_nonfinite(false);
     change(training);
-    std::string error;
-    auto plan = readPlan(withCells(kWhole, R"(, "state": {"commit": "group"})"), summary, error);
-    EXPECT_TRUE(plan) << error;
-    validatePlan(*plan, summary, error);
+    auto plan = readPlan(withCells(kWhole, R"(, "state": {"commit": "group"})"), summary);
+    EXPECT_FALSE(plan.failed()) << plan.message();
     EXPECT_NE(writePlan(*plan, summary).find("\"commit\": \"group\""), std::string::npos);
-    return error;
+    return validatePlan(*plan, summary).message();
   };
   EXPECT_EQ(refused([](auto &) {}), "");
   EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"commit\": \"step\""), std::string::npos);
@@ -186,14 +181,13 @@ TEST(Order, Mistakes) {
 
 TEST(Shorthand, StagesAndPipelines) {
   auto summary = syntheticModel();
-  std::string error;
   auto plan = readPlan(R"({"batch": 32, "devices": ["a", "b", "c", "d"], "stages": [
       {"units": [0, 3], "devices": [{"device": "a", "samples": 20, "microbatch": 4}, {"device": "b", "samples": 8, "microbatch": 2},
                                     {"device": "c", "samples": 4, "microbatch": 2}]},
       {"units": [3, 6], "devices": ["d"], "microbatch": 8}]})",
-                       summary, error);
-  ASSERT_TRUE(plan) << error;
-  EXPECT_TRUE(validatePlan(*plan, summary, error)) << error;
+                       summary);
+  ASSERT_FALSE(plan.failed()) << plan.message();
+  EXPECT_EQ(validatePlan(*plan, summary).message(), "");
   EXPECT_EQ(plan->cells.size(), 5u + 4u + 2u + 4u);
   // In proportion at every moment: after half of the samples device a has had about half of its own.
   int64_t a = 0;
@@ -224,10 +218,10 @@ TEST(Writing, RoundTrip) {
       if (plan.schedule.splitBackward && seed % 2)
         plan.durations->weights.assign(plan.cells.size(), 0.0625);
     }
-    std::string text = writePlan(plan, summary), error;
-    auto again = readPlan(text, summary, error);
-    ASSERT_TRUE(again) << error << "\n" << text;
-    EXPECT_TRUE(validatePlan(*again, summary, error)) << error;
+    std::string text = writePlan(plan, summary);
+    auto again = readPlan(text, summary);
+    ASSERT_FALSE(again.failed()) << again.message() << "\n" << text;
+    EXPECT_EQ(validatePlan(*again, summary).message(), "");
     EXPECT_EQ(writePlan(*again, summary), text);
   }
 }
@@ -265,7 +259,7 @@ TEST(PlanText, DamagedPlans) {
     return (state >> 33) % below;
   };
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    std::string text = writePlan(randomPlan(summary, 5, 3, seed % 20), summary), error;
+    std::string text = writePlan(randomPlan(summary, 5, 3, seed % 20), summary);
     for (uint64_t edits = 1 + next(3); edits > 0; --edits) {
       size_t at = next(text.size());
       switch (next(4)) {
@@ -282,16 +276,16 @@ TEST(PlanText, DamagedPlans) {
         text.resize(text.size() - next(text.size() / 8 + 1));
       }
     }
-    auto plan = readPlan(text, summary, error);
-    if (!plan) {
-      EXPECT_FALSE(error.empty());
+    auto plan = readPlan(text, summary);
+    if (plan.failed()) {
+      EXPECT_FALSE(plan.message().empty());
       continue;
     }
-    if (!validatePlan(*plan, summary, error)) {
-      EXPECT_FALSE(error.empty());
+    if (Status status = validatePlan(*plan, summary); status.failed()) {
+      EXPECT_FALSE(status.message().empty());
       continue;
     }
-    expandPlan(summary, *plan, error);
+    (void)expandPlan(summary, *plan);
   }
 }
 
@@ -302,7 +296,8 @@ TEST(Summary, ContradictionsAreRefused) {
     auto summary = syntheticModel();
     plan = randomPlan(summary, 4, 2, 1);
     damage(summary);
-    return !expandPlan(summary, plan, error) && error.find("the model summary contradicts itself") == 0;
+    error = expandPlan(summary, plan).message();
+    return error.find("the model summary contradicts itself") == 0;
   };
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(999); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(s.units(1).parameters(0)); })) << error;
@@ -323,7 +318,8 @@ TEST(Summary, FunctionsAreChecked) {
     auto summary = syntheticModel();
     Plan plan = randomPlan(summary, 4, 2, 1);
     damage(summary);
-    return !expandPlan(summary, plan, error) && error.find("the model summary contradicts itself") == 0;
+    error = expandPlan(summary, plan).message();
+    return error.find("the model summary contradicts itself") == 0;
   };
   for (auto task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
     auto damaged = [&](auto damage) { return refused([&](auto &s) { damage(s, test::mutableFunction(s, 1, task)); }); };

@@ -43,18 +43,16 @@ Cluster clusterOf(std::vector<double> speeds, uint64_t memory = 0) {
 TEST(ApplyCluster, UnknownDevice) {
   step::Plan plan;
   plan.devices = {{"d0", 0, 0, ""}, {"x", 0, 0, ""}};
-  std::string error;
-  EXPECT_FALSE(applyCluster(plan, clusterOf({1, 2}), bundle::F32, error));
+  const std::string error = applyCluster(plan, clusterOf({1, 2}), bundle::F32).message();
   EXPECT_EQ(error, "device 'x' of the plan is not in the cluster, which has d0, d1");
   EXPECT_EQ(plan.devices[0].speed, 1e9);
 }
 
-std::optional<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, std::string &error,
-                                   const SearchOptions &options = {}) {
-  std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
-  if (!costs)
-    return std::nullopt;
-  return searchPlan({summary, cluster, *costs, batch}, options, error);
+Result<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, const SearchOptions &options = {}) {
+  Result<CostModel> costs = CostModel::make(summary, cluster, nullptr, {});
+  if (costs.failed())
+    return costs.error();
+  return searchPlan({summary, cluster, *costs, batch}, options);
 }
 
 TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
@@ -62,11 +60,10 @@ TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
     for (int64_t batch : {1, 2, 7, 13})
       for (const auto &speeds : {std::vector<double>{1}, {1, 9}, {3, 1, 4, 1, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
         auto summary = syntheticModel(units);
-        std::string error;
-        auto made = search(summary, clusterOf(speeds), batch, error);
-        ASSERT_TRUE(made) << error;
-        auto graph = step::expandPlan(summary, made->plan, error);
-        ASSERT_TRUE(graph) << error;
+        auto made = search(summary, clusterOf(speeds), batch);
+        ASSERT_FALSE(made.failed()) << made.message();
+        auto graph = step::expandPlan(summary, made->plan);
+        ASSERT_FALSE(graph.failed()) << graph.message();
       }
 }
 
@@ -75,24 +72,23 @@ TEST(SearchPlan, AskedStages) {
   std::string error;
   SearchOptions options;
   options.stages = 3;
-  auto found = search(summary, clusterOf({1, 2, 3, 4}), 16, error, options);
-  ASSERT_TRUE(found) << error;
+  auto found = search(summary, clusterOf({1, 2, 3, 4}), 16, options);
+  ASSERT_FALSE(found.failed()) << found.message();
   std::set<int32_t> cuts;
   for (const step::Cell &cell : found->plan.cells)
     cuts.insert(cell.unitBegin);
   EXPECT_EQ(cuts.size(), 3u);
   options.stages = 7;
-  EXPECT_FALSE(search(summary, clusterOf({1, 2, 3, 4}), 16, error, options));
+  error = search(summary, clusterOf({1, 2, 3, 4}), 16, options).message();
   EXPECT_NE(error.find("at most 4 are possible"), std::string::npos) << error;
 }
 
 TEST(SearchPlan, FasterDevicesGetMore) {
   auto summary = syntheticModel();
-  std::string error;
   SearchOptions options;
   options.stages = 1;
-  auto found = search(summary, clusterOf({5, 2, 1}), 16, error, options);
-  ASSERT_TRUE(found) << error;
+  auto found = search(summary, clusterOf({5, 2, 1}), 16, options);
+  ASSERT_FALSE(found.failed()) << found.message();
   int64_t rows[3] = {0, 0, 0};
   for (const step::Cell &cell : found->plan.cells)
     rows[cell.device] += cell.rows();
@@ -103,11 +99,10 @@ TEST(SearchPlan, FasterDevicesGetMore) {
 
 TEST(SearchPlan, FewSamplesGoWhereTheyTakeLeastTime) {
   auto summary = syntheticModel();
-  std::string error;
   SearchOptions options;
   options.stages = 1;
-  auto found = search(summary, clusterOf({40, 30, 10, 10}), 5, error, options);
-  ASSERT_TRUE(found) << error;
+  auto found = search(summary, clusterOf({40, 30, 10, 10}), 5, options);
+  ASSERT_FALSE(found.failed()) << found.message();
   int64_t rows[4] = {0, 0, 0, 0};
   for (const step::Cell &cell : found->plan.cells)
     rows[cell.device] += cell.rows();
@@ -119,12 +114,11 @@ TEST(SearchPlan, IsNotOutrunByOneDevice) {
   auto summary = syntheticModel();
   for (double latency : {1e-9, 1e-3, 10.0})
     for (const auto &speeds : {std::vector<double>{1e9, 0.9e9}, {1e9, 1e9, 1e9}, {2e9, 1e8, 1e8, 1e8}}) {
-      std::string error;
       Cluster cluster = clusterOf(speeds), alone = clusterOf({*std::max_element(speeds.begin(), speeds.end())});
       for (auto &node : *cluster.topology.mutable_nodes())
         node.mutable_port()->set_latency(latency);
-      auto found = search(summary, cluster, 8, error), single = search(summary, alone, 8, error);
-      ASSERT_TRUE(found && single) << error;
+      auto found = search(summary, cluster, 8), single = search(summary, alone, 8);
+      ASSERT_FALSE(found.failed() || single.failed()) << found.message() << single.message();
       EXPECT_LE(found->evaluation.step, single->evaluation.step * 1.000001);
     }
 }
@@ -132,14 +126,14 @@ TEST(SearchPlan, IsNotOutrunByOneDevice) {
 TEST(SearchPlan, MemoryDecides) {
   auto summary = syntheticModel();
   std::string error;
-  auto free = search(summary, clusterOf({1, 1, 1}), 12, error);
-  ASSERT_TRUE(free) << error;
+  auto free = search(summary, clusterOf({1, 1, 1}), 12);
+  ASSERT_FALSE(free.failed()) << free.message();
   uint64_t most = 0, least = UINT64_MAX;
   for (uint32_t stages : {1u, 2u, 3u}) {
     SearchOptions options;
     options.stages = stages;
-    auto found = search(summary, clusterOf({1, 1, 1}), 12, error, options);
-    auto graph = step::expandPlan(summary, found->plan, error);
+    auto found = search(summary, clusterOf({1, 1, 1}), 12, options);
+    auto graph = step::expandPlan(summary, found->plan);
     uint64_t worst = 0;
     for (const auto &device : graph->devices)
       worst = std::max(worst, device.plannedBytes);
@@ -147,19 +141,18 @@ TEST(SearchPlan, MemoryDecides) {
     least = std::min(least, worst);
   }
   ASSERT_LT(least, most);
-  EXPECT_TRUE(search(summary, clusterOf({1, 1, 1}, least), 12, error)) << error;
-  EXPECT_FALSE(search(summary, clusterOf({1, 1, 1}, 2048), 12, error));
+  EXPECT_EQ(search(summary, clusterOf({1, 1, 1}, least), 12).message(), "");
+  error = search(summary, clusterOf({1, 1, 1}, 2048), 12).message();
   EXPECT_NE(error.find("no plan fits"), std::string::npos) << error;
   EXPECT_NE(error.find("lacks"), std::string::npos) << error;
 }
 
 TEST(Report, Picture) {
   auto summary = syntheticModel();
-  std::string error;
   auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
       {"units": [2, 6], "devices": ["y"]}]})",
-                             summary, error);
-  ASSERT_TRUE(plan) << error;
+                             summary);
+  ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\ndevices       a = x, b = y\n");
 }
 

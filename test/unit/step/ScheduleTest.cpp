@@ -50,17 +50,16 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   Plan plan = stages(3, 16);
   for (uint32_t s = 0; s < 3; ++s)
     dealStage(2 * s, 2 * s + 2, 0, {{s, 16, 2}}, plan.cells);
-  std::string error;
-  auto graph = expandPlan(summary, plan, error);
-  ASSERT_TRUE(graph) << error;
+  auto graph = expandPlan(summary, plan);
+  ASSERT_FALSE(graph.failed()) << graph.message();
   for (uint32_t s = 0; s < 3; ++s)
     EXPECT_EQ(graph->devices[s].memory.cellsAlive, 3 - s);
   // 8 micro-batches and 2 of ramp-up and down, each of 2 units x 2 rows x (1 + 2) ms; launches and updates are small.
   EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
 
   plan.schedule.kind = ScheduleKind::GPipe;
-  auto gpipe = expandPlan(summary, plan, error);
-  ASSERT_TRUE(gpipe) << error;
+  auto gpipe = expandPlan(summary, plan);
+  ASSERT_FALSE(gpipe.failed()) << gpipe.message();
   EXPECT_EQ(gpipe->devices[2].memory.cellsAlive, 8u);
   EXPECT_NEAR(gpipe->stepTime, graph->stepTime, 2e-3);
   EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
@@ -92,19 +91,18 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
         devices.push_back({static_cast<uint32_t>(3 * s + i), samples[i], 1 + below(5)});
       dealStage(cuts[s], cuts[s + 1], 0, devices, plan.cells);
     }
-    std::string error;
-    ASSERT_TRUE(validatePlan(plan, summary, error)) << error;
+    ASSERT_EQ(validatePlan(plan, summary).message(), "");
     ExpandOptions options;
     const std::unique_ptr<Costs> costs = planCosts(summary, plan);
     options.costs = costs.get();
     ExpansionTables tables(summary, nullptr, options.costs);
     Expansion x(summary, plan, options, tables);
     layoutState(x);
-    ASSERT_TRUE(expandCells(x, error)) << error;
+    ASSERT_EQ(expandCells(x).message(), "");
     expandState(x);
     Admission admission;
     EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, admission), Runs::IfAcyclic);
-    EXPECT_TRUE(simulate(x, admission, error)) << error << "\n" << writePlan(plan, summary);
+    EXPECT_EQ(simulate(x, admission).message(), "") << writePlan(plan, summary);
   }
 }
 
@@ -115,9 +113,8 @@ TEST(Schedule, InterleavedChunks) {
   Plan plan = stages(2, 32);
   for (int32_t chunk = 0; chunk < 6; ++chunk)
     dealStage(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
-  std::string error;
-  auto graph = expandPlan(summary, plan, error);
-  ASSERT_TRUE(graph) << error;
+  auto graph = expandPlan(summary, plan);
+  ASSERT_FALSE(graph.failed()) << graph.message();
   for (const DeviceProgram &device : graph->devices) {
     EXPECT_GT(device.busy / graph->stepTime, 0.9);
     EXPECT_LT(device.memory.cellsAlive, 40u); // of 96
@@ -144,9 +141,8 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         makeEqual(summary);
         const int64_t batch = 6 * devices;
         Plan plan = lapsPlan(devices, laps, batch, folded);
-        std::string error;
-        auto graph = expandPlan(summary, plan, error);
-        ASSERT_TRUE(graph) << error;
+        auto graph = expandPlan(summary, plan);
+        ASSERT_FALSE(graph.failed()) << graph.message();
         const double unit = 3e-3, busy = static_cast<double>(batch * laps) * unit;
         // Of a stage as a whole the first forwards and last backwards of the other devices are idle time; in laps, those of one range of units.
         const double bubble = (devices - 1) * unit, stagesBubble = bubble * laps;
@@ -155,20 +151,16 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         for (const DeviceProgram &device : graph->devices)
           EXPECT_LE(device.memory.cellsAlive, static_cast<uint32_t>(2 * devices * laps));
         plan.schedule.inFlight = 0.01; // hardly anything at once: slow, and it runs
-        auto alone = expandPlan(summary, plan, error);
-        ASSERT_TRUE(alone) << error;
+        auto alone = expandPlan(summary, plan);
+        ASSERT_FALSE(alone.failed()) << alone.message();
         EXPECT_GT(alone->stepTime, graph->stepTime);
-        EXPECT_EQ(readPlan(writePlan(plan, summary), summary, error)->schedule, plan.schedule) << error;
+        EXPECT_EQ(readPlan(writePlan(plan, summary), summary)->schedule, plan.schedule);
       }
 }
 
 TEST(Schedule, LapsNeedTheirTiling) {
   auto summary = syntheticModel(6);
-  auto mistake = [&](const Plan &plan) {
-    std::string error;
-    EXPECT_FALSE(validatePlan(plan, summary, error));
-    return error;
-  };
+  auto mistake = [&](const Plan &plan) { return validatePlan(plan, summary).message(); };
   Plan ring = lapsPlan(2, 3, 4, /*folded=*/false), folded = lapsPlan(2, 3, 4, /*folded=*/true);
   std::swap(ring.schedule, folded.schedule);
   EXPECT_EQ(mistake(ring), "schedule \"folded\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule "
@@ -214,9 +206,8 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
     for (uint64_t seed = 1; seed <= 250; ++seed) {
       auto summary = syntheticModel(units);
       Plan plan = randomPlan(summary, 1 + static_cast<int64_t>(seed % 13), 1 + static_cast<uint32_t>(seed % 7), seed);
-      std::string error;
-      auto full = expandPlan(summary, plan, error);
-      ASSERT_TRUE(full) << error;
+      auto full = expandPlan(summary, plan);
+      ASSERT_FALSE(full.failed()) << full.message();
       ExpandOptions options;
       options.checkMemory = false;
       if (seed % 3 == 0) { // some memory is short: timed orders then take in fewer samples
@@ -224,11 +215,11 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
           plan.devices[d].memory = full->devices[d].memory.least * 19 / 20 + 1;
         if (plan.schedule.kind == ScheduleKind::Timed)
           continue; // listed again where the placed arena does not fit, which may need a little more than the least
-        full = expandPlan(summary, plan, error, options);
-        ASSERT_TRUE(full) << error;
+        full = expandPlan(summary, plan, options);
+        ASSERT_FALSE(full.failed()) << full.message();
       }
-      auto quick = timeStep(summary, plan, error);
-      ASSERT_TRUE(quick) << error;
+      auto quick = timeStep(summary, plan);
+      ASSERT_FALSE(quick.failed()) << quick.message();
       ASSERT_EQ(quick->stepTime, full->stepTime) << writePlan(plan, summary);
       ASSERT_EQ(quick->listLength, full->listLength);
       for (uint32_t d = 0; d < plan.devices.size(); ++d) {

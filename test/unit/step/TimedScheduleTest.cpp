@@ -31,10 +31,9 @@ struct Pipeline {
     plan.schedule.splitBackward = split;
     ExpandOptions options;
     options.costs = &costs;
-    std::string error;
-    auto graph = expandPlan(summary, plan, error, options);
-    EXPECT_TRUE(graph) << error;
-    return graph ? std::move(*graph) : StepGraph();
+    auto graph = expandPlan(summary, plan, options);
+    EXPECT_FALSE(graph.failed()) << graph.message();
+    return graph.failed() ? StepGraph() : std::move(*graph);
   }
   std::vector<ChainUnit> units;
   bundle::ModelSummary summary;

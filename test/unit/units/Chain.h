@@ -70,10 +70,9 @@ inline double reduced(const std::vector<double> &rows, llvm::StringRef reduce) {
 }
 
 inline double valueOf(const std::string &text, int64_t samples, const std::vector<double> &counts) {
-  std::string error;
-  std::optional<Expression> expression = Expression::parse(text, error);
-  EXPECT_TRUE(expression) << text << ": " << error;
-  return expression ? expression->evaluate(double(samples), counts) : 0;
+  auto expression = Expression::parse(text);
+  EXPECT_FALSE(expression.failed()) << text << ": " << expression.message();
+  return expression.failed() ? 0 : expression->evaluate(double(samples), counts);
 }
 
 inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {

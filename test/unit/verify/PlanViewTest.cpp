@@ -9,37 +9,35 @@
 using namespace zorse;
 
 TEST(Plans, AreRead) {
-  std::string error;
   auto plan = verify::readPlanView(R"({"batch": 4, "devices": [{"name": "a", "memory": 100}, {"name": "b"}],
     "cells": [{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"units": [2, 3], "samples": [0, 4], "device": 1}],
-    "state": {"groups": [{"group": 3, "owners": [{"device": "b", "elements": [0, 256]}, {"device": "a", "share": 0}]}]}})",
-                                   error);
-  ASSERT_TRUE(plan) << error;
+    "state": {"groups": [{"group": 3, "owners": [{"device": "b", "elements": [0, 256]}, {"device": "a", "share": 0}]}]}})");
+  ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(plan->devices[0].memoryBytes, 100);
   EXPECT_EQ(plan->cells[1].device, 1u);
   ASSERT_EQ(plan->owners.size(), 2u);
   EXPECT_EQ(plan->owners[0].end, 256);
   EXPECT_FALSE(plan->splitBackward);
-  plan = verify::readPlanView(R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": true})", error);
-  EXPECT_TRUE(plan && plan->splitBackward) << error;
+  plan = verify::readPlanView(R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": true})");
+  EXPECT_TRUE(!plan.failed() && plan->splitBackward) << plan.message();
   for (const char *bad :
        {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
         R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
         R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
         R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
-    EXPECT_FALSE(verify::readPlanView(bad, error)) << bad;
-    EXPECT_FALSE(error.empty()) << bad;
+    plan = verify::readPlanView(bad);
+    EXPECT_TRUE(plan.failed()) << bad;
+    EXPECT_FALSE(plan.message().empty()) << bad;
   }
 }
 
 /// Messages say where, what was expected and what was found. Of a key that is there twice the last counts, as for lib/Step.
 TEST(Plans, CellsAreReadOrRefused) {
-  std::string error;
   auto read = [&](const std::string &cells, const std::string &rest = "") {
-    auto plan = verify::readPlanView(
-        R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells + R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}", error);
-    std::string text = plan ? "" : error;
-    for (const auto &c : plan ? plan->cells : std::vector<verify::PlanView::Cell>())
+    auto plan = verify::readPlanView(R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells +
+                                     R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}");
+    std::string text = plan.message();
+    for (const auto &c : plan.failed() ? std::vector<verify::PlanView::Cell>() : plan->cells)
       text += std::to_string(c.firstUnit) + "-" + std::to_string(c.endUnit) + " x " + std::to_string(c.firstSample) + "-" +
               std::to_string(c.endSample) + " on " + std::to_string(c.device) + "; ";
     return text;
@@ -67,13 +65,13 @@ TEST(Plans, CellsAreReadOrRefused) {
 
 /// What others write may end early, go on behind its end, or nest so deep that a reader which calls itself overflows its stack.
 TEST(Plans, HostileTextIsRefused) {
-  std::string error;
-  auto refuse = [&](const std::string &text) {
-    EXPECT_FALSE(verify::readPlanView(text, error));
-    return error;
+  auto refuse = [](const std::string &text) {
+    const auto plan = verify::readPlanView(text);
+    EXPECT_TRUE(plan.failed());
+    return plan.message();
   };
   const std::string plan = R"({"batch": 4, "devices": ["a"], "cells": []})";
-  ASSERT_TRUE(verify::readPlanView(plan + " // a comment\n", error)) << error;
+  EXPECT_FALSE(verify::readPlanView(plan + " // a comment\n").failed());
   EXPECT_EQ(refuse(plan + " {}"), "line 1, column 45: not valid JSON");
   EXPECT_EQ(refuse(plan.substr(0, plan.size() - 1)), "line 1, column 43: not valid JSON");
   const std::string deep(1000000, '['), ends(1000000, ']');

@@ -7,6 +7,8 @@
 //   unary   = "-" unary | number | "B" | "n" digits | "(" sum ")" | function "(" sum { "," sum } ")"
 #pragma once
 
+#include "zorse/Base/Status.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,8 +59,8 @@ public:
   /// Counts are n0 to n63.
   static constexpr uint32_t kMaxCounts = 64;
 
-  /// Nothing, and `error` says what was expected in which column, where `text` is no expression.
-  static std::optional<Expression> parse(std::string_view text, std::string &error);
+  /// Where `text` is no expression, the error says what was expected in which column.
+  static Result<Expression> parse(std::string_view text);
 
   static Expression number(double value);
   static Expression samples();

@@ -1,80 +1,15 @@
-// How the runtime reports failure: no function throws, every fallible one returns a Status or a Result.
+// The project's error type under the names that the runtime and its users write.
 #pragma once
 
-#include <cassert>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
+#include "zorse/Base/Status.h"
 
 namespace zorse::runtime {
 
-/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal. (A broken connection is 2 too: nothing is wrong with the input. See
-/// Error::code.)
-enum class ErrorKind : uint8_t {
-  User,     ///< input, option or bundle is not as expected; the message says what was expected, what was found and the remedy.
-  Internal, ///< a mistake of ours.
-};
-
-struct Error {
-  ErrorKind kind = ErrorKind::User;
-  std::string message;
-  uint32_t peer = UINT32_MAX; ///< of a transfer: the rank whose connection failed, which may know more.
-  std::string where = {};     ///< of a run: "device a, entry 17 (receive from b) of step 4"
-  int exitCode = 0;           ///< of tools, where it is not the kind's: 2 for what a new start may mend although nobody made a mistake
-
-  int code() const { return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2; }
-
-  std::string text() const { return where.empty() ? message : where + ": " + message; }
-};
-
-class [[nodiscard]] Status {
-public:
-  Status() = default;
-  Status(Error error) : error_(std::move(error)) {}
-
-  static Status success() { return Status(); }
-
-  bool failed() const { return error_.has_value(); }
-  bool succeeded() const { return !error_.has_value(); }
-  const Error &error() const {
-    assert(failed());
-    return *error_;
-  }
-  std::string message() const { return error().text(); }
-
-private:
-  std::optional<Error> error_;
-};
-
-inline Error userError(std::string message) { return {ErrorKind::User, std::move(message)}; }
-inline Error internalError(std::string message) { return {ErrorKind::Internal, std::move(message)}; }
-
-/// A value or an error.
-template <typename T> class [[nodiscard]] Result {
-public:
-  Result(T value) : value_(std::move(value)) {}
-  Result(Error error) : error_(std::move(error)) {}
-  Result(const Status &failure) : error_(failure.error()) {}
-
-  bool failed() const { return !value_.has_value(); }
-  const Error &error() const { return error_; }
-  std::string message() const { return error_.text(); }
-
-  T &operator*() {
-    assert(value_);
-    return *value_;
-  }
-  const T &operator*() const {
-    assert(value_);
-    return *value_;
-  }
-  T *operator->() { return &**this; }
-  const T *operator->() const { return &**this; }
-
-private:
-  std::optional<T> value_;
-  Error error_;
-};
+using zorse::Error;
+using zorse::ErrorKind;
+using zorse::internalError;
+using zorse::Result;
+using zorse::Status;
+using zorse::userError;
 
 } // namespace zorse::runtime

@@ -62,10 +62,8 @@ double measure(const Gemm &gemm) {
 }
 
 std::string readWord(const std::string &path) {
-  std::string text, error;
-  if (!zorse::readRegularFile(path, 64, text, error))
-    return {};
-  return text.substr(0, text.find_first_of(" \n"));
+  Result<std::string> text = zorse::readRegularFile(path, 64);
+  return text.failed() ? std::string() : text->substr(0, text->find_first_of(" \n"));
 }
 
 const Gemm *rememberedOrMeasured() {

@@ -1,11 +1,11 @@
 // Results of a test's preparations: a test whose preparations failed ends there, instead of going on with what it does not have.
 #pragma once
 
-#include "zorse/runtime/Status.h"
+#include "zorse/Base/Status.h"
 
 #include <stdexcept>
 
-namespace zorse::runtime::test {
+namespace zorse {
 
 /// The value; without one the test ends as failed with the error's message (GoogleTest reports exceptions as such; in a thread of its own it ends the
 /// program).
@@ -15,4 +15,4 @@ template <typename T> T must(Result<T> result) {
   return std::move(*result);
 }
 
-} // namespace zorse::runtime::test
+} // namespace zorse
