@@ -11,9 +11,12 @@
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/OptBisect.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Scalar/InferAddressSpaces.h"
+#include "llvm/Transforms/Vectorize/LoadStoreVectorizer.h"
 
 #include <cmath>
 #include <mutex>
@@ -153,6 +156,16 @@ class NoRunningAddresses : public llvm::OptPassGate {
   bool shouldRunPass(StringRef pass, StringRef) const override { return pass != "Loop Strength Reduction"; }
 };
 
+/// Joins neighbouring accesses at the end of the optimisation: the code generator would do it later, unseen.
+void joinAccesses(llvm::PassBuilder &builder) {
+  builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
+    llvm::FunctionPassManager functions;
+    functions.addPass(llvm::InferAddressSpacesPass());
+    functions.addPass(llvm::LoadStoreVectorizerPass());
+    passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
+  });
+}
+
 bool takesRegisters(const llvm::Module &module) {
   return llvm::any_of(module, [](const llvm::Function &function) { return function.hasFnAttribute("nvvm.minctasm"); });
 }
@@ -198,7 +211,7 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
       return llvm::createStringError("kernel " + symbol + ": calls '" + function.getName().str() + "', which GPUs have no code for");
     function.addFnAttr("target-cpu", (*machine)->getTargetCPU());
   }
-  optimize(module, **machine, target.optimizationLevel, /*wideAccess=*/true);
+  optimize(module, **machine, target.optimizationLevel, joinAccesses);
   if (!dump.empty())
     writeDump(dump + ".ll", [&](llvm::raw_ostream &out) { module.print(out, nullptr); });
   if (target.isBitcode()) {
