@@ -144,7 +144,7 @@ private:
       Type type = results[r].type;
       Value sum = parts[r];
       if (!hasColumns) {
-        all.push_back(k.combineBlock(kind, sum, int(threads), 0));
+        all.push_back(k.combineBlock(kind, sum, int(threads)));
         continue;
       }
       Shared &place = places[type];

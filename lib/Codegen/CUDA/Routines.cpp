@@ -104,9 +104,9 @@ private:
       totals[1] = arith::UIToFPOp::create(b, k.loc, f64(), totals[1]);
       Value counters = k.common(b.getI32Type(), 1);
       SmallVector<Value> partials;
-      for (auto [slot, total] : llvm::enumerate(totals)) {
+      for (Value &total : totals) {
         partials.push_back(k.common(f64(), kParts));
-        total = k.combineBlock(ReduceKind::Sum, total, threads, int(slot));
+        total = k.combineBlock(ReduceKind::Sum, total, threads);
       }
       k.ifTrue(isFirstThread(), [&] {
         for (auto [partial, total] : llvm::zip(partials, totals))
@@ -117,8 +117,8 @@ private:
           return SmallVector<Value>{add(before[0], k.loadCommon(partials[0], part, f64())), add(before[1], k.loadCommon(partials[1], part, f64()))};
         };
         SmallVector<Value> all = k.loop(thread, active, {real(0), real(0)}, gather, k.i64(threads));
-        for (auto [slot, sum] : llvm::enumerate(all))
-          sum = k.combineBlock(ReduceKind::Sum, sum, threads, int(slot));
+        for (Value &sum : all)
+          sum = k.combineBlock(ReduceKind::Sum, sum, threads);
         k.ifTrue(isFirstThread(), [&] {
           put(add(word(sums, 0, f64()), all[0]), sums, 0);
           put(add(word(sums, 8, f64()), all[1]), sums, 8);
@@ -141,7 +141,7 @@ private:
         return SmallVector<Value>{add(before[0], toF64(k.load(numerators[term], row, number())))};
       };
       Value sum = k.loop(thread, k.rows, {real(0)}, include, k.i64(threads))[0];
-      sum = k.combineBlock(ReduceKind::Sum, sum, threads, int(term));
+      sum = k.combineBlock(ReduceKind::Sum, sum, threads);
       k.ifTrue(isFirstThread(), [&] { put(add(word(sums, (2 + term) * 8, f64()), sum), sums, (2 + term) * 8); });
     }
     return k.finishCuda("sum_loss", Size{threads, false}, threads, 1);

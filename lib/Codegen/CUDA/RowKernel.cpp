@@ -402,7 +402,6 @@ private:
       SmallVector<Value> anywhere(lead);
       anywhere.push_back(Value());
       Value isFirst = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
-      int sums = 0;
       kept = keptColumns(lead, lane, lanes, width);
       for (auto [part, same] : llvm::zip(kept, repeated))
         part.group.repeated = &same.group;
@@ -418,7 +417,7 @@ private:
               k.store(scalarOf(store->node, anywhere), k.pointer(store->operand), k.offset(anywhere, store->strides), store->element,
                       accumulateFlag(*store));
           });
-        emitColumns(phase, lead, lane, lanes, width, sums);
+        emitColumns(phase, lead, lane, lanes, width);
       }
     };
     rowCount.count /= inTurn;
@@ -440,7 +439,7 @@ private:
 
   SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
 
-  void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width, int &sums) {
+  void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width) {
     SmallVector<int> reduces;
     SmallVector<const StoreNode *> vectors;
     for (size_t i = 0; i < nodes().size(); ++i)
@@ -464,7 +463,7 @@ private:
           }
         storeAll(part.group, vectors, phase, part.inside);
       }
-      return combineRow(reduces, carried, lanes, sums);
+      return combineRow(reduces, carried, lanes);
     }
     // Steps of all lanes, the last of them not for all.
     const int64_t stride = int64_t(lanes) * width, steps = columns / stride;
@@ -496,14 +495,14 @@ private:
       Value inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
       results = k.ifElse(inside, results, [&] { return step(first, results); });
     }
-    combineRow(reduces, results, lanes, sums);
+    combineRow(reduces, results, lanes);
   }
 
   /// From the parts of a row's threads.
-  void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes, int &sums) {
+  void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes) {
     for (auto [reduce, part] : llvm::zip(reduces, parts)) {
       const ReduceKind kind = nodes()[size_t(reduce)].reduce;
-      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes, sums++);
+      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes);
     }
   }
 

@@ -486,8 +486,7 @@ void KernelBuilder::barrier() {
 
 Value KernelBuilder::ballot(Value condition) { return intrinsic("llvm.nvvm.vote.ballot.sync", b.getI32Type(), {i32(*this, -1), condition}); }
 
-Value KernelBuilder::combineBlock(ReduceKind kind, Value x, int threads, int slot) {
-  (void)slot;
+Value KernelBuilder::combineBlock(ReduceKind kind, Value x, int threads) {
   x = combineWarp(kind, x);
   if (threads <= 32)
     return x;

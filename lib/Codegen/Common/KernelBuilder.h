@@ -134,8 +134,8 @@ public:
   Value blockIndex();
   /// Every thread of the warp gets the combination over its warp, the same bits.
   Value combineWarp(ReduceKind kind, Value x);
-  /// Likewise over a block of `threads`, with one barrier. `slot` numbers the reductions of a kernel: each has places of its own.
-  Value combineBlock(ReduceKind kind, Value x, int threads, int slot);
+  /// Likewise over a block of `threads`, with one barrier. Each call has places of its own.
+  Value combineBlock(ReduceKind kind, Value x, int threads);
   /// `count` elements that the threads of a block share.
   Value shared(mlir::Type type, int64_t count);
   /// The `bytes` of shared memory that a launch gives every block, on a multiple of 128: beyond 48 KiB no code can declare it. Once in a kernel.
