@@ -26,8 +26,9 @@ constexpr int64_t kMaxScratchBytes = 1 << 18;
 constexpr int64_t kMinPointElements = 512;
 
 struct RowEmitter : RowProgram {
-  using RowProgram::RowProgram;
+  RowEmitter(CpuKernelBuilder &k, const KernelContext &context, int index) : RowProgram(k, context, index), k(k) {}
 
+  CpuKernelBuilder &k;
   std::vector<std::vector<int>> evaluatedIn; ///< per vector node: the loops that compute it.
   std::vector<char> kept;                    ///< vector nodes with a scratch vector or a store to load from.
   std::vector<Value> scratch;
@@ -212,4 +213,7 @@ struct RowEmitter : RowProgram {
 
 } // namespace
 
-Kernel zorse::codegen::buildRowKernel(const KernelContext &context, int cluster) { return RowEmitter(context, cluster).emit(); }
+Kernel zorse::codegen::buildRowKernel(const KernelContext &context, int cluster) {
+  CpuKernelBuilder k(context.context, context.resolve);
+  return RowEmitter(k, context, cluster).emit();
+}

@@ -1,7 +1,6 @@
 #include "LowerToPtx.h"
 
 #include "CudaEmitters.h"
-#include "KernelBuilder.h"
 #include "TranslateKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,6 +22,7 @@
 
 using namespace mlir;
 using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
 
 void cuda::initializePtx() {
   static std::once_flag once;
@@ -204,7 +204,7 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   for (llvm::GlobalVariable &global : module.globals())
-    if (global.hasLocalLinkage() || global.getAddressSpace() == 3) // kernels of one file have one name space
+    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory) // kernels of one file have one name space
       global.setName(symbol + "_" + global.getName());
   for (llvm::Function &function : module) {
     if (function.isDeclaration() && !function.isIntrinsic())

@@ -17,6 +17,7 @@
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
 
 namespace {
 
@@ -42,7 +43,7 @@ constexpr int64_t kStepsInLine = 8;
 
 class RowEmitter : RowProgram {
 public:
-  using RowProgram::RowProgram;
+  RowEmitter(CudaKernelBuilder &k, const KernelContext &context, int index) : RowProgram(k, context, index), k(k) {}
 
   Kernel emit() {
     bool sums = false, rowValues = false;
@@ -57,6 +58,8 @@ public:
 
 private:
   using Cache = llvm::DenseMap<int, Value>;
+
+  CudaKernelBuilder &k;
 
   /// Elements that neighbour each other in every access: how many of them a thread takes, so that it moves 16 bytes at a time.
   /// \param last  size of the innermost dimension; 0: it is the only one, and its end is looked after
@@ -149,7 +152,9 @@ private:
       return share(k.roundMany(wide, half));
     }
     if (node.kind == Node::Load && node.operand >= 0 && group.places.size() > 1 && !node.strides.empty() && node.strides.back() == 1)
-      return share(expression.evaluateLoads(node, inputs, group.places[0], int64_t(group.places.size())));
+      return share(expression.evaluateLoads(node, inputs, group.places[0], [&](Value base, Value offset) {
+        return k.loadMany(base, offset, node.element, int64_t(group.places.size()));
+      }));
     Value result = expression.evaluate(node, inputs, indices);
     return group.caches[e][index] = result;
   }
@@ -371,8 +376,8 @@ private:
     else
       emitGroupOrTail(x, k.begin, total);
     // As on processors: what an update makes of state must not depend on who does it.
-    return k.finishCuda(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
-                        /*contract=*/false);
+    return k.finish(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
+                    /*contract=*/false);
   }
 
   /// Several numbers of phase `phase` that are needed later are made once per row.
@@ -434,7 +439,7 @@ private:
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), bodies);
     else
       bodies();
-    return k.finishCuda(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1, /*takesRegisters=*/false, contract);
+    return k.finish(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1, /*takesRegisters=*/false, contract);
   }
 
   SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
@@ -531,4 +536,7 @@ private:
 
 } // namespace
 
-Kernel cuda::buildRowKernel(const KernelContext &context, int cluster) { return RowEmitter(context, cluster).emit(); }
+Kernel cuda::buildRowKernel(const KernelContext &context, int cluster, HalfConversions conversions) {
+  CudaKernelBuilder k(context.context, context.resolve, conversions);
+  return RowEmitter(k, context, cluster).emit();
+}

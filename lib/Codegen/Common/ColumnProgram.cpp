@@ -4,8 +4,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-ColumnProgram::ColumnProgram(const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(context.context, context.resolve, context.conversions),
+ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int index)
+    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(k),
       expression(k, context.clustering, index, context.claims, cluster.domain, true) {
   hasColumns = !cluster.reduced.back() && !ShapedType::isDynamic(cluster.domain.back());
   for (size_t dim = 0; dim < cluster.domain.size(); ++dim)

@@ -8,7 +8,8 @@ namespace zorse::codegen {
 
 class ColumnProgram {
 public:
-  ColumnProgram(const KernelContext &context, int index);
+  /// \param k  new; outlives this
+  ColumnProgram(KernelBuilder &k, const KernelContext &context, int index);
 
 protected:
   using Value = mlir::Value;
@@ -32,7 +33,7 @@ protected:
 
   const KernelContext &context;
   const Cluster &cluster;
-  KernelBuilder k;
+  KernelBuilder &k;
   Expression expression;
   std::vector<Result> results;
   llvm::SmallVector<size_t> keptDims, reducedDims; ///< of the domain; without the column dimension

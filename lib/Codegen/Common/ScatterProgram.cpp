@@ -6,8 +6,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-ScatterProgram::ScatterProgram(const KernelContext &context, int index)
-    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(context.context, context.resolve, context.conversions) {
+ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, int index)
+    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(k) {
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
   idType = getElementTypeOrSelf(op.getIds().getType());

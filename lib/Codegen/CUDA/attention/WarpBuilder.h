@@ -2,7 +2,7 @@
 // ldmatrix, cp.async).
 #pragma once
 
-#include "KernelBuilder.h"
+#include "CudaKernelBuilder.h"
 
 #include <array>
 
@@ -15,15 +15,15 @@ public:
   using Four = std::array<Value, 4>;
 
   /// \param element  of operands of products: bf16 or f16
-  WarpBuilder(KernelBuilder &k, mlir::Type element);
+  WarpBuilder(CudaKernelBuilder &k, mlir::Type element);
 
-  KernelBuilder &k;
+  CudaKernelBuilder &k;
   mlir::OpBuilder &b;
   const mlir::Location loc;
   const mlir::Type element, word, real;
 
   // ---- Integers of 32 bits.
-  Value i32(int64_t value);
+  Value i32(int64_t value) { return k.i32(value); }
   Value add(Value x, Value y);
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, i32(y)); }
   Value sub(Value x, Value y);
@@ -58,9 +58,9 @@ public:
   Value reciprocal(Value x); ///< likewise, to 1
   Value isMinusInfinite(Value x);
   /// What lane ^ `lanes` has.
-  Value exchange(Value x, int lanes);
+  Value exchange(Value x, int lanes) { return k.exchange(x, lanes); }
   /// Two numbers rounded to the element type; x in the lower half.
-  Value pack(Value x, Value y);
+  Value pack(Value x, Value y) { return k.pack(x, y, element); }
 
   // ---- Memory.
   /// An operand of the kernel as an address of global memory.
@@ -87,10 +87,6 @@ public:
   Four loadMatrices(Value shared, bool transposed);
   /// sum + a * b, of 16 x 16 times 16 x 8.
   Four multiply(const Four &a, Value b0, Value b1, const Four &sum);
-
-private:
-  Value intrinsic(llvm::StringRef name, mlir::Type result, llvm::ArrayRef<Value> operands) { return k.intrinsic(name, result, operands); }
-  void effect(llvm::StringRef name, llvm::ArrayRef<Value> operands);
 };
 
 } // namespace zorse::codegen::cuda
