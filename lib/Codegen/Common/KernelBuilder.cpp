@@ -1,6 +1,5 @@
 #include "KernelBuilder.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -70,31 +69,11 @@ Type KernelBuilder::memoryType(Type element) const {
   return element.isInteger(1) || isHalf(element) ? IntegerType::get(element.getContext(), isHalf(element) ? 16 : 8) : element;
 }
 
-Value KernelBuilder::i32(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 32); }
-
-Value KernelBuilder::i64(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
-
-Value KernelBuilder::size(const Size &size) { return size.sampled ? mul(rows, size.count) : i64(size.count); }
-
 Value KernelBuilder::number(Type type, double value) {
   if (isa<FloatType>(type))
     return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
   return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, static_cast<int64_t>(value)));
 }
-
-Value KernelBuilder::add(Value x, Value y) {
-  if (!x)
-    return y;
-  return arith::AddIOp::create(b, loc, x, y);
-}
-
-Value KernelBuilder::mul(Value x, int64_t factor) { return factor == 1 ? x : Value(arith::MulIOp::create(b, loc, x, i64(factor))); }
-
-Value KernelBuilder::sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
-
-Value KernelBuilder::smaller(Value x, Value y) { return arith::MinSIOp::create(b, loc, x, y); }
-
-Value KernelBuilder::select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc, condition, x, y); }
 
 Value KernelBuilder::inRange(Value x, Value first, Value last) {
   Value low = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x, first),
@@ -126,8 +105,6 @@ SmallVector<Value> KernelBuilder::ifElse(Value condition, ArrayRef<Value> otherw
   scf::YieldOp::create(b, loc, otherwise);
   return SmallVector<Value>(op.getResults().begin(), op.getResults().end());
 }
-
-Value KernelBuilder::widen(Value x) { return x.getType().isInteger(64) ? x : Value(arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
 
 Value KernelBuilder::offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) {
   Value sum;

@@ -5,6 +5,7 @@
 
 #include "bundle.pb.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -65,15 +66,16 @@ public:
   /// The number of type `to` (bf16 or f16) nearest to x, ties to even, in x's type (f32 or f64).
   virtual Value round(Value x, mlir::Type to);
 
-  Value i32(int64_t value);
-  Value i64(int64_t value);
-  Value size(const Size &size);
+  Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
+  Value i64(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 64); }
+  Value size(const Size &size) { return size.sampled ? mul(rows, size.count) : i64(size.count); }
   Value number(mlir::Type type, double value);
-  Value add(Value x, Value y);
-  Value sub(Value x, Value y);
-  Value mul(Value x, int64_t factor);
-  Value smaller(Value x, Value y);
-  Value select(Value condition, Value x, Value y);
+  /// \param x  null: 0
+  Value add(Value x, Value y) { return x ? Value(mlir::arith::AddIOp::create(b, loc, x, y)) : y; }
+  Value sub(Value x, Value y) { return mlir::arith::SubIOp::create(b, loc, x, y); }
+  Value mul(Value x, int64_t factor) { return factor == 1 ? x : Value(mlir::arith::MulIOp::create(b, loc, x, i64(factor))); }
+  Value smaller(Value x, Value y) { return mlir::arith::MinSIOp::create(b, loc, x, y); }
+  Value select(Value condition, Value x, Value y) { return mlir::arith::SelectOp::create(b, loc, condition, x, y); }
   /// first <= x < last.
   Value inRange(Value x, Value first, Value last);
   /// Whether `condition` holds and x is not `number`.
@@ -82,7 +84,7 @@ public:
   /// What `body` returns where `condition` holds, else `otherwise`.
   llvm::SmallVector<Value> ifElse(Value condition, llvm::ArrayRef<Value> otherwise, llvm::function_ref<llvm::SmallVector<Value>()> body);
   /// An integer as i64.
-  Value widen(Value x);
+  Value widen(Value x) { return x.getType().isInteger(64) ? x : Value(mlir::arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
   /// sum of index * stride.
   Value offset(llvm::ArrayRef<Value> indices, llvm::ArrayRef<int64_t> strides);
 
