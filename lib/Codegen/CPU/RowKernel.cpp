@@ -190,12 +190,9 @@ struct RowEmitter : RowProgram {
 
   Kernel emit() {
     planVectors();
-    size_t split = pointDims();
-    Size points;
-    for (size_t dim = 0; dim < split; ++dim)
-      points = Size{points.count * sizes[dim].count, points.sampled || sizes[dim].sampled};
+    const ArrayRef<Size> outer = ArrayRef<Size>(sizes).take_front(pointDims());
     k.loop(k.begin, k.end, [&](Value point) {
-      SmallVector<Value> indices = k.delinearize(point, ArrayRef<Size>(sizes).take_front(split));
+      SmallVector<Value> indices = k.delinearize(point, outer);
       std::function<void(size_t)> nest = [&](size_t dim) {
         if (dim == sizes.size())
           return emitPoint(indices);
@@ -205,9 +202,9 @@ struct RowEmitter : RowProgram {
           indices.pop_back();
         });
       };
-      nest(split);
+      nest(outer.size());
     });
-    return k.finish(hint(), points, /*contract=*/columns != 0);
+    return k.finish(hint(), product(outer), /*contract=*/columns != 0);
   }
 };
 

@@ -295,8 +295,7 @@ private:
     x.isOneWalk = x.rows == 1 && x.numbers.empty() && isOneWalk(x.all);
     if (x.isOneWalk)
       x.groups = groupsOfThread(x.width);
-    for (const Size &size : x.all)
-      x.points = Size{x.points.count * size.count, x.points.sampled || size.sampled};
+    x.points = product(x.all);
     return x;
   }
 
@@ -388,9 +387,7 @@ private:
   }
 
   Kernel emitRows(bool contract) {
-    Size rowCount;
-    for (const Size &size : sizes)
-      rowCount = Size{rowCount.count * size.count, rowCount.sampled || size.sampled};
+    Size rowCount = product(sizes);
     const bool warp = columns <= kWarpColumns;
     int width = vectorWidth(columns);
     while (width > 1 && 32 * width > columns) // every lane has something
@@ -444,6 +441,14 @@ private:
 
   SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
 
+  /// Of columns `first` to first + width - 1.
+  SmallVector<SmallVector<Value>> placesInRow(ArrayRef<Value> lead, Value first, int width) {
+    SmallVector<SmallVector<Value>> places(width, SmallVector<Value>(lead));
+    for (auto [i, place] : llvm::enumerate(places))
+      place.push_back(i ? k.add(first, k.i64(int64_t(i))) : first);
+    return places;
+  }
+
   void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width) {
     SmallVector<int> reduces;
     SmallVector<const StoreNode *> vectors;
@@ -473,13 +478,7 @@ private:
     // Steps of all lanes, the last of them not for all.
     const int64_t stride = int64_t(lanes) * width, steps = columns / stride;
     auto step = [&](Value first, ArrayRef<Value> before) {
-      SmallVector<SmallVector<Value>> places;
-      for (int i = 0; i < width; ++i) {
-        SmallVector<Value> place(lead);
-        place.push_back(i ? k.add(first, k.i64(i)) : first);
-        places.push_back(std::move(place));
-      }
-      Group group(std::move(places));
+      Group group(placesInRow(lead, first, width));
       SmallVector<Value> next(before);
       for (size_t e = 0; e < size_t(width); ++e)
         for (auto [reduce, sum] : llvm::zip(reduces, next))
@@ -522,13 +521,7 @@ private:
         inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
         first = k.select(inside, first, k.i64(columns - width));
       }
-      SmallVector<SmallVector<Value>> places;
-      for (int i = 0; i < width; ++i) {
-        SmallVector<Value> place(lead);
-        place.push_back(i ? k.add(first, k.i64(i)) : first);
-        places.push_back(std::move(place));
-      }
-      kept.push_back({Group(std::move(places)), inside});
+      kept.push_back({Group(placesInRow(lead, first, width)), inside});
     }
     return kept;
   }

@@ -35,13 +35,6 @@ ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int
 
 Size ColumnProgram::sizeOf(size_t dim) const { return ShapedType::isDynamic(cluster.domain[dim]) ? Size{1, true} : Size{cluster.domain[dim], false}; }
 
-Size ColumnProgram::product(ArrayRef<Size> sizes) {
-  Size all;
-  for (const Size &size : sizes)
-    all = Size{all.count * size.count, all.sampled || size.sampled};
-  return all;
-}
-
 Value ColumnProgram::evaluate(int node, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
   if (Value found = cache.lookup(node))
     return found;

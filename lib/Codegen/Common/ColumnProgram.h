@@ -23,8 +23,6 @@ protected:
   };
 
   Size sizeOf(size_t dim) const;
-  /// Number of elements of these dimensions together.
-  static Size product(llvm::ArrayRef<Size> sizes);
   /// The node at a point of the domain; nodes in the cache are computed once.
   Value evaluate(int node, llvm::ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache);
   /// What sums begin with, one per result.

@@ -6,6 +6,13 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
+Size zorse::codegen::product(ArrayRef<Size> sizes) {
+  Size all;
+  for (const Size &size : sizes)
+    all = Size{all.count * size.count, all.sampled || size.sampled};
+  return all;
+}
+
 KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
     : b(context), loc(UnknownLoc::get(context)), module(ModuleOp::create(UnknownLoc::get(context))), resolve(std::move(resolve)) {
   b.setInsertionPointToStart(module->getBody());
@@ -45,21 +52,13 @@ Value KernelBuilder::accumulates(unsigned operand) {
   return arith::TruncIOp::create(b, loc, b.getI1Type(), bit);
 }
 
-void KernelBuilder::addCost(const Size &elements, int64_t bytes) {
-  bundle::Extent &cost = *kernel.launch.mutable_cost();
-  if (elements.sampled)
-    cost.set_per_row(cost.per_row() + elements.count * bytes);
-  else
-    cost.set_fixed(cost.fixed() + elements.count * bytes);
+static void addTo(bundle::Extent &sum, const Size &size, int64_t factor = 1) {
+  size.sampled ? sum.set_per_row(sum.per_row() + size.count * factor) : sum.set_fixed(sum.fixed() + size.count * factor);
 }
 
-void KernelBuilder::addProductFlops(const Size &operations) {
-  bundle::Extent &flops = *kernel.launch.mutable_product_flops();
-  if (operations.sampled)
-    flops.set_per_row(flops.per_row() + operations.count);
-  else
-    flops.set_fixed(flops.fixed() + operations.count);
-}
+void KernelBuilder::addCost(const Size &elements, int64_t bytes) { addTo(*kernel.launch.mutable_cost(), elements, bytes); }
+
+void KernelBuilder::addProductFlops(const Size &operations) { addTo(*kernel.launch.mutable_product_flops(), operations); }
 
 static bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
 
@@ -252,16 +251,6 @@ Value KernelBuilder::identity(ReduceKind kind, Type type) {
   return arith::ConstantOp::create(b, loc, IntegerAttr::get(type, max ? APInt::getSignedMinValue(bits) : APInt::getSignedMaxValue(bits)));
 }
 
-void KernelBuilder::emitNeeds(const Size &points) {
-  SmallVector<int64_t> numbers = {int64_t(pointers.size()), points.sampled ? 0 : points.count, points.sampled ? points.count : 0};
-  for (auto [reach, isWritten] : llvm::zip(reaches, written))
-    numbers.append({reach.fixed(), reach.per_row(), 0, isWritten});
-  auto count = static_cast<int64_t>(numbers.size());
-  auto data = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI64Type()), ArrayRef<int64_t>(numbers));
-  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), count), /*isConstant=*/true, LLVM::Linkage::External, "needs", data,
-                         /*alignment=*/8);
-}
-
 void KernelBuilder::close(const Size &points, StringRef inlining, bool contract) {
   MLIRContext *context = b.getContext();
   b.setInsertionPointToEnd(entry);
@@ -285,13 +274,16 @@ void KernelBuilder::close(const Size &points, StringRef inlining, bool contract)
   });
   inner.setPassthroughAttr(b.getStrArrayAttr(inlining));
   b.setInsertionPointToEnd(module->getBody());
-  emitNeeds(points);
+  SmallVector<int64_t> needs = {int64_t(pointers.size()), points.sampled ? 0 : points.count, points.sampled ? points.count : 0};
+  for (auto [reach, isWritten] : llvm::zip(reaches, written))
+    needs.append({reach.fixed(), reach.per_row(), 0, isWritten});
+  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), needs.size()), /*isConstant=*/true, LLVM::Linkage::External, "needs",
+                         b.getI64TensorAttr(needs), /*alignment=*/8);
 }
 
 Kernel KernelBuilder::take(StringRef hint, const Size &points) {
   kernel.module = std::move(module);
   kernel.hint = hint.str();
-  bundle::Extent &extent = *kernel.launch.mutable_points();
-  points.sampled ? extent.set_per_row(points.count) : extent.set_fixed(points.count);
+  addTo(*kernel.launch.mutable_points(), points);
   return std::move(kernel);
 }

@@ -27,6 +27,8 @@ struct Size {
   int64_t count = 1;
   bool sampled = false;
 };
+/// Number of elements of several dimensions together; at most one of them is sampled.
+Size product(llvm::ArrayRef<Size> sizes);
 
 /// What kernels of all targets are made of. Each target has a subclass, which ends the kernel and may convert half precision in its own way.
 class KernelBuilder {
@@ -136,8 +138,6 @@ protected:
   Kernel kernel;
 
 private:
-  void emitNeeds(const Size &points);
-
   Resolve resolve;
   std::vector<bundle::Extent> reaches; ///< of pointers
   unsigned globals = 0;
