@@ -25,7 +25,9 @@ static int64_t blockOf(int64_t columns) {
 namespace {
 
 struct ColumnEmitter : ColumnProgram {
-  using ColumnProgram::ColumnProgram;
+  ColumnEmitter(CpuKernelBuilder &k, const KernelContext &context, int index) : ColumnProgram(k, context, index), k(k) {}
+
+  CpuKernelBuilder &k;
 
   /// Loops over reduced dimensions [first, last); `body` runs innermost.
   void nest(SmallVectorImpl<Value> &indices, size_t first, size_t last, function_ref<void()> body) {
@@ -136,4 +138,7 @@ struct ColumnEmitter : ColumnProgram {
 
 } // namespace
 
-Kernel zorse::codegen::buildColumnKernel(const KernelContext &context, int cluster) { return ColumnEmitter(context, cluster).run(); }
+Kernel zorse::codegen::buildColumnKernel(const KernelContext &context, int cluster) {
+  CpuKernelBuilder k(context.context, context.resolve);
+  return ColumnEmitter(k, context, cluster).run();
+}

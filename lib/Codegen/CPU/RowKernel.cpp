@@ -26,8 +26,9 @@ constexpr int64_t kMaxScratchBytes = 1 << 18;
 constexpr int64_t kMinPointElements = 512;
 
 struct RowEmitter : RowProgram {
-  using RowProgram::RowProgram;
+  RowEmitter(CpuKernelBuilder &k, const KernelContext &context, int index) : RowProgram(k, context, index), k(k) {}
 
+  CpuKernelBuilder &k;
   std::vector<std::vector<int>> evaluatedIn; ///< per vector node: the loops that compute it.
   std::vector<char> kept;                    ///< vector nodes with a scratch vector or a store to load from.
   std::vector<Value> scratch;
@@ -189,12 +190,9 @@ struct RowEmitter : RowProgram {
 
   Kernel emit() {
     planVectors();
-    size_t split = pointDims();
-    Size points;
-    for (size_t dim = 0; dim < split; ++dim)
-      points = Size{points.count * sizes[dim].count, points.sampled || sizes[dim].sampled};
+    const ArrayRef<Size> outer = ArrayRef<Size>(sizes).take_front(pointDims());
     k.loop(k.begin, k.end, [&](Value point) {
-      SmallVector<Value> indices = k.delinearize(point, ArrayRef<Size>(sizes).take_front(split));
+      SmallVector<Value> indices = k.delinearize(point, outer);
       std::function<void(size_t)> nest = [&](size_t dim) {
         if (dim == sizes.size())
           return emitPoint(indices);
@@ -204,12 +202,15 @@ struct RowEmitter : RowProgram {
           indices.pop_back();
         });
       };
-      nest(split);
+      nest(outer.size());
     });
-    return k.finish(hint(), points, /*contract=*/columns != 0);
+    return k.finish(hint(), product(outer), /*contract=*/columns != 0);
   }
 };
 
 } // namespace
 
-Kernel zorse::codegen::buildRowKernel(const KernelContext &context, int cluster) { return RowEmitter(context, cluster).emit(); }
+Kernel zorse::codegen::buildRowKernel(const KernelContext &context, int cluster) {
+  CpuKernelBuilder k(context.context, context.resolve);
+  return RowEmitter(k, context, cluster).emit();
+}

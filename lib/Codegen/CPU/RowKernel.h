@@ -1,6 +1,7 @@
 // Kernels of clusters.
 #pragma once
 
+#include "CpuKernelBuilder.h"
 #include "RowProgram.h"
 
 namespace zorse::codegen {

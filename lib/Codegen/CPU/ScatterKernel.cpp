@@ -13,8 +13,8 @@ using namespace zorse::codegen;
 static constexpr int64_t kPoints = 32;
 
 Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int index) {
-  ScatterProgram p(context, index);
-  KernelBuilder &k = p.k;
+  CpuKernelBuilder k(context.context, context.resolve);
+  ScatterProgram p(k, context, index);
   const int64_t tableRows = p.tableRows, width = p.width;
   const size_t lead = p.leadSizes.size();
   int64_t points = std::min(tableRows, kPoints), block = (tableRows + points - 1) / points;

@@ -11,6 +11,7 @@
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
 
 namespace {
 
@@ -28,7 +29,7 @@ constexpr int64_t kLikelyRows = 32, kLeastParts = 16;
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 struct ColumnEmitter : ColumnProgram {
-  ColumnEmitter(const KernelContext &context, int index) : ColumnProgram(context, index) {
+  ColumnEmitter(CudaKernelBuilder &k, const KernelContext &context, int index) : ColumnProgram(k, context, index), k(k) {
     for (size_t dim : reducedDims)
       reducedSizes.push_back(sizeOf(dim));
     for (size_t dim : keptDims)
@@ -57,10 +58,11 @@ struct ColumnEmitter : ColumnProgram {
       Value active = k.smaller(needed, k.i64(parts));
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, part, active), [&] { emitPart(site, part, active, sites.count, parts); });
     }
-    return k.finishCuda("reduce_columns", Size{sites.count * parts * threads, sites.sampled}, threads, 1);
+    return k.finish("reduce_columns", Size{sites.count * parts * threads, sites.sampled}, threads, 1);
   }
 
 private:
+  CudaKernelBuilder &k;
   SmallVector<Size> reducedSizes, keptSizes;
   int64_t columns, lines, threads;
   SmallVector<Value> indices, keptIndices; ///< of the domain; of the results
@@ -144,7 +146,7 @@ private:
       Type type = results[r].type;
       Value sum = parts[r];
       if (!hasColumns) {
-        all.push_back(k.combineBlock(kind, sum, int(threads), 0));
+        all.push_back(k.combineBlock(kind, sum, int(threads)));
         continue;
       }
       Shared &place = places[type];
@@ -204,4 +206,7 @@ private:
 
 } // namespace
 
-Kernel cuda::buildColumnKernel(const KernelContext &context, int cluster) { return ColumnEmitter(context, cluster).emit(); }
+Kernel cuda::buildColumnKernel(const KernelContext &context, int cluster, HalfConversions conversions) {
+  CudaKernelBuilder k(context.context, context.resolve, conversions);
+  return ColumnEmitter(k, context, cluster).emit();
+}

@@ -1,6 +1,7 @@
 // Kernels of clusters for GPUs. Bits depend on nothing but the code: every sum has one order, whatever the grid.
 #pragma once
 
+#include "CudaKernelBuilder.h"
 #include "RowProgram.h"
 
 namespace zorse::codegen::cuda {
@@ -10,9 +11,9 @@ llvm::StringRef chipOf(llvm::StringRef arch);
 /// 80 of "sm_80" and of "emu"; none of others.
 std::optional<int> capabilityOf(llvm::StringRef chip);
 
-Kernel buildRowKernel(const KernelContext &context, int cluster);
-Kernel buildColumnKernel(const KernelContext &context, int cluster);
-Kernel buildScatterKernel(const KernelContext &context, int cluster);
+Kernel buildRowKernel(const KernelContext &context, int cluster, HalfConversions conversions);
+Kernel buildColumnKernel(const KernelContext &context, int cluster, HalfConversions conversions);
+Kernel buildScatterKernel(const KernelContext &context, int cluster, HalfConversions conversions);
 
 /// What the runtime's routine `call` does, as a kernel; none for routines that drivers have themselves.
 std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call,

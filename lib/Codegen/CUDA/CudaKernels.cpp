@@ -38,10 +38,9 @@ public:
     return cuda::prepareAttention(function, target.chip);
   }
   bool wantsFewLaunches() const override { return true; }
-  HalfConversions conversions() const override { return {/*f16=*/true, /*bf16=*/*cuda::capabilityOf(target.chip) >= 80}; }
-  Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster); }
-  Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster); }
-  Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster); }
+  Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster, conversions()); }
+  Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster, conversions()); }
+  Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster, conversions()); }
   int64_t attentionScratch(mlir::Operation *op) override { return cuda::attentionScratch(op); }
   mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override {
     return cuda::buildAttention(context, cluster, target.chip);
@@ -54,6 +53,8 @@ public:
 
 private:
   cuda::PtxTarget target;
+
+  cuda::HalfConversions conversions() const { return {/*f16=*/true, /*bf16=*/*cuda::capabilityOf(target.chip) >= 80}; }
 
   llvm::Expected<std::string> compile(const std::string &symbol, const std::string &text) const override {
     return cuda::lowerToPtx(symbol, text, target, dumpOf(symbol));

@@ -6,16 +6,15 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-void cuda::takeGroups(KernelBuilder &k, Value count, int groups, function_ref<void(Value)> whole, function_ref<void(Value)> part) {
+void cuda::takeGroups(CudaKernelBuilder &k, Value count, int groups, function_ref<void(Value)> whole, function_ref<void(Value)> part) {
   OpBuilder &b = k.b;
   const int64_t perBlock = int64_t(kGroupThreads) * groups;
-  auto word = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, k.loc, value, 32); };
   auto low = [&](Value value) -> Value { return arith::TruncIOp::create(b, k.loc, b.getI32Type(), value); };
   auto atMost = [&](Value x, Value y) -> Value { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ule, x, y); };
   // Whole blocks count in 32 bits where all groups, and those of a last block that is not whole, can be counted so: GPUs compute with 64 by two
   // instructions or more.
-  Value first = arith::MulIOp::create(b, k.loc, low(k.blockIndex()), word(perBlock));
-  Value isWhole = atMost(arith::AddIOp::create(b, k.loc, first, word(perBlock)), low(count));
+  Value first = arith::MulIOp::create(b, k.loc, low(k.blockIndex()), k.i32(perBlock));
+  Value isWhole = atMost(arith::AddIOp::create(b, k.loc, first, k.i32(perBlock)), low(count));
   isWhole = arith::AndIOp::create(b, k.loc, atMost(count, k.i64(int64_t(UINT32_MAX) - 2 * perBlock)), isWhole);
   k.ifTrue(isWhole, [&] {
     Value group = arith::AddIOp::create(b, k.loc, first, low(k.threadIndex()));

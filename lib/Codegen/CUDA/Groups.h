@@ -1,7 +1,7 @@
 // How the threads of cheap elementwise kernels take several groups of neighbouring elements each.
 #pragma once
 
-#include "KernelBuilder.h"
+#include "CudaKernelBuilder.h"
 
 namespace zorse::codegen::cuda {
 
@@ -14,7 +14,7 @@ constexpr int kGroupThreads = 128; ///< of their blocks
 /// \param groups  of a thread
 /// \param whole   for blocks whose groups are all whole: gets this thread's first group; the others are kGroupThreads apart
 /// \param part    for others: gets each of this thread's groups, whole or not, there or not
-void takeGroups(KernelBuilder &k, mlir::Value count, int groups, llvm::function_ref<void(mlir::Value)> whole,
+void takeGroups(CudaKernelBuilder &k, mlir::Value count, int groups, llvm::function_ref<void(mlir::Value)> whole,
                 llvm::function_ref<void(mlir::Value)> part);
 
 } // namespace zorse::codegen::cuda

@@ -1,7 +1,6 @@
 #include "LowerToPtx.h"
 
 #include "CudaEmitters.h"
-#include "KernelBuilder.h"
 #include "TranslateKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,15 +10,19 @@
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/OptBisect.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Scalar/InferAddressSpaces.h"
+#include "llvm/Transforms/Vectorize/LoadStoreVectorizer.h"
 
 #include <cmath>
 #include <mutex>
 
 using namespace mlir;
 using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
 
 void cuda::initializePtx() {
   static std::once_flag once;
@@ -153,6 +156,16 @@ class NoRunningAddresses : public llvm::OptPassGate {
   bool shouldRunPass(StringRef pass, StringRef) const override { return pass != "Loop Strength Reduction"; }
 };
 
+/// Joins neighbouring accesses at the end of the optimisation: the code generator would do it later, unseen.
+void joinAccesses(llvm::PassBuilder &builder) {
+  builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
+    llvm::FunctionPassManager functions;
+    functions.addPass(llvm::InferAddressSpacesPass());
+    functions.addPass(llvm::LoadStoreVectorizerPass());
+    passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
+  });
+}
+
 bool takesRegisters(const llvm::Module &module) {
   return llvm::any_of(module, [](const llvm::Function &function) { return function.hasFnAttribute("nvvm.minctasm"); });
 }
@@ -191,14 +204,14 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   for (llvm::GlobalVariable &global : module.globals())
-    if (global.hasLocalLinkage() || global.getAddressSpace() == 3) // kernels of one file have one name space
+    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory) // kernels of one file have one name space
       global.setName(symbol + "_" + global.getName());
   for (llvm::Function &function : module) {
     if (function.isDeclaration() && !function.isIntrinsic())
       return llvm::createStringError("kernel " + symbol + ": calls '" + function.getName().str() + "', which GPUs have no code for");
     function.addFnAttr("target-cpu", (*machine)->getTargetCPU());
   }
-  optimize(module, **machine, target.optimizationLevel, /*wideAccess=*/true);
+  optimize(module, **machine, target.optimizationLevel, joinAccesses);
   if (!dump.empty())
     writeDump(dump + ".ll", [&](llvm::raw_ostream &out) { module.print(out, nullptr); });
   if (target.isBitcode()) {

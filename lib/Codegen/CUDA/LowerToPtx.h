@@ -17,7 +17,7 @@ struct PtxTarget {
 /// Makes LLVM's NVPTX target known; idempotent, call it before threads start.
 void initializePtx();
 
-/// \param text  a module that defines `llvm.func @kernel`, for KernelBuilder::finishCuda's launches; the result exports it as `symbol`.
+/// \param text  a module that CudaKernelBuilder has finished: it defines `llvm.func @kernel`; the result exports it as `symbol`.
 /// \param dump  not empty: path prefix for .mlir, .ll and .ptx files.
 llvm::Expected<std::string> lowerToPtx(const std::string &symbol, const std::string &text, const PtxTarget &target, const std::string &dump);
 

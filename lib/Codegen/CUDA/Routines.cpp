@@ -20,7 +20,7 @@ namespace {
 
 class Routine {
 public:
-  Routine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call, HalfConversions conversions)
+  Routine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call, cuda::HalfConversions conversions)
       : body(body), call(call), k(context, [this](Value, int64_t index) { return place(int(index)); }, conversions), b(k.b) {}
 
   std::optional<Kernel> build() {
@@ -43,7 +43,7 @@ public:
 private:
   const bundle::Body &body;
   const bundle::LibraryCall &call;
-  KernelBuilder k;
+  cuda::CudaKernelBuilder k;
   OpBuilder &b;
 
   KernelBuilder::Place place(int operand) {
@@ -89,7 +89,7 @@ private:
     };
     k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, part, active), [&] {
       Value groups = quotient(k.rows, width), step = k.mul(active, threads), first = k.add(k.mul(part, threads), thread);
-      Value none = arith::ConstantIntOp::create(b, k.loc, 0, 32);
+      Value none = k.i32(0);
       auto includeMany = [&](Value group, ArrayRef<Value> before) {
         SmallVector<Value> next(before);
         for (Value value : k.loadMany(x, k.mul(group, width), element, width))
@@ -104,9 +104,9 @@ private:
       totals[1] = arith::UIToFPOp::create(b, k.loc, f64(), totals[1]);
       Value counters = k.common(b.getI32Type(), 1);
       SmallVector<Value> partials;
-      for (auto [slot, total] : llvm::enumerate(totals)) {
+      for (Value &total : totals) {
         partials.push_back(k.common(f64(), kParts));
-        total = k.combineBlock(ReduceKind::Sum, total, threads, int(slot));
+        total = k.combineBlock(ReduceKind::Sum, total, threads);
       }
       k.ifTrue(isFirstThread(), [&] {
         for (auto [partial, total] : llvm::zip(partials, totals))
@@ -117,15 +117,15 @@ private:
           return SmallVector<Value>{add(before[0], k.loadCommon(partials[0], part, f64())), add(before[1], k.loadCommon(partials[1], part, f64()))};
         };
         SmallVector<Value> all = k.loop(thread, active, {real(0), real(0)}, gather, k.i64(threads));
-        for (auto [slot, sum] : llvm::enumerate(all))
-          sum = k.combineBlock(ReduceKind::Sum, sum, threads, int(slot));
+        for (Value &sum : all)
+          sum = k.combineBlock(ReduceKind::Sum, sum, threads);
         k.ifTrue(isFirstThread(), [&] {
           put(add(word(sums, 0, f64()), all[0]), sums, 0);
           put(add(word(sums, 8, f64()), all[1]), sums, 8);
         });
       });
     });
-    return k.finishCuda("squared_norm", Size{1, true}, threads, perThread);
+    return k.finish("squared_norm", Size{1, true}, threads, perThread);
   }
 
   /// One block: there are no more rows than samples. Sums in f64, by its threads in turn.
@@ -141,10 +141,10 @@ private:
         return SmallVector<Value>{add(before[0], toF64(k.load(numerators[term], row, number())))};
       };
       Value sum = k.loop(thread, k.rows, {real(0)}, include, k.i64(threads))[0];
-      sum = k.combineBlock(ReduceKind::Sum, sum, threads, int(term));
+      sum = k.combineBlock(ReduceKind::Sum, sum, threads);
       k.ifTrue(isFirstThread(), [&] { put(add(word(sums, (2 + term) * 8, f64()), sum), sums, (2 + term) * 8); });
     }
-    return k.finishCuda("sum_loss", Size{threads, false}, threads, 1);
+    return k.finish("sum_loss", Size{threads, false}, threads, 1);
   }
 
   Kernel cast() {
@@ -165,7 +165,7 @@ private:
       k.loop(begin, end, [&](Value index) { k.store(k.load(x, index, b.getF32Type()), copy, index, half); });
     };
     cuda::takeGroups(k, arith::DivUIOp::create(b, k.loc, k.rows, k.i64(width)), cuda::kGroups, whole, part);
-    return k.finishCuda("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
+    return k.finish("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
   }
 
   /// Terms are added in their order, element by element. A thread has as many neighbouring elements as fit into 16 bytes.
@@ -193,7 +193,7 @@ private:
         k.store(all, sum, index, element);
       });
     });
-    return k.finishCuda("ranked_sum", Size{1, true}, 256, int(width));
+    return k.finish("ranked_sum", Size{1, true}, 256, int(width));
   }
 
   Kernel scaleSeeds() {
@@ -205,7 +205,7 @@ private:
         put(mul(word(scalars, at, f64()), scale), scalars, at);
       }
     });
-    return k.finishCuda("scale_seeds", Size{32, false}, 32, 1);
+    return k.finish("scale_seeds", Size{32, false}, 32, 1);
   }
 
   Value everySeedIsFinite(Value scalars) {
@@ -254,7 +254,7 @@ private:
         put(add(overflows, k.select(finite, real(0), real(1))), state, offsetof(OptimizerStep, overflows));
       });
     });
-    return k.finishCuda("decide", Size{32, false}, 32, 1);
+    return k.finish("decide", Size{32, false}, 32, 1);
   }
 };
 

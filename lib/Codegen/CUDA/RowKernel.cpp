@@ -17,6 +17,7 @@
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
 
 namespace {
 
@@ -42,7 +43,7 @@ constexpr int64_t kStepsInLine = 8;
 
 class RowEmitter : RowProgram {
 public:
-  using RowProgram::RowProgram;
+  RowEmitter(CudaKernelBuilder &k, const KernelContext &context, int index) : RowProgram(k, context, index), k(k) {}
 
   Kernel emit() {
     bool sums = false, rowValues = false;
@@ -57,6 +58,8 @@ public:
 
 private:
   using Cache = llvm::DenseMap<int, Value>;
+
+  CudaKernelBuilder &k;
 
   /// Elements that neighbour each other in every access: how many of them a thread takes, so that it moves 16 bytes at a time.
   /// \param last  size of the innermost dimension; 0: it is the only one, and its end is looked after
@@ -149,7 +152,9 @@ private:
       return share(k.roundMany(wide, half));
     }
     if (node.kind == Node::Load && node.operand >= 0 && group.places.size() > 1 && !node.strides.empty() && node.strides.back() == 1)
-      return share(expression.evaluateLoads(node, inputs, group.places[0], int64_t(group.places.size())));
+      return share(expression.evaluateLoads(node, inputs, group.places[0], [&](Value base, Value offset) {
+        return k.loadMany(base, offset, node.element, int64_t(group.places.size()));
+      }));
     Value result = expression.evaluate(node, inputs, indices);
     return group.caches[e][index] = result;
   }
@@ -290,8 +295,7 @@ private:
     x.isOneWalk = x.rows == 1 && x.numbers.empty() && isOneWalk(x.all);
     if (x.isOneWalk)
       x.groups = groupsOfThread(x.width);
-    for (const Size &size : x.all)
-      x.points = Size{x.points.count * size.count, x.points.sampled || size.sampled};
+    x.points = product(x.all);
     return x;
   }
 
@@ -371,8 +375,8 @@ private:
     else
       emitGroupOrTail(x, k.begin, total);
     // As on processors: what an update makes of state must not depend on who does it.
-    return k.finishCuda(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
-                        /*contract=*/false);
+    return k.finish(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
+                    /*contract=*/false);
   }
 
   /// Several numbers of phase `phase` that are needed later are made once per row.
@@ -383,9 +387,7 @@ private:
   }
 
   Kernel emitRows(bool contract) {
-    Size rowCount;
-    for (const Size &size : sizes)
-      rowCount = Size{rowCount.count * size.count, rowCount.sampled || size.sampled};
+    Size rowCount = product(sizes);
     const bool warp = columns <= kWarpColumns;
     int width = vectorWidth(columns);
     while (width > 1 && 32 * width > columns) // every lane has something
@@ -402,7 +404,6 @@ private:
       SmallVector<Value> anywhere(lead);
       anywhere.push_back(Value());
       Value isFirst = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
-      int sums = 0;
       kept = keptColumns(lead, lane, lanes, width);
       for (auto [part, same] : llvm::zip(kept, repeated))
         part.group.repeated = &same.group;
@@ -418,7 +419,7 @@ private:
               k.store(scalarOf(store->node, anywhere), k.pointer(store->operand), k.offset(anywhere, store->strides), store->element,
                       accumulateFlag(*store));
           });
-        emitColumns(phase, lead, lane, lanes, width, sums);
+        emitColumns(phase, lead, lane, lanes, width);
       }
     };
     rowCount.count /= inTurn;
@@ -435,12 +436,20 @@ private:
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), bodies);
     else
       bodies();
-    return k.finishCuda(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1, /*takesRegisters=*/false, contract);
+    return k.finish(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1, /*takesRegisters=*/false, contract);
   }
 
   SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
 
-  void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width, int &sums) {
+  /// Of columns `first` to first + width - 1.
+  SmallVector<SmallVector<Value>> placesInRow(ArrayRef<Value> lead, Value first, int width) {
+    SmallVector<SmallVector<Value>> places(width, SmallVector<Value>(lead));
+    for (auto [i, place] : llvm::enumerate(places))
+      place.push_back(i ? k.add(first, k.i64(int64_t(i))) : first);
+    return places;
+  }
+
+  void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width) {
     SmallVector<int> reduces;
     SmallVector<const StoreNode *> vectors;
     for (size_t i = 0; i < nodes().size(); ++i)
@@ -464,18 +473,12 @@ private:
           }
         storeAll(part.group, vectors, phase, part.inside);
       }
-      return combineRow(reduces, carried, lanes, sums);
+      return combineRow(reduces, carried, lanes);
     }
     // Steps of all lanes, the last of them not for all.
     const int64_t stride = int64_t(lanes) * width, steps = columns / stride;
     auto step = [&](Value first, ArrayRef<Value> before) {
-      SmallVector<SmallVector<Value>> places;
-      for (int i = 0; i < width; ++i) {
-        SmallVector<Value> place(lead);
-        place.push_back(i ? k.add(first, k.i64(i)) : first);
-        places.push_back(std::move(place));
-      }
-      Group group(std::move(places));
+      Group group(placesInRow(lead, first, width));
       SmallVector<Value> next(before);
       for (size_t e = 0; e < size_t(width); ++e)
         for (auto [reduce, sum] : llvm::zip(reduces, next))
@@ -496,14 +499,14 @@ private:
       Value inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
       results = k.ifElse(inside, results, [&] { return step(first, results); });
     }
-    combineRow(reduces, results, lanes, sums);
+    combineRow(reduces, results, lanes);
   }
 
   /// From the parts of a row's threads.
-  void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes, int &sums) {
+  void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes) {
     for (auto [reduce, part] : llvm::zip(reduces, parts)) {
       const ReduceKind kind = nodes()[size_t(reduce)].reduce;
-      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes, sums++);
+      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes);
     }
   }
 
@@ -518,13 +521,7 @@ private:
         inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
         first = k.select(inside, first, k.i64(columns - width));
       }
-      SmallVector<SmallVector<Value>> places;
-      for (int i = 0; i < width; ++i) {
-        SmallVector<Value> place(lead);
-        place.push_back(i ? k.add(first, k.i64(i)) : first);
-        places.push_back(std::move(place));
-      }
-      kept.push_back({Group(std::move(places)), inside});
+      kept.push_back({Group(placesInRow(lead, first, width)), inside});
     }
     return kept;
   }
@@ -532,4 +529,7 @@ private:
 
 } // namespace
 
-Kernel cuda::buildRowKernel(const KernelContext &context, int cluster) { return RowEmitter(context, cluster).emit(); }
+Kernel cuda::buildRowKernel(const KernelContext &context, int cluster, HalfConversions conversions) {
+  CudaKernelBuilder k(context.context, context.resolve, conversions);
+  return RowEmitter(k, context, cluster).emit();
+}

@@ -14,6 +14,7 @@
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
 
 namespace {
 
@@ -28,8 +29,8 @@ int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 class ScatterKernel {
 public:
-  ScatterKernel(const KernelContext &context, int index)
-      : p(context, index), k(p.k), b(k.b), columnBlocks(ceilDivide(p.width, kThreads)),
+  ScatterKernel(const KernelContext &context, int index, HalfConversions conversions)
+      : k(context.context, context.resolve, conversions), p(k, context, index), b(k.b), columnBlocks(ceilDivide(p.width, kThreads)),
         rowsOfBlock(std::max(kLeastRows, ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1)))),
         counts(k.shared(b.getI32Type(), 2 * kBallots)), places(k.shared(b.getI32Type(), kChunk)), rows(k.shared(b.getI32Type(), kChunk)) {}
 
@@ -46,12 +47,12 @@ public:
     Value count = k.size(p.tokens), chunks = arith::DivUIOp::create(b, k.loc, k.add(count, k.i64(kChunk - 1)), k.i64(kChunk));
     k.loop(k.i64(0), chunks, [&](Value chunk) { addChunk(chunk, count); });
     const int64_t blocks = ceilDivide(p.tableRows, rowsOfBlock) * columnBlocks;
-    return k.finishCuda("scatter_add", Size{blocks * kThreads, false}, kThreads, 1);
+    return k.finish("scatter_add", Size{blocks * kThreads, false}, kThreads, 1);
   }
 
 private:
+  CudaKernelBuilder k;
   ScatterProgram p;
-  KernelBuilder &k;
   OpBuilder &b;
   const int64_t columnBlocks, rowsOfBlock;
   Value counts, places, rows; ///< in shared memory: hits of each ballot, twice; of each hit its place in the chunk and its row in the block
@@ -129,8 +130,8 @@ private:
   void list(const Hits &hits, Value before) {
     k.ifTrue(hits.mine, [&] {
       Type word = b.getI32Type();
-      Value bit = arith::ShLIOp::create(b, k.loc, arith::ConstantIntOp::create(b, k.loc, 1, 32), arith::TruncIOp::create(b, k.loc, word, lane));
-      Value lower = arith::SubIOp::create(b, k.loc, bit, arith::ConstantIntOp::create(b, k.loc, 1, 32));
+      Value bit = arith::ShLIOp::create(b, k.loc, k.i32(1), arith::TruncIOp::create(b, k.loc, word, lane));
+      Value lower = arith::SubIOp::create(b, k.loc, bit, k.i32(1));
       Value at = k.add(before, bitsIn(arith::AndIOp::create(b, k.loc, hits.ballot, lower)));
       k.store(arith::TruncIOp::create(b, k.loc, word, hits.place), places, at, word);
       k.store(arith::TruncIOp::create(b, k.loc, word, hits.row), rows, at, word);
@@ -141,7 +142,7 @@ private:
   void addListed(Value begin, Value total) {
     k.ifTrue(hasColumn, [&] {
       Value many = arith::DivUIOp::create(b, k.loc, total, k.i64(kUpdatesAtOnce));
-      SmallVector<Value> sum = {word(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row in the block, or -1; what it has so far
+      SmallVector<Value> sum = {k.i32(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row in the block, or -1; what it has so far
       sum = k.loop(k.i64(0), many, sum,
                    [&](Value turn, ArrayRef<Value> before) { return add(begin, k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before); });
       sum = k.loop(k.mul(many, kUpdatesAtOnce), total, sum, [&](Value at, ArrayRef<Value> before) { return add(begin, at, 1, before); });
@@ -149,7 +150,6 @@ private:
     });
   }
 
-  Value word(int64_t value) { return arith::ConstantIntOp::create(b, k.loc, value, 32); }
   Value targetIn(Value rowOfBlock) { return target(k.add(firstRow, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), rowOfBlock))); }
 
   /// The listed updates from `at` on. \returns row and sum of the last
@@ -178,7 +178,7 @@ private:
   Value sumOf(Value next, Value row, Value sum) {
     Value changes = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, next, row);
     return k.ifElse(changes, {sum}, [&] {
-      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, row, word(0)), [&] { p.put(sum, targetIn(row)); });
+      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sge, row, k.i32(0)), [&] { p.put(sum, targetIn(row)); });
       return SmallVector<Value>{p.get(targetIn(next))};
     })[0];
   }
@@ -186,4 +186,6 @@ private:
 
 } // namespace
 
-Kernel cuda::buildScatterKernel(const KernelContext &context, int index) { return ScatterKernel(context, index).build(); }
+Kernel cuda::buildScatterKernel(const KernelContext &context, int index, HalfConversions conversions) {
+  return ScatterKernel(context, index, conversions).build();
+}

@@ -165,8 +165,7 @@ struct Lowering {
             claims,
             [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
             [this](Value root) { return accumulates(root); },
-            [this](int cluster) { return scratchOf(cluster); },
-            emitter.conversions()};
+            [this](int cluster) { return scratchOf(cluster); }};
   }
 
   /// What the launches of a cluster leave for each other.

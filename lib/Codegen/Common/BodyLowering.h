@@ -19,8 +19,6 @@ public:
   virtual mlir::LogicalResult prepare(mlir::func::FuncOp function) { return mlir::success(); }
   /// Whether a launch costs so much that values may live longer for one launch less.
   virtual bool wantsFewLaunches() const { return false; }
-  /// Which conversions of half precision kernels may use.
-  virtual HalfConversions conversions() const { return {}; }
   virtual Kernel row(const KernelContext &context, int cluster) = 0;
   virtual Kernel column(const KernelContext &context, int cluster) = 0;
   virtual Kernel scatter(const KernelContext &context, int cluster) = 0;

@@ -4,8 +4,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-ColumnProgram::ColumnProgram(const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(context.context, context.resolve, context.conversions),
+ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int index)
+    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(k),
       expression(k, context.clustering, index, context.claims, cluster.domain, true) {
   hasColumns = !cluster.reduced.back() && !ShapedType::isDynamic(cluster.domain.back());
   for (size_t dim = 0; dim < cluster.domain.size(); ++dim)
@@ -34,13 +34,6 @@ ColumnProgram::ColumnProgram(const KernelContext &context, int index)
 }
 
 Size ColumnProgram::sizeOf(size_t dim) const { return ShapedType::isDynamic(cluster.domain[dim]) ? Size{1, true} : Size{cluster.domain[dim], false}; }
-
-Size ColumnProgram::product(ArrayRef<Size> sizes) {
-  Size all;
-  for (const Size &size : sizes)
-    all = Size{all.count * size.count, all.sampled || size.sampled};
-  return all;
-}
 
 Value ColumnProgram::evaluate(int node, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
   if (Value found = cache.lookup(node))

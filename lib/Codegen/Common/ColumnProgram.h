@@ -8,7 +8,8 @@ namespace zorse::codegen {
 
 class ColumnProgram {
 public:
-  ColumnProgram(const KernelContext &context, int index);
+  /// \param k  new; outlives this
+  ColumnProgram(KernelBuilder &k, const KernelContext &context, int index);
 
 protected:
   using Value = mlir::Value;
@@ -22,8 +23,6 @@ protected:
   };
 
   Size sizeOf(size_t dim) const;
-  /// Number of elements of these dimensions together.
-  static Size product(llvm::ArrayRef<Size> sizes);
   /// The node at a point of the domain; nodes in the cache are computed once.
   Value evaluate(int node, llvm::ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache);
   /// What sums begin with, one per result.
@@ -32,7 +31,7 @@ protected:
 
   const KernelContext &context;
   const Cluster &cluster;
-  KernelBuilder k;
+  KernelBuilder &k;
   Expression expression;
   std::vector<Result> results;
   llvm::SmallVector<size_t> keptDims, reducedDims; ///< of the domain; without the column dimension

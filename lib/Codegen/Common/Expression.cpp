@@ -333,7 +333,8 @@ void Expression::define(Operation *op) {
   defined[op->getResult(0)] = result;
 }
 
-SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices, int64_t count) {
+SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices,
+                                             function_ref<SmallVector<Value>(Value base, Value offset)> load) {
   Value offset = k.offset(indices, node.strides), base = node.operand < 0 ? node.base : k.pointer(node.operand), inside;
   if (!inputs.empty()) {
     Value index = k.widen(inputs[0]);
@@ -343,7 +344,7 @@ SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> i
     }
     offset = k.add(offset, k.mul(index, node.indexStride));
   }
-  SmallVector<Value> values = count == 1 ? SmallVector<Value>{k.load(base, offset, node.element)} : k.loadMany(base, offset, node.element, count);
+  SmallVector<Value> values = load(base, offset);
   // An index that leads outside reads nothing, and is seen.
   for (Value &value : values)
     if (inside && isa<FloatType>(value.getType()))
@@ -367,7 +368,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
   case Node::Constant:
     return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
   case Node::Load:
-    return evaluateLoads(node, inputs, indices, 1)[0];
+    return evaluateLoads(node, inputs, indices, [&](Value base, Value offset) { return SmallVector<Value>{k.load(base, offset, node.element)}; })[0];
   case Node::Compute: {
     if (Type half = roundsTo(node); half && (isa<RoundOp>(node.op) || inputs[0].getType() == node.type))
       return k.round(inputs[0], half);

@@ -69,9 +69,9 @@ public:
   /// The scalar of a node from those of its inputs, at a point of the domain.
   mlir::Value evaluate(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices);
 
-  /// Of a Load: its elements at `count` neighbouring columns from `indices` on, where its last stride is 1. The input, if any, is one for all.
+  /// Of a Load: what `load` reads from element `offset` of `base` on, where the element at `indices` lies. The input, if any, is one for all.
   llvm::SmallVector<mlir::Value> evaluateLoads(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices,
-                                               int64_t count);
+                                               llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value base, mlir::Value offset)> load);
 
   /// The type of 16 bits that a node rounds its input to; null: it does something else.
   static mlir::Type roundsTo(const Node &node);

@@ -1,9 +1,5 @@
-// Rounding to half precision and its storage. Targets without conversions of their own use operations on integers, which every processor vectorises:
-// LLVM's conversions would call a library there, element by element.
-//
-// GPUs that have bf16 round two numbers by one instruction (cvt.rn.bf16x2), so neighbours are rounded, loaded and stored as words of two. The halves
-// of a word are widened by one operation on integers each; LLVM's own widening takes two for the upper half. Since LLVM sees no conversion there, it
-// does not turn a product that is rounded into a product of bf16 either, which would round subnormal results once where others round them twice.
+// Rounding to half precision and its storage by operations on integers, which every processor vectorises: LLVM's conversions would call a library
+// there, element by element. Targets with conversions of their own override these functions.
 #include "KernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -47,58 +43,6 @@ struct Bits {
 } // namespace
 
 Value KernelBuilder::round(Value x, Type to) {
-  if (x.getType().isF32() && conversions.has(to))
-    return widenHalf(narrowHalf(x, to), to);
-  return roundByBits(x, to);
-}
-
-SmallVector<Value> KernelBuilder::roundMany(ArrayRef<Value> values, Type to) {
-  SmallVector<Value> rounded;
-  if (values[0].getType().isF32() && comesInWords(to, int64_t(values.size()))) {
-    for (size_t i = 0; i < values.size(); i += 2)
-      rounded.append(widenWord(narrowWord(values[i], values[i + 1])));
-    return rounded;
-  }
-  for (Value value : values)
-    rounded.push_back(round(value, to));
-  return rounded;
-}
-
-void KernelBuilder::markHalf() { (*module)->setAttr(kHalfAttr, b.getUnitAttr()); }
-
-SmallVector<Value> KernelBuilder::widenWord(Value word) {
-  markHalf();
-  Bits bits{*this, b.getI32Type()};
-  SmallVector<Value> halves = {bits.as(b.getF32Type(), bits.left(word, 16)), bits.as(b.getF32Type(), bits.both(word, 0xffff0000))};
-  narrow[halves[0]] = {{}, word, false};
-  narrow[halves[1]] = {{}, word, true};
-  return halves;
-}
-
-Value KernelBuilder::wordOf(Value low, Value high) const {
-  const Narrow first = narrow.lookup(low), second = narrow.lookup(high);
-  return first.word && first.word == second.word && !first.isHigh && second.isHigh ? first.word : Value();
-}
-
-Value KernelBuilder::narrowWord(Value low, Value high) {
-  if (Value word = wordOf(low, high))
-    return word;
-  markHalf();
-  auto pair = VectorType::get({2}, b.getBF16Type());
-  Operation *first = low.getDefiningOp(), *second = high.getDefiningOp();
-  if (first && second && first->getName() == second->getName() && isa<arith::AddFOp, arith::SubFOp>(first)) {
-    // The sum of two bf16, rounded once: f32 has more than twice as many bits, so rounding to f32 on the way changes nothing.
-    Value x = wordOf(first->getOperand(0), second->getOperand(0)), y = wordOf(first->getOperand(1), second->getOperand(1));
-    if (x && y) {
-      x = LLVM::BitcastOp::create(b, loc, pair, x), y = LLVM::BitcastOp::create(b, loc, pair, y);
-      Value sum = isa<arith::AddFOp>(first) ? Value(arith::AddFOp::create(b, loc, x, y)) : Value(arith::SubFOp::create(b, loc, x, y));
-      return LLVM::BitcastOp::create(b, loc, b.getI32Type(), sum);
-    }
-  }
-  return LLVM::BitcastOp::create(b, loc, b.getI32Type(), intrinsic("llvm.nvvm.ff2bf16x2.rn", pair, {high, low}));
-}
-
-Value KernelBuilder::roundByBits(Value x, Type to) {
   Type type = x.getType();
   Format from = Format::of(type), target = Format::of(to);
   unsigned width = type.getIntOrFloatBitWidth();
@@ -126,12 +70,7 @@ Value KernelBuilder::roundByBits(Value x, Type to) {
 }
 
 Value KernelBuilder::narrowHalf(Value x, Type to) {
-  if (conversions.has(to)) {
-    markHalf();
-    Value known = to.isBF16() ? narrow.lookup(x).alone : Value();
-    return known ? known : Value(arith::TruncFOp::create(b, loc, to, x));
-  }
-  x = roundByBits(x, to);
+  x = round(x, to);
   Bits bits{*this, b.getI32Type()};
   Value all = bits.of(x), half;
   if (to.isBF16()) {
@@ -149,19 +88,11 @@ Value KernelBuilder::narrowHalf(Value x, Type to) {
 }
 
 Value KernelBuilder::widenHalf(Value stored, Type from) {
-  Type type = computeType(from), half = b.getI16Type();
-  if (conversions.has(from))
-    markHalf();
-  if (conversions.has(from) && !from.isBF16())
-    return arith::ExtFOp::create(b, loc, type, stored);
+  Type type = computeType(from);
   Bits bits{*this, b.getI32Type()};
-  Value all = arith::ExtUIOp::create(b, loc, bits.type, stored.getType() == half ? stored : Value(arith::BitcastOp::create(b, loc, half, stored)));
-  if (from.isBF16()) {
-    Value wide = bits.as(type, bits.left(all, 16));
-    if (conversions.has(from))
-      narrow[wide].alone = stored;
-    return wide;
-  }
+  Value all = arith::ExtUIOp::create(b, loc, bits.type, stored);
+  if (from.isBF16())
+    return bits.as(type, bits.left(all, 16));
   Value magnitude = bits.left(bits.both(all, 0x7fff), 13);
   Value scaled = bits.of(arith::MulFOp::create(b, loc, bits.as(type, magnitude), number(type, std::ldexp(1.0, 127 - 15))));
   Value special = bits.either(magnitude, bits.constant(0x7f800000));

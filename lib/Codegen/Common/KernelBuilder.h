@@ -5,6 +5,7 @@
 
 #include "bundle.pb.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -26,17 +27,10 @@ struct Size {
   int64_t count = 1;
   bool sampled = false;
 };
+/// Number of elements of several dimensions together; at most one of them is sampled.
+Size product(llvm::ArrayRef<Size> sizes);
 
-/// Types of half precision that the target converts from and to f32 by instructions of its own. Others are converted by integer operations, to the
-/// same bits (but for the payload of NaN).
-struct HalfConversions {
-  bool f16 = false, bf16 = false;
-  bool has(mlir::Type type) const { return type.isF16() ? f16 : type.isBF16() && bf16; }
-};
-
-/// On the module of a kernel that converts numbers of 16 bits by instructions of its target.
-constexpr llvm::StringLiteral kHalfAttr = "zorse.half";
-
+/// What kernels of all targets are made of. Each target has a subclass, which ends the kernel and may convert half precision in its own way.
 class KernelBuilder {
 public:
   using Value = mlir::Value;
@@ -48,7 +42,7 @@ public:
   /// Address of element `offset` of the buffer that holds root; a null root means the SCALARS block.
   using Resolve = std::function<Place(Value root, int64_t offset)>;
 
-  KernelBuilder(mlir::MLIRContext *context, Resolve resolve, HalfConversions conversions = {});
+  KernelBuilder(mlir::MLIRContext *context, Resolve resolve);
 
   mlir::OpBuilder b;
   mlir::Location loc;
@@ -59,7 +53,7 @@ public:
   unsigned operand(const Place &place);
   Value pointer(unsigned operand) { return pointers[operand]; }
   void markAccumulated(unsigned operand);
-  /// For stores that are not made by `store` and `storeMany`, which do it themselves.
+  /// For stores that the builder does not make itself.
   void markWritten(unsigned operand) { written[operand] = true; }
   /// i1: operand is added to.
   Value accumulates(unsigned operand);
@@ -69,28 +63,21 @@ public:
 
   /// The type in which values of `element` are computed: f32 for half precision.
   static mlir::Type computeType(mlir::Type element);
-  /// The type in memory: i8 for booleans, i16 for half precision that the target does not convert.
-  mlir::Type memoryType(mlir::Type element) const;
-
-  /// Whether numbers of 16 bits are converted by instructions of the target.
-  bool convertsHalf() const { return conversions.f16 && conversions.bf16; }
-
+  /// The type in memory: i8 for booleans, i16 for half precision that is converted by integer operations.
+  virtual mlir::Type memoryType(mlir::Type element) const;
   /// The number of type `to` (bf16 or f16) nearest to x, ties to even, in x's type (f32 or f64).
-  Value round(Value x, mlir::Type to);
-  /// Of several numbers: targets that round two at a time do so.
-  llvm::SmallVector<Value> roundMany(llvm::ArrayRef<Value> values, mlir::Type to);
-  /// An f32 rounded to `to`, as its memoryType, and back.
-  Value narrowHalf(Value x, mlir::Type to);
-  Value widenHalf(Value stored, mlir::Type from);
+  virtual Value round(Value x, mlir::Type to);
 
-  Value i64(int64_t value);
-  Value size(const Size &size);
+  Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
+  Value i64(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 64); }
+  Value size(const Size &size) { return size.sampled ? mul(rows, size.count) : i64(size.count); }
   Value number(mlir::Type type, double value);
-  Value add(Value x, Value y);
-  Value sub(Value x, Value y);
-  Value mul(Value x, int64_t factor);
-  Value smaller(Value x, Value y);
-  Value select(Value condition, Value x, Value y);
+  /// \param x  null: 0
+  Value add(Value x, Value y) { return x ? Value(mlir::arith::AddIOp::create(b, loc, x, y)) : y; }
+  Value sub(Value x, Value y) { return mlir::arith::SubIOp::create(b, loc, x, y); }
+  Value mul(Value x, int64_t factor) { return factor == 1 ? x : Value(mlir::arith::MulIOp::create(b, loc, x, i64(factor))); }
+  Value smaller(Value x, Value y) { return mlir::arith::MinSIOp::create(b, loc, x, y); }
+  Value select(Value condition, Value x, Value y) { return mlir::arith::SelectOp::create(b, loc, condition, x, y); }
   /// first <= x < last.
   Value inRange(Value x, Value first, Value last);
   /// Whether `condition` holds and x is not `number`.
@@ -99,18 +86,13 @@ public:
   /// What `body` returns where `condition` holds, else `otherwise`.
   llvm::SmallVector<Value> ifElse(Value condition, llvm::ArrayRef<Value> otherwise, llvm::function_ref<llvm::SmallVector<Value>()> body);
   /// An integer as i64.
-  Value widen(Value x);
+  Value widen(Value x) { return x.getType().isInteger(64) ? x : Value(mlir::arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
   /// sum of index * stride.
   Value offset(llvm::ArrayRef<Value> indices, llvm::ArrayRef<int64_t> strides);
 
   Value load(Value base, Value offset, mlir::Type element);
   /// Adds to what is there if `accumulate` (may be null) is true.
   void store(Value value, Value base, Value offset, mlir::Type element, Value accumulate = {});
-  /// `count` elements behind each other, as one access; the first lies on a multiple of them all.
-  llvm::SmallVector<Value> loadMany(Value base, Value offset, mlir::Type element, int64_t count);
-  void storeMany(llvm::ArrayRef<Value> values, Value base, Value offset, mlir::Type element, Value accumulate = {});
-  /// Scratch of the kernel's frame.
-  Value scratch(mlir::Type type, int64_t count);
   /// A table of constants in the kernel itself.
   Value global(mlir::DenseElementsAttr data);
 
@@ -127,79 +109,37 @@ public:
   Value combine(ReduceKind kind, Value x, Value y);
   Value identity(ReduceKind kind, mlir::Type type);
 
-  // ---- CUDA: `begin` is the number of this thread in the grid times what it computes; see abi/CudaAbi.h.
+protected:
+  ~KernelBuilder() = default;
 
-  /// Of this thread in its block; of its block in the grid.
-  Value threadIndex();
-  Value blockIndex();
-  /// Every thread of the warp gets the combination over its warp, the same bits.
-  Value combineWarp(ReduceKind kind, Value x);
-  /// Likewise over a block of `threads`, with one barrier. `slot` numbers the reductions of a kernel: each has places of its own.
-  Value combineBlock(ReduceKind kind, Value x, int threads, int slot);
-  /// `count` elements that the threads of a block share.
-  Value shared(mlir::Type type, int64_t count);
-  /// The `bytes` of shared memory that a launch gives every block, on a multiple of 128: beyond 48 KiB no code can declare it. Once in a kernel.
-  Value launchShared(int64_t bytes);
-  /// `count` elements that all blocks share, in memory of the kernel's own; 0 when the kernel is loaded, and then what launches leave there. Launches
-  /// of one kernel follow each other (abi/CudaAbi.h).
-  Value common(mlir::Type type, int64_t count);
-  /// An element of it as another block has left it.
-  Value loadCommon(Value base, Value offset, mlir::Type element);
-  /// Whether this block is the last of `blocks` that come here; then all its threads see what the others stored before they came. `counters` is
-  /// common memory of i32, in which those blocks count at `index`: 0 before them, and 0 again after the last.
-  Value comesLast(Value counters, Value index, Value blocks);
-  void barrier();
-  /// Bit i: `condition` of lane i.
-  Value ballot(Value condition);
-  Value intrinsic(mlir::StringRef name, mlir::Type result, llvm::ArrayRef<Value> operands);
-  /// Bytes to whose multiple every address of an operand is known to be aligned, at element 0 of its rows.
-  int64_t alignment(unsigned operand) const;
-  /// \param points           of the launch; the kernel itself keeps away from those that do not exist.
-  /// \param takesRegisters  a multiprocessor need not hold more than one block: the assembler may give threads as many registers as there are
-  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters = false, bool contract = true);
-
-  // ---- Processors.
-
-  /// \param contract  allow fused multiply-add: only where the split of points among threads cannot change how a loop is vectorised.
-  Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
-
-private:
-  /// Where an f32 that is a bf16 comes from: alone, or from one half of a word of two.
-  struct Narrow {
-    Value alone, word;
-    bool isHigh = false;
-  };
-
-  const HalfConversions conversions;
-  llvm::DenseMap<Value, Narrow> narrow;
-  Value roundByBits(Value x, mlir::Type to);
-  /// Whether `count` numbers of this type are handled as words of two.
-  bool comesInWords(mlir::Type element, int64_t count) const { return element.isBF16() && conversions.bf16 && count % 2 == 0; }
-  llvm::SmallVector<Value> widenWord(Value word);
-  void markHalf();
-  /// Two numbers in a word, rounded unless they are bf16 already.
-  Value narrowWord(Value low, Value high);
-  /// The word of which these are the halves; null: there is none.
-  Value wordOf(Value low, Value high) const;
+  /// An f32 rounded to `to`, as its memoryType, and back.
+  virtual Value narrowHalf(Value x, mlir::Type to);
+  virtual Value widenHalf(Value stored, mlir::Type from);
   /// Between what is in memory and what is computed with.
   Value fromMemory(Value stored, mlir::Type element);
   Value toMemory(Value value, mlir::Type element);
+  Value elementPointer(Value base, Value offset, mlir::Type element);
   void noteWritten(Value base);
-  void close(bool contract);
+  /// The address of a new global. Internal ones get a number behind their name.
+  /// \param value  null: none
+  Value declare(llvm::StringRef name, mlir::Type array, mlir::Attribute value, bool isConstant, unsigned alignment, unsigned addressSpace = 0,
+                mlir::LLVM::Linkage linkage = mlir::LLVM::Linkage::Internal);
+
+  /// Ends `inner`, adds what the kernel needs (abi/KernelAbi.h, ZorseKernelNeeds), and inserts behind it from then on.
+  /// \param inlining  LLVM's attribute for calls of `inner`
+  void close(const Size &points, llvm::StringRef inlining, bool contract);
   Kernel take(llvm::StringRef hint, const Size &points);
-  /// The global `needs`: abi/KernelAbi.h, ZorseKernelNeeds.
-  void emitNeeds(const Size &points);
-  /// The exported function, a ZorseKernel: unpacks operands and context and calls `inner`.
-  void emitEntry();
 
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::LLVM::LLVMFuncOp inner;
   mlir::Block *entry;
-  Resolve resolve;
   llvm::SmallVector<Value> pointers;
-  std::vector<bundle::Extent> reaches; ///< of pointers
-  std::vector<char> written;           ///< pointers that are stored to
+  std::vector<char> written; ///< pointers that are stored to
   Kernel kernel;
+
+private:
+  Resolve resolve;
+  std::vector<bundle::Extent> reaches; ///< of pointers
   unsigned globals = 0;
 };
 

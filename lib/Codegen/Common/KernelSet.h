@@ -17,7 +17,7 @@ namespace zorse::codegen {
 
 class KernelCache;
 
-/// A kernel is one module in the dialects arith, math, scf and llvm (and nvvm for CUDA).
+/// A kernel is one module in the dialects arith, math, scf and llvm.
 class KernelSet : public Emitter {
 public:
   ~KernelSet() override;

@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-RowProgram::RowProgram(const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[index]), k(context.context, context.resolve, context.conversions),
+RowProgram::RowProgram(KernelBuilder &k, const KernelContext &context, int index)
+    : context(context), cluster(context.clustering.clusters[index]), k(k),
       expression(k, context.clustering, index, context.claims, cluster.shape(), cluster.columns != 0), columns(cluster.columns) {
   buildGraph();
   mergeDims();

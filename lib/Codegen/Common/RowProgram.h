@@ -16,13 +16,13 @@ struct KernelContext {
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
   std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< what only the launches of this cluster use
-  HalfConversions conversions = {};                              ///< of the target
 };
 
 class RowProgram {
 public:
   /// Builds graph and stores, merges dimensions, evaluates what is uniform.
-  RowProgram(const KernelContext &context, int index);
+  /// \param k  new; outlives this
+  RowProgram(KernelBuilder &k, const KernelContext &context, int index);
 
 protected:
   using Value = mlir::Value;
@@ -39,7 +39,7 @@ protected:
 
   const KernelContext &context;
   const Cluster &cluster;
-  KernelBuilder k;
+  KernelBuilder &k;
   Expression expression;
   std::vector<StoreNode> stores;
   llvm::SmallVector<Size, 4> sizes; ///< of the leading dimensions, merged.

@@ -6,8 +6,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-ScatterProgram::ScatterProgram(const KernelContext &context, int index)
-    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(context.context, context.resolve, context.conversions) {
+ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, int index)
+    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(k) {
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
   idType = getElementTypeOrSelf(op.getIds().getType());
@@ -22,10 +22,9 @@ ScatterProgram::ScatterProgram(const KernelContext &context, int index)
 
   idStrides = squeezedStrides(op.getIds().getType(), ids.layout);
   updateStrides = squeezedStrides(op.getUpdates().getType(), updates.layout);
-  for (int64_t size : squeezedShape(op.getIds().getType())) {
+  for (int64_t size : squeezedShape(op.getIds().getType()))
     leadSizes.push_back(ShapedType::isDynamic(size) ? Size{1, true} : Size{size, false});
-    tokens = Size{tokens.count * leadSizes.back().count, tokens.sampled || leadSizes.back().sampled};
-  }
+  tokens = product(leadSizes);
   for (int64_t size : table.getShape().drop_front())
     if (size != 1)
       tailSizes.push_back(Size{size, false});

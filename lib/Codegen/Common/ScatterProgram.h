@@ -6,11 +6,11 @@
 namespace zorse::codegen {
 
 struct ScatterProgram {
-  /// Adds the operands and the cost to `k`.
-  ScatterProgram(const KernelContext &context, int index);
+  /// Adds the operands and the cost to `k`, which outlives this.
+  ScatterProgram(KernelBuilder &k, const KernelContext &context, int index);
 
   ScatterAddOp op;
-  KernelBuilder k;
+  KernelBuilder &k;
   mlir::Type element, updateElement, idType; ///< of the table; of updates in memory, narrower where a view widens; of ids
   unsigned idOperand = 0, updateOperand = 0, out = 0;
   bool accumulates = false;                    ///< where the run asks for it

@@ -29,8 +29,6 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
-#include "llvm/Transforms/Scalar/InferAddressSpaces.h"
-#include "llvm/Transforms/Vectorize/LoadStoreVectorizer.h"
 
 using namespace mlir;
 using namespace zorse::codegen;
@@ -72,17 +70,13 @@ static LogicalResult lowerToLlvmDialect(ModuleOp module) {
   return passes.run(module);
 }
 
-void zorse::codegen::optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level, bool wideAccess) {
+void zorse::codegen::optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level,
+                              llvm::function_ref<void(llvm::PassBuilder &)> extend) {
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = tuning.LoopInterleaving = tuning.LoopUnrolling = tuning.SLPVectorization = level >= 2;
   llvm::PassBuilder builder(&machine, tuning);
-  if (wideAccess)
-    builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
-      llvm::FunctionPassManager functions;
-      functions.addPass(llvm::InferAddressSpacesPass());
-      functions.addPass(llvm::LoadStoreVectorizerPass());
-      passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
-    });
+  if (extend)
+    extend(builder);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;

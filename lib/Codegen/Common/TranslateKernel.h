@@ -12,6 +12,7 @@
 #include <string>
 
 namespace llvm {
+class PassBuilder;
 class TargetMachine;
 class raw_pwrite_stream;
 } // namespace llvm
@@ -24,9 +25,9 @@ namespace zorse::codegen {
 llvm::Expected<std::unique_ptr<llvm::Module>> translateKernel(llvm::LLVMContext &context, const std::string &symbol, const std::string &text,
                                                               const std::string &dump, llvm::function_ref<void(mlir::ModuleOp)> prepare = {});
 
-/// \param level       0 to 3
-/// \param wideAccess  joins neighbouring accesses at the end: for GPUs, whose code generator would do it later, unseen
-void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level, bool wideAccess = false);
+/// \param level   0 to 3
+/// \param extend  adds passes of the target; null: none
+void optimize(llvm::Module &module, llvm::TargetMachine &machine, unsigned level, llvm::function_ref<void(llvm::PassBuilder &)> extend = {});
 
 llvm::Error emitFile(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type, llvm::raw_pwrite_stream &out);
 

@@ -55,7 +55,7 @@ void AttentionKernel::count(ArrayRef<HeadTensor> touched, int products) {
 }
 
 Kernel AttentionKernel::finish(StringRef hint) {
-  return k.finishCuda(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1, /*takesRegisters=*/true);
+  return k.finish(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1, /*takesRegisters=*/true);
 }
 
 void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried, function_ref<void(Value)> body) {

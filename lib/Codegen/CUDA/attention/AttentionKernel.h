@@ -18,7 +18,7 @@ protected:
   const KernelContext &context;
   const AttentionProblem &problem;
   const Variant variant;
-  KernelBuilder k;
+  CudaKernelBuilder k;
   WarpBuilder w;
   Tiles tiles;
   Value sample, head; ///< i32

@@ -20,7 +20,7 @@ int64_t cuda::statisticsBytes(Operation *operation) {
 }
 
 Kernel cuda::buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics) {
-  KernelBuilder k(context.context, context.resolve);
+  CudaKernelBuilder k(context.context, context.resolve);
   WarpBuilder w(k, problem.element);
   const int64_t pieces = problem.size / 8;
   int lanes = 1;
@@ -82,5 +82,5 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   for (const HeadTensor *tensor : {&problem.out, &problem.dout})
     k.addCost(Size{tensor->numbers, true}, 2);
   k.addCost(lines, int(4 * (problem.numbersOfQuery() + problem.statisticsOfQuery())));
-  return k.finishCuda("attention_statistics", Size{lines.count * lanes, true}, kThreads, turns);
+  return k.finish("attention_statistics", Size{lines.count * lanes, true}, kThreads, turns);
 }

@@ -2,7 +2,10 @@
 // ldmatrix, cp.async).
 #pragma once
 
-#include "KernelBuilder.h"
+#include "CudaKernelBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 #include <array>
 
@@ -15,82 +18,80 @@ public:
   using Four = std::array<Value, 4>;
 
   /// \param element  of operands of products: bf16 or f16
-  WarpBuilder(KernelBuilder &k, mlir::Type element);
+  WarpBuilder(CudaKernelBuilder &k, mlir::Type element);
 
-  KernelBuilder &k;
+  CudaKernelBuilder &k;
   mlir::OpBuilder &b;
   const mlir::Location loc;
   const mlir::Type element, word, real;
 
   // ---- Integers of 32 bits.
-  Value i32(int64_t value);
-  Value add(Value x, Value y);
+  Value i32(int64_t value) { return k.i32(value); }
+  Value add(Value x, Value y) { return mlir::arith::AddIOp::create(b, loc, x, y); }
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, i32(y)); }
-  Value sub(Value x, Value y);
-  Value mul(Value x, int64_t y);
-  Value mul(Value x, Value y);
+  Value sub(Value x, Value y) { return mlir::arith::SubIOp::create(b, loc, x, y); }
+  Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, i32(y)); }
+  Value mul(Value x, Value y) { return mlir::arith::MulIOp::create(b, loc, x, y); }
   /// Of numbers that are not negative.
-  Value divide(Value x, int64_t y);
-  Value remainder(Value x, int64_t y);
-  Value bitsOf(Value x, int64_t mask);
-  Value exclusiveOr(Value x, Value y);
+  Value divide(Value x, int64_t y) { return y == 1 ? x : Value(mlir::arith::DivUIOp::create(b, loc, x, i32(y))); }
+  Value remainder(Value x, int64_t y) { return y == 1 ? i32(0) : Value(mlir::arith::RemUIOp::create(b, loc, x, i32(y))); }
+  Value bitsOf(Value x, int64_t mask) { return mlir::arith::AndIOp::create(b, loc, x, i32(mask)); }
+  Value exclusiveOr(Value x, Value y) { return mlir::arith::XOrIOp::create(b, loc, x, y); }
   Value exclusiveOr(Value x, int64_t y) { return y == 0 ? x : exclusiveOr(x, i32(y)); }
-  Value shiftLeft(Value x, int bits);
-  Value smaller(Value x, int64_t y);
-  Value larger(Value x, int64_t y);
-  Value isLess(Value x, Value y);
+  Value shiftLeft(Value x, int bits) { return mlir::arith::ShLIOp::create(b, loc, x, i32(bits)); }
+  Value smaller(Value x, int64_t y) { return mlir::arith::MinSIOp::create(b, loc, x, i32(y)); }
+  Value larger(Value x, int64_t y) { return mlir::arith::MaxSIOp::create(b, loc, x, i32(y)); }
+  Value isLess(Value x, Value y) { return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::slt, x, y); }
   Value isLess(Value x, int64_t y) { return isLess(x, i32(y)); }
   Value isGreater(Value x, int64_t y) { return isLess(i32(y), x); }
-  Value isEqual(Value x, int64_t y);
-  Value both(Value x, Value y);
-  Value either(Value x, Value y);
-  Value negate(Value condition);
-  Value widen(Value x); ///< to i64
+  Value isEqual(Value x, int64_t y) { return mlir::arith::CmpIOp::create(b, loc, mlir::arith::CmpIPredicate::eq, x, i32(y)); }
+  Value both(Value x, Value y) { return mlir::arith::AndIOp::create(b, loc, x, y); }
+  Value either(Value x, Value y) { return mlir::arith::OrIOp::create(b, loc, x, y); }
+  Value negate(Value condition) { return mlir::arith::XOrIOp::create(b, loc, condition, mlir::arith::ConstantIntOp::create(b, loc, 1, 1)); }
+  Value widen(Value x) { return mlir::arith::ExtUIOp::create(b, loc, b.getI64Type(), x); } ///< to i64
 
   // ---- f32.
-  Value f32(double value);
-  Value addF(Value x, Value y);
-  Value subF(Value x, Value y);
-  Value mulF(Value x, Value y);
-  Value fma(Value x, Value y, Value z);
-  Value maxF(Value x, Value y);
-  Value exp2(Value x);       ///< one operation of the special-function unit, to 2 units in the last place; 0 of -inf
-  Value reciprocal(Value x); ///< likewise, to 1
+  Value f32(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value))); }
+  Value addF(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
+  Value subF(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
+  Value mulF(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
+  Value fma(Value x, Value y, Value z) { return mlir::math::FmaOp::create(b, loc, x, y, z); }
+  Value maxF(Value x, Value y) { return mlir::arith::MaxNumFOp::create(b, loc, x, y); }
+  /// One operation of the special-function unit, to 2 units in the last place; 0 of -inf.
+  Value exp2(Value x) { return k.intrinsic("llvm.nvvm.ex2.approx.ftz", real, {x}); }
+  /// Likewise, to 1.
+  Value reciprocal(Value x) { return k.intrinsic("llvm.nvvm.rcp.approx.ftz.f", real, {x}); }
   Value isMinusInfinite(Value x);
   /// What lane ^ `lanes` has.
-  Value exchange(Value x, int lanes);
+  Value exchange(Value x, int lanes) { return k.exchange(x, lanes); }
   /// Two numbers rounded to the element type; x in the lower half.
-  Value pack(Value x, Value y);
+  Value pack(Value x, Value y) { return k.pack(x, y, element); }
 
   // ---- Memory.
   /// An operand of the kernel as an address of global memory.
   Value global(unsigned operand);
   /// `bytes` (i64 or i32) behind an address.
   Value at(Value address, Value bytes);
-  Value at(Value address, int64_t bytes);
-  Value load(Value address, mlir::Type type, unsigned alignment);
-  void store(Value value, Value address, unsigned alignment);
+  Value at(Value address, int64_t bytes) { return bytes == 0 ? address : at(address, k.i64(bytes)); }
+  Value load(Value address, mlir::Type type, unsigned alignment) { return mlir::LLVM::LoadOp::create(b, loc, type, address, alignment); }
+  void store(Value value, Value address, unsigned alignment) { mlir::LLVM::StoreOp::create(b, loc, value, address, alignment); }
   mlir::VectorType vectorOf(mlir::Type type, int64_t count) { return mlir::VectorType::get({count}, type); }
-  Value extract(Value vector, int64_t index);
+  Value extract(Value vector, int64_t index) { return mlir::LLVM::ExtractElementOp::create(b, loc, vector, k.i64(index)); }
   Value vector(llvm::ArrayRef<Value> elements);
 
   /// 16 or 8 bytes from global to shared memory that arrive by a later `wait`. \param size  i32: bytes that are read, the rest is zero; null: all
   void copy(Value shared, Value global, int bytes, Value size = {});
-  void commit();
+  void commit() { k.effect("llvm.nvvm.cp.async.commit.group", {}); }
   /// Until at most `groups` of this thread's latest commits are under way.
-  void wait(int groups);
+  void wait(int groups) { k.effect("llvm.nvvm.cp.async.wait.group", {i32(groups)}); }
   void barrier() { k.barrier(); }
-  void warpBarrier();
+  void warpBarrier() { k.effect("llvm.nvvm.bar.warp.sync", {i32(-1)}); }
 
   // ---- Tensor cores.
   /// Four matrices of 8 x 8 elements; lane l has the address of row l & 7 of matrix l / 8.
   Four loadMatrices(Value shared, bool transposed);
   /// sum + a * b, of 16 x 16 times 16 x 8.
   Four multiply(const Four &a, Value b0, Value b1, const Four &sum);
-
-private:
-  Value intrinsic(llvm::StringRef name, mlir::Type result, llvm::ArrayRef<Value> operands) { return k.intrinsic(name, result, operands); }
-  void effect(llvm::StringRef name, llvm::ArrayRef<Value> operands);
 };
 
 } // namespace zorse::codegen::cuda

@@ -1,5 +1,5 @@
 // bf16 and f16 as bits, to and from f32, in integer arithmetic that compilers vectorise: the same rules as kernels have
-// (lib/Codegen/CPU/HalfPrecision.cpp).
+// (lib/Codegen/Common/HalfPrecision.cpp).
 #pragma once
 
 #include <cstdint>
