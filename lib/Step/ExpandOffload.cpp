@@ -15,7 +15,8 @@ using namespace zorse::step;
 namespace bundle = zorse::bundle;
 
 static Value valueOf(const Offloaded &item, const Cell &cell) {
-  return {item.block ? bundle::Value::SAVED_BLOCK : bundle::Value::ACTIVATION, item.id, 0, cell.sampleBegin, cell.sampleEnd, 0};
+  const Samples samples{cell.sampleBegin, cell.sampleEnd};
+  return item.block ? Value::savedBlock(item.id, samples) : Value::activation(item.id, samples);
 }
 
 void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellTemplate::Leaving &)> &originalOf) {

@@ -58,8 +58,8 @@ OpFactors ContractOp::getFactors() {
 }
 
 /// A table [v, c...] and its rows [l..., c...] by ids [l...]; returns v.
-static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table, OpFactors::Value &rows, OpFactors::Value &ids, Value tableValue,
-                                           Value idsValue, FactorKind ofTable, FactorKind ofLead) {
+static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table, OpFactors::Value &rows, OpFactors::Value &ids,
+                                       Value tableValue, Value idsValue, FactorKind ofTable, FactorKind ofLead) {
   FactorBuilder::Segment v = builder.add(ofTable, shapeOf(tableValue)[0]);
   table[0] = {v};
   for (size_t i = 0; i < ids.size(); ++i)
@@ -81,8 +81,8 @@ OpFactors GatherOp::getFactors() {
 
 OpFactors ScatterAddOp::getFactors() {
   FactorBuilder builder(*this);
-  OpFactors::Segment v = tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(), getIds(), FactorKind::Parallel,
-                                      FactorKind::Reduced);
+  OpFactors::Segment v =
+      tableAndRows(builder, builder.result(0), builder.operand(1), builder.operand(0), getY(), getIds(), FactorKind::Parallel, FactorKind::Reduced);
   builder.countAlong(v, 0);
   if (getPadding())
     builder.countAlong(v);

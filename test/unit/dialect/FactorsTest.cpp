@@ -64,7 +64,8 @@ const Case kCases[] = {
     {"tensor<?x4x4xf64>, tensor<4xf64>",
      "zorse.layer_norm %0 bias %1 {epsilon = 1.0e-5 : f64} : (tensor<?x4x4xf64>, tensor<4xf64>) -> tensor<?x4x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>, tensor<4xf64>",
-     "zorse.layer_norm_grad_input %0, %1, %2, %3 gain %4 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>, tensor<4xf64>) -> "
+     "zorse.layer_norm_grad_input %0, %1, %2, %3 gain %4 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>, tensor<4xf64>) "
+     "-> "
      "tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>",
      "zorse.layer_norm_grad_params %0, %1, %2, %3 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>) -> (tensor<4xf64>, "
@@ -80,14 +81,16 @@ const Case kCases[] = {
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.gelu_grad %0, %1 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.silu_grad %0, %1 : tensor<?x3x4xf64>"},
     {"tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x7xf64>, tensor<1x6x5x3xf64>",
-     "zorse.attention %0, %1, %2 mask %3 {scale = 0.5 : f64} : (tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x7xf64>, tensor<1x6x5x3xf64>) -> "
+     "zorse.attention %0, %1, %2 mask %3 {scale = 0.5 : f64} : (tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x7xf64>, tensor<1x6x5x3xf64>) "
+     "-> "
      "(tensor<?x5x6x7xf64>, tensor<?x6x5x2xf64>)"},
-    {"tensor<?x3x4x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x2xf64>",
-     "zorse.attention %0, %1, %2 {causal, dropout = 0.3 : f64, scale = 0.5 : f64} : (tensor<?x3x4x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x2xf64>) -> "
-     "tensor<?x3x4x2xf64>"},
+    {"tensor<?x3x4x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x2xf64>", "zorse.attention %0, %1, %2 {causal, dropout = 0.3 : f64, scale = 0.5 : f64} : "
+                                                                      "(tensor<?x3x4x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x2xf64>) -> "
+                                                                      "tensor<?x3x4x2xf64>"},
     {"tensor<?x5x6x7xf64>, tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x7xf64>, tensor<?x5x6x7xf64>, tensor<?x6x5xf64>, tensor<?x1x5x3xi1>",
      "zorse.attention_grad %0, %1, %2, %3, %4, %5 mask %6 {scale = 0.5 : f64} : (tensor<?x5x6x7xf64>, tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, "
-     "tensor<?x3x2x7xf64>, tensor<?x5x6x7xf64>, tensor<?x6x5xf64>, tensor<?x1x5x3xi1>) -> (tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, tensor<?x3x2x7xf64>)"},
+     "tensor<?x3x2x7xf64>, tensor<?x5x6x7xf64>, tensor<?x6x5xf64>, tensor<?x1x5x3xi1>) -> (tensor<?x5x6x4xf64>, tensor<?x3x2x4xf64>, "
+     "tensor<?x3x2x7xf64>)"},
     {"", "zorse.causal_mask : tensor<4x5xi1>"},
     {"tensor<?x3x2x8xf64>, tensor<3x4xf64>, tensor<3x4xf64>",
      "zorse.rope %0, %1, %2 : (tensor<?x3x2x8xf64>, tensor<3x4xf64>, tensor<3x4xf64>) -> tensor<?x3x2x8xf64>"},
@@ -105,11 +108,14 @@ const Case kCases[] = {
     {"tensor<?x3x4xf64>", "zorse.detach %0 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.gradient_of %0, %1 : tensor<?x3x4xf64>"},
     {"tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>, tensor<9xf64>",
-     "zorse.sgd_update %0, %1, %2, %3, %4, %5 velocity %6 {momentum = 0.9 : f64, weight_decay = 0.1 : f64} : (tensor<9xf64>, tensor<9xf64>, tensor<f64>, "
+     "zorse.sgd_update %0, %1, %2, %3, %4, %5 velocity %6 {momentum = 0.9 : f64, weight_decay = 0.1 : f64} : (tensor<9xf64>, tensor<9xf64>, "
+     "tensor<f64>, "
      "tensor<f64>, tensor<i64>, tensor<f64>, tensor<9xf64>) -> (tensor<9xf64>, tensor<9xf64>)"},
     {"tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>",
-     "zorse.adam_update %0, %1, %2, %3, %4, %5, %6, %7 {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decoupled, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64} : "
-     "(tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<9xf64>, tensor<9xf64>, "
+     "zorse.adam_update %0, %1, %2, %3, %4, %5, %6, %7 {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decoupled, epsilon = 1.0e-8 : f64, weight_decay = 0.1 "
+     ": f64} : "
+     "(tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<9xf64>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<9xf64>, "
+     "tensor<9xf64>, "
      "tensor<9xf64>)"},
     {"tensor<?x3xf64>, tensor<?x3xf64>", "arith.addf %0, %1 : tensor<?x3xf64>"},
     {"i1, tensor<?x3xf64>, tensor<?x3xf64>", "arith.select %0, %1, %2 : tensor<?x3xf64>"},
@@ -224,7 +230,9 @@ std::vector<Tensor> operandsOf(Operation *op, const OpFactors &rule, std::mt1993
         ids = rule.factors[offset.factor].size;
     Tensor tensor = Tensor::filled(shape, 0);
     for (double &value : tensor.values)
-      value = isa<FloatType>(element) ? std::uniform_real_distribution<>(0.25, 2)(random) : element.isInteger(1) ? double(random() % 2) : double(random() % ids);
+      value = isa<FloatType>(element) ? std::uniform_real_distribution<>(0.25, 2)(random)
+              : element.isInteger(1)  ? double(random() % 2)
+                                      : double(random() % ids);
     if (!isa<FloatType>(element) && shape.empty())
       tensor.values.assign(1, 0); // skip
     operands.push_back(tensor);
@@ -337,7 +345,8 @@ TEST_F(FactorsOfOps, SharesMakeTheWhole) {
     FailureOr<std::vector<Tensor>> whole = reference::evaluate(op, operands, options);
     ASSERT_TRUE(succeeded(whole));
     for (auto [factor, about] : llvm::enumerate(rule.factors)) {
-      bool counts = llvm::any_of(rule.offsets, [&, factor = factor](const OpFactors::Offset &offset) { return offset.factor == factor && !offset.operand; });
+      bool counts =
+          llvm::any_of(rule.offsets, [&, factor = factor](const OpFactors::Offset &offset) { return offset.factor == factor && !offset.operand; });
       if (about.kind == FactorKind::Indivisible || counts || (about.kind == FactorKind::Reduced && about.combiner == Combiner::LogSumExp))
         continue;
       for (int64_t cut = 1; cut < sizeOf(about.size); ++cut, ++tried)
