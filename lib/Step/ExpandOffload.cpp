@@ -78,7 +78,7 @@ void zorse::step::limitOffloads(Expansion &x) {
 OffloadHints zorse::step::hintOffloads(const Expansion &x) {
   OffloadHints hints;
   hints.stays.assign(x.cells.size(), 0);
-  auto listed = [&](uint32_t op) { return op != kNone && x.positions[op] != kNone; };
+  auto listed = [&](uint32_t op) { return op != kNone && x.listed.positions[op] != kNone; };
   struct Turn {
     uint32_t cell, forward, begin, end; ///< places in the list: F, the first task that reads images, the last
     TaskName last;
@@ -92,9 +92,9 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
       const uint32_t first = listed(info.backward) ? info.backward : info.weights;
       const bool weights = listed(info.weights);
       turns.push_back({c,
-                       x.positions[info.forward],
-                       x.positions[first],
-                       x.positions[weights ? info.weights : first],
+                       x.listed.positions[info.forward],
+                       x.listed.positions[first],
+                       x.listed.positions[weights ? info.weights : first],
                        {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
     std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.begin < b.begin; });
@@ -118,7 +118,7 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
       hints.out.push_back({turns[i - images].cell, turns[i].cell});
   }
   hints.order.resize(x.plan.devices.size());
-  for (uint32_t op : x.list) {
+  for (uint32_t op : x.listed.ops) {
     const uint32_t c = x.ops[op].cell;
     if (c == kNone)
       continue;

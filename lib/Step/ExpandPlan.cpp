@@ -27,16 +27,16 @@ void zorse::step::placeEntries(Expansion &x) {
   std::vector<uint32_t> halves; // by place
   halves.reserve(graph.entries.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
-  for (uint32_t id = 0; id < x.list.size(); ++id) {
-    const Op &op = x.ops[x.list[id]];
-    if (!x.endTime.empty())
-      graph.stepTime = std::max(graph.stepTime, x.endTime[x.list[id]]);
+  for (uint32_t id = 0; id < x.listed.ops.size(); ++id) {
+    const Op &op = x.ops[x.listed.ops[id]];
+    if (!x.listed.endTime.empty())
+      graph.stepTime = std::max(graph.stepTime, x.listed.endTime[x.listed.ops[id]]);
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       ofDevice[graph.entries[h].id].push_back({id, h});
   }
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
-    program.busy = x.busy.empty() ? 0 : x.busy[d];
+    program.busy = x.listed.busy.empty() ? 0 : x.listed.busy[d];
     uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
     for (auto &half : ofDevice[d])
@@ -51,57 +51,53 @@ void zorse::step::placeEntries(Expansion &x) {
       Entry &entry = graph.entries[half];
       entry.id = id;
       entry.queue = number[entry.queue];
-      if (!x.endTime.empty()) {
-        entry.plannedStart = x.startOf(id);
-        entry.plannedEnd = x.endTime[x.list[id]];
+      if (!x.listed.endTime.empty()) {
+        entry.plannedStart = x.listed.startOf(id);
+        entry.plannedEnd = x.listed.endTime[x.listed.ops[id]];
       }
       halves.push_back(half);
     }
     program.entries.end = static_cast<uint32_t>(halves.size());
   }
   permute(graph.entries, std::move(halves));
-  graph.listLength = static_cast<uint32_t>(x.list.size());
+  graph.listLength = static_cast<uint32_t>(x.listed.ops.size());
 }
 
 namespace {
 
 void keepBuffers(Expansion &x) {
   double end = 0;
-  for (uint32_t op : x.list)
-    end = std::max(end, x.endTime[op]);
+  for (uint32_t op : x.listed.ops)
+    end = std::max(end, x.listed.endTime[op]);
   for (const Buffer &buffer : x.numbered)
     if (buffer.bytes == 0 || buffer.memory != zorse::bundle::DEVICE)
       continue;
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[buffer.number].freeTime});
+      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.listed.startOf(buffer.first), x.places[buffer.number].freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
 bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &error) {
-  size_t edges = x.edges.size(), ops = x.ops.size();
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
-  Admission admission;
+  x.order.reset(x);
   // An order by times would take in samples that wait for activations of samples it has not taken in: the first list's has none of these.
   if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskName> &tasks : x.hints->offload.order)
-      chainTasks(x, tasks);
-    return simulate(x, admission, error);
+      chainTasks(x, tasks, x.order);
+    return simulate(x, x.order, x.listed, error);
   }
-  Runs runs = rule.order(x, less, admission);
-  if (simulate(x, admission, error))
+  Runs runs = rule.order(x, less, x.order);
+  if (simulate(x, x.order, x.listed, error))
     return true;
   if (runs == Runs::Always)
     return false;
-  x.edges.resize(edges);
-  x.ops.resize(ops);
-  x.firstNext.clear();
-  admission = {};
-  if (!rule.orderOtherwise(x, admission))
+  x.order.reset(x);
+  if (!rule.orderOtherwise(x, x.order))
     return false;
   error.clear();
-  return simulate(x, admission, error);
+  return simulate(x, x.order, x.listed, error);
 }
 
 /// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that
@@ -147,6 +143,7 @@ bool expandGraph(Expansion &x, std::string &error) {
   expandState(x);
   routeTransfers(x);
   stageTransfers(x);
+  linkEdges(x.edges, x.ops.size(), x.next);
   return true;
 }
 
@@ -195,10 +192,10 @@ private:
 
 /// What is known before memory is planned, and before the list is, in the order in which it was made.
 StepGraph withoutPlaces(Expansion &x) {
-  if (x.list.empty())
+  if (x.listed.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].halves.size() != 0)
-        x.list.push_back(op);
+        x.listed.ops.push_back(op);
   writeEntries(x);
   x.places.clear();
   addCellCalls(x);
@@ -232,6 +229,7 @@ std::optional<StepGraph> expandEntries(const zorse::bundle::ModelSummary &summar
     return withoutPlaces(x);
   routeTransfers(x);
   stageTransfers(x);
+  linkEdges(x.edges, x.ops.size(), x.next);
   if (options.until == ExpandUntil::Collectives)
     return withoutPlaces(x);
   auto measure = [&] {
@@ -265,13 +263,13 @@ std::optional<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summa
   if (!expandGraph(x, error) || !listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least, error))
     return std::nullopt;
   StepTimes times;
-  times.listLength = static_cast<uint32_t>(x.list.size());
-  for (double end : x.endTime)
+  times.listLength = static_cast<uint32_t>(x.listed.ops.size());
+  for (double end : x.listed.endTime)
     times.stepTime = std::max(times.stepTime, end);
   for (size_t d = 0; d < x.graph.devices.size(); ++d)
-    times.devices.push_back({x.graph.devices[d].memory, x.busy[d]});
+    times.devices.push_back({x.graph.devices[d].memory, x.listed.busy[d]});
   for (auto [like, twin] : x.twins)
-    times.devices[twin].busy = x.busy[like];
+    times.devices[twin].busy = x.listed.busy[like];
   return times;
 }
 

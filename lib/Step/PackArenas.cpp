@@ -108,7 +108,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
     base += alignRegion(x.numbered[b].bytes);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.numbered[a].bytes > x.numbered[b].bytes; });
   auto before = [&](uint32_t a, uint32_t b) {
-    return x.numbered[a].last < x.numbered[b].first && (!patient || x.places[a].freeTime <= x.startOf(x.numbered[b].first));
+    return x.numbered[a].last < x.numbered[b].first && (!patient || x.places[a].freeTime <= x.listed.startOf(x.numbered[b].first));
   };
   struct Placed {
     uint64_t offset, end;
@@ -148,7 +148,7 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
   size_t next = 0;
   for (uint32_t b : byFirst) {
     const Buffer &buffer = x.numbered[b];
-    double now = x.startOf(buffer.first);
+    double now = x.listed.startOf(buffer.first);
     for (; next < byLast.size() && x.numbered[byLast[next]].last < buffer.first; ++next) {
       const Place &old = x.places[byLast[next]];
       packer.give(old.offset, alignRegion(x.numbered[byLast[next]].bytes), old.freeTime, now);
@@ -292,7 +292,7 @@ public:
   }
 
 private:
-  void extend(uint32_t number, uint32_t op) { x.places[number].freeTime = std::max(x.places[number].freeTime, x.endTime[op]); }
+  void extend(uint32_t number, uint32_t op) { x.places[number].freeTime = std::max(x.places[number].freeTime, x.listed.endTime[op]); }
 
   static uint32_t opOf(const CellInfo &cell, int kind) { return kind == 0 ? cell.forward : kind == 1 ? cell.backward : cell.weights; }
 
@@ -320,8 +320,8 @@ private:
       if (!(local.tasks >> kind & 1))
         continue;
       const uint32_t op = opOf(info, kind);
-      buffer.first = std::min(buffer.first, x.positions[op]);
-      buffer.last = std::max(buffer.last, x.positions[op]);
+      buffer.first = std::min(buffer.first, x.listed.positions[op]);
+      buffer.last = std::max(buffer.last, x.listed.positions[op]);
       extend(number, op);
     }
   }

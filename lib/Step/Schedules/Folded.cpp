@@ -21,7 +21,7 @@ class Folded final : public LapsRule {
 public:
   Folded() : LapsRule(ScheduleKind::Folded, "folded", Turn::BackAndForth) {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
+  Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     std::string error;
     const std::optional<Laps> laps = findLaps(x.plan, turn, error);
     assert(laps && "the plan has been checked");
@@ -29,7 +29,7 @@ public:
     Schedule schedule = x.plan.schedule;
     schedule.inFlight *= kUsual;
     schedule.interleave = static_cast<uint32_t>(laps->stages);
-    orderByTime(x, schedule, less, admission);
+    orderByTime(x, schedule, less, result);
     return Runs::Always;
   }
 

@@ -102,9 +102,10 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     layoutState(x);
     ASSERT_TRUE(expandCells(x, error)) << error;
     expandState(x);
-    Admission admission;
-    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, admission), Runs::IfAcyclic);
-    EXPECT_TRUE(simulate(x, admission, error)) << error << "\n" << writePlan(plan, summary);
+    linkEdges(x.edges, x.ops.size(), x.next);
+    x.order.reset(x);
+    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, x.order), Runs::IfAcyclic);
+    EXPECT_TRUE(simulate(x, x.order, x.listed, error)) << error << "\n" << writePlan(plan, summary);
   }
 }
 
