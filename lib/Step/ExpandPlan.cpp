@@ -69,13 +69,14 @@ void keepBuffers(Expansion &x) {
   double end = 0;
   for (uint32_t op : x.listed.ops)
     end = std::max(end, x.listed.endTime[op]);
-  for (const Buffer &buffer : x.numbered)
+  for (const Buffer &buffer : x.placement.buffers)
     if (buffer.bytes == 0 || buffer.memory != zorse::bundle::DEVICE)
       continue;
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.listed.startOf(buffer.first), x.places[buffer.number].freeTime});
+      x.graph.buffers.push_back(
+          {buffer.device, buffer.purpose, buffer.bytes, x.listed.startOf(buffer.first), x.placement.places[buffer.number].freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
@@ -197,7 +198,7 @@ StepGraph withoutPlaces(Expansion &x) {
       if (x.ops[op].halves.size() != 0)
         x.listed.ops.push_back(op);
   writeEntries(x);
-  x.places.clear();
+  x.placement.places.clear();
   addCellCalls(x);
   placeEntries(x);
   for (Entry &entry : x.graph.entries)

@@ -46,7 +46,7 @@ Expansion::~Expansion() {
 
 void ExpansionArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
-  each(buffers, numbered, places, ops, halfQueues, edges, touches, next.begins, next.items);
+  each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, touches, next.begins, next.items);
   each(order.priority, order.edges, listed.ops, listed.halves, listed.positions, listed.startTime, listed.endTime, listed.busy);
   each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, loads, offloads);
 }

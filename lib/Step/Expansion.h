@@ -68,6 +68,12 @@ struct Place {
   uint64_t offset = 0;
 };
 
+/// Buffers and their places, by number; bytes are 0 where nothing is touched.
+struct Placement {
+  std::vector<Buffer> buffers;
+  std::vector<Place> places;
+};
+
 /// The queues that a device can have; Entry.queue holds an index of this table until placeEntries numbers those that are used.
 enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
 inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
@@ -281,9 +287,8 @@ std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan
 /// The arrays of an expansion that grow with its cells. The next expansion under the same tables uses their memory: fresh pages would take a
 /// planner's candidate longer than what is written to them.
 struct ExpansionArrays {
-  std::vector<Buffer> buffers;  ///< but for those inside cells
-  std::vector<Buffer> numbered; ///< all of them by number, once packArenas has run; bytes are 0 where nothing is touched
-  std::vector<Place> places;    ///< likewise
+  std::vector<Buffer> buffers; ///< but for those inside cells
+  Placement placement;         ///< of what is listed, once packArenas has run
   std::vector<Op> ops;
   std::vector<uint32_t> halfQueues;                  ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< (before, after)
