@@ -9,7 +9,7 @@
 // List scheduling runs whatever is ready in the order of these times. Each device takes in as many samples as are in flight in the steady state, or a
 // multiple of it, and no more than its memory holds. W fills the gaps.
 
-#include "../CellTemplates.h"
+#include "../Tables.h"
 #include "Ordering.h"
 #include "Rules.h"
 
