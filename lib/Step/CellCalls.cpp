@@ -22,7 +22,7 @@ public:
 
   void run() {
     reserve();
-    for (uint32_t op : x.list)
+    for (uint32_t op : x.listed.ops)
       for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
         if (Entry &entry = x.graph.entries[h]; entry.kind == EntryKind::Compute && entry.cell >= 0)
           addCalls(entry);
@@ -123,9 +123,9 @@ private:
   }
 
   Region place(uint32_t number, uint64_t offset, uint64_t bytes) const {
-    if (bytes == 0 || x.places.empty())
+    if (bytes == 0 || x.placement.places.empty())
       return {};
-    return {x.places[number].arena, x.places[number].offset + offset, bytes};
+    return {x.placement.places[number].arena, x.placement.places[number].offset + offset, bytes};
   }
   Region placeBuffer(uint32_t buffer, uint64_t offset, uint64_t bytes) const { return place(x.buffers[buffer].number, offset, bytes); }
   Region placeRows(const Where &at, uint64_t row) const {
@@ -168,7 +168,7 @@ private:
     }
   }
 
-  Value rowsOf(bundle::Value::Kind kind, uint32_t id, uint32_t cut = 0) const { return {kind, id, cut, cell->sampleBegin, cell->sampleEnd, 0}; }
+  Samples samples() const { return {cell->sampleBegin, cell->sampleEnd}; }
   uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
   uint64_t extent(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
 
@@ -187,29 +187,28 @@ private:
     case Operand::ParameterGradient:
       return bindParameter(binding, later);
     case Operand::Input:
-      return void(add(inputRows(binding.id), rowsOf(bundle::Value::INPUT_ROWS, binding.id)));
+      return void(add(inputRows(binding.id), Value::inputRows(binding.id, samples())));
     case Operand::Value:
-      return void(add(placeRows(values[binding.id], rowBytes(binding.id)), rowsOf(bundle::Value::ACTIVATION, binding.id)));
+      return void(add(placeRows(values[binding.id], rowBytes(binding.id)), Value::activation(binding.id, samples())));
     case Operand::Gradient: {
-      Slot &slot = *add(placeRows(gradients[binding.id], rowBytes(binding.id)), rowsOf(bundle::Value::ACTIVATION_GRADIENT, binding.id, binding.cut));
+      Slot &slot = *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
       if (binding.slot == bundle::BOUNDARY_IN_GRADIENT) // the first to add overwrites
         slot.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
       return;
     }
     case Operand::Saved:
-      return addBlock(binding, savedOf(of.unit, later), extent(zorse::classOf(x.summary, unit).saved_bytes()), rowsOf(bundle::Value::SAVED_BLOCK, u));
+      return addBlock(binding, savedOf(of.unit, later), extent(zorse::classOf(x.summary, unit).saved_bytes()), Value::savedBlock(u, samples()));
     case Operand::Deferred:
       return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
-                      extent(zorse::classOf(x.summary, unit).deferred_bytes()), rowsOf(bundle::Value::DEFERRED_BLOCK, u));
+                      extent(zorse::classOf(x.summary, unit).deferred_bytes()), Value::deferredBlock(u, samples()));
     case Operand::Workspace:
       if (const uint64_t bytes = extent(unitFunction(x.summary, of.unit, of.task).workspace()))
         add(placeBuffer(x.workspace[cell->device], 0, bytes), {});
       return;
     case Operand::Scalars:
-      return void(add(placeBuffer(x.scalars[cell->device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0}));
+      return void(add(placeBuffer(x.scalars[cell->device], 0, kScalarsBytes), Value::scalars()));
     case Operand::Loss:
-      return addBlock(binding, lossOf(of.unit, binding.index, later), lossRowsBytes(x.summary, *cell),
-                      rowsOf(bundle::Value::LOSS_ROWS, u, binding.id));
+      return addBlock(binding, lossOf(of.unit, binding.index, later), lossRowsBytes(x.summary, *cell), Value::lossRows(u, binding.id, samples()));
     }
   }
 
@@ -221,12 +220,12 @@ private:
     const Holding &holding = *x.findHolding(cell->device, group);
     const uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(group));
     const uint32_t buffer = gradients ? holding.gradients : x.imageOf(holding, x.windowOf(group, cell->unitBegin, later));
-    const auto kind = gradients ? bundle::Value::GRADIENTS : x.hasMaster(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS;
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
+    const Elements range{begin, begin + elements};
     Slot &slot = addSlot(binding.slot, binding.index, binding.mode,
                          placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
-                         {kind, group, 0, begin, begin + elements, 0});
-    if (!gradients || x.endTime.empty())
+                         gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
+    if (!gradients || x.listed.endTime.empty())
       return;
     const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
     if (firstCall[buffer] == kNone)
@@ -258,10 +257,9 @@ private:
       for (auto [term, number] : terms)
         if (x.bodyHas(body, bundle::LOSS, term))
           addSlot(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
-                  rowsOf(bundle::Value::LOSS_ROWS, static_cast<uint32_t>(u), term));
+                  Value::lossRows(static_cast<uint32_t>(u), term, samples()));
       if (x.bodyHas(body, bundle::SUMS_SLOT, 0))
-        addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes),
-                {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+        addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 

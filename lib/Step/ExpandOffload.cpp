@@ -15,7 +15,8 @@ using namespace zorse::step;
 namespace bundle = zorse::bundle;
 
 static Value valueOf(const Offloaded &item, const Cell &cell) {
-  return {item.block ? bundle::Value::SAVED_BLOCK : bundle::Value::ACTIVATION, item.id, 0, cell.sampleBegin, cell.sampleEnd, 0};
+  const Samples samples{cell.sampleBegin, cell.sampleEnd};
+  return item.block ? Value::savedBlock(item.id, samples) : Value::activation(item.id, samples);
 }
 
 void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellTemplate::Leaving &)> &originalOf) {
@@ -77,7 +78,7 @@ void zorse::step::limitOffloads(Expansion &x) {
 OffloadHints zorse::step::hintOffloads(const Expansion &x) {
   OffloadHints hints;
   hints.stays.assign(x.cells.size(), 0);
-  auto listed = [&](uint32_t op) { return op != kNone && x.positions[op] != kNone; };
+  auto listed = [&](uint32_t op) { return op != kNone && x.listed.positions[op] != kNone; };
   struct Turn {
     uint32_t cell, forward, begin, end; ///< places in the list: F, the first task that reads images, the last
     TaskName last;
@@ -91,9 +92,9 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
       const uint32_t first = listed(info.backward) ? info.backward : info.weights;
       const bool weights = listed(info.weights);
       turns.push_back({c,
-                       x.positions[info.forward],
-                       x.positions[first],
-                       x.positions[weights ? info.weights : first],
+                       x.listed.positions[info.forward],
+                       x.listed.positions[first],
+                       x.listed.positions[weights ? info.weights : first],
                        {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
     std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.begin < b.begin; });
@@ -117,7 +118,7 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
       hints.out.push_back({turns[i - images].cell, turns[i].cell});
   }
   hints.order.resize(x.plan.devices.size());
-  for (uint32_t op : x.list) {
+  for (uint32_t op : x.listed.ops) {
     const uint32_t c = x.ops[op].cell;
     if (c == kNone)
       continue;

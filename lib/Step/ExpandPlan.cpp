@@ -28,16 +28,16 @@ void zorse::step::placeEntries(Expansion &x) {
   std::vector<uint32_t> halves; // by place
   halves.reserve(graph.entries.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
-  for (uint32_t id = 0; id < x.list.size(); ++id) {
-    const Op &op = x.ops[x.list[id]];
-    if (!x.endTime.empty())
-      graph.stepTime = std::max(graph.stepTime, x.endTime[x.list[id]]);
+  for (uint32_t id = 0; id < x.listed.ops.size(); ++id) {
+    const Op &op = x.ops[x.listed.ops[id]];
+    if (!x.listed.endTime.empty())
+      graph.stepTime = std::max(graph.stepTime, x.listed.endTime[x.listed.ops[id]]);
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       ofDevice[graph.entries[h].id].push_back({id, h});
   }
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
-    program.busy = x.busy.empty() ? 0 : x.busy[d];
+    program.busy = x.listed.busy.empty() ? 0 : x.listed.busy[d];
     uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
     for (auto &half : ofDevice[d])
@@ -52,53 +52,50 @@ void zorse::step::placeEntries(Expansion &x) {
       Entry &entry = graph.entries[half];
       entry.id = id;
       entry.queue = number[entry.queue];
-      if (!x.endTime.empty()) {
-        entry.plannedStart = x.startOf(id);
-        entry.plannedEnd = x.endTime[x.list[id]];
+      if (!x.listed.endTime.empty()) {
+        entry.plannedStart = x.listed.startOf(id);
+        entry.plannedEnd = x.listed.endTime[x.listed.ops[id]];
       }
       halves.push_back(half);
     }
     program.entries.end = static_cast<uint32_t>(halves.size());
   }
   permute(graph.entries, std::move(halves));
-  graph.listLength = static_cast<uint32_t>(x.list.size());
+  graph.listLength = static_cast<uint32_t>(x.listed.ops.size());
 }
 
 namespace {
 
 void keepBuffers(Expansion &x) {
   double end = 0;
-  for (uint32_t op : x.list)
-    end = std::max(end, x.endTime[op]);
-  for (const Buffer &buffer : x.numbered)
+  for (uint32_t op : x.listed.ops)
+    end = std::max(end, x.listed.endTime[op]);
+  for (const Buffer &buffer : x.placement.buffers)
     if (buffer.bytes == 0 || buffer.memory != bundle::DEVICE)
       continue;
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[buffer.number].freeTime});
+      x.graph.buffers.push_back(
+          {buffer.device, buffer.purpose, buffer.bytes, x.listed.startOf(buffer.first), x.placement.places[buffer.number].freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
 Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
-  size_t edges = x.edges.size(), ops = x.ops.size();
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
-  Admission admission;
+  x.order.reset(x);
   // An order by times would take in samples that wait for activations of samples it has not taken in: the first list's has none of these.
   if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskName> &tasks : x.hints->offload.order)
-      chainTasks(x, tasks);
-    return simulate(x, admission);
+      chainTasks(x, tasks, x.order);
+    return simulate(x, x.order, x.listed);
   }
-  Runs runs = rule.order(x, less, admission);
-  Status status = simulate(x, admission);
+  Runs runs = rule.order(x, less, x.order);
+  Status status = simulate(x, x.order, x.listed);
   if (status.succeeded() || runs == Runs::Always)
     return status;
-  x.edges.resize(edges);
-  x.ops.resize(ops);
-  x.firstNext.clear();
-  admission = {};
-  return rule.orderOtherwise(x, admission) ? simulate(x, admission) : status;
+  x.order.reset(x);
+  return rule.orderOtherwise(x, x.order) ? simulate(x, x.order, x.listed) : status;
 }
 
 /// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that
@@ -144,6 +141,7 @@ Status expandGraph(Expansion &x) {
   expandState(x);
   routeTransfers(x);
   stageTransfers(x);
+  linkEdges(x.edges, x.ops.size(), x.next);
   return Status::success();
 }
 
@@ -198,12 +196,12 @@ private:
 
 /// What is known before memory is planned, and before the list is, in the order in which it was made.
 StepGraph withoutPlaces(Expansion &x) {
-  if (x.list.empty())
+  if (x.listed.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].halves.size() != 0)
-        x.list.push_back(op);
+        x.listed.ops.push_back(op);
   writeEntries(x);
-  x.places.clear();
+  x.placement.places.clear();
   addCellCalls(x);
   placeEntries(x);
   for (Entry &entry : x.graph.entries)
@@ -234,6 +232,7 @@ Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan 
     return withoutPlaces(x);
   routeTransfers(x);
   stageTransfers(x);
+  linkEdges(x.edges, x.ops.size(), x.next);
   if (options.until == ExpandUntil::Collectives)
     return withoutPlaces(x);
   auto measure = [&] {
@@ -267,13 +266,13 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least); status.failed())
     return status;
   StepTimes times;
-  times.listLength = static_cast<uint32_t>(x.list.size());
-  for (double end : x.endTime)
+  times.listLength = static_cast<uint32_t>(x.listed.ops.size());
+  for (double end : x.listed.endTime)
     times.stepTime = std::max(times.stepTime, end);
   for (size_t d = 0; d < x.graph.devices.size(); ++d)
-    times.devices.push_back({x.graph.devices[d].memory, x.busy[d]});
+    times.devices.push_back({x.graph.devices[d].memory, x.listed.busy[d]});
   for (auto [like, twin] : x.twins)
-    times.devices[twin].busy = x.busy[like];
+    times.devices[twin].busy = x.listed.busy[like];
   return times;
 }
 

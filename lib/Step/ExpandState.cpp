@@ -225,7 +225,7 @@ private:
     if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !casts && !host))
       return;
     const int64_t begin = h.owns() ? h.begin : 0, end = h.owns() ? h.end : x.summary.groups(g).elements();
-    const Value value{bundle::Value::PARAMETERS, g, 0, begin, end, 0};
+    const Value value = Value::parameters(g, {begin, end});
     const Region home = elementRegion(h.home, begin, begin, end, size(g));
     const Region image = elementRegion(x.imageOf(h, w), h.base(), begin, end, gatheredSize(g));
     Made made{d, kNone, kNone};
@@ -258,7 +258,7 @@ private:
     const uint32_t g = h.group;
     uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, rankOf(w)); // as a norm it reads every element once
     x.addHalf(d, kCompute);
-    x.describeCopy(from, image, {bundle::Value::PARAMETERS, g, 0, h.begin, h.end, 0}, phaseOf(w), OpKind::Cast);
+    x.describeCopy(from, image, Value::parameters(g, {h.begin, h.end}), phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
     x.touch(op, from.arena);
     x.touch(op, image.arena);
@@ -271,7 +271,7 @@ private:
       return kNone;
     const Region there = elementRegion(h.left, h.begin, h.begin, h.end, size(h.group));
     const uint32_t op = x.addTierCopy(d, kReport, bundle::COMMIT, reduced(h, h.begin, h.end), there,
-                                      {bundle::Value::REDUCED_GRADIENTS, h.group, 0, h.begin, h.end, 0}, x.ops[norm].priority);
+                                      Value::reducedGradients(h.group, {h.begin, h.end}), x.ops[norm].priority);
     x.addEdge(norm, op);
     return op;
   }

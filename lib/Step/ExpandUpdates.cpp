@@ -61,14 +61,14 @@ private:
     const Holding &h = *one.holding;
     const uint32_t g = h.group;
     brought.clear();
-    const Value gradientsValue{bundle::Value::REDUCED_GRADIENTS, g, 0, begin, end, 0};
-    Where arrays[4] = {bring({bundle::Value::PARAMETERS, g, 0, begin, end, 0}, {h.home, h.readsHome ? h.base() : h.begin}, h.at.parameters, true),
+    const Value gradientsValue = Value::reducedGradients(g, {begin, end});
+    Where arrays[4] = {bring(Value::parameters(g, {begin, end}), {h.home, h.readsHome ? h.base() : h.begin}, h.at.parameters, true),
                        h.at.gradients == Tier::Host ? bring(gradientsValue, {h.left, h.begin}, Tier::Host, false)
                                                     : Where{h.reduced, h.reducedBase()}};
     if (one.left != kNone)
       x.addEdge(one.left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
-      arrays[2 + m] = bring({bundle::Value::MOMENTS, g, m, begin, end, 0}, {h.moments[m], h.begin}, h.at.moments, true);
+      arrays[2 + m] = bring(Value::moments(g, m, {begin, end}), {h.moments[m], h.begin}, h.at.moments, true);
 
     const uint32_t op = x.addOp(x.costs->update(device, end - begin), kShortRank, 0, x.firstUnit(g));
     compute(op, one, arrays, begin, end, queue, known);
@@ -100,8 +100,7 @@ private:
     x.buffers[known.scalars].late = true;
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortRank, 0, 0);
     x.addHalf(device, queue);
-    x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0},
-                   bundle::UPDATE_STATE);
+    x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), Value::scalars(1), bundle::UPDATE_STATE);
     x.touch(kept, x.scalars[device]);
     x.touch(kept, known.scalars);
     x.addEdge(decision, kept);
@@ -116,8 +115,8 @@ private:
       x.addEdge(decision, decided.copies.back());
       return to;
     };
-    decided.here.scalars = copy(x.scalars[device], kScalarsBytes, {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
-    decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
+    decided.here.scalars = copy(x.scalars[device], kScalarsBytes, Value::scalars(1));
+    decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary), Value::optimizerStep().next());
   }
 
   /// Of the op added last.
@@ -177,7 +176,7 @@ private:
       x.addEdge(b.fetch, op);
       if (!b.changes)
         continue;
-      b.value.version = 1;
+      b.value = b.value.next();
       leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.home, b.value), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }

@@ -46,8 +46,8 @@ Expansion::~Expansion() {
 
 void ExpansionArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
-  each(buffers, numbered, places, ops, halfQueues, edges, firstNext, nextOps, touches);
-  each(list, listHalves, positions, startTime, endTime);
+  each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, touches, next.begins, next.items);
+  each(order.priority, order.edges, listed.ops, listed.halves, listed.positions, listed.startTime, listed.endTime, listed.busy);
   each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, loads, offloads);
 }
 
@@ -269,19 +269,3 @@ void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMod
 }
 
 bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }
-
-void Expansion::link() {
-  if (!firstNext.empty() && linkedEdges == edges.size() && linkedOps == ops.size())
-    return;
-  firstNext.assign(ops.size() + 1, 0);
-  for (auto [before, after] : edges)
-    ++firstNext[before + 1];
-  for (size_t i = 0; i < ops.size(); ++i)
-    firstNext[i + 1] += firstNext[i];
-  nextOps.resize(edges.size());
-  std::vector<uint32_t> fill(firstNext.begin(), firstNext.end() - 1);
-  for (auto [before, after] : edges)
-    nextOps[fill[before]++] = after;
-  linkedEdges = edges.size();
-  linkedOps = ops.size();
-}

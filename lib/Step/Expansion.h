@@ -19,6 +19,7 @@
 #pragma once
 
 #include "CellTemplates.h"
+#include "Order.h"
 
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/Orders.h"
@@ -67,6 +68,12 @@ struct Place {
   uint64_t offset = 0;
 };
 
+/// Buffers and their places, by number; bytes are 0 where nothing is touched.
+struct Placement {
+  std::vector<Buffer> buffers;
+  std::vector<Place> places;
+};
+
 /// The queues that a device can have; Entry.queue holds an index of this table until placeEntries numbers those that are used.
 enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
 inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
@@ -109,7 +116,7 @@ enum class OpKind : uint8_t {
 struct Op {
   Span halves;
   double duration = 0;       ///< seconds; of a transfer alone on an idle network, latency included; of a collective 0
-  uint64_t priority = 0;     ///< among those that could start at one time the least starts, ties by index
+  uint64_t priority = 0;     ///< in an order without a schedule: see Order::priority
   double bytes = 0;          ///< Transfer, Sum
   uint32_t from = 0, to = 0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
   uint32_t cell = kNone;     ///< that it is a task of, or brings something to
@@ -277,23 +284,15 @@ struct InputRows {
 /// Costs from FLOPs over the plan's speeds and its links. Refers to both.
 std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan &plan);
 
-/// Lists of indices, one after the other: list i is items[begins[i] .. begins[i + 1]).
-struct IndexLists {
-  std::vector<uint32_t> begins, items;
-  CellIndices operator[](size_t list) const { return {items.data() + begins[list], begins[list + 1] - begins[list]}; }
-  size_t size() const { return begins.size() - 1; }
-};
-
 /// The arrays of an expansion that grow with its cells. The next expansion under the same tables uses their memory: fresh pages would take a
 /// planner's candidate longer than what is written to them.
 struct ExpansionArrays {
-  std::vector<Buffer> buffers;  ///< but for those inside cells
-  std::vector<Buffer> numbered; ///< all of them by number, once packArenas has run; bytes are 0 where nothing is touched
-  std::vector<Place> places;    ///< likewise
+  std::vector<Buffer> buffers; ///< but for those inside cells
+  Placement placement;         ///< of what is listed, once packArenas has run
   std::vector<Op> ops;
   std::vector<uint32_t> halfQueues;                  ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< (before, after)
-  std::vector<uint32_t> firstNext, nextOps;          ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
+  IndexLists next;                                   ///< the same by the op before, once all are there
   enum class Side : uint8_t { Both, Before, After }; ///< of a transfer: what it takes from a buffer, or leaves there
   struct Touch {
     uint32_t op, buffer;
@@ -301,11 +300,8 @@ struct ExpansionArrays {
   };
   std::vector<Touch> touches; ///< what ops touch, but for what CellTemplate says of a cell
 
-  // What simulate finds.
-  std::vector<uint32_t> list;             ///< ops in global order
-  std::vector<Span> listHalves;           ///< by place in the list: Op::halves
-  std::vector<uint32_t> positions;        ///< by op: place in the list, kNone for what is not listed
-  std::vector<double> startTime, endTime; ///< by op: seconds; the end is when what it makes is there
+  Order order;         ///< what the schedule asked for last
+  ListSchedule listed; ///< what became of it
 
   IndexLists cellsByBegin, cellsByEnd;        ///< per cut, by first sample
   IndexLists cellsOf;                         ///< per device, by (first sample, first unit)
@@ -321,12 +317,9 @@ struct ExpansionArrays {
   std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
   std::vector<Offloaded> offloads; ///< lists by cell
 
-  // Scratch: of simulate, of measureMemory, of orders by time.
-  std::vector<uint32_t> missing;
-  std::vector<uint8_t> finished;
+  // Scratch of measureMemory.
   std::vector<uint64_t> taken, given;
   std::vector<int32_t> cellsBegun;
-  std::vector<double> time, entry;
 
   void clear();
 };
@@ -347,8 +340,6 @@ struct Expansion : ExpansionArrays {
   uint32_t numbers = 0;          ///< of all buffers
   std::vector<double> linkLoads; ///< by resource of the network: seconds that transfers between cells keep it busy
   uint32_t cellOps = 0;          ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
-  std::vector<double> busy;      ///< by device: seconds of compute
-  double startOf(uint32_t position) const { return startTime[list[position]]; }
 
   // Facts about plan and model.
   const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
@@ -398,8 +389,6 @@ struct Expansion : ExpansionArrays {
     copies.push_back({from, to, value, phase});
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
-  /// Fills firstNext and nextOps from the edges.
-  void link();
   Holding *findHolding(uint32_t device, uint32_t group);
   /// The window of tasks of cells that begin at a unit; kNone if none of them reads the group.
   uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
@@ -452,7 +441,6 @@ private:
   void listCells();
   void findChunks();
 
-  size_t linkedEdges = 0, linkedOps = 0;
   std::vector<uint32_t> stamps;
   uint32_t stamp = 0;
 };
@@ -492,23 +480,8 @@ void routeTransfers(Expansion &x);
 /// Then: of all others.
 void stageTransfers(Expansion &x);
 
-/// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as
-/// not too many samples are in flight and memory lasts.
-struct Admission {
-  struct Group {
-    uint32_t device = 0;         ///< whose memory it takes
-    std::vector<uint32_t> cells; ///< in the order of admission
-    double mostRows = 0;         ///< in flight: admitted and not yet through their backward; one cell always may
-  };
-  std::vector<Group> groups;      ///< empty: every cell may start at once
-  std::vector<uint64_t> holds;    ///< per cell: bytes from its admission to its last task, besides `deferred`; empty: memory is not limited
-  std::vector<uint64_t> deferred; ///< per cell: bytes from its B to its W
-  std::vector<uint64_t> budget;   ///< per device: for both
-  std::vector<uint64_t> aside;    ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
-};
-
-/// Fills list, positions, times and busy. The error describes a cycle.
-Status simulate(Expansion &x, const Admission &admission);
+/// The list of an expansion under an order. The error describes a cycle.
+Status simulate(const Expansion &x, const Order &order, ListSchedule &listed);
 
 /// A half's entry, but for calls. Regions are of buffers.
 Entry entryOf(const Expansion &x, const Op &op, uint32_t half);

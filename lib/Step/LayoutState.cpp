@@ -166,22 +166,16 @@ struct HoldingLayout {
 
   void keepState() {
     holding.home = holding.readsHome ? x.images[holding.firstImage] : keepApart(holding.at.parameters);
-    keep(holding.home, holding.readsHome ? holding.base() : keptBegin, bundle::Value::PARAMETERS, 0);
+    keep(holding.home, holding.readsHome ? holding.base() : keptBegin, Value::parameters(holding.group, {keptBegin, keptEnd}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
       holding.moments[m] = keepApart(holding.at.moments);
-      keep(holding.moments[m], keptBegin, bundle::Value::MOMENTS, m);
+      keep(holding.moments[m], keptBegin, Value::moments(holding.group, m, {keptBegin, keptEnd}));
     }
   }
 
   uint32_t keepApart(Tier tier) { return x.addBuffer(device, keptBytes(), Purpose::State, /*persistent=*/true, tier); }
 
-  void keep(uint32_t buffer, int64_t base, bundle::Value::Kind kind, uint32_t cut) {
-    Value value;
-    value.kind = kind;
-    value.id = holding.group;
-    value.cut = cut;
-    value.begin = keptBegin;
-    value.end = keptEnd;
+  void keep(uint32_t buffer, int64_t base, Value value) {
     x.graph.state.push_back({elementRegion(buffer, base, keptBegin, keptEnd, size), value, info.type()});
   }
 
@@ -219,11 +213,8 @@ void zorse::step::layoutState(Expansion &x) {
     // Who makes seeds keeps the scale, too.
     if (x.optimizerStep[d] == kNone && zorse::scalesLoss(x.summary) && std::any_of(x.cellsOf[d].begin(), x.cellsOf[d].end(), hasLoss))
       x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
-    if (x.optimizerStep[d] != kNone) {
-      Value value;
-      value.kind = bundle::Value::OPTIMIZER_STEP;
-      x.graph.state.push_back({region(x.optimizerStep[d], 0, stepBytes), value, bundle::F64});
-    }
+    if (x.optimizerStep[d] != kNone)
+      x.graph.state.push_back({region(x.optimizerStep[d], 0, stepBytes), Value::optimizerStep(), bundle::F64});
     stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
   }
 }

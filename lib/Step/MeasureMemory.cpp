@@ -25,7 +25,7 @@ public:
       buffer.last = 0;
     }
     for (auto [op, buffer, side] : x.touches)
-      touch(buffer, x.positions[op], x.positions[op]);
+      touch(buffer, x.listed.positions[op], x.listed.positions[op]);
     for (const Chunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most, host(alive), mostOnHost;
@@ -46,7 +46,7 @@ public:
     most = alive;
     mostOnHost = host;
     std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
-    for (const Span &halves : x.listHalves)
+    for (const Span &halves : x.listed.halves)
       for (uint32_t h = halves.begin; h < halves.end; ++h) {
         uint32_t d = x.halfQueues[h] / kQueues;
         most[d] = std::max(most[d], alive[d] += taken[h]);
@@ -87,7 +87,7 @@ private:
 
   /// The half of a listed op on a device; halves are in the order of devices where there are more than two.
   uint32_t halfOf(uint32_t position, uint32_t device) const {
-    const Span halves = x.listHalves[position];
+    const Span halves = x.listed.halves[position];
     auto begin = x.halfQueues.begin() + halves.begin, end = x.halfQueues.begin() + halves.end;
     if (halves.size() <= 2)
       return halves.begin + (halves.size() == 2 && *begin / kQueues != device);
@@ -131,8 +131,8 @@ private:
         continue;
       half[k] = x.ops[ops[k]].halves.begin;
       end = half[k];
-      of.first[k] = std::min(of.first[k], x.positions[ops[k]]);
-      of.last[k] = std::max(of.last[k], x.positions[ops[k]]);
+      of.first[k] = std::min(of.first[k], x.listed.positions[ops[k]]);
+      of.last[k] = std::max(of.last[k], x.listed.positions[ops[k]]);
     }
     ++cells[half[0]];
     --cells[end];

@@ -100,10 +100,11 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
                           std::vector<uint64_t> &offsets) {
   uint64_t base = 0;
   for (uint32_t b : fixed)
-    base += alignRegion(x.numbered[b].bytes);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.numbered[a].bytes > x.numbered[b].bytes; });
+    base += alignRegion(x.placement.buffers[b].bytes);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.placement.buffers[a].bytes > x.placement.buffers[b].bytes; });
   auto before = [&](uint32_t a, uint32_t b) {
-    return x.numbered[a].last < x.numbered[b].first && (!patient || x.places[a].freeTime <= x.startOf(x.numbered[b].first));
+    return x.placement.buffers[a].last < x.placement.buffers[b].first &&
+           (!patient || x.placement.places[a].freeTime <= x.listed.startOf(x.placement.buffers[b].first));
   };
   struct Placed {
     uint64_t offset, end;
@@ -114,7 +115,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   offsets.assign(order.size(), 0);
   std::vector<std::pair<uint32_t, uint64_t>> result;
   for (uint32_t b : order) {
-    const Buffer &buffer = x.numbered[b];
+    const Buffer &buffer = x.placement.buffers[b];
     uint64_t bytes = alignRegion(buffer.bytes), offset = base;
     for (const Placed &other : placed) {
       if (other.offset >= offset + bytes)
@@ -137,18 +138,18 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
                          bool patient) {
   Packer packer(patient);
   for (uint32_t b : fixed) {
-    x.places[b].offset = packer.end;
-    packer.end += alignRegion(x.numbered[b].bytes);
+    x.placement.places[b].offset = packer.end;
+    packer.end += alignRegion(x.placement.buffers[b].bytes);
   }
   size_t next = 0;
   for (uint32_t b : byFirst) {
-    const Buffer &buffer = x.numbered[b];
-    double now = x.startOf(buffer.first);
-    for (; next < byLast.size() && x.numbered[byLast[next]].last < buffer.first; ++next) {
-      const Place &old = x.places[byLast[next]];
-      packer.give(old.offset, alignRegion(x.numbered[byLast[next]].bytes), old.freeTime, now);
+    const Buffer &buffer = x.placement.buffers[b];
+    double now = x.listed.startOf(buffer.first);
+    for (; next < byLast.size() && x.placement.buffers[byLast[next]].last < buffer.first; ++next) {
+      const Place &old = x.placement.places[byLast[next]];
+      packer.give(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
     }
-    x.places[b].offset = packer.take(alignRegion(buffer.bytes), now);
+    x.placement.places[b].offset = packer.take(alignRegion(buffer.bytes), now);
   }
   return packer.end;
 }
@@ -178,18 +179,18 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
   // Larger buffers first where several begin at one entry: they leave tighter gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
-    const Buffer &p = x.numbered[a], &q = x.numbered[b];
+    const Buffer &p = x.placement.buffers[a], &q = x.placement.buffers[b];
     return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
   };
   auto ends = [&](uint32_t a, uint32_t b) {
-    const Buffer &p = x.numbered[a], &q = x.numbered[b];
+    const Buffer &p = x.placement.buffers[a], &q = x.placement.buffers[b];
     return p.last != q.last ? p.last < q.last : a < b;
   };
   std::sort(byFirst.begin(), byFirst.end(), begins);
   std::sort(byLast.begin(), byLast.end(), ends);
   // What updates use while the next step has begun lies behind the rest: in its bytes, the next step would wait for them.
   std::vector<uint32_t> lateFirst, lateLast;
-  auto isLate = [&](uint32_t b) { return x.numbered[b].late; };
+  auto isLate = [&](uint32_t b) { return x.placement.buffers[b].late; };
   for (auto [from, to] : {std::pair(&byFirst, &lateFirst), {&byLast, &lateLast}}) {
     std::copy_if(from->begin(), from->end(), std::back_inserter(*to), isLate);
     from->erase(std::remove_if(from->begin(), from->end(), isLate), from->end());
@@ -209,7 +210,7 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
     std::vector<uint32_t> byIndex(byFirst);
     std::sort(byIndex.begin(), byIndex.end());
     for (size_t i = 0; i < byIndex.size(); ++i)
-      x.places[byIndex[i]].offset = offsets[i];
+      x.placement.places[byIndex[i]].offset = offsets[i];
   };
   tighten(/*patient=*/true);
   if (limit && behind && total + behind > limit) { // there is no room for them
@@ -227,7 +228,7 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
     tighten(/*patient=*/false);
   }
   for (uint32_t b : lateFirst) {
-    x.places[b].offset += total;
+    x.placement.places[b].offset += total;
     byFirst.push_back(b);
   }
   return total + behind;
@@ -237,10 +238,10 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
 template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &buffers, Counts counts) {
   uint64_t fixed = 0;
   for (uint32_t b : buffers.fixed)
-    fixed += counts(x.numbered[b]) ? alignRegion(x.numbered[b].bytes) : 0;
+    fixed += counts(x.placement.buffers[b]) ? alignRegion(x.placement.buffers[b].bytes) : 0;
   std::vector<std::pair<uint64_t, int64_t>> changes; // at 2 x place in the list, and after it
   for (uint32_t b : buffers.byFirst)
-    if (const Buffer &buffer = x.numbered[b]; counts(buffer)) {
+    if (const Buffer &buffer = x.placement.buffers[b]; counts(buffer)) {
       const auto bytes = static_cast<int64_t>(alignRegion(buffer.bytes));
       changes.push_back({2 * static_cast<uint64_t>(buffer.first), bytes});
       changes.push_back({2 * static_cast<uint64_t>(buffer.last) + 1, -bytes});
@@ -272,10 +273,10 @@ public:
   explicit Lives(Expansion &x) : x(x) {}
 
   void find() {
-    x.numbered.assign(x.numbers, Buffer());
-    x.places.assign(x.numbers, Place());
+    x.placement.buffers.assign(x.numbers, Buffer());
+    x.placement.places.assign(x.numbers, Place());
     for (const Buffer &buffer : x.buffers)
-      x.numbered[buffer.number] = buffer;
+      x.placement.buffers[buffer.number] = buffer;
     for (const Expansion::Touch &touch : x.touches)
       extend(x.buffers[touch.buffer].number, touch.op);
     CellTemplates &templates = x.tables.shapes(x.plan.schedule.splitBackward);
@@ -287,7 +288,9 @@ public:
   }
 
 private:
-  void extend(uint32_t number, uint32_t op) { x.places[number].freeTime = std::max(x.places[number].freeTime, x.endTime[op]); }
+  void extend(uint32_t number, uint32_t op) {
+    x.placement.places[number].freeTime = std::max(x.placement.places[number].freeTime, x.listed.endTime[op]);
+  }
 
   static uint32_t opOf(const CellInfo &cell, int kind) { return kind == 0 ? cell.forward : kind == 1 ? cell.backward : cell.weights; }
 
@@ -307,7 +310,7 @@ private:
   void addLocal(uint32_t c, const CellInside::Local &local) {
     const CellInfo &info = x.cells[c];
     const uint32_t number = (local.late ? info.numberOfB : info.numberOfF) + local.place;
-    Buffer &buffer = x.numbered[number];
+    Buffer &buffer = x.placement.buffers[number];
     buffer.bytes = local.bytes;
     buffer.device = x.plan.cells[c].device;
     buffer.number = number;
@@ -315,8 +318,8 @@ private:
       if (!(local.tasks >> kind & 1))
         continue;
       const uint32_t op = opOf(info, kind);
-      buffer.first = std::min(buffer.first, x.positions[op]);
-      buffer.last = std::max(buffer.last, x.positions[op]);
+      buffer.first = std::min(buffer.first, x.listed.positions[op]);
+      buffer.last = std::max(buffer.last, x.listed.positions[op]);
       extend(number, op);
     }
   }
@@ -330,7 +333,7 @@ void zorse::step::packArenas(Expansion &x, bool shareBytes) {
   Lives(x).find();
   std::vector<std::map<bundle::MemoryKind, Residents>> residents(x.plan.devices.size());
   for (uint32_t b = 0; b < x.numbers; ++b) {
-    const Buffer &buffer = x.numbered[b];
+    const Buffer &buffer = x.placement.buffers[b];
     if (buffer.bytes == 0)
       continue;
     if (buffer.persistent || !shareBytes)
@@ -352,7 +355,7 @@ void zorse::step::packArenas(Expansion &x, bool shareBytes) {
       const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, onDevice ? measured.least : measured.host);
       for (const auto *list : {&buffers.fixed, &buffers.byFirst})
         for (uint32_t b : *list)
-          x.places[b].arena = static_cast<uint32_t>(program.arenas.size());
+          x.placement.places[b].arena = static_cast<uint32_t>(program.arenas.size());
       program.arenas.push_back({kind, total});
       if (onDevice) {
         itemise(x, buffers, total, program.memory);
@@ -389,7 +392,7 @@ void zorse::step::placeRegions(Expansion &x) {
   auto place = [&](Region &r) {
     if (r.bytes == 0)
       return void(r = {});
-    const Place &at = x.places[x.buffers[r.arena].number];
+    const Place &at = x.placement.places[x.buffers[r.arena].number];
     r = {at.arena, at.offset + r.offset, r.bytes};
   };
   for (Entry &entry : x.graph.entries) {

@@ -36,13 +36,16 @@ struct Waiting {
 
 class Simulator {
 public:
-  Simulator(Expansion &x, const Admission &admission)
-      : x(x), traffic(x.tables.traffic), admission(admission), missing(x.missing), finished(x.finished) {
+  Simulator(const Expansion &x, const Order &order, ListSchedule &listed)
+      : x(x), order(order), listed(listed), traffic(x.tables.traffic), admission(order.admission), missing(x.tables.listScratch.missing),
+        finished(x.tables.listScratch.finished), next(x.tables.listScratch.next) {
     traffic.reset();
-    size_t n = x.ops.size();
-    x.link();
+    const size_t n = order.priority.size();
+    linkEdges(order.edges, n, next);
     missing.assign(n, 0);
-    for (uint32_t after : x.nextOps)
+    for (uint32_t after : x.next.items)
+      ++missing[after];
+    for (uint32_t after : next.items)
       ++missing[after];
     busy.assign(x.plan.devices.size() * kQueues, 0);
     if (x.plan.blocking) {
@@ -51,13 +54,13 @@ public:
     }
     waiting.resize(busy.size());
     finished.assign(n, 0);
-    x.list.reserve(n);
+    listed.ops.reserve(n);
     if (!admission.groups.empty())
       prepareAdmission();
   }
 
   zorse::Status run() {
-    for (uint32_t op = 0; op < x.ops.size(); ++op)
+    for (uint32_t op = 0; op < missing.size(); ++op)
       if (missing[op] == 0)
         ready(op);
     while (true) {
@@ -76,15 +79,15 @@ public:
       if (!admitOldest()) // nothing can run: too few samples in flight, or too little memory, for this tiling here
         break;
     }
-    if (count == x.ops.size())
+    if (count == missing.size())
       return zorse::Status::success();
     return zorse::userError(describeCycle());
   }
 
 private:
   void ready(uint32_t op) {
-    const uint32_t cell = x.ops[op].cell;
-    if (!x.ops[op].enters || admitted.empty() || admitted[cell])
+    const uint32_t cell = opOf(op).cell;
+    if (!opOf(op).enters || admitted.empty() || admitted[cell])
       return apply(op);
     if (blocked[cell] == kNone)
       oldest.push({heapKey(priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell)});
@@ -92,7 +95,7 @@ private:
     blocked[cell] = op;
   }
 
-  void apply(uint32_t op) { candidates.push({heapKey(x.ops[op].priority, op)}); }
+  void apply(uint32_t op) { candidates.push({heapKey(order.priority[op], op)}); }
 
   size_t queueOf(uint32_t half) const { return x.halfQueues[half]; }
 
@@ -139,7 +142,7 @@ private:
 
   void tryCandidate(Waiting candidate) {
     const uint32_t index = candidate.op();
-    const Op &op = x.ops[index];
+    const Op &op = opOf(index);
     if (defers(index)) {
       heldBack[deviceOf(index)].push_back(index);
       eachQueue(op, [&](size_t queue) { offer(queue); });
@@ -155,7 +158,7 @@ private:
   }
 
   void start(uint32_t index) {
-    const Op &op = x.ops[index];
+    const Op &op = opOf(index);
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       busy[queueOf(h)] = 1;
       if (shares(h))
@@ -169,13 +172,13 @@ private:
     if (!deferring.empty())
       beginBackward(index);
     const Passage passage = pass(op);
-    x.startTime[index] = now;
-    x.endTime[index] = passage.arrived;
+    listed.startTime[index] = now;
+    listed.endTime[index] = passage.arrived;
     ++count;
     if (op.halves.size() != 0) {
-      x.positions[index] = static_cast<uint32_t>(x.list.size());
-      x.list.push_back(index);
-      x.listHalves.push_back(op.halves);
+      listed.positions[index] = static_cast<uint32_t>(listed.ops.size());
+      listed.ops.push_back(index);
+      listed.halves.push_back(op.halves);
     }
     if (passage.sent < passage.arrived) {
       events.push({passage.sent, index, Event::kFree});
@@ -190,7 +193,7 @@ private:
       size_t queue = op.halves.size() != 0 ? queueOf(op.halves.begin) : 0;
       bool computes = op.halves.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
       if (computes)
-        x.busy[queue / kQueues] += op.duration;
+        listed.busy[queue / kQueues] += op.duration;
       double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueues), op.duration, now) : now + op.duration;
       return {end, end};
     }
@@ -208,7 +211,7 @@ private:
   }
 
   void freeQueues(uint32_t index) {
-    const Op &op = x.ops[index];
+    const Op &op = opOf(index);
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       busy[queueOf(h)] = 0;
       if (shares(h))
@@ -234,13 +237,20 @@ private:
 
   void finish(uint32_t index) {
     finished[index] = 1;
-    if (blocks(x.ops[index]))
-      release(x.ops[index]);
-    for (uint32_t i = x.firstNext[index]; i < x.firstNext[index + 1]; ++i)
-      if (--missing[x.nextOps[i]] == 0)
-        ready(x.nextOps[i]);
+    if (blocks(opOf(index)))
+      release(opOf(index));
+    if (index < x.ops.size() && !x.next.items.empty())
+      finishBefore(x.next[index]);
+    if (!next.items.empty())
+      finishBefore(next[index]);
     if (!admitted.empty())
       leave(index);
+  }
+
+  void finishBefore(CellIndices after) {
+    for (uint32_t op : after)
+      if (--missing[op] == 0)
+        ready(op);
   }
 
   // ---- Admission: a cell's first ops wait until its group has room.
@@ -248,7 +258,7 @@ private:
   void prepareAdmission() {
     admitted.assign(x.cells.size(), 1);
     blocked.assign(x.cells.size(), kNone);
-    blockedNext.resize(x.ops.size());
+    blockedNext.resize(missing.size());
     groupOf.assign(x.cells.size(), kNone);
     cursor.assign(admission.groups.size(), 0);
     rows.assign(admission.groups.size(), 0);
@@ -285,9 +295,9 @@ private:
   }
 
   bool isBackward(uint32_t op) const {
-    if (deferring.empty() || x.ops[op].cell == kNone)
+    if (deferring.empty() || opOf(op).cell == kNone)
       return false;
-    const CellInfo &cell = x.cells[x.ops[op].cell];
+    const CellInfo &cell = x.cells[opOf(op).cell];
     return op == cell.backward && op != cell.last();
   }
   uint32_t deviceOf(uint32_t op) const { return x.plan.cells[x.ops[op].cell].device; }
@@ -319,7 +329,7 @@ private:
         uint32_t cell = group.cells[cursor[g]];
         if (rows[g] > 0 && static_cast<double>(rows[g] + x.plan.cells[cell].rows()) > group.mostRows)
           continue;
-        uint64_t priority = x.ops[x.cells[cell].forward].priority;
+        uint64_t priority = order.priority[x.cells[cell].forward];
         if (best == kNone || priority < bestPriority) {
           best = cell;
           bestPriority = priority;
@@ -332,8 +342,8 @@ private:
   }
 
   void leave(uint32_t op) {
-    const uint32_t cell = x.ops[op].cell;
-    if (cell == kNone || x.ops[op].enters || groupOf[cell] == kNone)
+    const uint32_t cell = opOf(op).cell;
+    if (cell == kNone || opOf(op).enters || groupOf[cell] == kNone)
       return;
     const Cell &c = x.plan.cells[cell];
     const uint32_t backward = x.cells[cell].backward, last = x.cells[cell].last();
@@ -365,7 +375,7 @@ private:
   // ---- Messages.
 
   std::string describe(uint32_t op) const {
-    if (x.ops[op].halves.size() == 0)
+    if (opOf(op).halves.size() == 0)
       return "the end of all forwards";
     const Entry entry = entryOf(x, x.ops[op], x.ops[op].halves.begin);
     switch (entry.kind) {
@@ -400,15 +410,16 @@ private:
 
   /// Follows unfinished predecessors until one repeats.
   std::string describeCycle() const {
-    std::vector<uint32_t> before(x.ops.size(), kNone);
-    for (auto [from, to] : x.edges)
-      if (!finished[from] && !finished[to] && before[to] == kNone)
-        before[to] = from;
+    std::vector<uint32_t> before(missing.size(), kNone);
+    for (const auto *edges : {&x.edges, &order.edges})
+      for (auto [from, to] : *edges)
+        if (!finished[from] && !finished[to] && before[to] == kNone)
+          before[to] = from;
     uint32_t at = kNone;
-    for (uint32_t op = 0; op < x.ops.size() && at == kNone; ++op)
+    for (uint32_t op = 0; op < missing.size() && at == kNone; ++op)
       if (!finished[op] && before[op] != kNone)
         at = op;
-    std::vector<uint32_t> seen(x.ops.size(), 0);
+    std::vector<uint32_t> seen(missing.size(), 0);
     while (!seen[at]) {
       seen[at] = 1;
       at = before[at];
@@ -426,13 +437,20 @@ private:
     return text + "\n  " + describe(at) + "\nmove a forward before, or a backward after, the task that waits for it";
   }
 
-  Expansion &x;
+  /// An index behind those of the expansion is a barrier of the order.
+  const Op &opOf(uint32_t index) const { return index < x.ops.size() ? x.ops[index] : barrier; }
+
+  const Expansion &x;
+  const Order &order;
+  ListSchedule &listed;
+  const Op barrier;
   zorse::sim::Traffic &traffic;
   const Admission &admission;
   double now = 0;
   size_t count = 0;
   std::vector<uint32_t> &missing; ///< by op: those before it that have not finished
   std::vector<uint8_t> &finished;
+  IndexLists &next; ///< edges of the order by the op before
   std::vector<uint8_t> busy;
   std::vector<size_t> heldBy;            ///< per device: the queue of what blocks it, where communication does
   std::vector<uint32_t> holds;           ///< per device: what blocks it now
@@ -455,12 +473,13 @@ private:
 
 } // namespace
 
-zorse::Status zorse::step::simulate(Expansion &x, const Admission &admission) {
-  x.list.clear();
-  x.listHalves.clear();
-  x.positions.assign(x.ops.size(), kNone);
-  x.startTime.resize(x.ops.size());
-  x.endTime.resize(x.ops.size());
-  x.busy.assign(x.plan.devices.size(), 0);
-  return Simulator(x, admission).run();
+zorse::Status zorse::step::simulate(const Expansion &x, const Order &order, ListSchedule &listed) {
+  const size_t n = order.priority.size();
+  listed.ops.clear();
+  listed.halves.clear();
+  listed.positions.assign(n, kNone);
+  listed.startTime.resize(n);
+  listed.endTime.resize(n);
+  listed.busy.assign(x.plan.devices.size(), 0);
+  return Simulator(x, order, listed).run();
 }

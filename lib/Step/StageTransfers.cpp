@@ -181,9 +181,8 @@ private:
     const auto at = imageOf(op, part, half, device);
     const bundle::Phase phase = entry.phase;
     if (part.whole)
-      copy(op, device, true, phase, whole, at(0, part.elements), {bundle::Value::GRADIENTS, part.group, 0, 0, part.elements, 0},
-           part.bytes(part.elements));
-    copy(op, device, false, phase, at(part.begin, part.end), shard, {bundle::Value::REDUCED_GRADIENTS, part.group, 0, part.begin, part.end, 0},
+      copy(op, device, true, phase, whole, at(0, part.elements), Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
+    copy(op, device, false, phase, at(part.begin, part.end), shard, Value::reducedGradients(part.group, {part.begin, part.end}),
          part.bytes(part.end - part.begin));
   }
 
@@ -193,8 +192,8 @@ private:
     const Entry entry = entryOf(x, x.ops[op], half);
     const Region there = entry.region;
     x.staged[half] = {host, {}};
-    copy(op, device, true, entry.phase, there, host, {bundle::Value::SUMS, 0, 0, 0, 0, 0}, bytes);
-    copy(op, device, false, entry.phase, host, there, {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0}, bytes);
+    copy(op, device, true, entry.phase, there, host, Value::sums(), bytes);
+    copy(op, device, false, entry.phase, host, there, Value::globalSum(), bytes);
   }
 
   // ---- Order.

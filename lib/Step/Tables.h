@@ -2,6 +2,7 @@
 #pragma once
 
 #include "CellTemplates.h"
+#include "Order.h"
 
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/StepGraph.h"
@@ -38,6 +39,14 @@ struct ExpansionTables {
   ExpansionArrays &spare() { return *spareArrays; }
 
   sim::Traffic traffic; ///< for simulations, one after the other: it keeps the collectives that it has weighed
+
+  /// Memory that one list after the other uses: of simulate, and of orders by time.
+  struct {
+    std::vector<uint32_t> missing;
+    std::vector<uint8_t> finished;
+    IndexLists next;
+    std::vector<double> time, entry;
+  } listScratch;
 
 private:
   std::unique_ptr<ExpansionArrays> spareArrays;

@@ -120,11 +120,11 @@ private:
     PhaseTasks phase{chunk.device, backward, {}, {}};
     for (uint32_t c : chunk.cells)
       for (uint32_t op : backward ? std::vector<uint32_t>{x.cells[c].backward, x.cells[c].weights} : std::vector<uint32_t>{x.cells[c].forward})
-        if (op != kNone && x.positions[op] != kNone)
+        if (op != kNone && x.listed.positions[op] != kNone)
           phase.ops.push_back(op);
     if (phase.ops.empty())
       return;
-    std::sort(phase.ops.begin(), phase.ops.end(), [&](uint32_t a, uint32_t b) { return x.positions[a] < x.positions[b]; });
+    std::sort(phase.ops.begin(), phase.ops.end(), [&](uint32_t a, uint32_t b) { return x.listed.positions[a] < x.listed.positions[b]; });
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (const uint32_t window = x.usesOf[g].empty() ? kNone : x.windowOf(g, chunk.unitBegin, backward); window != kNone)
         phase.windows.push_back(window);
@@ -132,8 +132,8 @@ private:
     phases.push_back(std::move(phase));
   }
 
-  uint32_t first(const PhaseTasks &phase) const { return x.positions[phase.ops.front()]; }
-  uint32_t last(const PhaseTasks &phase) const { return x.positions[phase.ops.back()]; }
+  uint32_t first(const PhaseTasks &phase) const { return x.listed.positions[phase.ops.front()]; }
+  uint32_t last(const PhaseTasks &phase) const { return x.listed.positions[phase.ops.back()]; }
   static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }
 
   /// Windows of a group are one where, on some reader, their uses interleave or no other window lies between. \returns number by use
@@ -219,7 +219,7 @@ private:
             continue;
           std::vector<TaskName> tasks;
           for (uint32_t op : before.ops)
-            if (x.positions[op] < firstUses[key])
+            if (x.listed.positions[op] < firstUses[key])
               tasks.push_back(nameOf(op));
           if (!tasks.empty())
             hints.limits.push_back({key.first, key.second, device, std::move(tasks)});

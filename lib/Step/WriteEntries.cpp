@@ -47,7 +47,7 @@ private:
     case OpKind::LoadScalars:
       set(EntryKind::LoadScalars, bundle::LOAD);
       entry.region = region(x.scalars[device], 0, kScalarsBlock);
-      entry.value.kind = bundle::Value::STEP_SCALARS;
+      entry.value = Value::scalars();
       return;
     case OpKind::ScaleSeeds:
       return computeState(bundle::Compute::SCALE_SEEDS, bundle::BACKWARD, -1);
@@ -67,8 +67,8 @@ private:
       set(EntryKind::AllReduce, bundle::REPORT);
       entry.collective = op.from;
       entry.region = region(x.scalars[device], kScalarsBytes, kSumsBytes);
-      entry.value.kind = bundle::Value::SUMS;
-      entry.toValue.kind = bundle::Value::GLOBAL_SUM;
+      entry.value = Value::sums();
+      entry.toValue = Value::globalSum();
       return;
     case OpKind::Decide:
       return computeState(bundle::Compute::DECIDE, bundle::COMMIT, -1);
@@ -77,7 +77,7 @@ private:
     case OpKind::Report:
       set(EntryKind::Report, bundle::REPORT);
       entry.region = region(x.scalars[device], 0, kScalarsBlock);
-      entry.value = {bundle::Value::STEP_SCALARS, op.subject, 0, 0, 0, 0};
+      entry.value = Value::scalars(op.subject);
       return;
     }
   }
@@ -106,7 +106,7 @@ private:
     entry.rows = rows.end - rows.begin;
     entry.region = region(rows.buffer, 0,
                           static_cast<uint64_t>(entry.rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(rows.input)).bytes_per_row()));
-    entry.value = {bundle::Value::INPUT_ROWS, rows.input, 0, rows.begin, rows.end, 0};
+    entry.value = Value::inputRows(rows.input, {rows.begin, rows.end});
   }
 
   void move(const Move &m) {
@@ -117,7 +117,8 @@ private:
     const Region to = region(m.to, static_cast<uint64_t>(m.begin - m.toBase) * row, count * row);
     const bool local = op.work == Work::Fixed, sends = !local && device == op.from;
     set(local ? EntryKind::Copy : sends ? EntryKind::Send : EntryKind::Receive, gradient ? bundle::BACKWARD : bundle::FORWARD);
-    entry.value = {gradient ? bundle::Value::ACTIVATION_GRADIENT : bundle::Value::ACTIVATION, m.value, gradient ? m.cut : 0, m.begin, m.end, 0};
+    const Samples samples{m.begin, m.end};
+    entry.value = gradient ? Value::activationGradient(m.value, m.cut, samples) : Value::activation(m.value, samples);
     entry.region = local || sends ? from : to;
     if (local)
       entry.to = to;
@@ -147,7 +148,7 @@ private:
     set(EntryKind::AllGather, window.backward ? bundle::BACKWARD : bundle::GATHER);
     entry.group = static_cast<int32_t>(g);
     entry.collective = op.from;
-    entry.value = {x.hasMaster(g) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS, g, 0, 0, elements, 0};
+    entry.value = Value::parametersToRead(x.hasMaster(g), g, {0, elements});
     if (std::binary_search(window.readers.begin(), window.readers.end(), device))
       entry.region = region(image, 0, static_cast<uint64_t>(elements) * size);
     if (h.owns())
@@ -161,7 +162,7 @@ private:
     set(EntryKind::ReduceScatter, bundle::REDUCE);
     entry.group = static_cast<int32_t>(g);
     entry.collective = op.from;
-    entry.value = {bundle::Value::GRADIENTS, g, 0, 0, info.elements(), 0};
+    entry.value = Value::gradients(g, {0, info.elements()});
     if (h.reads)
       entry.region = region(h.gradients, 0, static_cast<uint64_t>(info.elements()) * size);
     if (h.owns())
@@ -198,18 +199,17 @@ public:
 private:
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(static_cast<int>(g)).type()); }
   void addScalars(uint32_t device, bundle::AccessMode mode) {
-    x.addSlot(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+    x.addSlot(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), Value::scalars());
   }
   void addStep(uint32_t device, bundle::AccessMode mode) {
-    x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)),
-              {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+    x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)), Value::optimizerStep());
   }
 
   void cast(const CopyOp &made) {
     const Value &of = made.value;
     x.addCall(x.summary.cast_body(), -1, of.end - of.begin, 0);
     x.addSlot(bundle::STATE, 0, bundle::READ, made.from, of);
-    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, made.to, {bundle::Value::PARAMETER_COPY, of.id, 0, of.begin, of.end, 0});
+    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, made.to, Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
   }
 
   void scaleSeeds(uint32_t device) {
@@ -223,10 +223,11 @@ private:
       return;
     const Holding &h = *x.findHolding(device, g);
     for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
+      const Elements elements{run.begin, run.end};
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
       x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, h.reducedBase(), run.begin, run.end, size(g)),
-                {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+                Value::reducedGradients(g, elements));
+      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 
@@ -235,7 +236,7 @@ private:
     x.addCall(x.summary.decide_body(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);
     x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
-              {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
+              Value::globalSum());
     addStep(device, bundle::UPDATE);
   }
 
@@ -243,17 +244,18 @@ private:
     const uint32_t g = made.group;
     const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
     for (const Expansion::Run &run : x.runsOf(g, made.begin, made.end)) {
+      const Elements elements{run.begin, run.end};
       auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
       x.addCall(statistic    ? x.summary.update_body_statistics()
                 : run.decays ? x.summary.update_body_decay()
                              : x.summary.update_body_plain(),
                 -1, run.end - run.begin, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
-      x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
-      x.addSlot(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), Value::scalars(1));
+      x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), Value::parameters(g, elements));
+      x.addSlot(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), Value::reducedGradients(g, elements));
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
-        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(made.step, 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
+        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), Value::moments(g, m, elements));
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(made.step, 0, 8), Value::optimizerStep().next());
     }
   }
 

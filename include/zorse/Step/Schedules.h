@@ -10,8 +10,8 @@
 
 namespace zorse::step {
 
-struct Admission;
 struct Expansion;
+struct Order;
 
 /// A parameter of a schedule: its key in plan.json and the field of Schedule that holds it. A list has one number for every device of the plan, and
 /// plan.json lists it by the devices' names. Its value where plan.json does not give it is that of a Schedule{}.
@@ -38,12 +38,12 @@ public:
   /// checked.
   virtual std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const;
 
-  /// Adds the order to the expansion: edges between tasks, their priorities, and which cells may be in flight at once.
+  /// Edges between tasks of the expansion, their priorities, and which cells may be in flight at once. `result` has been reset.
   /// \param less  bytes by device that activations shall stay below what seems to fit, for rules that give way; empty: none.
-  virtual Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const = 0;
+  virtual Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const = 0;
 
   /// Another order in place of one that turned out to wait for itself. \returns false if the rule has none: the plan is then refused.
-  virtual bool orderOtherwise(Expansion &x, Admission &admission) const;
+  virtual bool orderOtherwise(const Expansion &x, Order &result) const;
 
   /// Whether fewer samples in flight are tried, by `less`, where a device lacks memory.
   virtual bool givesWay() const { return false; }

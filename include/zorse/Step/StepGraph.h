@@ -34,18 +34,56 @@ struct Region {
   uint64_t bytes = 0; ///< 0: absent
 };
 
-/// bundle::Value.
+/// Samples [begin, end) of a step.
+struct Samples {
+  int64_t begin = 0, end = 0;
+};
+
+/// Elements [begin, end) of a state group.
+struct Elements {
+  int64_t begin = 0, end = 0;
+};
+
+/// What bytes mean: bundle::Value. A name, and the samples or elements of it that are there.
 struct Value {
   bundle::Value::Kind kind = bundle::Value::NONE;
   uint32_t id = 0, cut = 0, version = 0;
   int64_t begin = 0, end = 0;
 
+  using Kind = bundle::Value;
+  /// As units read them: the copy in the compute type where the group has one.
+  static Value parametersToRead(bool copied, uint32_t group, Elements e) { return {copied ? Kind::PARAMETER_COPY : Kind::PARAMETERS, group, 0, e}; }
+  static Value parameters(uint32_t group, Elements e) { return {Kind::PARAMETERS, group, 0, e}; }
+  static Value gradients(uint32_t group, Elements e) { return {Kind::GRADIENTS, group, 0, e}; }
+  static Value reducedGradients(uint32_t group, Elements e) { return {Kind::REDUCED_GRADIENTS, group, 0, e}; }
+  static Value moments(uint32_t group, uint32_t which, Elements e) { return {Kind::MOMENTS, group, which, e}; }
+  static Value activation(uint32_t value, Samples s) { return {Kind::ACTIVATION, value, 0, s}; }
+  /// \param cut  units from it on have contributed
+  static Value activationGradient(uint32_t value, uint32_t cut, Samples s) { return {Kind::ACTIVATION_GRADIENT, value, cut, s}; }
+  static Value savedBlock(uint32_t unit, Samples s) { return {Kind::SAVED_BLOCK, unit, 0, s}; }
+  static Value deferredBlock(uint32_t unit, Samples s) { return {Kind::DEFERRED_BLOCK, unit, 0, s}; }
+  static Value inputRows(uint32_t input, Samples s) { return {Kind::INPUT_ROWS, input, 0, s}; }
+  static Value lossRows(uint32_t unit, uint32_t term, Samples s) { return {Kind::LOSS_ROWS, unit, term, s}; }
+  /// \param stage  0: as loaded, 1: with the decision, 2: with scaled seeds
+  static Value scalars(uint32_t stage = 0) { return {Kind::STEP_SCALARS, stage, 0, Samples()}; }
+  static Value sums() { return {Kind::SUMS, 0, 0, Samples()}; }
+  static Value globalSum() { return {Kind::GLOBAL_SUM, 0, 0, Samples()}; }
+  static Value optimizerStep() { return {Kind::OPTIMIZER_STEP, 0, 0, Samples()}; }
+  /// Of the next step: what an update leaves.
+  Value next() const {
+    Value value = *this;
+    value.version = 1;
+    return value;
+  }
+
   Value() = default;
-  Value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end, uint32_t version)
-      : kind(kind), id(id), cut(cut), version(version), begin(begin), end(end) {}
   bool operator==(const Value &o) const {
     return kind == o.kind && id == o.id && cut == o.cut && begin == o.begin && end == o.end && version == o.version;
   }
+
+private:
+  template <typename Range>
+  Value(Kind::Kind kind, uint32_t id, uint32_t cut, Range range) : kind(kind), id(id), cut(cut), begin(range.begin), end(range.end) {}
 };
 
 /// One slot of a call. Calls list every slot the function could have, in the order of (kind, index): whoever writes bundle::Call looks the slots

@@ -1,16 +1,10 @@
-// Arithmetic and bytes of every op, unfused. Weights of special functions are what a polynomial evaluation takes, to the nearest few.
+// Arithmetic and bytes of ops, unfused. Weights of special functions are what a polynomial evaluation takes, to the nearest few.
 #include "zorse/Dialect/Zorse/SampleOps.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace zorse;
 
-namespace {
-constexpr double kSpecialFunction = 10; ///< exp, tanh, erf, ...: one evaluation
-} // namespace
+using detail::kSpecialFunction;
 
 static RankedTensorType typeOf(Value value) { return dyn_cast<RankedTensorType>(value.getType()); }
 
@@ -39,57 +33,68 @@ template <typename Op> static double attentionFlops(Op op, double products) {
   return pairs * (products * (q[3] + v[3]) + kSpecialFunction);
 }
 
-/// FLOPs of one row, or of the whole op if it carries no samples.
-static double flopsOf(Operation *op) {
-  return TypeSwitch<Operation *, double>(op)
-      .Case<ReshapeOp, DetachOp, GradientOfOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp, KnownOp, SampleNumberOp>(
-          [](Operation *) { return 0.0; })
-      .Case<ReduceOp>([](auto op) { return elements(op.getX()); })
-      .Case<MatmulOp>([](auto op) { return 2 * elements(op.getY()) * typeOf(op.getA()).getShape().take_back(op.getTransposeA() ? 2 : 1).front(); })
-      .Case<ContractOp>([](auto op) { return 2 * elements(op.getA()) * typeOf(op.getB()).getShape().back(); })
-      .Case<ScatterAddOp>([](auto op) { return elements(op.getUpdates()); })
-      .Case<SoftmaxOp, LogSoftmaxOp>([](auto op) { return elements(op.getX()) * (kSpecialFunction + 4); })
-      .Case<SoftmaxGradOp>([](auto op) { return elements(op.getY()) * 4; })
-      .Case<LogSoftmaxGradOp>([](auto op) { return elements(op.getY()) * (kSpecialFunction + 3); })
-      .Case<LayerNormOp>([](auto op) { return elements(op.getX()) * 8; })
-      .Case<LayerNormGradInputOp>([](auto op) { return elements(op.getX()) * 11; })
-      .Case<LayerNormGradParamsOp>([](auto op) { return elements(op.getX()) * 5; })
-      .Case<RmsNormOp>([](auto op) { return elements(op.getX()) * 4; })
-      .Case<RmsNormGradInputOp>([](auto op) { return elements(op.getX()) * 8; })
-      .Case<RmsNormGradParamsOp>([](auto op) { return elements(op.getX()) * 3; })
-      .Case<GeluOp, SiluOp>([](auto op) { return elements(op.getX()) * (kSpecialFunction + 6); })
-      .Case<GeluGradOp, SiluGradOp>([](auto op) { return elements(op.getX()) * (kSpecialFunction + 12); })
-      .Case<AttentionOp>([](auto op) { return attentionFlops(op, 2); })
-      .Case<AttentionGradOp>([](auto op) { return attentionFlops(op, 5); })
-      .Case<RopeOp>([](auto op) { return elements(op.getX()) * 3; })
-      .Case<CrossEntropyOp, CrossEntropyGradOp>([](auto op) { return elements(op.getLogits()) * (kSpecialFunction + 4); })
-      .Case<DropoutOp>([](auto op) { return elements(op.getX()) * kSpecialFunction; })
-      .Case<SgdUpdateOp>([](auto op) { return elements(op.getParameter()) * 8; })
-      .Case<AdamUpdateOp>([](auto op) { return elements(op.getParameter()) * 20; })
-      .Default([](Operation *op) {
-        double perElement = isa_and_nonnull<math::MathDialect>(op->getDialect()) ? kSpecialFunction : 1;
-        return op->getNumResults() ? elements(op->getResult(0)) * perElement : 0.0;
-      });
-}
+double ReshapeOp::getFlops() { return 0; }
+double TransposeOp::getFlops() { return 0; }
+double SliceOp::getFlops() { return 0; }
+double ConcatOp::getFlops() { return 0; }
+double BroadcastOp::getFlops() { return 0; }
+double DetachOp::getFlops() { return 0; }
+double GradientOfOp::getFlops() { return 0; }
+double GatherOp::getFlops() { return 0; }
+double TakeOp::getFlops() { return 0; }
+double TakeGradOp::getFlops() { return 0; }
+double KnownOp::getFlops() { return 0; }
+double SampleNumberOp::getFlops() { return 0; }
 
-OpCost zorse::detail::computeCost(Operation *op) {
+double ReduceOp::getFlops() { return elements(getX()); }
+double MatmulOp::getFlops() { return 2 * elements(getY()) * typeOf(getA()).getShape().take_back(getTransposeA() ? 2 : 1).front(); }
+double BiasedMatmulOp::getFlops() { return (2.0 * typeOf(getA()).getShape().back() + 1) * elements(getY()); }
+double ContractOp::getFlops() { return 2 * elements(getA()) * typeOf(getB()).getShape().back(); }
+double ScatterAddOp::getFlops() { return elements(getUpdates()); }
+
+double SoftmaxOp::getFlops() { return elements(getX()) * (kSpecialFunction + 4); }
+double LogSoftmaxOp::getFlops() { return elements(getX()) * (kSpecialFunction + 4); }
+double SoftmaxGradOp::getFlops() { return elements(getY()) * 4; }
+double LogSoftmaxGradOp::getFlops() { return elements(getY()) * (kSpecialFunction + 3); }
+double LayerNormOp::getFlops() { return elements(getX()) * 8; }
+double LayerNormGradInputOp::getFlops() { return elements(getX()) * 11; }
+double LayerNormGradParamsOp::getFlops() { return elements(getX()) * 5; }
+double RmsNormOp::getFlops() { return elements(getX()) * 4; }
+double RmsNormGradInputOp::getFlops() { return elements(getX()) * 8; }
+double RmsNormGradParamsOp::getFlops() { return elements(getX()) * 3; }
+double GeluOp::getFlops() { return elements(getX()) * (kSpecialFunction + 6); }
+double SiluOp::getFlops() { return elements(getX()) * (kSpecialFunction + 6); }
+double GeluGradOp::getFlops() { return elements(getX()) * (kSpecialFunction + 12); }
+double SiluGradOp::getFlops() { return elements(getX()) * (kSpecialFunction + 12); }
+
+double AttentionOp::getFlops() { return attentionFlops(*this, 2); }
+double AttentionGradOp::getFlops() { return attentionFlops(*this, 5); }
+double CausalMaskOp::getFlops() { return elements(getY()); }
+double RopeOp::getFlops() { return elements(getX()) * 3; }
+double CrossEntropyOp::getFlops() { return elements(getLogits()) * (kSpecialFunction + 4); }
+double CrossEntropyGradOp::getFlops() { return elements(getLogits()) * (kSpecialFunction + 4); }
+double DropoutOp::getFlops() { return elements(getX()) * kSpecialFunction; }
+double TrackOp::getFlops() { return elements(getY()); }
+double RoundOp::getFlops() { return elements(getY()); }
+double SgdUpdateOp::getFlops() { return elements(getParameter()) * 8; }
+double AdamUpdateOp::getFlops() { return elements(getParameter()) * 20; }
+
+// The same bytes under another type.
+SmallVector<Value> ReshapeOp::getTouchedValues() { return {}; }
+SmallVector<Value> DetachOp::getTouchedValues() { return {}; }
+SmallVector<Value> GradientOfOp::getTouchedValues() { return {}; }
+/// What is read of the table is what is returned.
+SmallVector<Value> GatherOp::getTouchedValues() { return {getY(), getIds(), getY()}; }
+
+OpCost zorse::detail::costOf(double flops, ArrayRef<Value> touched) {
   OpCost cost;
-  if (isa<ReshapeOp, DetachOp, GradientOfOp, arith::ConstantOp>(op))
-    return cost; // the same bytes under another type
   bool sampled = false;
-  auto touch = [&](Value value) {
+  for (Value value : touched) {
     double bytes = elements(value) * elementBytes(value.getType());
-    if (carriesSamples(value.getType()))
-      sampled = true, cost.bytesPerRow += bytes;
-    else
-      cost.bytes += bytes;
-  };
-  for (Value operand : op->getOperands()) {
-    auto gather = dyn_cast<GatherOp>(op);
-    touch(gather && operand == gather.getTable() ? gather.getY() : operand); // a gather reads what it returns, not the table
+    bool carries = carriesSamples(value.getType());
+    (carries ? cost.bytesPerRow : cost.bytes) += bytes;
+    sampled |= carries;
   }
-  for (Value result : op->getResults())
-    touch(result);
-  (sampled ? cost.flopsPerRow : cost.flops) = flopsOf(op);
+  (sampled ? cost.flopsPerRow : cost.flops) = flops;
   return cost;
 }

@@ -8,8 +8,25 @@ using namespace mlir;
 using namespace zorse;
 
 namespace {
-template <typename Op> struct Cost : CostOpInterface::ExternalModel<Cost<Op>, Op> {};
-template <typename Op> struct Factors : FactorsOpInterface::ExternalModel<Factors<Op>, Op> {};
+template <typename Op> struct Cost : CostOpInterface::ExternalModel<Cost<Op>, Op> {
+  double getFlops(Operation *op) const {
+    if (std::is_same_v<Op, arith::ConstantOp>)
+      return 0;
+    auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+    bool special = isa<math::MathDialect>(op->getDialect());
+    return (type ? static_cast<double>(elementsPerRow(type)) : 1.0) * (special ? detail::kSpecialFunction : 1);
+  }
+  /// A constant stands where it is read.
+  SmallVector<Value> getTouchedValues(Operation *op) const {
+    if constexpr (std::is_same_v<Op, arith::ConstantOp>)
+      return {};
+    else
+      return CostOpInterface::ExternalModel<Cost<Op>, Op>::getTouchedValues(op);
+  }
+};
+template <typename Op> struct Factors : FactorsOpInterface::ExternalModel<Factors<Op>, Op> {
+  OpFactors getFactors(Operation *op) const { return elementwiseFactors(op); }
+};
 } // namespace
 
 template <typename... Ops> static void attach(MLIRContext *context) { (Ops::template attachInterface<Cost<Ops>, Factors<Ops>>(*context), ...); }

@@ -49,9 +49,9 @@ public:
     return messages.take();
   }
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &) const override {
+  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     for (const auto &tasks : x.plan.order)
-      chainTasks(x, tasks);
+      chainTasks(x, tasks, result);
     return Runs::IfAcyclic;
   }
 };

@@ -21,14 +21,14 @@ class Folded final : public LapsRule {
 public:
   Folded() : LapsRule(ScheduleKind::Folded, "folded", Turn::BackAndForth) {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
+  Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<Laps> laps = findLaps(x.plan, turn);
     assert(!laps.failed() && "the plan has been checked");
     constexpr double kUsual = 1.5; // times what the steady state holds: ranges wait for each other more than their ideal times say
     Schedule schedule = x.plan.schedule;
     schedule.inFlight *= kUsual;
     schedule.interleave = static_cast<uint32_t>(laps->stages);
-    orderByTime(x, schedule, less, admission);
+    orderByTime(x, schedule, less, result);
     return Runs::Always;
   }
 

@@ -14,15 +14,15 @@ class GPipe final : public ScheduleRule {
 public:
   GPipe() : ScheduleRule(ScheduleKind::GPipe, "gpipe") {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &) const override {
-    fillWithWeights(x);
+  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+    fillWithWeights(x, result);
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       if (x.cellsOf[d].size() < 2)
         continue;
-      uint32_t barrier = x.addOp(0, 0, 0, 0);
+      uint32_t barrier = result.addBarrier();
       for (uint32_t c : x.cellsOf[d]) {
-        x.addEdge(x.cells[c].forward, barrier);
-        x.addEdge(barrier, x.cells[c].backward);
+        result.addEdge(x.cells[c].forward, barrier);
+        result.addEdge(barrier, x.cells[c].backward);
       }
     }
     return Runs::IfAcyclic;

@@ -20,10 +20,10 @@ class Interleaved final : public LapsRule {
 public:
   Interleaved() : LapsRule(ScheduleKind::Interleaved, "interleaved", Turn::Ring) {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &) const override {
+  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     const Laps laps = lapsOf(x);
     const size_t stages = laps.stages, rounds = laps.laps;
-    fillWithWeights(x);
+    fillWithWeights(x, result);
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);
       if (forwards.empty())
@@ -43,23 +43,23 @@ public:
           tasks.push_back({TaskKind::Forward, forwards[f]});
         tasks.push_back({TaskKind::Backward, backwards[b]});
       }
-      chainTasks(x, tasks);
+      chainTasks(x, tasks, result);
     }
     return Runs::IfAcyclic;
   }
 
   /// Where groups are not full, micro-batches of stages differ or few may be in flight: list scheduling by the same ranks, backwards first.
-  bool orderOtherwise(Expansion &x, Admission &admission) const override {
+  bool orderOtherwise(const Expansion &x, Order &result) const override {
     const Laps laps = lapsOf(x);
-    fillWithWeights(x);
+    fillWithWeights(x, result);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       const auto [group, microBatch] = rank(laps, c, false);
       const auto [groupBack, microBatchBack] = rank(laps, c, true);
-      x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group, microBatch);
-      x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, groupBack, microBatchBack);
+      result.priority[x.cells[c].forward] = priorityOf(kForwardRank, group, microBatch);
+      result.priority[x.cells[c].backward] = priorityOf(kBackwardRank, groupBack, microBatchBack);
     }
     admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(laps.stages) * x.plan.schedule.inFlight), 1.0, 1e9)),
-                    admission);
+                    result.admission);
     return true;
   }
 

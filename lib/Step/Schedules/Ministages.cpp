@@ -19,7 +19,7 @@ class Ministages final : public ScheduleRule {
 public:
   Ministages() : ScheduleRule(ScheduleKind::Ministages, "ministages") {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &) const override {
+  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     const int32_t units = x.summary.units_size();
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);
@@ -39,7 +39,7 @@ public:
       for (uint32_t c : backwards)
         if (x.plan.cells[c].unitEnd != units)
           addBackward(c);
-      chainTasks(x, tasks);
+      chainTasks(x, tasks, result);
     }
     return Runs::Always;
   }

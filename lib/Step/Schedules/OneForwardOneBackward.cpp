@@ -16,8 +16,8 @@ namespace {
 
 /// Lets W lag behind B, but keeps no more cells between F and W than the whole pipeline's fullest device has between F and B, and no more than memory
 /// seems to hold: the forward that would be one too many waits for a W.
-void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order) {
-  fillWithWeights(x);
+void boundWeights(const Expansion &x, const std::vector<std::vector<TaskName>> &order, Order &result) {
+  fillWithWeights(x, result);
   size_t fullest = 1;
   for (const auto &tasks : order)
     fullest = std::max(fullest, mostInFlight(tasks));
@@ -40,7 +40,7 @@ void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order)
       if (task.kind == TaskKind::Backward)
         weights.push_back(x.cells[task.cell].weights);
       else if (forwards++ >= bound)
-        x.addEdge(weights[forwards - 1 - bound], x.cells[task.cell].forward);
+        result.addEdge(weights[forwards - 1 - bound], x.cells[task.cell].forward);
     }
   }
 }
@@ -76,29 +76,36 @@ class StagesRule final : public ScheduleRule {
 public:
   StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"ahead", &Schedule::ahead}}) {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &admission) const override {
+  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     std::vector<std::vector<TaskName>> order = orderStages(x);
     if (order.empty()) {
-      orderOtherwise(x, admission);
+      admitChains(x, result);
       return Runs::Always;
     }
     for (const auto &tasks : order)
-      chainTasks(x, tasks);
+      chainTasks(x, tasks, result);
     if (x.plan.schedule.splitBackward)
-      boundWeights(x, order);
+      boundWeights(x, order, result);
     return Runs::IfAcyclic;
   }
 
+  bool orderOtherwise(const Expansion &x, Order &result) const override {
+    if (x.plan.schedule.splitBackward)
+      fillWithWeights(x, result);
+    admitChains(x, result);
+    return true;
+  }
+
+private:
   /// No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest
   /// chain.
-  bool orderOtherwise(Expansion &x, Admission &admission) const override {
+  static void admitChains(const Expansion &x, Order &result) {
     std::vector<int32_t> cuts;
     for (const Cell &cell : x.plan.cells)
       cuts.push_back(cell.unitBegin);
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    admitFrontCells(x, std::max<size_t>(cuts.size(), 2), admission);
-    return true;
+    admitFrontCells(x, std::max<size_t>(cuts.size(), 2), result.admission);
   }
 };
 

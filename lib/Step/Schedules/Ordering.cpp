@@ -4,7 +4,7 @@
 
 using namespace zorse::step;
 
-void zorse::step::chainTasks(Expansion &x, const std::vector<TaskName> &tasks) {
+void zorse::step::chainTasks(const Expansion &x, const std::vector<TaskName> &tasks, Order &order) {
   uint32_t previous = kNone, last = kNone, secondLast = kNone; // the latest two forwards
   std::unordered_set<uint32_t> loaded;
   for (TaskName task : tasks) {
@@ -12,22 +12,22 @@ void zorse::step::chainTasks(Expansion &x, const std::vector<TaskName> &tasks) {
       const Span loads = x.cells[task.cell].loads;
       for (uint32_t i = loads.begin; i < loads.end; ++i)
         if (loaded.insert(x.loads[i]).second && secondLast != kNone)
-          x.addEdge(secondLast, x.inputs[x.loads[i]].op);
+          order.addEdge(secondLast, x.inputs[x.loads[i]].op);
       secondLast = last;
       last = x.cells[task.cell].forward;
     }
     const CellInfo &cell = x.cells[task.cell];
     uint32_t op = task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights;
     if (previous != kNone)
-      x.addEdge(previous, op);
+      order.addEdge(previous, op);
     previous = op;
   }
 }
 
-void zorse::step::fillWithWeights(Expansion &x) {
+void zorse::step::fillWithWeights(const Expansion &x, Order &order) {
   for (uint32_t c = 0; c < x.cells.size(); ++c)
     if (x.cells[c].weights != kNone)
-      x.ops[x.cells[c].weights].priority = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+      order.priority[x.cells[c].weights] = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
 void zorse::step::admitFrontCells(const Expansion &x, size_t cells, Admission &admission) {

@@ -9,7 +9,7 @@
 // List scheduling runs whatever is ready in the order of these times. Each device takes in as many samples as are in flight in the steady state, or a
 // multiple of it, and no more than its memory holds. W fills the gaps.
 
-#include "../CellTemplates.h"
+#include "../Tables.h"
 #include "Ordering.h"
 #include "Rules.h"
 
@@ -22,8 +22,9 @@ namespace {
 
 class TimedOrder {
 public:
-  TimedOrder(Expansion &x, const Schedule &schedule, Admission &admission, const std::vector<uint64_t> &less)
-      : x(x), schedule(schedule), admission(admission), less(less), time(x.time), entry(x.entry) {}
+  TimedOrder(const Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
+      : x(x), schedule(schedule), order(order), admission(order.admission), less(less), time(x.tables.listScratch.time),
+        entry(x.tables.listScratch.entry) {}
 
   void run() {
     waits.assign(x.bands.size(), {-1, -1});
@@ -51,7 +52,6 @@ private:
 
   /// Forward along the ops, whose indices follow what they need but for state: that is taken to be there.
   void findTimes() {
-    x.link();
     time.assign(x.ops.size(), 0);
     std::vector<double> after(x.chunks.size(), 0); // when the chunk's device is done with its latest task of this direction
     setEntries();
@@ -74,15 +74,15 @@ private:
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
-      Op &o = x.ops[op];
+      const Op &o = x.ops[op];
       if (o.enters && o.work == Work::Transfer)
         entry[c] = std::min(entry[c], time[op]);
       if (o.priority >> 61 != 0) // short ones stay first
-        o.priority = priorityAt(kTimedRank, time[op]);
+        order.priority[op] = priorityAt(kTimedRank, time[op]);
       const double done = time[op] + o.duration;
-      for (uint32_t i = x.firstNext[op]; i < x.firstNext[op + 1]; ++i)
-        if (x.nextOps[i] > op && x.nextOps[i] < end)
-          time[x.nextOps[i]] = std::max(time[x.nextOps[i]], done);
+      for (uint32_t next : x.next[op])
+        if (next > op && next < end)
+          time[next] = std::max(time[next], done);
     }
   }
 
@@ -116,7 +116,7 @@ private:
         continue;
       double wait = schedule.weightDelay * period / static_cast<double>(x.bands[x.chunks[x.chunkOf[c]].band].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
-      x.ops[weights].priority = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
+      order.priority[weights] = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
     }
   }
 
@@ -161,8 +161,9 @@ private:
     }
   }
 
-  Expansion &x;
+  const Expansion &x;
   const Schedule &schedule;
+  Order &order;
   Admission &admission;
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
@@ -179,8 +180,8 @@ public:
                       {"weight_delay", &Schedule::weightDelay},
                       {"interleave", &Schedule::interleave}}) {}
 
-  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
-    orderByTime(x, x.plan.schedule, less, admission);
+  Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
+    orderByTime(x, x.plan.schedule, less, result);
     return Runs::Always;
   }
 
@@ -189,8 +190,8 @@ public:
 
 } // namespace
 
-void zorse::step::orderByTime(Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Admission &admission) {
-  TimedOrder(x, schedule, admission, less).run();
+void zorse::step::orderByTime(const Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order) {
+  TimedOrder(x, schedule, less, order).run();
 }
 
 std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<Timed>(); }

@@ -100,9 +100,10 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     layoutState(x);
     ASSERT_EQ(expandCells(x).message(), "");
     expandState(x);
-    Admission admission;
-    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, admission), Runs::IfAcyclic);
-    EXPECT_EQ(simulate(x, admission).message(), "") << writePlan(plan, summary);
+    linkEdges(x.edges, x.ops.size(), x.next);
+    x.order.reset(x);
+    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, x.order), Runs::IfAcyclic);
+    EXPECT_EQ(simulate(x, x.order, x.listed).message(), "") << writePlan(plan, summary);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <optional>
 #include <string>
 
 namespace zorse {
@@ -25,29 +26,67 @@ struct OpCost {
   }
 };
 
-enum class FactorKind : uint8_t { Parallel, Reduced, Indivisible };
+enum class FactorKind : uint8_t {
+  Parallel,   ///< every point of a result that has the factor is computed alone
+  Reduced,    ///< no result has the factor, or it is combined over it: the parts of the op combine to the result
+  Indivisible ///< all points are needed together, as in a softmax
+};
 
-/// See FactorsOpInterface. A factor's size is kDynamic if it is (all of) the sample axis.
+/// How the results of parts that cover different points of a factor combine.
+enum class Combiner : uint8_t {
+  Sum,
+  Max,
+  Min,
+  Product,
+  LogSumExp ///< as a softmax: parts yield a maximum and a sum of exponentials less this maximum
+};
+
+/// How the dimensions of the operands and results of an op relate; see FactorsOpInterface.
+///
+/// Parallel factors may be missing in some results. Those results are sums over the factor: split over it, each part yields a summand.
 struct OpFactors {
   struct Factor {
     FactorKind kind;
+    int64_t size; ///< kDynamic if it is (all of) the sample axis
+    Combiner combiner = Combiner::Sum;
+  };
+  /// Consecutive points of a dimension: the product of factors, outermost first. Without factors they relate to nothing: a dimension of size 1, or
+  /// points that the op does not read.
+  struct Segment {
+    llvm::SmallVector<unsigned, 1> factors; ///< indices into `OpFactors::factors`
     int64_t size;
   };
-  using Dimension = llvm::SmallVector<unsigned, 1>; ///< indices into `factors`, outermost first
-  using Value = llvm::SmallVector<Dimension, 4>;    ///< one per dimension
+  using Dimension = llvm::SmallVector<Segment, 1>; ///< segments in order
+  using Value = llvm::SmallVector<Dimension, 4>;   ///< one per dimension; scalars have none
+
+  /// A factor along which indices count. A part that begins at point b needs b: it subtracts b from the ids of `operand`, and ids outside of the part
+  /// read zero and write nothing (what is ignored stays ignored). Without an operand the op itself counts: causal attention, dropout, a padding row.
+  /// The sample axis is not among them: calls say with which sample they begin.
+  struct Offset {
+    unsigned factor;
+    std::optional<unsigned> operand;
+  };
 
   llvm::SmallVector<Factor, 6> factors;
   llvm::SmallVector<Value, 4> operands;
   llvm::SmallVector<Value, 2> results;
+  llvm::SmallVector<Offset, 1> offsets;
 };
 
-/// What the default implementations of the interfaces answer: they know every op of the dialect, and elementwise ops of arith and math.
+/// Which rule of a dimension does not hold for the types of an op, or nothing: segments cover the dimension, sizes of factors multiply to those of
+/// segments, and Reduced factors are in no result.
+std::string check(const OpFactors &factors, mlir::Operation *op);
+
+/// The factors of an op whose operands and results have one shape, scalars apart.
+OpFactors elementwiseFactors(mlir::Operation *op);
+
 namespace detail {
-OpCost computeCost(mlir::Operation *op);
-OpFactors computeFactors(mlir::Operation *op);
+constexpr double kSpecialFunction = 10; ///< FLOPs of one exp, tanh, erf, ...
+OpCost costOf(double flops, llvm::ArrayRef<mlir::Value> touched);
 } // namespace detail
 
-/// As text, `([i, k], [k, j]) -> ([i, j]) parallel: i j, reduced: k` with letters for factors.
+/// As text, `([i, k], [k, j]) -> ([i, j]) parallel: i j, sum: k` with letters for factors: `ij` is a product, `i|j` are segments, `_` relates to
+/// nothing.
 std::string toString(const OpFactors &factors);
 
 } // namespace zorse

@@ -34,20 +34,27 @@ def Zorse_CostOpInterface : OpInterface<"CostOpInterface"> {
     How much arithmetic an op does and how many bytes it touches if nothing is fused, as an affine function of the number of rows.
   }];
   let methods = [
-    InterfaceMethod<"Floating-point operations and bytes, fixed and per row.", "::zorse::OpCost", "getCost", (ins), "", [{ return ::zorse::detail::computeCost($_op); }]>,
+    InterfaceMethod<"Floating-point operations of one row, or of the whole op if it carries no samples. A multiply-add counts as 2.", "double", "getFlops", (ins)>,
+    InterfaceMethod<"Values whose bytes the op reads or writes, once for each time.", "::llvm::SmallVector<::mlir::Value>", "getTouchedValues", (ins), "", [{
+        ::llvm::SmallVector<::mlir::Value> touched($_op->getOperands());
+        touched.append($_op->result_begin(), $_op->result_end());
+        return touched;
+      }]>,
   ];
+  let extraSharedClassDeclaration = [{
+    /// Floating-point operations and bytes, fixed and per row.
+    ::zorse::OpCost getCost() { return ::zorse::detail::costOf($_op.getFlops(), $_op.getTouchedValues()); }
+  }];
 }
 
 def Zorse_FactorsOpInterface : OpInterface<"FactorsOpInterface"> {
   let cppNamespace = "::zorse";
   let description = [{
-    How the dimensions of operands and results relate, as in Shardy's op rules: `([i, k], [k, j]) -> ([i, j])`. Every dimension of every operand and result is a
-    list of factors, outermost first; an empty list stands for size 1 or for a dimension that relates to no other. A factor is *parallel* (each of its points is
-    computed alone), *reduced* (results sum, or otherwise combine, over it) or *indivisible* (all its points are needed together, as in a softmax).
+    How the dimensions of operands and results relate, as in Shardy's op rules: `([i, k], [k, j]) -> ([i, j])`. Every dimension of every operand and result
+    is a list of segments, and a segment a product of factors. A factor is *parallel* (each of its points is computed alone), *reduced* (the results of its
+    parts combine) or *indivisible* (all its points are needed together, as in a softmax). There is no default: an op says its own rule.
   }];
-  let methods = [
-    InterfaceMethod<"The factors of this op.", "::zorse::OpFactors", "getFactors", (ins), "", [{ return ::zorse::detail::computeFactors($_op); }]>,
-  ];
+  let methods = [InterfaceMethod<"The factors of this op.", "::zorse::OpFactors", "getFactors", (ins)>];
 }
 
 #endif // ZORSE_DIALECT_ZORSE_INTERFACES_TD

@@ -119,6 +119,7 @@ def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
   let results = (outs Zorse_Tensor:$y);
   let assemblyFormat = "$table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($y)";
   let builders = [OpBuilder<(ins "::mlir::Value":$table, "::mlir::Value":$ids, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
+  let extraClassDeclaration = [{ ::llvm::SmallVector<::mlir::Value> getTouchedValues(); }];
 }
 
 def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {

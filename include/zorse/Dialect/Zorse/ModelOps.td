@@ -189,7 +189,7 @@ def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
 // Numbers that a step knows before it begins
 //===----------------------------------------------------------------------===//
 
-def Zorse_KnownOp : Zorse_Op<"known", [Pure]> {
+def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
   let summary = "A number of the step: an expression of the samples of its batch and of counts.";
   let description = [{
     `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns (`zorse.count`). The host evaluates the expression in f64 before
@@ -262,7 +262,7 @@ def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> 
 // Low precision
 //===----------------------------------------------------------------------===//
 
-def Zorse_RoundOp : Zorse_Op<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
+def Zorse_RoundOp : Zorse_ElementwiseOp<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
   let summary = "x rounded to the numbers of a narrower float type, in its own type.";
   let description = [{
     y is the number of type `to` nearest to x, ties to even; what is too large becomes infinite, and NaN stays NaN. Every y can be stored as `to` without loss. Roundings are
@@ -296,7 +296,7 @@ def Zorse_RoundOp : Zorse_Op<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
 // Gradients that stop
 //===----------------------------------------------------------------------===//
 
-def Zorse_DetachOp : Zorse_Op<"detach", [Pure, AllTypesMatch<["x", "y"]>]> {
+def Zorse_DetachOp : Zorse_ElementwiseOp<"detach", [Pure, AllTypesMatch<["x", "y"]>]> {
   let summary = "The same value without a gradient: PyTorch's detach.";
   let description = [{
     y = x, and nothing that uses y adds to the gradient of x. Differentiation honours it and then removes it: functions of units have none.
@@ -310,9 +310,10 @@ def Zorse_DetachOp : Zorse_Op<"detach", [Pure, AllTypesMatch<["x", "y"]>]> {
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
   let hasFolder = 1;
+  let extraClassDeclaration = [{ ::llvm::SmallVector<::mlir::Value> getTouchedValues(); }];
 }
 
-def Zorse_GradientOfOp : Zorse_Op<"gradient_of", [Pure, AllTypesMatch<["value", "gradient", "result"]>]> {
+def Zorse_GradientOfOp : Zorse_ElementwiseOp<"gradient_of", [Pure, AllTypesMatch<["value", "gradient", "result"]>]> {
   let summary = "The complete gradient of a value, said beside the value it belongs to.";
   let description = [{
     result = gradient. Differentiation writes one for every value whose gradient is known, and everything behind reads its result, so that a pass over a joint
@@ -327,13 +328,14 @@ def Zorse_GradientOfOp : Zorse_Op<"gradient_of", [Pure, AllTypesMatch<["value", 
   let arguments = (ins Zorse_FloatTensor:$value, Zorse_FloatTensor:$gradient);
   let results = (outs Zorse_FloatTensor:$result);
   let assemblyFormat = "$value `,` $gradient attr-dict `:` type($value)";
+  let extraClassDeclaration = [{ ::llvm::SmallVector<::mlir::Value> getTouchedValues(); }];
 }
 
 //===----------------------------------------------------------------------===//
 // Optimizers
 //===----------------------------------------------------------------------===//
 
-def Zorse_SgdUpdateOp : Zorse_Op<"sgd_update", [Pure]> {
+def Zorse_SgdUpdateOp : Zorse_ElementwiseOp<"sgd_update", [Pure]> {
   let summary = "One step of stochastic gradient descent on a flat shard of parameters.";
   let description = [{
     With g = gradient * clip_factor + weight_decay * parameter: without velocity, parameter' = parameter - learning_rate * g. With it, velocity' = momentum * velocity + g
@@ -357,7 +359,7 @@ def Zorse_SgdUpdateOp : Zorse_Op<"sgd_update", [Pure]> {
   let assemblyFormat = "$parameter `,` $gradient `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step (`velocity` $velocity^)? attr-dict `:` functional-type(operands, results)";
 }
 
-def Zorse_AdamUpdateOp : Zorse_Op<"adam_update", [Pure]> {
+def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
   let summary = "One step of Adam or AdamW on a flat shard of parameters.";
   let description = [{
     With g = gradient * clip_factor (plus weight_decay * parameter unless `decoupled`), t = optimizer_step (1-based, this update included):

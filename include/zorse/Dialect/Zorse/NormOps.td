@@ -6,7 +6,7 @@ include "zorse/Dialect/Zorse/ZorseBase.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 
 // y has the type of x.
-class Zorse_UnaryOp<string mnemonic, list<Trait> traits = []> : Zorse_Op<mnemonic, !listconcat([Pure, AllTypesMatch<["x", "y"]>], traits)> {
+class Zorse_UnaryOp<string mnemonic, list<Trait> traits = []> : Zorse_ElementwiseOp<mnemonic, !listconcat([Pure, AllTypesMatch<["x", "y"]>], traits)> {
   let arguments = (ins Zorse_FloatTensor:$x);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
@@ -19,6 +19,7 @@ class Zorse_UnaryOp<string mnemonic, list<Trait> traits = []> : Zorse_Op<mnemoni
 
 class Zorse_SoftmaxLikeOp<string mnemonic> : Zorse_UnaryOp<mnemonic> {
   let hasVerifier = 1;
+  let extraClassDefinition = "";
 }
 
 def Zorse_SoftmaxOp : Zorse_SoftmaxLikeOp<"softmax"> {
@@ -265,7 +266,7 @@ def Zorse_SiluOp : Zorse_UnaryOp<"silu"> {
   }];
 }
 
-class Zorse_ActivationGradOp<string mnemonic> : Zorse_Op<mnemonic, [Pure, AllTypesMatch<["x", "dy", "dx"]>]> {
+class Zorse_ActivationGradOp<string mnemonic> : Zorse_ElementwiseOp<mnemonic, [Pure, AllTypesMatch<["x", "dy", "dx"]>]> {
   let arguments = (ins Zorse_FloatTensor:$x, Zorse_FloatTensor:$dy);
   let results = (outs Zorse_FloatTensor:$dx);
   let assemblyFormat = "$x `,` $dy attr-dict `:` type($x)";

@@ -4,7 +4,7 @@
 
 include "zorse/Dialect/Zorse/ZorseBase.td"
 
-def Zorse_SampleNumberOp : Zorse_Op<"sample_number", [Pure]> {
+def Zorse_SampleNumberOp : Zorse_ElementwiseOp<"sample_number", [Pure]> {
   let summary = "The number of every sample within its step, from 0 on.";
   let description = [{
     Row i of a cell whose first sample is s is s + i, so that a number depends neither on the plan nor on the device. It has no gradient.

@@ -26,6 +26,7 @@ def Zorse_ReshapeOp : Zorse_Op<"reshape", [Pure]> {
   let builders = [OpBuilder<(ins "::mlir::Value":$x, "::llvm::ArrayRef<int64_t>":$shape)>];
   let hasFolder = 1;
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{ ::llvm::SmallVector<::mlir::Value> getTouchedValues(); }];
 }
 
 def Zorse_TransposeOp : Zorse_Op<"transpose", [Pure]> {

@@ -62,8 +62,15 @@ def Zorse_ReduceKindAttr : EnumAttr<Zorse_Dialect, Zorse_ReduceKind, "reduce_kin
 //===----------------------------------------------------------------------===//
 
 class Zorse_Op<string mnemonic, list<Trait> traits = []> : 
-    Op<Zorse_Dialect, mnemonic, !listconcat(traits, [Zorse_CostOpInterface, Zorse_FactorsOpInterface])> {
+    Op<Zorse_Dialect, mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Zorse_CostOpInterface>, DeclareOpInterfaceMethods<Zorse_FactorsOpInterface>])> {
   let hasVerifier = 1;
+}
+
+// Operands and results have one shape, scalars apart, and element by element nothing else matters.
+class Zorse_ElementwiseOp<string mnemonic, list<Trait> traits = []> : Zorse_Op<mnemonic, traits> {
+  let extraClassDefinition = [{
+    ::zorse::OpFactors $cppClass::getFactors() { return ::zorse::elementwiseFactors(*this); }
+  }];
 }
 
 #endif // ZORSE_DIALECT_ZORSE_BASE_TD
