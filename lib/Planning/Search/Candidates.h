@@ -119,6 +119,9 @@ std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
 /// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
 /// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
+/// The devices that may be used, without those much slower than the mean that bring next to nothing together: a search that begins without them finds
+/// what it finds where they are not, and they are taken in where that helps.
+std::vector<uint32_t> withoutNegligible(const SearchContext &context);
 /// All devices as one stage, with all rows: estimates, which know little of how samples overlap, tend to leave it out.
 void addWhole(SearchContext &context, std::vector<Candidate> &seeds);
 /// The best estimates on parts of the devices `of`, `each` of every part.

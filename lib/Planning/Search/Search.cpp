@@ -93,25 +93,6 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
-/// Without those much slower than the mean that could bring at most kNegligible of the speed together: a search that begins without them finds what
-/// it finds where they are not, and they are taken in where that helps.
-std::vector<uint32_t> withoutNegligible(const SearchContext &context) {
-  constexpr double kNegligible = 0.005, kSlow = 0.1;
-  std::vector<std::pair<double, uint32_t>> bySpeed;
-  double all = 0, gone = 0;
-  for (uint32_t d : context.devices) {
-    bySpeed.push_back({1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units()), d});
-    all += bySpeed.back().first;
-  }
-  std::sort(bySpeed.begin(), bySpeed.end());
-  std::vector<uint32_t> rest;
-  for (auto [speed, device] : bySpeed)
-    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
-      rest.push_back(device);
-  std::sort(rest.begin(), rest.end());
-  return rest;
-}
-
 /// Simulates candidates, and takes them into the pool.
 void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, std::vector<Candidate> &pool) {
   context.simulate(candidates);

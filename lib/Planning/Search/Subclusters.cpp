@@ -92,6 +92,23 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
   return std::move(sets.list);
 }
 
+std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &context) {
+  constexpr double kNegligible = 0.005, kSlow = 0.1; // of the speed of all; of the mean
+  std::vector<std::pair<double, uint32_t>> bySpeed;
+  double all = 0, gone = 0;
+  for (uint32_t d : context.devices) {
+    bySpeed.push_back({1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units()), d});
+    all += bySpeed.back().first;
+  }
+  std::sort(bySpeed.begin(), bySpeed.end());
+  std::vector<uint32_t> rest;
+  for (auto [speed, device] : bySpeed)
+    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
+      rest.push_back(device);
+  std::sort(rest.begin(), rest.end());
+  return rest;
+}
+
 void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &seeds) {
   if (context.options.stages > 1 || context.options.pipelines > 1)
     return;
