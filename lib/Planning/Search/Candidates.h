@@ -94,7 +94,7 @@ public:
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
   /// For the devices that may be used now.
-  const SearchEffort &effort() const { return SearchEffort::forDevices(devices.size()); }
+  SearchEffort effort() const { return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch); }
 
   const Problem &problem;
   const SearchOptions &options;
@@ -110,8 +110,8 @@ private:
   uint32_t triedCount = 0;
 };
 
-/// Schedules worth trying for any layout, the most promising first.
-std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool small);
+/// Schedules worth trying for any layout, the most promising first. \param every  GPipe, too
+std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool every);
 
 /// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
 /// time
@@ -187,10 +187,5 @@ std::optional<SearchResult> searchParts(const Problem &problem, const SearchOpti
 
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
-
-/// Few enough devices, units and samples that many plans are placed before one is chosen.
-bool isSmall(const SearchContext &context);
-/// What is left for gaps where SearchEffort::largeTimes, as LayoutTimer takes it.
-constexpr uint64_t kLargeGaps = 20;
 
 } // namespace zorse::planning

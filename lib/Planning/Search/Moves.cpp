@@ -11,7 +11,7 @@ using namespace zorse::planning;
 namespace {
 
 bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
-  auto choices = scheduleChoices(context, context.effort().bestNeighbour);
+  auto choices = scheduleChoices(context, context.effort().everySchedule);
   if (choices.empty())
     return false;
   step::Schedule next = choices[draws.below(choices.size())];

@@ -80,7 +80,7 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
     for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.classOf(d); }))
       sets.add(group);
   // One device less of every class, of the node that has the fewest.
-  if (SearchEffort::forDevices(devices.size()).bestNeighbour)
+  if (SearchEffort::forDevices(devices.size()).lessOne)
     for (const Devices &group : classes) {
       std::map<uint32_t, size_t> ofNode;
       for (uint32_t d : devices)
@@ -130,7 +130,7 @@ void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &
     std::vector<Candidate> found = makeSeeds(context, /*thorough=*/false);
     if (found.size() > each)
       found.resize(each);
-    if (SearchEffort::forDevices(all.size()).descentTasks > 0)
+    if (SearchEffort::forDevices(all.size()).wholeStages)
       addWhole(context, seeds);
     std::move(found.begin(), found.end(), std::back_inserter(seeds));
   }
