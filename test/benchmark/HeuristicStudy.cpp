@@ -39,8 +39,8 @@ struct Case {
   char group; ///< a cluster's letter, or kSmall
   const Problem *problem;
   uint64_t seed;
-  double step = 0;        ///< seconds; 0: nothing fits
-  std::vector<bool> used; ///< heuristics that this search comes to
+  double step = 0;             ///< seconds; 0: nothing fits
+  std::vector<bool> used = {}; ///< heuristics that this search comes to
 };
 constexpr char kSmall = 's';
 

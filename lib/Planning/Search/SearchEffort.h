@@ -7,18 +7,18 @@
 
 namespace zorse::planning {
 
-/// Limits of a search. A field with a value has it for every problem; forDevices sets the others. The reason for a number stands beside it where one
-/// is known; bin/heuristic-study measures what plans lose without a heuristic.
+/// Limits of a search. Fields with a value here have it for every problem; forDevices sets the others. The reason for a number stands beside it where
+/// one is known. bin/heuristic-study measures what plans lose without a heuristic.
 struct SearchEffort {
-  // Small problems: up to 6 devices. Everything is tried there, as every bit of time counts.
+  // Small problems, of up to 6 devices: everything is tried.
   bool everyRow;  ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows, not of powers of two alone
   bool small;     ///< up to 16 samples and 10 units: weighing a layout places its buffers, which doubles the time of planning
   bool everyTile; ///< up to 16 pieces of units x samples: descents let samples go different ways through the same devices
 
   // Budget, in layouts that are simulated.
-  double tasks;                                 ///< by default, of all layouts together; 3e6 take half a second of two cores or less
+  double tasks;                                 ///< of all layouts together, by default; 3e6 take half a second of two cores or less
   uint32_t leastBudget = 16, mostBudget = 6000; ///< whatever a layout takes
-  uint32_t seedsPart = 4, laterPart = 8;        ///< the first seeds may take one part in so many; moves after the search of parts have another one
+  uint32_t seedsPart = 4, laterPart = 8;        ///< one part in so many is for the first seeds; and for moves after the later search of parts
   int64_t mostRows = 256;                       ///< of a micro-batch, where no limit is asked for
   int32_t ways;                                 ///< ways of samples where stages share out units: with 16 plans were no faster, and took longer
   bool everySchedule;                           ///< GPipe, too
@@ -36,30 +36,30 @@ struct SearchEffort {
   size_t seedsAgain;             ///< cut again under other assumptions, the most promising first
   size_t seedsAgainOfKind = 2;   ///< of each size of atoms, number of pipelines and rows
   enum class Assumptions : uint8_t { Few, Either, Both };
-  Assumptions assumptions; ///< when cut again: memory or late starts vary, both of them together, or memory and one start
-  size_t seedsInParts;     ///< the first so many that are cut again are cut in parts of units, too; of others moves share units out, as it takes long
+  Assumptions assumptions; ///< Few: other memory, and one other start; Either: other memory or other starts; Both: also together
+  size_t seedsInParts; ///< of those that are cut again, the first are cut in parts of units, too. That takes long: elsewhere moves share units out
 
   // Parts of the cluster (Subclusters.cpp).
   size_t subclusters, laterSubclusters; ///< before the walks and after them
   size_t seedsOfEach;                   ///< of each part
   bool lessOne;                         ///< parts without one device of a class, too
-  bool wholeStages;                     ///< all devices of a part as one stage, which simulation takes long for where they are many
+  bool wholeStages;                     ///< all devices of a part as one stage, too
 
   // First simulations (Search.cpp).
   size_t singles = 64;                   ///< devices alone and row counts
   size_t leastSeeds;                     ///< whatever the budget
-  size_t leastLeaders, mostLeaders = 12; ///< of the best, under all schedules: one of more than 1,024 devices, as 4,096 shall take seconds
+  size_t leastLeaders, mostLeaders = 12; ///< of the best, under all schedules; of more than 1,024 devices one, as planning shall take seconds
 
   // Walks (Walks.cpp).
   size_t mostWalks = 8;
-  size_t movesAtOnce = 16; ///< of all walks between two comparisons, whatever the number of threads
+  size_t movesAtOnce = 16; ///< between two comparisons; the same for any number of threads, so that plans are, too
   uint64_t attempts = 6;   ///< draws for one move, as some lead nowhere
   size_t patience;         ///< rounds without a better plan
   bool adaptsMoves;        ///< kinds of moves that help become more frequent; walks of few devices are too short for that
   int wholeGroups;         ///< percent of the moves of groups that take all devices of a node and class
 
   // Descents (Descent.cpp, Neighbours.cpp).
-  double descentTasks;      ///< that descents simulate, beyond the budget; 0: there are none, as a layout has too many tasks
+  double descentTasks;      ///< that descents simulate, beyond the budget; 0: there are none, as each layout has too many
   uint32_t mostDescents;    ///< layouts
   bool bestNeighbour;       ///< the best of all small changes is taken, not the first that is better
   size_t descentWalks = 8;  ///< from layouts of whole units of different structure
@@ -122,7 +122,7 @@ struct SearchEffort {
 /// How coarsely CutSolver divides an order of atoms.
 struct CutEffort {
   static constexpr size_t kMixed = 16; ///< stages of longer orders have two classes at most
-  static constexpr int kStrides = 60;  ///< in which times grow until one suffices: nothing fits else
+  static constexpr int kStrides = 60;  ///< in which times grow until one suffices; otherwise nothing fits
   /// Whether no stage has so many atoms: of many not every number is tried.
   static constexpr bool passesOver(size_t atoms, bool rough) {
     return (atoms > 8 && rough && atoms % 2 != 0) || (atoms > 16 && atoms % (atoms > 32 ? 4 : 2) != 0);
