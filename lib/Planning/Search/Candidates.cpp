@@ -14,13 +14,9 @@ namespace {
 constexpr double kBroken = 1000;
 
 /// Pipelines on the same devices whose cuts differ, where stages share out units.
-int32_t waysOf(const Problem &problem, const SearchOptions &options, size_t devices) {
-  constexpr int32_t ways = 4;
-  if (devices < 2 || !SearchEffort::forDevices(devices).sharesUnits || problem.batch < 4 * ways || options.stages > 0)
-    return 1;
-  if (options.schedule && *options.schedule != step::ScheduleKind::Timed)
-    return 1;
-  return ways;
+int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t most) {
+  const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::Timed;
+  return timed && problem.batch >= 4 * most && options.stages == 0 ? most : 1;
 }
 
 } // namespace
@@ -30,16 +26,13 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
-  moves.adapt = !effort().bestNeighbour;
-  if (int32_t ways = waysOf(problem, options, devices.size()); ways > 1)
+  const SearchEffort effort = this->effort();
+  moves.adapt = effort.adaptsMoves;
+  if (int32_t ways = waysOf(problem, options, effort.ways); ways > 1)
     parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
-    // Many plans of small problems are placed before one is chosen, those of large ones rather never: it doubles the time of planning.
-    if (isSmall(*this))
-      timers.push_back(std::make_unique<LayoutTimer>(problem, /*gaps=*/0, step::ExpandOptions().tries));
-    else
-      timers.push_back(std::make_unique<LayoutTimer>(problem, effort().largeTimes ? kLargeGaps : LayoutTimer::kGaps));
+    timers.push_back(std::make_unique<LayoutTimer>(problem, effort.gaps, effort.small ? step::ExpandOptions().tries : 1));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (parts)
       partSolvers.push_back(std::make_unique<CutSolver>(*parts));
@@ -64,10 +57,6 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
   run(0);
   for (std::thread &thread : others)
     thread.join();
-}
-
-bool zorse::planning::isSmall(const SearchContext &context) {
-  return context.effort().everyRow && context.model.units() <= 10 && context.problem.batch <= kFewSamples;
 }
 
 double zorse::planning::priceOf(const Problem &problem, const Layout &layout) {
@@ -138,7 +127,7 @@ const std::vector<step::ScheduleKind> &zorse::planning::searchedSchedules() {
   return kinds;
 }
 
-std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext &context, bool small) {
+std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext &context, bool every) {
   std::vector<step::Schedule> choices;
   auto add = [&](step::ScheduleKind kind, bool split, double inFlight, double delay) {
     if (context.options.schedule && *context.options.schedule != kind)
@@ -160,7 +149,7 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     return choices;
   }
   // Along many stages samples wait for each other more than their ideal times say.
-  std::vector<double> factors = small ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
+  std::vector<double> factors = every ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})
     for (double inFlight : factors)
       add(step::ScheduleKind::Timed, split, inFlight, 0);
@@ -168,7 +157,7 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
   add(step::ScheduleKind::Timed, true, 1.5, 3);
   add(step::ScheduleKind::OneForwardOneBackward, true, 1, 0);
   add(step::ScheduleKind::OneForwardOneBackward, false, 1, 0);
-  if (small) {
+  if (every) {
     add(step::ScheduleKind::GPipe, false, 1, 0);
     add(step::ScheduleKind::GPipe, true, 1, 0);
   }

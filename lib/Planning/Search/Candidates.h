@@ -94,7 +94,7 @@ public:
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
   /// For the devices that may be used now.
-  const SearchEffort &effort() const { return SearchEffort::forDevices(devices.size()); }
+  SearchEffort effort() const { return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch); }
 
   const Problem &problem;
   const SearchOptions &options;
@@ -110,8 +110,8 @@ private:
   uint32_t triedCount = 0;
 };
 
-/// Schedules worth trying for any layout, the most promising first.
-std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool small);
+/// Schedules worth trying for any layout, the most promising first. \param every  GPipe, too
+std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool every);
 
 /// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
 /// time
@@ -119,6 +119,9 @@ std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
 /// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
 /// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
+/// The devices that may be used, without those much slower than the mean that bring next to nothing together: a search that begins without them finds
+/// what it finds where they are not, and they are taken in where that helps.
+std::vector<uint32_t> withoutNegligible(const SearchContext &context);
 /// All devices as one stage, with all rows: estimates, which know little of how samples overlap, tend to leave it out.
 void addWhole(SearchContext &context, std::vector<Candidate> &seeds);
 /// The best estimates on parts of the devices `of`, `each` of every part.
@@ -183,10 +186,5 @@ Result<SearchResult> searchParts(const Problem &problem, const SearchOptions &op
 
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
-
-/// Few enough devices, units and samples that many plans are placed before one is chosen.
-bool isSmall(const SearchContext &context);
-/// What is left for gaps where SearchEffort::largeTimes, as LayoutTimer takes it.
-constexpr uint64_t kLargeGaps = 20;
 
 } // namespace zorse::planning

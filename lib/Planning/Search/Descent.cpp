@@ -45,7 +45,7 @@ private:
     Candidate from = done % 4 == 3 ? now : best, to;
     bool moved = false;
     for (uint64_t step = 0; step < 1 + done % 3; ++step)
-      for (uint64_t attempt = 0; attempt < 6; ++attempt)
+      for (uint64_t attempt = 0; attempt < context.effort().attempts; ++attempt)
         if (mutateAlike(context, place, from, seed * 1000003 + done * 8191 + step * 131 + attempt * 7919, to)) {
           from = to;
           moved = true;
@@ -119,9 +119,7 @@ size_t stagesOf(const Layout &layout) {
 } // namespace
 
 void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
-  constexpr size_t kWalks = 8, kSharing = 4, kOthers = 4, kKept = 4;
-  constexpr uint64_t kKicks = 4;                     ///< of every walk in a round
-  const size_t patience = isSmall(context) ? 12 : 3; ///< rounds without anything better
+  const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
   std::vector<std::unique_ptr<Walk>> walks;
   auto start = [&](const Candidate &candidate) {
@@ -133,7 +131,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   size_t ofKind[2] = {};
   for (const Candidate &candidate : pool) {
     const bool shares = candidate.layout.parts > 1;
-    if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? kSharing : kWalks))
+    if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? effort.sharingWalks : effort.descentWalks))
       continue;
     std::string structure = structureOf(context.model, candidate.layout) + (shares ? "shared" : "");
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
@@ -147,7 +145,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   // And from the best with every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.layout); others < kOthers && candidate.score < INFINITY && candidate.layout.parts == 1 &&
+    if (size_t count = stagesOf(candidate.layout); others < effort.stagesWalks && candidate.score < INFINITY && candidate.layout.parts == 1 &&
                                                    std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       ++others;
@@ -155,12 +153,12 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     }
   uint32_t left = simulations;
   double best = pool.empty() ? INFINITY : pool.front().score;
-  for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= patience; ++round) {
+  for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= effort.descentPatience; ++round) {
     std::vector<uint32_t> before;
     for (const auto &walk : walks)
       before.push_back(walk->simulated());
     const uint32_t each = left / static_cast<uint32_t>(walks.size());
-    context.parallel(walks.size(), [&](size_t worker, size_t i) { walks[i]->run(worker, round == 0 ? 1 : kKicks, each); });
+    context.parallel(walks.size(), [&](size_t worker, size_t i) { walks[i]->run(worker, round == 0 ? 1 : effort.kicks, each); });
     uint32_t used = 0;
     double now = best;
     for (size_t i = 0; i < walks.size(); ++i) {
@@ -171,13 +169,13 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     left -= std::min(left, std::max(used, static_cast<uint32_t>(walks.size()))); // ends also where nothing can move
     stale = now < best * (1 - 1e-9) ? 0 : stale + 1;
     best = now;
-    if (round == 0 || walks.size() > kKept) {
+    if (round == 0 || walks.size() > effort.keptWalks) {
       for (auto &walk : walks) {
         walk->best.id = context.nextId();
         pool.push_back(walk->best);
       }
       std::stable_sort(walks.begin(), walks.end(), [](const auto &a, const auto &b) { return better(a->best, b->best); });
-      while (walks.size() > kKept)
+      while (walks.size() > effort.keptWalks)
         walks.pop_back();
     }
   }

@@ -19,13 +19,8 @@ constexpr double kFillWithSplit = 0.5;
 constexpr double kCardShare = 0.75;
 /// Transfers take this many times as long as on an idle link: they wait for others.
 constexpr double kQueues = 1.5;
-/// Of so many atoms, stages hold no more than two classes.
-constexpr size_t kMixed = 16;
 /// Placed buffers leave gaps.
 constexpr double kGaps = 1.02;
-
-/// Of many atoms not every number is tried.
-bool passesOver(size_t atoms, bool rough) { return (atoms > 8 && rough && atoms % 2 != 0) || (atoms > 16 && atoms % (atoms > 32 ? 4 : 2) != 0); }
 
 } // namespace
 
@@ -278,9 +273,9 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
       addDevices(stage, atoms[j - 1], lastNode);
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
-      if (j != n && (passesOver(j - i, options.rough) || stage.devices > options.mostDevices))
+      if (j != n && (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.mostDevices))
         continue;
-      if (n > kMixed && stage.classCount > 2 && j - i > 1)
+      if (n > CutEffort::kMixed && stage.classCount > 2 && j - i > 1)
         break;
       close(stage, options, i, j);
       for (size_t r = options.leastRows; r <= mostRows; ++r) {
@@ -302,7 +297,7 @@ bool CutSolver::bisect(const std::vector<Atom> &atoms, const CutOptions &options
     low = high;
     high *= 1 + growth;
     growth = std::min(growth * 1.7, 2.0);
-    if (high > options.mostTime || high > low * 1e3 || !(high < 1e18) || ++strides > 60)
+    if (high > options.mostTime || high > low * 1e3 || !(high < 1e18) || ++strides > CutEffort::kStrides)
       return false;
   }
   while (high > low * (options.rough ? 1.02 : 1.004)) {

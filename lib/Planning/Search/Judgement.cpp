@@ -17,13 +17,10 @@ std::string show(double number) { return format("%.4g", number); }
 /// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer
 /// samples then; of many devices, whose buffers take long to place, only those count that hold one already.
 bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
-  const std::vector<uint64_t> *gaps = nullptr;
-  if (context.effort().largeTimes) {
-    static_assert(kLargeGaps < LayoutTimer::kGaps);
-    gaps = &context.timer(0).run(layout).gaps;
-  }
+  const SearchEffort effort = context.effort();
+  const std::vector<uint64_t> *gaps = effort.placesFull ? &context.timer(0).run(layout).gaps : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * kLargeGaps / LayoutTimer::kGaps : limit / 20;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.gaps / LayoutTimer::kGaps : limit / 20;
     const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
@@ -58,8 +55,7 @@ public:
   Judge(SearchContext &context, const std::vector<Candidate> &pool) : context(context), pool(pool) {}
 
   Result<SearchResult> run() {
-    const size_t most = isSmall(context) ? 12 : context.effort().judged;
-    expandMore(most, most + 20);
+    expandMore(effort.judged, effort.judged + effort.judgedBesides);
     expandSingle();
     chooseBest();
     result.tried = context.tried();
@@ -131,22 +127,21 @@ private:
   /// What fits before its buffers are placed may not fit afterwards: then more are tried.
   void chooseBest() {
     size_t chosen = 0;
-    constexpr size_t kMostRounds = 12;
-    for (size_t round = 0; round < kMostRounds; ++round) {
+    for (size_t round = 0; round < effort.judgeRounds; ++round) {
       std::stable_sort(judged.begin() + static_cast<long>(chosen), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
       for (; chosen < judged.size() && judged[chosen].score < bestScore; ++chosen)
         choose(judged[chosen]);
       chosen = judged.size();
-      if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, 3))
+      if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, effort.judgedMore))
         break;
     }
   }
 
   void choose(Judged &one) {
-    const bool place = context.effort().placesFirst; // affordable, whatever it shows
     const bool mayFit = !isFar(problem, one.evaluation);
-    if (mayFit && (place || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
-      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // where gaps take memory, fewer samples may be under way
+    if (mayFit && (effort.placesFirst || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
+      if (Result<Evaluation> placed = evaluate(problem, one.plan);
+          !placed.failed()) { // where buffers' gaps take memory, fewer samples may be under way
         one.evaluation = std::move(*placed);
         score(one);
       }
@@ -167,7 +162,7 @@ private:
 
   /// Where memory binds, what saves some of it may pay in time: more samples under way.
   void easeMemory() {
-    if (options.techniques && !problem.techniques.any() && !context.effort().largeTimes && memoryBinds(problem, result.evaluation))
+    if (options.techniques && !problem.techniques.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->layout);
@@ -220,6 +215,7 @@ private:
   std::string refusal; ///< the last of a plan that cannot be expanded
   const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
+  const SearchEffort effort = context.effort();
 
   std::vector<Judged> judged;
   std::vector<double> seen; ///< steps of all that were expanded

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <string>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -13,7 +11,7 @@ using namespace zorse::planning;
 namespace {
 
 bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
-  auto choices = scheduleChoices(context, context.effort().bestNeighbour);
+  auto choices = scheduleChoices(context, context.effort().everySchedule);
   if (choices.empty())
     return false;
   step::Schedule next = choices[draws.below(choices.size())];
@@ -25,45 +23,6 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
   if (next == schedule)
     return false;
   schedule = next;
-  return true;
-}
-
-/// Whether every pipeline has the stages of the first, with devices of the same classes, rows and samples: then its gradients are summed among few.
-bool alike(const StageModel &model, const Layout &layout) {
-  const Pipeline &first = layout.pipelines.front();
-  for (const Pipeline &pipeline : layout.pipelines) {
-    if (pipeline.samples != first.samples || pipeline.stages.size() != first.stages.size())
-      return false;
-    for (size_t s = 0; s < first.stages.size(); ++s) {
-      const Stage &a = first.stages[s], &b = pipeline.stages[s];
-      if (a.unitBegin != b.unitBegin || a.unitEnd != b.unitEnd || a.members.size() != b.members.size())
-        return false;
-      for (size_t m = 0; m < a.members.size(); ++m)
-        if (model.classOf(a.members[m].device) != model.classOf(b.members[m].device))
-          return false;
-    }
-  }
-  return true;
-}
-
-/// What a move did to pipeline `changed`, to all others as well, each device's part played by its counterpart. False: a device has none.
-bool mirror(const Layout &before, Layout &layout, size_t changed) {
-  std::map<uint32_t, std::pair<size_t, size_t>> place; // stage, member
-  for (size_t s = 0; s < before.pipelines[changed].stages.size(); ++s)
-    for (size_t m = 0; m < before.pipelines[changed].stages[s].members.size(); ++m)
-      place[before.pipelines[changed].stages[s].members[m].device] = {s, m};
-  for (size_t q = 0; q < layout.pipelines.size(); ++q) {
-    if (q == changed)
-      continue;
-    layout.pipelines[q] = layout.pipelines[changed];
-    for (Stage &stage : layout.pipelines[q].stages)
-      for (Member &member : stage.members) {
-        auto it = place.find(member.device);
-        if (it == place.end())
-          return false;
-        member.device = before.pipelines[q].stages[it->second.first].members[it->second.second].device;
-      }
-  }
   return true;
 }
 
@@ -187,7 +146,7 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   Draws draws(seed);
   const StageModel &model = context.modelOf(from.layout);
   const size_t count = from.layout.pipelines.size(), p = draws.below(count);
-  const bool all = count > 1 && draws.chance(80) && alike(model, from.layout);
+  const bool all = count > 1 && draws.chance(80) && areAlike(model, from.layout);
   if (!moveOne(context, context.solver(worker, from.layout.parts), from, draws, p, to))
     return false;
   if (all && to.layout.pipelines[p].samples == from.layout.pipelines[p].samples && // else between pipelines

@@ -5,9 +5,6 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-/// Few enough pieces that samples may each go their own way.
-bool Neighbours::isTiny() const { return context.effort().everyRow && context.model.units() * context.problem.batch <= 16; }
-
 /// The pipeline with one stage on another device, two devices exchanged, a stage divided or joined to the next, or a cut moved.
 std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
   std::vector<Pipeline> list;

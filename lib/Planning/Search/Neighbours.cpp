@@ -256,7 +256,7 @@ void Neighbours::dissolve(size_t gone, uint32_t device) {
 
 /// The device as a pipeline of its own, with samples by its speed.
 void Neighbours::alone(const Groups &without, uint32_t device) {
-  if (without.size() > 2 || context.options.pipelines == without.size())
+  if (without.size() >= context.effort().mostPipelines || context.options.pipelines == without.size())
     return;
   auto speedOf = [&](uint32_t d) { return 1 / model->leastPerSample(model->classOf(d), 0, model->units()); };
   double all = 0;
@@ -360,10 +360,12 @@ void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
   }
 }
 
-/// A stage of up to six devices divided in all ways.
+/// A stage of few devices divided in all ways.
 void Neighbours::divide(size_t p, size_t s, const std::vector<Atom> &groups) {
   const std::vector<uint32_t> &all = groups[s].devices;
-  for (uint32_t half = 1; all.size() > 1 && all.size() <= 6 && half + 1 < 1u << all.size() && !enough; ++half) {
+  if (all.size() < 2 || all.size() > context.effort().dividedMost)
+    return;
+  for (uint32_t half = 1; half + 1 < 1u << all.size() && !enough; ++half) {
     Atom a, b;
     for (size_t i = 0; i < all.size(); ++i)
       (half >> i & 1 ? a : b).devices.push_back(all[i]);
@@ -409,7 +411,7 @@ void Neighbours::relief() {
       for (uint32_t d : sets.back())
         sets[model->classOf(d)].push_back(d);
     }
-  if (context.effort().bestNeighbour)
+  if (context.effort().deviceTechniques)
     for (const Seat &seat : seats())
       if (seat.pipeline != kNowhere)
         sets.push_back({seat.device});

@@ -15,7 +15,7 @@ public:
   /// joined, divided and repeated; classes, stages and devices with other memory techniques, or without; and, of few enough pieces, samples
   /// that go their own way through the same devices.
   enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Exchanges, Structure, Relief, Tiles };
-  size_t kinds() const { return isTiny() ? Tiles + 1 : Tiles; }
+  size_t kinds() const { return context.effort().everyTile ? Tiles + 1 : Tiles; }
 
   /// \param offer   takes a neighbour; false: no more are wanted
   Neighbours(SearchContext &context, const std::vector<step::Schedule> &schedules, std::function<bool(Candidate &&)> offer)
@@ -44,7 +44,6 @@ private:
 
   void offer(Candidate candidate);
   void offer(const Layout &layout) { offer(Candidate{layout, now->inFlight}); }
-  bool isTiny() const;
   std::vector<Seat> seats() const;
   Groups allGroups() const;
   bool alike(const Seat &a, const Seat &b) const;

@@ -19,10 +19,6 @@ namespace {
 
 constexpr StatePlace kPlaces[] = {StatePlace::Device, StatePlace::OnHost, StatePlace::UpdatedOnHost};
 constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute};
-constexpr size_t kRefined = 12, kBatch = 16; ///< whose rows are varied; simulated between looks at what is spent
-/// Tasks that are listed, of all simulations: each has two lists, and copies to and from hosts are many. About 15 seconds of two cores.
-constexpr double kGridTasks = 1e7, kRowTasks = 4e6, kDescentTasks = 1e7;
-constexpr double kMostDescents = 1000; ///< simulations
 
 /// Powers of two up to `most`, and `most`.
 std::set<size_t> steps(size_t most) {
@@ -36,8 +32,9 @@ std::set<size_t> steps(size_t most) {
 
 /// The first of these, until so many tasks have been listed.
 void simulateSome(SearchContext &context, std::vector<Candidate> tried, double mostTasks, std::vector<Candidate> &pool) {
-  for (size_t begin = 0; begin < tried.size() && mostTasks > 0; begin += kBatch) {
-    std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin), tried.begin() + static_cast<long>(std::min(tried.size(), begin + kBatch)));
+  const size_t atOnce = context.effort().phasesAtOnce;
+  for (size_t begin = 0; begin < tried.size() && mostTasks > 0; begin += atOnce) {
+    std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin), tried.begin() + static_cast<long>(std::min(tried.size(), begin + atOnce)));
     context.simulate(batch);
     for (Candidate &candidate : batch) {
       mostTasks -= 2.0 * candidate.tasks;
@@ -55,6 +52,7 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
   Problem phased = problem;
   phased.techniques = {{step::Activations::Keep, StatePlace::OnHost}, {}, /*byPhase=*/true};
   SearchContext context(phased, options);
+  const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   if (schedules.empty())
     return std::nullopt; // another one is asked for
@@ -74,8 +72,8 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
             }
   // Where not all of them can be looked at, a fair part is.
   std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) { return Draws(a.id).next() < Draws(b.id).next(); });
-  simulateSome(context, std::move(grid), kGridTasks, pool);
-  for (size_t i = 0; i < std::min(pool.size(), kRefined); ++i)
+  simulateSome(context, std::move(grid), effort.phaseTasks, pool);
+  for (size_t i = 0; i < std::min(pool.size(), effort.phasesRefined); ++i)
     for (size_t r = 0; r < rowChoices; ++r) {
       Candidate candidate = pool[i];
       for (Pipeline &pipeline : candidate.layout.pipelines)
@@ -84,9 +82,10 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
       candidate.id = context.nextId();
       varied.push_back(std::move(candidate));
     }
-  simulateSome(context, std::move(varied), kRowTasks, pool);
-  if (context.effort().descentTasks > 0 && !pool.empty())
-    descend(context, pool, static_cast<uint32_t>(std::min(kMostDescents, kDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
+  simulateSome(context, std::move(varied), effort.phaseRowTasks, pool);
+  if (effort.descentTasks > 0 && !pool.empty())
+    descend(context, pool,
+            static_cast<uint32_t>(std::min(effort.phaseDescents, effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
   pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.excess > 0; }), pool.end());
   if (pool.empty())
     return std::nullopt;

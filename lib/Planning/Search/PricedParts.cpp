@@ -15,11 +15,6 @@ namespace {
 
 using Devices = std::vector<uint32_t>;
 
-constexpr size_t kMostCounted = 1 << 16; ///< parts whose price and speed are looked at
-/// Searched in full: so many of the most promising that are not far from the best, and so many of the smallest, which short searches know least of.
-constexpr size_t kMostSearched = 3, kMostSmall = 4, kSmall = 2;
-constexpr double kFarOff = 1.15;
-
 class Parts {
 public:
   explicit Parts(const SearchContext &context) : context(context), problem(context.problem), options(context.options) {
@@ -39,9 +34,9 @@ public:
   /// What promises most first: of every mixture of classes the best, then the others.
   std::vector<Devices> promising() {
     std::vector<std::vector<size_t>> choices = choose({});
-    if (countOf(choices) > kMostCounted)
+    if (countOf(choices) > effort.pricedCounted)
       choices = choose({1});
-    if (countOf(choices) > kMostCounted)
+    if (countOf(choices) > effort.pricedCounted)
       return oneClass();
     std::vector<size_t> at(choices.size(), 0);
     do {
@@ -72,10 +67,10 @@ private:
     }
     return choices;
   }
-  static size_t countOf(const std::vector<std::vector<size_t>> &choices) {
+  size_t countOf(const std::vector<std::vector<size_t>> &choices) const {
     size_t count = 1;
     for (const auto &list : choices)
-      count = std::min(count * list.size(), 2 * kMostCounted);
+      count = std::min(count * list.size(), 2 * effort.pricedCounted);
     return count;
   }
   static bool next(const std::vector<std::vector<size_t>> &choices, std::vector<size_t> &at) {
@@ -131,9 +126,8 @@ private:
     for (Part &part : parts)
       (seen.insert(part.mixture).second ? first : others).push_back(std::move(part.devices));
     // Half of what is tried at least are the most promising, whatever their mixture.
-    const size_t most = context.effort().pricedParts;
     std::vector<Devices> list;
-    for (size_t i = 0; list.size() < most && (i < first.size() || i < others.size()); ++i) {
+    for (size_t i = 0; list.size() < effort.pricedParts && (i < first.size() || i < others.size()); ++i) {
       if (i < first.size())
         list.push_back(std::move(first[i]));
       if (i < others.size())
@@ -145,6 +139,7 @@ private:
   const SearchContext &context;
   const Problem &problem;
   const SearchOptions &options;
+  const SearchEffort effort = context.effort();
   std::map<uint32_t, Devices> byClass;
   double needed = 0; ///< bytes of one copy of the model and its state
   std::vector<Part> parts;
@@ -184,6 +179,7 @@ std::vector<Devices> chooseParts(const Problem &problem, const SearchOptions &op
   const SearchContext context(problem, options);
   if (context.devices.size() < 2)
     return {};
+  const SearchEffort effort = context.effort();
   std::vector<std::pair<double, Devices>> promising;
   std::vector<Devices> chosen;
   size_t small = 0;
@@ -192,14 +188,14 @@ std::vector<Devices> chooseParts(const Problem &problem, const SearchOptions &op
       chosen.push_back(part);
   };
   for (Devices &part : Parts(context).promising()) {
-    if (part.size() <= kSmall && small++ < kMostSmall)
+    if (part.size() <= effort.pricedFew && small++ < effort.pricedSmall)
       choose(part);
     if (const std::optional<double> score = promiseOf(problem, options, part))
       promising.push_back({*score, std::move(part)});
   }
   std::stable_sort(promising.begin(), promising.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  const size_t most = chosen.size() + kMostSearched;
-  for (size_t i = 0; i < promising.size() && chosen.size() < most && promising[i].first <= kFarOff * promising.front().first; ++i)
+  const size_t most = chosen.size() + effort.pricedSearched;
+  for (size_t i = 0; i < promising.size() && chosen.size() < most && promising[i].first <= effort.pricedWithin * promising.front().first; ++i)
     choose(promising[i].second);
   return chosen;
 }

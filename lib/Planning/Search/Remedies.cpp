@@ -19,9 +19,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     if (problem.cluster.devices[d].memory > problem.cluster.devices[best].memory)
       best = d;
   const ClusterDevice &like = problem.cluster.devices[best];
-  if (!SearchEffort::forDevices(problem.cluster.devices.size()).suggestsDevices)
-    return "";
-  for (uint32_t more = 1; more <= 4 * problem.cluster.devices.size() && more <= 256; more *= 2) {
+  const size_t most = SearchEffort::forDevices(problem.cluster.devices.size()).addedDevices;
+  for (uint32_t more = 1; more <= most; more *= 2) {
     Cluster larger = problem.cluster;
     for (uint32_t i = 0; i < more; ++i) {
       ClusterDevice device = like;
@@ -55,7 +54,7 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
         return show(technique);
     }
     eased.techniques = {};
-    if (SearchEffort::forDevices(cluster.devices.size()).bestNeighbour)
+    if (SearchEffort::forDevices(cluster.devices.size()).triesPhases)
       if (const std::optional<SearchResult> found = searchByPhase(eased, options)) {
         const std::string rest = show(found->layout.techniques.most);
         return "parameters by phase" + (rest.empty() ? "" : ", " + rest);
@@ -94,10 +93,11 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   SearchContext context(problem, options);
   if (context.devices.empty())
     return std::nullopt;
-  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/context.effort().thoroughSeeds), pool;
+  const SearchEffort effort = context.effort();
+  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/effort.shortPieces), pool;
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-  seeds.resize(std::min<size_t>(seeds.size(), 24));
-  if (context.effort().descentTasks > 0)
+  seeds.resize(std::min(seeds.size(), effort.shortSeeds));
+  if (effort.wholeStages)
     addWhole(context, seeds);
   for (size_t i = 0; i < seeds.size(); ++i) {
     seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();

@@ -44,7 +44,8 @@ double simulatedTasksOf(const Problem &problem, const Layout &layout) {
 /// Simulations of descents, beyond the budget of the moves.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
   const double lists = context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // two of them, and one of many copies
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, context.effort().descentTasks / (lists * tasksOf(layout))));
+  const SearchEffort effort = context.effort();
+  return static_cast<uint32_t>(std::min<double>(effort.mostDescents, effort.descentTasks / (lists * tasksOf(layout))));
 }
 
 Status checkOptions(const SearchContext &context) {
@@ -93,25 +94,6 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
-/// Without those much slower than the mean that could bring at most kNegligible of the speed together: a search that begins without them finds what
-/// it finds where they are not, and they are taken in where that helps.
-std::vector<uint32_t> withoutNegligible(const SearchContext &context) {
-  constexpr double kNegligible = 0.005, kSlow = 0.1;
-  std::vector<std::pair<double, uint32_t>> bySpeed;
-  double all = 0, gone = 0;
-  for (uint32_t d : context.devices) {
-    bySpeed.push_back({1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units()), d});
-    all += bySpeed.back().first;
-  }
-  std::sort(bySpeed.begin(), bySpeed.end());
-  std::vector<uint32_t> rest;
-  for (auto [speed, device] : bySpeed)
-    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
-      rest.push_back(device);
-  std::sort(rest.begin(), rest.end());
-  return rest;
-}
-
 /// Simulates candidates, and takes them into the pool.
 void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, std::vector<Candidate> &pool) {
   context.simulate(candidates);
@@ -122,17 +104,17 @@ void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, st
 /// What is simulated first, under one schedule: single devices, the best estimates, and those of parts of the cluster.
 std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector<Candidate> &seeds, const step::Schedule &schedule) {
   const SearchOptions &options = context.options;
+  const SearchEffort effort = context.effort();
   std::vector<Candidate> pool;
   if (options.stages <= 1 && options.pipelines <= 1) {
     addSingles(context, pool);
-    if (pool.size() > 64)
-      pool.resize(64);
+    pool.resize(std::min(pool.size(), effort.singles));
   }
-  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(context.effort().leastSeeds, context.budget / 4));
+  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(effort.leastSeeds, context.budget / effort.seedsPart));
   pool.insert(pool.end(), seeds.begin(), seeds.begin() + static_cast<long>(best));
   // Parts of the cluster begin with what they do best: the walks decide.
   std::vector<Candidate> ofParts;
-  addSubclusterSeeds(context, context.devices, context.effort().subclusters, context.effort().seedsOfEach, ofParts);
+  addSubclusterSeeds(context, context.devices, effort.subclusters, effort.seedsOfEach, ofParts);
   keepAsAsked(options, ofParts);
   context.budget += static_cast<uint32_t>(ofParts.size());
   std::move(ofParts.begin(), ofParts.end(), std::back_inserter(pool));
@@ -157,9 +139,9 @@ std::string nothingFound(const SearchOptions &options) {
 
 /// The best of the pool under the other schedules.
 void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
-  size_t leaders =
-      std::min<size_t>(pool.size(), std::max<size_t>(context.effort().leastLeaders, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
-  leaders = std::min<size_t>(leaders, 12);
+  const SearchEffort effort = context.effort();
+  const size_t affordable = context.budget / effort.seedsPart / std::max<size_t>(schedules.size(), 1);
+  const size_t leaders = std::min({pool.size(), std::max(effort.leastLeaders, affordable), effort.mostLeaders});
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {
@@ -182,7 +164,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   std::vector<uint32_t> used = context.devices;
   for (uint32_t d : unusedDevices(context, pool.front().layout))
     used.erase(std::remove(used.begin(), used.end(), d), used.end());
-  addSubclusterSeeds(context, used, (context.effort().subclusters + 1) / 2, context.effort().seedsOfEach, tried);
+  addSubclusterSeeds(context, used, context.effort().laterSubclusters, context.effort().seedsOfEach, tried);
   keepAsAsked(context.options, tried);
   std::vector<Candidate> varied;
   for (const Candidate &candidate : tried)
@@ -203,14 +185,13 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const SearchOptions &options = context.options;
   const std::vector<uint32_t> all = context.devices;
   context.devices = first;
+  const SearchEffort effort = context.effort();
   std::vector<Candidate> seeds = makeSeeds(context);
   keepAsAsked(options, seeds);
   const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
-  context.budget = options.candidates ? options.candidates
-                                      : static_cast<uint32_t>(std::clamp(context.effort().tasksFor(context.devices.size()) / tasks, 16.0, 6000.0));
+  context.budget = options.candidates ? options.candidates : effort.budgetFor(tasks);
 
-  const bool small = isSmall(context);
-  std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.effort().bestNeighbour);
+  std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
   if (schedules.empty())
     return userError("no schedule is left to choose from: this model's backward cannot be split");
   std::vector<Candidate> pool = firstCandidates(context, seeds, schedules.front());
@@ -225,7 +206,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   varySchedules(context, schedules, pool);
 
   const uint32_t budget = context.budget;
-  context.budget -= budget / 8; // for what follows
+  context.budget -= budget / effort.laterPart; // for what follows
   refine(context, pool);
   context.budget = budget;
   tryWithout(context, schedules, pool);

@@ -1,32 +1,87 @@
 #include "SearchEffort.h"
 
+#include "../Layout/LayoutTimer.h"
+
+#include <algorithm>
+#include <cmath>
+
 using namespace zorse::planning;
 
-namespace {
+SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t samples) {
+  const size_t n = devices;
+  const bool few = n <= 6;
+  SearchEffort effort;
+  effort.everyRow = few && samples <= 16;
+  effort.small = few && samples <= 16 && units <= 10;
+  effort.everyTile = few && units * samples <= 16;
+  // Planning for 512 devices shall take a second, for 4,096 ten (the claim planning_is_quick), most of it beside what this counts.
+  effort.tasks = n <= 16 ? 8e7 : n <= 256 ? 4e7 : 6e5 * static_cast<double>(n) / 512;
+  effort.ways = n >= 2 && n <= 256 ? 4 : 1;
+  effort.everySchedule = n <= 16;
 
-constexpr size_t kAny = SIZE_MAX;
+  effort.seedOrders = n <= 128 ? 24 : 6;
+  effort.copyOrders = n <= 128 ? 6 : 2;
+  effort.everyCopies = n <= 128;
+  effort.bothSides = n <= 128;
+  effort.seedRows = n <= 128 ? 0 : 2;
+  effort.piecesWithin = n <= 256 ? INFINITY : 1.1;
+  effort.singlePieces = n <= 256;
+  effort.roughFirst = n > 16;
+  effort.seedsAgain = n <= 32 ? 24 : n <= 128 ? 16 : 0;
+  effort.assumptions = n <= 16 ? Assumptions::Both : n <= 32 ? Assumptions::Either : Assumptions::Few;
+  effort.seedsInParts = n <= 32 ? SIZE_MAX : n <= 64 ? 6 : 0;
 
-// devices | tasks, of descents | every row, best neighbour, places first, large | patience, subclusters, seeds of each, priced parts, judged,
-// least seeds, least leaders, whole groups | seed orders, seeds again, every seed, thorough seeds, shares units, suggests devices
-constexpr SearchEffort kEfforts[] = {
-    {6, 8e7, 1.2e7, true, true, true, false, 60, 48, 2, 24, 4, 8, 2, 25, 24, 24, true, true, true, true},
-    {16, 8e7, 1.2e7, false, true, true, false, 200, 48, 2, 24, 4, 8, 2, 25, 24, 24, true, true, true, true},
-    {32, 4e7, 4e7, false, false, true, false, 200, 48, 2, 24, 4, 8, 2, 25, 24, 24, true, true, true, true},
-    {48, 4e7, 4e7, false, false, true, false, 200, 48, 2, 24, 4, 8, 2, 25, 24, 16, true, false, true, true},
-    {64, 4e7, 4e7, false, false, true, false, 200, 48, 2, 24, 4, 8, 2, 60, 24, 16, true, false, true, true},
-    {128, 4e7, 0, false, false, false, false, 200, 16, 2, 24, 4, 8, 2, 60, 24, 16, true, false, true, true},
-    {256, 4e7, 0, false, false, false, false, 200, 16, 2, 24, 4, 8, 2, 60, 6, 0, false, false, true, true},
-    {1024, 6e5, 0, false, false, false, true, 200, 2, 1, 8, 1, 8, 2, 60, 6, 0, false, false, false, true},
-    {kAny, 6e5, 0, false, false, false, true, 200, 2, 1, 8, 1, 6, 1, 60, 6, 0, false, false, false, false},
-};
+  effort.subclusters = n <= 64 ? 48 : n <= 256 ? 16 : 2;
+  effort.laterSubclusters = (effort.subclusters + 1) / 2;
+  effort.seedsOfEach = n <= 256 ? 2 : 1;
+  effort.lessOne = n <= 16;
+  effort.wholeStages = n <= 64;
 
-} // namespace
+  effort.leastSeeds = n <= 1024 ? 8 : 6;
+  effort.leastLeaders = n <= 1024 ? 2 : 1;
 
-const SearchEffort &SearchEffort::forDevices(size_t devices) {
-  const SearchEffort *effort = kEfforts;
-  while (devices > effort->mostDevices)
-    ++effort;
-  return *effort;
+  effort.patience = few ? 60 : 200;
+  effort.adaptsMoves = n > 16;
+  effort.wholeGroups = n <= 48 ? 25 : 60;
+
+  effort.descentTasks = n <= 16 ? 1.2e7 : n <= 64 ? 4e7 : 0;
+  effort.mostDescents = effort.small ? 40000 : 20000;
+  effort.bestNeighbour = n <= 16;
+  effort.descentPatience = effort.small ? 12 : 3;
+  effort.deviceTechniques = n <= 16;
+
+  effort.judged = effort.small ? 12 : n <= 256 ? 4 : 1;
+  effort.placesFirst = n <= 64;
+  effort.placesFull = n > 256;
+  effort.gaps = effort.small ? 0 : n <= 256 ? LayoutTimer::kGaps : 20;
+
+  effort.easesMemory = n <= 256;
+  effort.relievedStages = n <= 64 ? 0 : 32;
+  effort.pricedParts = n <= 256 ? 24 : 8;
+
+  effort.shortPieces = n <= 32;
+  effort.addedDevices = n <= 1024 ? std::min<size_t>(4 * n, 256) : 0;
+  effort.triesPhases = n <= 16;
+  return effort;
 }
 
-double SearchEffort::tasksFor(size_t devices) const { return largeTimes ? tasks * static_cast<double>(devices) / 512 : tasks; }
+uint32_t SearchEffort::budgetFor(double tasksOfOne) const {
+  return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(leastBudget), static_cast<double>(mostBudget)));
+}
+
+size_t SearchEffort::walksFor(uint32_t simulations) const { return std::min<size_t>(mostWalks, simulations >= 400 ? 8 : simulations >= 100 ? 4 : 2); }
+
+SearchEffort::Pieces SearchEffort::piecesOf(size_t devices) const {
+  if (devices <= 32)
+    return {{1, 2, 4}, {}, UINT32_MAX};
+  Pieces pieces{{4}, {}, static_cast<uint32_t>(devices / 4)};
+  if (devices <= 64)
+    pieces.finer = {1, 2};
+  else if (devices <= 128)
+    pieces.finer = {1, 2, 8};
+  else
+    pieces.atoms = {std::max<size_t>(8, devices / 32)};
+  if (!singlePieces && !pieces.finer.empty())
+    pieces.finer.erase(pieces.finer.begin());
+  return pieces;
+}

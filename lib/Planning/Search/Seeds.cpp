@@ -19,9 +19,6 @@ namespace {
 /// Memory is provided for this many times the samples under way when nothing waits, and first stages may wait for their parameters for this part of
 /// the step; others are tried where these promise most.
 constexpr double kInFlight = 2, kLateStart = 0.01;
-constexpr size_t kRefined = 3;
-/// Of many devices, pieces are tried only of orders that promise nearly as much as the best of as many pipelines.
-constexpr double kFarOff = 1.1;
 
 /// Devices of one site and class, by node.
 struct Block {
@@ -41,7 +38,7 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
     blocks.push_back(std::move(block));
   }
   // Of two kinds, one may stand on both sides of the other: small memories suit the front and the back, where few samples are held or few units.
-  if (blocks.size() == 2 && context.effort().everySeed)
+  if (blocks.size() == 2 && context.effort().bothSides)
     for (size_t b = 0; b < 2; ++b)
       if (size_t nodes = blocks[b].nodes.size(); nodes >= 4) {
         Block rest{blocks[b].site, blocks[b].deviceClass, {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
@@ -221,23 +218,6 @@ struct SeedTask {
   double estimate() const { return found.empty() ? 1e300 : found.front().estimate; }
 };
 
-/// Devices of an atom: finer pieces where there are few devices, whole nodes and more where there are many.
-std::vector<size_t> atomSizes(size_t largest) {
-  if (largest <= 32)
-    return {1, 2, 4};
-  if (largest <= 128)
-    return {4};
-  return {std::max<size_t>(8, largest / 32)};
-}
-
-std::vector<size_t> finerSizes(const SearchEffort &effort, size_t largest) {
-  if (largest > 32 && largest <= 64)
-    return effort.largeTimes ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
-  if (largest > 64 && largest <= 128)
-    return effort.largeTimes ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
-  return {};
-}
-
 /// Makes the tasks, cuts them, and cuts the most promising ones again.
 class SeedSearch {
 public:
@@ -263,19 +243,19 @@ public:
 private:
   void addAllTasks() {
     const uint32_t asked = context.options.pipelines;
-    const size_t orders = effort.seedOrders, count = context.devices.size();
+    const size_t count = context.devices.size();
     std::set<uint32_t> sites;
     for (uint32_t d : context.devices)
       sites.insert(context.model.siteOf(d));
     if (asked <= 1)
-      addTasks({context.devices}, orders);
+      addTasks({context.devices}, effort.seedOrders);
     for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-      if ((effort.everySeed || copies == 2 || copies == 4 || copies == 8 || copies == sites.size() || asked == copies) &&
-          (asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
+      if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 || copies == sites.size() || asked == copies) &&
+          (asked == 0 || asked == copies) && copies <= effort.mostCopies && copies <= count && copies <= context.problem.batch)
         for (bool bySite : {false, true}) {
           auto sets = dealCopies(context, copies, bySite);
           if (!sets.empty())
-            addTasks(sets, std::max<size_t>(2, orders / 4));
+            addTasks(sets, effort.copyOrders);
         }
   }
 
@@ -292,18 +272,16 @@ private:
     std::vector<int64_t> samples = step::splitInProportion(context.problem.batch, rates);
     if (std::find(samples.begin(), samples.end(), 0) != samples.end())
       return;
-    const std::vector<size_t> sizes = atomSizes(largest);
-    // Any number of rows; of many devices the same few for all stages: quicker.
-    const size_t rowCounts = effort.everySeed ? 1 : std::min<size_t>(context.model.rows().size(), 2);
+    const SearchEffort::Pieces pieces = effort.piecesOf(largest);
+    const size_t rowCounts = effort.seedRows ? std::min(context.model.rows().size(), effort.seedRows) : 1;
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
-      for (size_t choice = 0; choice < sizes.size() * rowCounts; ++choice) {
-        SeedTask task = makeTask(blocks, order, sizes[choice / rowCounts]);
-        if (!effort.everySeed)
+      for (size_t choice = 0; choice < pieces.atoms.size() * rowCounts; ++choice) {
+        SeedTask task = makeTask(blocks, order, pieces.atoms[choice / rowCounts]);
+        if (effort.seedRows)
           task.options.leastRows = task.options.mostRows = choice % rowCounts;
-        if (largest > 32)
-          task.options.mostDevices = static_cast<uint32_t>(largest / 4);
+        task.options.mostDevices = pieces.mostInStage;
         task.samples = samples;
-        task.finer = finerSizes(effort, largest);
+        task.finer = pieces.finer;
         tasks.push_back(std::move(task));
       }
   }
@@ -337,19 +315,30 @@ private:
   void solve(size_t worker, size_t i) {
     SeedTask &task = tasks[i];
     if (task.found.empty()) {
-      attempt(worker, task, kInFlight, kLateStart, !effort.bestNeighbour);
+      attempt(worker, task, kInFlight, kLateStart, effort.roughFirst);
       return;
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (effort.bestNeighbour ? inFlight != kInFlight || lateStart != kLateStart
-                                 : lateStart == kLateStart ||
-                                       (inFlight == (effort.thoroughSeeds ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || effort.thoroughSeeds)))
+        if (assumes(inFlight, lateStart))
           attempt(worker, task, inFlight, lateStart, false);
-    if (context.parts && effort.descentTasks > 0) // elsewhere it takes too long: moves share units out
+    if (context.parts && i < effort.seedsInParts)
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (effort.thoroughSeeds || (i < 6 && inFlight == 0.7 * kInFlight))
+        if (effort.assumptions != SearchEffort::Assumptions::Few || inFlight == 0.7 * kInFlight)
           attempt(worker, task, inFlight, kLateStart, false, true);
+  }
+
+  /// Whether a task is cut again so.
+  bool assumes(double inFlight, double lateStart) const {
+    switch (effort.assumptions) {
+    case SearchEffort::Assumptions::Few:
+      return lateStart == kLateStart || (inFlight == 0.7 * kInFlight && lateStart == 0);
+    case SearchEffort::Assumptions::Either:
+      return lateStart == kLateStart || inFlight == kInFlight;
+    case SearchEffort::Assumptions::Both:
+      break;
+    }
+    return inFlight != kInFlight || lateStart != kLateStart; // the first cut was that
   }
 
   /// Which estimate cuts better is known when the cuts are simulated.
@@ -417,10 +406,10 @@ private:
     std::map<std::array<size_t, 2>, size_t> refined;
     std::map<size_t, double> bestOf; // by number of pipelines
     for (size_t i : byPromise) {
-      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
+      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= effort.seedsInPieces)
         continue;
       const double best = bestOf.emplace(tasks[i].atoms.size(), tasks[i].estimate()).first->second;
-      if (effort.largeTimes && tasks[i].estimate() > kFarOff * best)
+      if (tasks[i].estimate() > effort.piecesWithin * best)
         continue;
       for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy: tasks move as they grow
         SeedTask task;
@@ -442,14 +431,15 @@ private:
     std::map<std::array<size_t, 3>, size_t> taken;
     std::vector<size_t> again;
     for (size_t i = 0; i < tasks.size(); ++i)
-      if (thorough && again.size() < effort.seedsAgain && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+      if (thorough && again.size() < effort.seedsAgain &&
+          taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < effort.seedsAgainOfKind)
         again.push_back(i);
     context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   }
 
   SearchContext &context;
   const bool thorough;
-  const SearchEffort &effort = context.effort();
+  const SearchEffort effort = context.effort();
   const bool split = context.tables.canSplit() && context.options.splitBackward.value_or(true);
   std::vector<SeedTask> tasks;
 };

@@ -54,9 +54,9 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
 }
 
 void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
-  int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : 256);
-  const bool few =
-      SearchEffort::forDevices(problem.cluster.devices.size()).everyRow && problem.batch <= kFewSamples; // every bit counts, and there is time for it
+  const SearchEffort effort = SearchEffort::forDevices(problem.cluster.devices.size(), tables.units(), problem.batch);
+  const int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : effort.mostRows);
+  const bool few = effort.everyRow;
   auto next = [&](int64_t rows) {
     return !few || rows == 1 ? 2 * rows : rows % 3 == 0 ? rows / 3 * 4 : rows / 2 * 3;
   }; // few: 1, 2, 3, 4, 6, 8, 12, 16

@@ -17,9 +17,6 @@ namespace zorse::planning {
 /// Devices that differ in nothing that a plan could use.
 inline constexpr size_t kMostClasses = 16;
 
-/// Samples of problems whose layouts are quick to go through (SearchEffort::everyRow).
-inline constexpr int64_t kFewSamples = 16;
-
 /// With `ways` > 1 the model's units are parts of the real ones: a real unit for one of so many pipelines on the same devices, whose cuts differ.
 /// Range [u, v) is then what a stage has of all of them together; way w has the units from (u + w) / ways to (v + w) / ways. Times and bytes that
 /// samples cause are averages.

@@ -5,6 +5,7 @@
 #include "Candidates.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -93,5 +94,42 @@ bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::
     return false;
   pipeline = makePipeline(model, groups, cut, pipeline.samples);
   candidate.estimate = cut.time;
+  return true;
+}
+
+bool zorse::planning::areAlike(const StageModel &model, const Layout &layout) {
+  const Pipeline &first = layout.pipelines.front();
+  for (const Pipeline &pipeline : layout.pipelines) {
+    if (pipeline.samples != first.samples || pipeline.stages.size() != first.stages.size())
+      return false;
+    for (size_t s = 0; s < first.stages.size(); ++s) {
+      const Stage &a = first.stages[s], &b = pipeline.stages[s];
+      if (a.unitBegin != b.unitBegin || a.unitEnd != b.unitEnd || a.members.size() != b.members.size())
+        return false;
+      for (size_t m = 0; m < a.members.size(); ++m)
+        if (model.classOf(a.members[m].device) != model.classOf(b.members[m].device))
+          return false;
+    }
+  }
+  return true;
+}
+
+bool zorse::planning::mirror(const Layout &before, Layout &layout, size_t changed) {
+  std::map<uint32_t, std::pair<size_t, size_t>> place; // stage, member
+  for (size_t s = 0; s < before.pipelines[changed].stages.size(); ++s)
+    for (size_t m = 0; m < before.pipelines[changed].stages[s].members.size(); ++m)
+      place[before.pipelines[changed].stages[s].members[m].device] = {s, m};
+  for (size_t q = 0; q < layout.pipelines.size(); ++q) {
+    if (q == changed)
+      continue;
+    layout.pipelines[q] = layout.pipelines[changed];
+    for (Stage &stage : layout.pipelines[q].stages)
+      for (Member &member : stage.members) {
+        auto it = place.find(member.device);
+        if (it == place.end())
+          return false;
+        member.device = before.pipelines[q].stages[it->second.first].members[it->second.second].device;
+      }
+  }
   return true;
 }

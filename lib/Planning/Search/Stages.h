@@ -31,4 +31,9 @@ bool giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by);
 /// (`candidate.inFlight`) does not suffice, half of them are tried. False: there is no such cut, and the candidate is as it was but for that.
 bool cutAgain(CutSolver &solver, const StageModel &model, std::vector<Atom> groups, size_t p, Candidate &candidate);
 
+/// Whether every pipeline has the samples and the stages of the first, on devices of the same classes: then gradients are summed among few.
+bool areAlike(const StageModel &model, const Layout &layout);
+/// What a move did to pipeline `changed`, to all others as well, each device's part played by its counterpart. False: a device has none.
+bool mirror(const Layout &before, Layout &layout, size_t changed);
+
 } // namespace zorse::planning

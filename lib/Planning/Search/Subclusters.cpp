@@ -80,7 +80,7 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
     for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.classOf(d); }))
       sets.add(group);
   // One device less of every class, of the node that has the fewest.
-  if (SearchEffort::forDevices(devices.size()).bestNeighbour)
+  if (SearchEffort::forDevices(devices.size()).lessOne)
     for (const Devices &group : classes) {
       std::map<uint32_t, size_t> ofNode;
       for (uint32_t d : devices)
@@ -90,6 +90,23 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
       sets.add(without(devices, {last}));
     }
   return std::move(sets.list);
+}
+
+std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &context) {
+  constexpr double kNegligible = 0.005, kSlow = 0.1; // of the speed of all; of the mean
+  std::vector<std::pair<double, uint32_t>> bySpeed;
+  double all = 0, gone = 0;
+  for (uint32_t d : context.devices) {
+    bySpeed.push_back({1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units()), d});
+    all += bySpeed.back().first;
+  }
+  std::sort(bySpeed.begin(), bySpeed.end());
+  std::vector<uint32_t> rest;
+  for (auto [speed, device] : bySpeed)
+    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
+      rest.push_back(device);
+  std::sort(rest.begin(), rest.end());
+  return rest;
 }
 
 void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &seeds) {
@@ -113,7 +130,7 @@ void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &
     std::vector<Candidate> found = makeSeeds(context, /*thorough=*/false);
     if (found.size() > each)
       found.resize(each);
-    if (SearchEffort::forDevices(all.size()).descentTasks > 0)
+    if (SearchEffort::forDevices(all.size()).wholeStages)
       addWhole(context, seeds);
     std::move(found.begin(), found.end(), std::back_inserter(seeds));
   }

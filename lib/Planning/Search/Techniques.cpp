@@ -29,9 +29,8 @@ std::vector<Technique> zorse::planning::techniqueAnswers() {
 
 namespace {
 
-/// Stages whose devices have enough room do without, those with most room first.
-void relieve(const Problem &problem, SearchResult &result) {
-  constexpr size_t kMostTried = 32;                             // each is a simulation
+/// Stages whose devices have enough room do without, those with most room first, of which `mostStages` are tried.
+void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
   std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // share of the memory that is used, of the fullest
   for (const Pipeline &pipeline : result.layout.pipelines)
     for (const Stage &stage : pipeline.stages) {
@@ -43,7 +42,7 @@ void relieve(const Problem &problem, SearchResult &result) {
       byRoom.push_back({fullest, std::move(devices)});
     }
   std::sort(byRoom.begin(), byRoom.end());
-  byRoom.resize(std::min(byRoom.size(), kMostTried));
+  byRoom.resize(std::min(byRoom.size(), mostStages));
   LayoutTimer timer(problem);
   double best = timer.run(result.layout).step;
   Layout layout = result.layout;
@@ -84,8 +83,8 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       continue;
     if (scoreOf(eased, options, result->layout, result->evaluation.step, 0) >= toBeat)
       break;
-    if (SearchEffort::forDevices(problem.cluster.devices.size()).descentTasks == 0)
-      relieve(problem, *result);
+    if (const size_t stages = SearchEffort::forDevices(problem.cluster.devices.size()).relievedStages)
+      relieve(problem, stages, *result);
     return std::move(*result);
   }
   return toBeat < INFINITY ? std::nullopt : searchByPhase(problem, options);

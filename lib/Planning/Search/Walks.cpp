@@ -76,10 +76,9 @@ public:
   void run() {
     if (islands.empty())
       return;
-    const size_t patience = context.effort().patience;
     size_t stale = 0;
     double best = islands.front().best.score;
-    for (uint64_t round = 0; !context.spent() && stale < patience; ++round) {
+    for (uint64_t round = 0; !context.spent() && stale < effort.patience; ++round) {
       const double progress = static_cast<double>(context.tried() - begin) / budget;
       if (progress > 0.1 && std::all_of(islands.begin(), islands.end(), [&](const Island &island) { return isHopeless(island.best); }))
         break; // a tenth of all memory lacks: moves will not find it
@@ -123,15 +122,14 @@ private:
   }
 
   void makeMoves(uint64_t round) {
-    constexpr size_t kBatch = 16;
-    size_t count = std::min<size_t>(kBatch, context.budget - context.tried());
+    const size_t count = std::min<size_t>(effort.movesAtOnce, context.budget - context.tried());
     std::vector<Candidate> batch(count);
     std::vector<uint8_t> made(count, 0);
     context.parallel(count, [&](size_t worker, size_t i) {
       const Island &island = islands[i % islands.size()];
       // Most moves from where the walk is, some from its best.
       const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
-      for (uint64_t attempt = 0; attempt < 6 && !made[i]; ++attempt)
+      for (uint64_t attempt = 0; attempt < effort.attempts && !made[i]; ++attempt)
         made[i] =
             mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
     });
@@ -167,7 +165,8 @@ private:
   SearchContext &context;
   std::vector<Candidate> &pool;
   const uint32_t begin = context.tried(), budget = context.budget - begin;
-  const size_t most = budget >= 400 ? 8 : budget >= 100 ? 4 : 2;
+  const SearchEffort effort = context.effort();
+  const size_t most = effort.walksFor(budget);
   double memory = 0; ///< of all devices
   std::vector<Island> islands;
   std::vector<Candidate> moved; ///< in this round

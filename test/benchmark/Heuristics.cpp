@@ -1,0 +1,327 @@
+#include "Heuristics.h"
+
+#include "Search/Candidates.h"
+#include "Search/Neighbours.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+enum Heuristic : size_t {
+  AnotherSeed,
+  CanonicalOrder,
+  Negligible,
+  // Seeds.
+  Orders,
+  BothSides,
+  Copies,
+  OwnRows,
+  Pieces,
+  Assumptions,
+  LateStarts,
+  CutsWithWaits,
+  CutsWithoutWaits,
+  KindsInTurn,
+  // Parts of the cluster.
+  Parts,
+  LaterParts,
+  WholeStages,
+  // First simulations.
+  Singles,
+  Schedules,
+  // Walks; moves in the order of Move.
+  Walks,
+  SeveralWalks,
+  AdaptedMoves,
+  WholeGroups,
+  AlikePipelines,
+  FirstMove,
+  // Shared units.
+  SharedUnits = FirstMove + kMoves,
+  SharedSeeds,
+  FromBusiest,
+  KeptTimes,
+  // Descents; neighbours in the order of Neighbours::Kind.
+  Descents,
+  BestNeighbour,
+  Kicks,
+  SharedStarts,
+  StagesStarts,
+  FirstNeighbour,
+  // Judgement.
+  SeveralJudged = FirstNeighbour + Neighbours::Tiles + 1,
+  PlacedFirst,
+  Gaps,
+  // Memory techniques.
+  MemoryTechniques,
+  RelievedStages,
+  Phases,
+  // Timer.
+  OwnersByMemory,
+  Twins,
+  kHeuristics
+};
+
+constexpr const char *kNames[] = {"another-seed",
+                                  "canonical-order",
+                                  "negligible-devices",
+                                  "orders",
+                                  "both-sides",
+                                  "copies",
+                                  "own-rows",
+                                  "pieces-of-nodes",
+                                  "assumptions",
+                                  "late-starts",
+                                  "cuts-with-waits",
+                                  "cuts-without-waits",
+                                  "kinds-in-turn",
+                                  "parts",
+                                  "later-parts",
+                                  "whole-stages",
+                                  "singles",
+                                  "schedules",
+                                  "walks",
+                                  "several-walks",
+                                  "adapted-moves",
+                                  "whole-groups",
+                                  "alike-pipelines",
+                                  "move-units",
+                                  "move-rows",
+                                  "move-schedule",
+                                  "move-owners",
+                                  "move-level",
+                                  "move-samples",
+                                  "move-groups",
+                                  "move-memory",
+                                  "move-pipelines",
+                                  "shared-units",
+                                  "shared-seeds",
+                                  "from-busiest",
+                                  "kept-times",
+                                  "descents",
+                                  "best-neighbour",
+                                  "kicks",
+                                  "shared-starts",
+                                  "stages-starts",
+                                  "neighbour-orders",
+                                  "neighbour-shares",
+                                  "neighbour-rows",
+                                  "neighbour-units",
+                                  "neighbour-devices",
+                                  "neighbour-exchanges",
+                                  "neighbour-structure",
+                                  "neighbour-relief",
+                                  "neighbour-tilings",
+                                  "several-judged",
+                                  "placed-first",
+                                  "gaps",
+                                  "techniques",
+                                  "relieved-stages",
+                                  "phases",
+                                  "owners-by-memory",
+                                  "twins"};
+static_assert(std::size(kNames) == kHeuristics);
+
+size_t missing = kHeuristics;
+std::atomic<bool> used[kHeuristics];
+
+/// Whether a search that has come to a heuristic goes on without it.
+bool lacks(size_t heuristic) {
+  used[heuristic].store(true, std::memory_order_relaxed);
+  return missing == heuristic;
+}
+
+/// Heuristics that are numbers of the table.
+struct Limit {
+  Heuristic heuristic;
+  bool (*leaveOut)(SearchEffort &); ///< returns whether that changes anything
+};
+
+template <typename T, typename V> bool set(T &field, V value) {
+  const bool changes = field != static_cast<T>(value);
+  field = static_cast<T>(value);
+  return changes;
+}
+
+constexpr Limit kLimits[] = {
+    {Orders,
+     [](SearchEffort &e) {
+       const bool ofOne = set(e.seedOrders, 1), ofSeveral = set(e.copyOrders, 1);
+       return ofOne || ofSeveral;
+     }},
+    {BothSides, [](SearchEffort &e) { return set(e.bothSides, false); }},
+    {Copies, [](SearchEffort &e) { return set(e.mostCopies, 1); }},
+    {OwnRows, [](SearchEffort &e) { return set(e.seedRows, 2); }},
+    {Pieces, [](SearchEffort &e) { return set(e.seedsInPieces, 0); }},
+    {Assumptions, [](SearchEffort &e) { return set(e.seedsAgain, 0); }},
+    {Parts, [](SearchEffort &e) { return set(e.subclusters, 0); }},
+    {LaterParts, [](SearchEffort &e) { return set(e.laterSubclusters, 0); }},
+    {WholeStages, [](SearchEffort &e) { return set(e.wholeStages, false); }},
+    {Singles, [](SearchEffort &e) { return set(e.singles, 0); }},
+    {SeveralWalks, [](SearchEffort &e) { return set(e.mostWalks, 1); }},
+    {AdaptedMoves, [](SearchEffort &e) { return set(e.adaptsMoves, false); }},
+    {WholeGroups, [](SearchEffort &e) { return set(e.wholeGroups, 0); }},
+    {SharedUnits, [](SearchEffort &e) { return set(e.ways, 1); }},
+    {SharedSeeds, [](SearchEffort &e) { return set(e.seedsInParts, 0); }},
+    {BestNeighbour, [](SearchEffort &e) { return set(e.bestNeighbour, false); }},
+    {Kicks, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.kicks, 0); }},
+    {SharedStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.sharingWalks, 0); }},
+    {StagesStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.stagesWalks, 0); }},
+    {SeveralJudged, [](SearchEffort &e) { return set(e.judged, 1); }},
+    {PlacedFirst, [](SearchEffort &e) { return set(e.placesFirst, false); }},
+    {Gaps, [](SearchEffort &e) { return set(e.gaps, 0); }},
+    {RelievedStages, [](SearchEffort &e) { return set(e.relievedStages, 0); }},
+};
+
+Layout withoutFreeMemory(const Layout &from) {
+  Layout layout = from;
+  if (layout.state == StateRule::FreeMemory && lacks(OwnersByMemory))
+    layout.state = StateRule::Proportional;
+  return layout;
+}
+
+} // namespace
+
+// A function of the search by the linker's name, which is real::name here, and the one that is called instead. Those of classes take the object
+// first.
+#define ZORSE_BETWEEN(symbol, result, name, ...)                                                                                                     \
+  namespace real {                                                                                                                                   \
+  result name(__VA_ARGS__) __asm__("__real_" symbol);                                                                                                \
+  }                                                                                                                                                  \
+  result name(__VA_ARGS__) __asm__("__wrap_" symbol);                                                                                                \
+  result name(__VA_ARGS__)
+
+namespace zorse::planning::between {
+
+ZORSE_BETWEEN("_ZN5zorse8planning12SearchEffort10forDevicesEmll", SearchEffort, forDevices, size_t devices, int64_t units, int64_t samples) {
+  SearchEffort effort = real::forDevices(devices, units, samples);
+  for (const Limit &limit : kLimits)
+    if (SearchEffort changed = effort; limit.leaveOut(changed) && lacks(limit.heuristic))
+      effort = changed;
+  return effort;
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", std::vector<uint32_t>, withoutNegligible,
+              const SearchContext &context) {
+  std::vector<uint32_t> devices = real::withoutNegligible(context);
+  if (devices != context.devices && lacks(Negligible))
+    return context.devices;
+  return devices;
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning9CutSolver5solveERKSt6vectorINS0_4AtomESaIS3_EERKNS0_10CutOptionsE", Cut, solve, CutSolver *solver,
+              const std::vector<Atom> &atoms, const CutOptions &options) {
+  CutOptions changed = options;
+  if (options.lateStart != CutOptions().lateStart && lacks(LateStarts))
+    changed.lateStart = CutOptions().lateStart;
+  if (!options.rough && lacks(options.waits ? CutsWithWaits : CutsWithoutWaits))
+    changed.waits = !options.waits;
+  return real::solve(solver, atoms, changed);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning9makeSeedsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {
+  std::vector<Candidate> seeds = real::makeSeeds(context, thorough);
+  auto before = [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; };
+  if (!std::is_sorted(seeds.begin(), seeds.end(), before) && lacks(KindsInTurn))
+    std::stable_sort(seeds.begin(), seeds.end(), before);
+  return seeds;
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning15scheduleChoicesERKNS0_13SearchContextEb", std::vector<step::Schedule>, scheduleChoices,
+              const SearchContext &context, bool every) {
+  std::vector<step::Schedule> choices = real::scheduleChoices(context, every);
+  if (choices.size() > 1 && lacks(Schedules))
+    choices.resize(1);
+  return choices;
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EE", void, refine, SearchContext &context,
+              std::vector<Candidate> &pool) {
+  if (!lacks(Walks))
+    real::refine(context, pool);
+}
+
+ZORSE_BETWEEN("_ZNK5zorse8planning10MoveShares4drawERNS0_5DrawsEb", Move, drawMove, const MoveShares *shares, Draws &draws, bool parts) {
+  Move move = real::drawMove(shares, draws, parts);
+  while (lacks(FirstMove + static_cast<size_t>(move)))
+    move = real::drawMove(shares, draws, parts);
+  return move;
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_6LayoutE", bool, areAlike, const StageModel &model, const Layout &layout) {
+  return real::areAlike(model, layout) && !lacks(AlikePipelines);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_5DrawsERmSE_Ri", bool, fromBusiest,
+              const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by) {
+  return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, draws, a, b, by); // without, as they were drawn
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_4AtomESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,
+              const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline) {
+  return !lacks(KeptTimes) && real::keepTimes(model, groups, level, pipeline);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning7descendERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EEj", void, descend, SearchContext &context,
+              std::vector<Candidate> &pool, uint32_t simulations) {
+  if (!lacks(Descents))
+    real::descend(context, pool, simulations);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning10Neighbours5visitENS1_4KindEmRKNS0_9CandidateE", void, visit, Neighbours *neighbours, Neighbours::Kind kind,
+              size_t worker, const Candidate &candidate) {
+  if (!lacks(FirstNeighbour + kind))
+    real::visit(neighbours, kind, worker, candidate);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning20searchWithTechniquesERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>, searchWithTechniques,
+              const Problem &problem, const SearchOptions &options, double toBeat) {
+  return lacks(MemoryTechniques) ? std::nullopt : real::searchWithTechniques(problem, options, toBeat);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning13searchByPhaseERKNS0_7ProblemERKNS0_13SearchOptionsE", std::optional<SearchResult>, searchByPhase,
+              const Problem &problem, const SearchOptions &options) {
+  return lacks(Phases) ? std::nullopt : real::searchByPhase(problem, options);
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning11LayoutTimer3runERKNS0_6LayoutE", const LayoutTimer::Result &, runTimer, LayoutTimer *timer, const Layout &layout) {
+  return real::runTimer(timer, withoutFreeMemory(layout));
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning11LayoutTimer4planERKNS0_6LayoutE", step::Plan, planByTimer, LayoutTimer *timer, const Layout &layout) {
+  return real::planByTimer(timer, withoutFreeMemory(layout));
+}
+
+ZORSE_BETWEEN("_ZN5zorse8planning10TwinFinder4findERKNS0_6LayoutE", void, findTwins, TwinFinder *finder, const Layout &layout) {
+  real::findTwins(finder, layout);
+  if (!finder->devices().empty() && lacks(Twins))
+    finder->forget(layout);
+}
+
+} // namespace zorse::planning::between
+
+const std::vector<std::string> &zorse::planning::heuristicNames() {
+  static const std::vector<std::string> names(std::begin(kNames), std::end(kNames));
+  return names;
+}
+
+Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem, const SearchOptions &asked) {
+  missing = heuristic;
+  for (std::atomic<bool> &one : used)
+    one = false;
+  Trial trial;
+  std::string error;
+  SearchOptions options = asked;
+  if (lacks(AnotherSeed))
+    options.seed += 1000;
+  trial.result = lacks(CanonicalOrder) ? searchParts(problem, options, error) : searchPlan(problem, options, error);
+  for (const std::atomic<bool> &one : used)
+    trial.used.push_back(one);
+  missing = kHeuristics;
+  return trial;
+}

@@ -1,0 +1,186 @@
+// The table of a search's limits, number by number: a change of one changes plans.
+
+#include "Search/SearchEffort.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+using namespace zorse::planning;
+
+namespace {
+
+constexpr std::array<size_t, 10> kSizes = {1, 2, 8, 16, 32, 64, 128, 256, 512, 1024};
+
+/// Expects a field to have these values, one for each of kSizes.
+template <typename T> void expect(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
+  for (size_t i = 0; i < kSizes.size(); ++i)
+    EXPECT_EQ(SearchEffort::forDevices(kSizes[i]).*field, values[i]) << name << " for " << kSizes[i] << " devices";
+}
+#define EXPECT_FIELD(field, ...) expect(#field, &SearchEffort::field, {__VA_ARGS__})
+
+constexpr bool Y = true, N = false;
+
+TEST(SearchEffort, NumbersByDevices) {
+  constexpr size_t all = SIZE_MAX;
+  EXPECT_FIELD(tasks, 8e7, 8e7, 8e7, 8e7, 4e7, 4e7, 4e7, 4e7, 6e5, 12e5);
+  EXPECT_FIELD(descentTasks, 1.2e7, 1.2e7, 1.2e7, 1.2e7, 4e7, 4e7, 0, 0, 0, 0);
+  EXPECT_FIELD(ways, 1, 4, 4, 4, 4, 4, 4, 4, 1, 1);
+  EXPECT_FIELD(everySchedule, Y, Y, Y, Y, N, N, N, N, N, N);
+
+  EXPECT_FIELD(seedOrders, 24, 24, 24, 24, 24, 24, 24, 6, 6, 6);
+  EXPECT_FIELD(copyOrders, 6, 6, 6, 6, 6, 6, 6, 2, 2, 2);
+  EXPECT_FIELD(everyCopies, Y, Y, Y, Y, Y, Y, Y, N, N, N);
+  EXPECT_FIELD(bothSides, Y, Y, Y, Y, Y, Y, Y, N, N, N);
+  EXPECT_FIELD(seedRows, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2);
+  EXPECT_FIELD(piecesWithin, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, 1.1, 1.1);
+  EXPECT_FIELD(singlePieces, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
+  EXPECT_FIELD(roughFirst, N, N, N, N, Y, Y, Y, Y, Y, Y);
+  EXPECT_FIELD(seedsAgain, 24, 24, 24, 24, 24, 16, 16, 0, 0, 0);
+  using Assumptions = SearchEffort::Assumptions;
+  constexpr Assumptions few = Assumptions::Few, either = Assumptions::Either, both = Assumptions::Both;
+  EXPECT_FIELD(assumptions, both, both, both, both, either, few, few, few, few, few);
+  EXPECT_FIELD(seedsInParts, all, all, all, all, all, 6, 0, 0, 0, 0);
+
+  EXPECT_FIELD(subclusters, 48, 48, 48, 48, 48, 48, 16, 16, 2, 2);
+  EXPECT_FIELD(laterSubclusters, 24, 24, 24, 24, 24, 24, 8, 8, 1, 1);
+  EXPECT_FIELD(seedsOfEach, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1);
+  EXPECT_FIELD(lessOne, Y, Y, Y, Y, N, N, N, N, N, N);
+  EXPECT_FIELD(wholeStages, Y, Y, Y, Y, Y, Y, N, N, N, N);
+
+  EXPECT_FIELD(leastSeeds, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
+  EXPECT_FIELD(leastLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
+
+  EXPECT_FIELD(patience, 60, 60, 200, 200, 200, 200, 200, 200, 200, 200);
+  EXPECT_FIELD(adaptsMoves, N, N, N, N, Y, Y, Y, Y, Y, Y);
+  EXPECT_FIELD(wholeGroups, 25, 25, 25, 25, 25, 60, 60, 60, 60, 60);
+
+  EXPECT_FIELD(mostDescents, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000);
+  EXPECT_FIELD(bestNeighbour, Y, Y, Y, Y, N, N, N, N, N, N);
+  EXPECT_FIELD(descentPatience, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3);
+  EXPECT_FIELD(deviceTechniques, Y, Y, Y, Y, N, N, N, N, N, N);
+
+  EXPECT_FIELD(judged, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1);
+  EXPECT_FIELD(placesFirst, Y, Y, Y, Y, Y, Y, N, N, N, N);
+  EXPECT_FIELD(placesFull, N, N, N, N, N, N, N, N, Y, Y);
+  EXPECT_FIELD(gaps, 50, 50, 50, 50, 50, 50, 50, 50, 20, 20);
+
+  EXPECT_FIELD(easesMemory, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
+  EXPECT_FIELD(relievedStages, 0, 0, 0, 0, 0, 0, 32, 32, 32, 32);
+  EXPECT_FIELD(pricedParts, 24, 24, 24, 24, 24, 24, 24, 24, 8, 8);
+
+  EXPECT_FIELD(shortPieces, Y, Y, Y, Y, Y, N, N, N, N, N);
+  EXPECT_FIELD(addedDevices, 4, 8, 32, 64, 128, 256, 256, 256, 256, 256);
+  EXPECT_FIELD(triesPhases, Y, Y, Y, Y, N, N, N, N, N, N);
+}
+
+/// Where the numbers change between these sizes.
+TEST(SearchEffort, Borders) {
+  auto of = [](size_t devices) { return SearchEffort::forDevices(devices); };
+  EXPECT_EQ(of(6).patience, 60u);
+  EXPECT_EQ(of(7).patience, 200u);
+  EXPECT_TRUE(of(16).bestNeighbour && of(16).triesPhases && !of(16).adaptsMoves);
+  EXPECT_FALSE(of(17).bestNeighbour || of(17).triesPhases || !of(17).adaptsMoves);
+  EXPECT_EQ(of(17).tasks, 4e7);
+  EXPECT_EQ(of(33).seedsAgain, 16u);
+  EXPECT_EQ(of(33).assumptions, SearchEffort::Assumptions::Few);
+  EXPECT_EQ(of(48).wholeGroups, 25);
+  EXPECT_EQ(of(49).wholeGroups, 60);
+  EXPECT_EQ(of(65).descentTasks, 0);
+  EXPECT_EQ(of(65).subclusters, 16u);
+  EXPECT_EQ(of(129).seedOrders, 6u);
+  EXPECT_EQ(of(129).seedsAgain, 0u);
+  EXPECT_EQ(of(257).ways, 1);
+  EXPECT_EQ(of(257).judged, 1u);
+  EXPECT_EQ(of(257).tasks, 6e5 * 257 / 512);
+  EXPECT_EQ(of(1025).leastSeeds, 6u);
+  EXPECT_EQ(of(1025).leastLeaders, 1u);
+  EXPECT_EQ(of(1025).addedDevices, 0u);
+}
+
+/// Of up to six devices units and samples count, too.
+TEST(SearchEffort, SmallProblems) {
+  auto of = [](size_t devices, int64_t units, int64_t samples) { return SearchEffort::forDevices(devices, units, samples); };
+  EXPECT_FALSE(of(1, 1, 17).everyRow || of(7, 1, 1).everyRow || SearchEffort::forDevices(1).everyRow);
+  EXPECT_TRUE(of(6, 100, 16).everyRow);
+  EXPECT_FALSE(of(6, 11, 16).small || of(6, 10, 17).small || of(7, 10, 16).small || SearchEffort::forDevices(1).small);
+  EXPECT_FALSE(of(6, 4, 5).everyTile || of(7, 4, 4).everyTile || SearchEffort::forDevices(1).everyTile);
+  EXPECT_TRUE(of(6, 4, 4).everyTile && of(6, 16, 1).everyTile);
+  const SearchEffort small = of(6, 10, 16);
+  EXPECT_TRUE(small.small);
+  EXPECT_EQ(small.mostDescents, 40000u);
+  EXPECT_EQ(small.descentPatience, 12u);
+  EXPECT_EQ(small.judged, 12u);
+  EXPECT_EQ(small.gaps, 0u);
+}
+
+TEST(SearchEffort, NumbersOfEveryProblem) {
+  const SearchEffort effort = SearchEffort::forDevices(20);
+  const std::array<size_t, 23> sizes = {
+      effort.seedsPart,   effort.laterPart,   effort.mostCopies,    effort.seedsInPieces, effort.seedsAgainOfKind, effort.singles,
+      effort.mostLeaders, effort.mostWalks,   effort.movesAtOnce,   effort.attempts,      effort.descentWalks,     effort.sharingWalks,
+      effort.stagesWalks, effort.keptWalks,   effort.kicks,         effort.dividedMost,   effort.mostPipelines,    effort.judgedBesides,
+      effort.judgedMore,  effort.judgeRounds, effort.phasesRefined, effort.phasesAtOnce,  effort.shortSeeds};
+  EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6, 8, 4, 4, 4, 4, 6, 3, 20, 3, 12, 12, 16, 24}));
+  EXPECT_EQ(effort.mostRows, 256);
+  EXPECT_EQ(std::pair(effort.phaseTasks, effort.phaseRowTasks), std::pair(1e7, 4e6));
+  EXPECT_EQ(std::pair(effort.phaseDescentTasks, effort.phaseDescents), std::pair(1e7, 1000.0));
+  EXPECT_EQ(effort.pricedCounted, 65536u);
+  EXPECT_EQ(std::pair(effort.pricedSearched, effort.pricedWithin), std::pair(size_t(3), 1.15));
+  EXPECT_EQ(std::pair(effort.pricedSmall, effort.pricedFew), std::pair(size_t(4), size_t(2)));
+}
+
+TEST(SearchEffort, BudgetsAndWalks) {
+  const SearchEffort effort = SearchEffort::forDevices(64);
+  EXPECT_EQ(effort.budgetFor(1e9), 16u);
+  EXPECT_EQ(effort.budgetFor(4e4), 1000u);
+  EXPECT_EQ(effort.budgetFor(1), 6000u);
+  EXPECT_EQ(effort.walksFor(99), 2u);
+  EXPECT_EQ(effort.walksFor(100), 4u);
+  EXPECT_EQ(effort.walksFor(399), 4u);
+  EXPECT_EQ(effort.walksFor(400), 8u);
+}
+
+TEST(SearchEffort, PiecesOfPipelines) {
+  using Sizes = std::vector<size_t>;
+  struct Case {
+    size_t devices;
+    Sizes atoms, finer;
+    uint32_t mostInStage;
+  };
+  const Case cases[] = {{1, {1, 2, 4}, {}, UINT32_MAX},
+                        {32, {1, 2, 4}, {}, UINT32_MAX},
+                        {33, {4}, {1, 2}, 8},
+                        {64, {4}, {1, 2}, 16},
+                        {65, {4}, {1, 2, 8}, 16},
+                        {128, {4}, {1, 2, 8}, 32},
+                        {129, {8}, {}, 32},
+                        {256, {8}, {}, 64},
+                        {512, {16}, {}, 128},
+                        {1024, {32}, {}, 256}};
+  for (const Case &of : cases) {
+    const SearchEffort::Pieces pieces = SearchEffort::forDevices(256).piecesOf(of.devices);
+    EXPECT_EQ(pieces.atoms, of.atoms) << of.devices;
+    EXPECT_EQ(pieces.finer, of.finer) << of.devices;
+    EXPECT_EQ(pieces.mostInStage, of.mostInStage) << of.devices;
+  }
+  // Of more than 256 devices none stands alone.
+  EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(64).finer, Sizes({2}));
+  EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(128).finer, Sizes({2, 8}));
+  EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(32).finer, Sizes());
+}
+
+TEST(SearchEffort, Cuts) {
+  EXPECT_EQ(CutEffort::kMixed, 16u);
+  EXPECT_EQ(CutEffort::kStrides, 60);
+  for (size_t atoms = 1; atoms <= 100; ++atoms) {
+    const bool every = atoms <= 16 || (atoms <= 32 ? atoms % 2 == 0 : atoms % 4 == 0);
+    EXPECT_EQ(CutEffort::passesOver(atoms, false), !every) << atoms;
+    EXPECT_EQ(CutEffort::passesOver(atoms, true), !every || (atoms > 8 && atoms % 2 != 0)) << atoms;
+  }
+}
+
+} // namespace
