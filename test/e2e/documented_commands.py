@@ -32,7 +32,7 @@ ONLY_CHECKED = [
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
     (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
     (r"^test/benchmark/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
-    (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-suite tries it"),
+    (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-kit tries it"),
     (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
 ]
 
