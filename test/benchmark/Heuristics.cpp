@@ -315,11 +315,12 @@ Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem, c
   for (std::atomic<bool> &one : used)
     one = false;
   Trial trial;
-  std::string error;
   SearchOptions options = asked;
   if (lacks(AnotherSeed))
     options.seed += 1000;
-  trial.result = lacks(CanonicalOrder) ? searchParts(problem, options, error) : searchPlan(problem, options, error);
+  Result<SearchResult> found = lacks(CanonicalOrder) ? searchParts(problem, options) : searchPlan(problem, options);
+  if (!found.failed())
+    trial.result = std::move(*found);
   for (const std::atomic<bool> &one : used)
     trial.used.push_back(one);
   missing = kHeuristics;
