@@ -67,10 +67,10 @@ Status fromJson(const json &value, HubFact &fact) {
   fact = {};
   if (!value.is_object())
     return userError(kNoObject);
-  for (auto [field, names] : {std::pair("names", &fact.names), {"ties", &fact.ties}})
+  for (auto [field, names] : {std::pair("names", &fact.names), std::pair("ties", &fact.ties)})
     if (Status status = readNames(value, field, *names); status.failed())
       return status;
-  for (auto [field, truth] : {std::pair("transposed", &fact.transposed), {"adapter", &fact.adapter}})
+  for (auto [field, truth] : {std::pair("transposed", &fact.transposed), std::pair("adapter", &fact.adapter)})
     if (Status status = readTruth(value, field, *truth); status.failed())
       return status;
   return Status::success();
