@@ -101,7 +101,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
 
-/// Of up to six devices units and samples count, too.
+/// Units and samples count, too, where there are up to six devices.
 TEST(SearchEffort, SmallProblems) {
   auto of = [](size_t devices, int64_t units, int64_t samples) { return SearchEffort::forDevices(devices, units, samples); };
   EXPECT_FALSE(of(1, 1, 17).everyRow || of(7, 1, 1).everyRow || SearchEffort::forDevices(1).everyRow);
@@ -167,7 +167,7 @@ TEST(SearchEffort, PiecesOfPipelines) {
     EXPECT_EQ(pieces.finer, of.finer) << of.devices;
     EXPECT_EQ(pieces.mostInStage, of.mostInStage) << of.devices;
   }
-  // Of more than 256 devices none stands alone.
+  // No device is an atom alone where there are more than 256.
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(64).finer, Sizes({2}));
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(128).finer, Sizes({2, 8}));
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(32).finer, Sizes());
