@@ -1,6 +1,8 @@
 // A serialised program as an exec.program. The program may be broken: what the text would not show is an error.
 #include "ExecBuilder.h"
 
+#include "SlotBindings.h"
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::conversion;
@@ -9,17 +11,17 @@ namespace {
 
 struct Converter {
   ExecBuilder &out;
+  const bundle::Program &program;
   const ExecNames &names;
 
   exec::ValueAttr value(const bundle::Value &v) { return out.value(v.kind(), v.id(), v.cut(), v.begin(), v.end(), v.version()); }
 
-  Attribute slot(const bundle::Call &call, int index) {
+  Attribute slot(const bundle::Call &call, int index, const bundle::SlotBinding &binding) {
     bundle::AccessMode mode = bundle::ACCESS_UNSPECIFIED;
     if (names.bodies && call.body() < static_cast<uint32_t>(names.bodies->bodies_size()))
       if (const bundle::Body &body = names.bodies->bodies(call.body()); index < body.slots_size())
         mode = body.slots(index).mode();
-    const bundle::SlotBinding &binding = call.slots(index);
-    return out.binding(mode, binding.overwrite(), value(binding.value()), out.region(binding.region()));
+    return out.binding(mode, binding.overwrite, value(binding.value), out.region(binding.region));
   }
 
   ArrayAttr extents(const bundle::Extents &extents) {
@@ -44,8 +46,9 @@ struct Converter {
       out.compute(common, e.compute().task(), e.compute().cell(), e.compute().group());
       for (const bundle::Call &call : e.compute().calls()) {
         SmallVector<Attribute> slots;
-        for (int i = 0; i < call.slots_size(); ++i)
-          slots.push_back(slot(call, i));
+        const bundle::SlotBindings bindings(program, call);
+        for (int i = 0; i < bindings.size(); ++i)
+          slots.push_back(slot(call, i, bindings[i]));
         out.call(call.body(), call.unit(), call.rows(), call.sample_base(), call.instance_base(), slots);
       }
       out.endCompute();
@@ -106,7 +109,7 @@ struct Converter {
 
 FailureOr<OwningOpRef<ModuleOp>> zorse::conversion::programToExec(MLIRContext *context, const bundle::Program &program, const ExecNames &names) {
   ExecBuilder out(context, names);
-  Converter converter{out, names};
+  Converter converter{out, program, names};
   out.start(program.device(), program.device_name(), program.planned_bytes());
   for (const bundle::Arena &arena : program.arenas())
     out.arena(arena.kind(), arena.bytes());

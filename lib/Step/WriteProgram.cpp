@@ -1,6 +1,8 @@
 // The step graph's arrays of one device as a bundle::Program. Calls list every slot a function could have; a body's own slots decide which are bound.
 #include "zorse/Step/WriteProgram.h"
 
+#include "SlotBindings.h"
+
 #include <cassert>
 
 using namespace zorse;
@@ -47,8 +49,9 @@ void write(const std::vector<Collective::Shard> &shards, bundle::Extents *out) {
 struct Writer {
   const StepGraph &graph;
   const bundle::BodyLibrary &bodies;
+  bundle::SlotBinder binder;
 
-  Status call(const Call &call, bundle::Call *out) const {
+  Status call(const Call &call, bundle::Call *out) {
     if (call.body >= static_cast<uint32_t>(bodies.bodies_size()))
       return userError("the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
                        std::to_string(bodies.bodies_size()));
@@ -66,12 +69,16 @@ struct Writer {
       if (!found)
         return userError("body '" + body.name() + "' has a slot " + bundle::SlotKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
                          " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
-      place(out->add_slots(), found->value, found->region)->set_overwrite(found->overwrite);
+      bundle::Region region;
+      bundle::Value value;
+      write(found->region, [&] { return &region; });
+      write(found->value, [&] { return &value; });
+      binder.bind(*out, region, value, found->overwrite);
     }
     return Status::success();
   }
 
-  Status compute(const Entry &e, bundle::Compute *out) const {
+  Status compute(const Entry &e, bundle::Compute *out) {
     out->set_task(e.task);
     out->set_cell(e.cell);
     out->set_group(e.group);
@@ -104,7 +111,7 @@ struct Writer {
     write(e.parts, [&] { return out->mutable_parts(); });
   }
 
-  Status entry(const Entry &e, bundle::Entry *out) const {
+  Status entry(const Entry &e, bundle::Entry *out) {
     out->set_id(e.id);
     out->set_queue(e.queue);
     out->set_phase(e.phase);
@@ -187,7 +194,7 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   }
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
-  Writer writer{graph, bodies};
+  Writer writer{graph, bodies, bundle::SlotBinder(out)};
   out.mutable_entries()->Reserve(int(from.entries.size()));
   for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
     if (Status status = writer.entry(graph.entries[i], out.add_entries()); status.failed())

@@ -1,9 +1,9 @@
 // One device's program under examination: where findings go, how entries and values are called in messages, and the checks, one per file.
 #pragma once
 
-#include "Calls.h"
 #include "Model.h"
 #include "Places.h"
+#include "SlotBindings.h"
 
 #include <algorithm>
 #include <memory>
@@ -63,9 +63,8 @@ std::string describeValue(const Model &model, const bundle::Value &value);
 
 class Device {
 public:
-  /// \param program  its calls are those of `calls`: they need not be in it.
-  Device(const Model &model, const bundle::Program &program, const Calls &calls, const VerifyOptions &options, DeviceResult &result)
-      : model(model), program(program), calls(calls), options(options), result(result) {}
+  Device(const Model &model, const bundle::Program &program, const VerifyOptions &options, DeviceResult &result)
+      : model(model), program(program), options(options), result(result) {}
 
   /// All checks, in order; later ones run only on what earlier ones left sound.
   void run();
@@ -73,28 +72,28 @@ public:
 private:
   const Model &model;
   const bundle::Program &program;
-  const Calls &calls;
   const VerifyOptions &options;
   DeviceResult &result;
   std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
   std::vector<uint32_t> position;                  ///< of each entry in its queue
   Places places;                                   ///< finished by checkRaces, which knows all writes
+  std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, as far as slots have been checked
   std::vector<uint32_t> bound;                     ///< numbers of the places that the slots of all calls are bound to, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkEntry(int index);
   bool isByHost(int index) const;
-  bool checkCall(const bundle::Entry &entry, const Call &call, bool byHost);
-  bool checkRegion(const Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false) {
-    return (mayBeAbsent && !region.bytes) || isInside(region) || reportOutside(region, entry, what);
+  bool checkCall(const bundle::Entry &entry, const bundle::Call &call, bool byHost);
+  bool checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false) {
+    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, entry, what);
   }
-  bool isInside(const Region &region) const {
-    if (region.arena >= uint32_t(program.arenas_size()))
+  bool isInside(const bundle::Region &region) const {
+    if (region.arena() >= uint32_t(program.arenas_size()))
       return false;
-    const uint64_t size = program.arenas(int(region.arena)).bytes();
-    return region.offset <= size && region.bytes <= size - region.offset;
+    const uint64_t size = program.arenas(int(region.arena())).bytes();
+    return region.offset() <= size && region.bytes() <= size - region.offset();
   }
-  bool reportOutside(const Region &region, const bundle::Entry *entry, const std::string &what);
+  bool reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what);
   bool checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
@@ -125,7 +124,6 @@ public:
 
   const Model &getModel() const { return model; }
   const bundle::Program &getProgram() const { return program; }
-  const Calls &getCalls() const { return calls; }
   DeviceResult &getResult() { return result; }
   Places &getPlaces() { return places; }
   const std::vector<uint32_t> &getBound() const { return bound; }

@@ -27,7 +27,7 @@ class UnitSlots {
 public:
   explicit UnitSlots(const Model &model) : model(model), functions(size_t(model.summary.units_size())) {}
   /// Of a call with a unit. Valid until the next call of `of`.
-  const std::vector<UnitSlot> &of(const Call &call);
+  const std::vector<UnitSlot> &of(const bundle::Call &call);
 
 private:
   struct Function {
@@ -44,6 +44,6 @@ bool fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Valu
 
 /// What the slots of a call must hold: from plan and summary for unit functions, from the declared value's extent for updates, norms and loss sums.
 /// Appends one value per slot. Reports a finding and returns false for every slot that makes no sense there or whose size is not its value's.
-bool fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const Call &call, std::vector<Logical> &values);
+bool fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const bundle::Call &call, std::vector<Logical> &values);
 
 } // namespace zorse::verify

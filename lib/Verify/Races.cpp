@@ -24,7 +24,7 @@ public:
       : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), places(device.getPlaces()) {}
   std::vector<Touch> list;
 
-  void addSlot(const Call &call, const bundle::Slot &slot, uint32_t place) {
+  void addSlot(const bundle::Call &call, const bundle::Slot &slot, uint32_t place) {
     if (place == Places::kAbsent)
       return;
     const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
@@ -102,7 +102,7 @@ private:
   Touch scalars[3];
 
   /// Scalars and sums share a block: each user touches only its part of it.
-  void addBlock(const Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
+  void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
       const int64_t begin = places[place].begin, end = std::min(begin + to, places[place].end);
       return Touch{begin + from, begin + from < end ? places.number(begin + from, end) : Places::kAbsent, false};
@@ -115,9 +115,9 @@ private:
     if (slot.kind() == bundle::SUMS_SLOT) {
       if (!write)
         return list.push_back({places[place].begin, place, false});
-      if (call.body != summary.sum_loss_body())
+      if (call.body() != summary.sum_loss_body())
         touch(part(0, Block::normBytes), true);
-      if (call.body != summary.norm_body())
+      if (call.body() != summary.norm_body())
         touch(part(Block::normBytes, Block::sumsBytes), true);
       return;
     }
@@ -128,8 +128,8 @@ private:
       lastBlock = place;
     }
     touch(scalars[0], false);
-    const bool scales = model.isScaling(call.unit, call.body);
-    if ((write || call.unit < 0) && !scales)
+    const bool scales = model.isScaling(call.unit(), call.body());
+    if ((write || call.unit() < 0) && !scales)
       touch(scalars[1], write);
     touch(scalars[2], scales);
   }
@@ -151,9 +151,8 @@ template <unsigned Queues> struct Last {
 class RaceCheck {
 public:
   RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
-      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), queueEntries(queueEntries),
-        position(position), queues(uint32_t(program.queues_size())), entries(uint32_t(program.entries_size())), bound(device.getBound()),
-        touches(device) {}
+      : device(device), model(device.getModel()), program(device.getProgram()), queueEntries(queueEntries), position(position),
+        queues(uint32_t(program.queues_size())), entries(uint32_t(program.entries_size())), bound(device.getBound()), touches(device) {}
 
   void run() {
     collectTouches();
@@ -167,7 +166,6 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
-  const Calls &calls;
   const std::vector<std::vector<uint32_t>> &queueEntries;
   const std::vector<uint32_t> &position;
   const uint32_t queues, entries;
@@ -188,8 +186,8 @@ private:
     touches.list.reserve(bound.size() * 2);
     for (int e = 0; e < program.entries_size(); ++e) {
       const auto &entry = program.entries(e);
-      for (const Call &call : calls.of(e)) {
-        const auto &slots = model.bodies.bodies(int(call.body)).slots();
+      for (const bundle::Call &call : entry.compute().calls()) {
+        const auto &slots = model.bodies.bodies(int(call.body())).slots();
         for (const auto &of : slots)
           touches.addSlot(call, of, bound[slot++]);
         ends.push_back(uint32_t(touches.list.size()));
@@ -248,9 +246,9 @@ private:
       const auto &entry = program.entries(e);
       Access *const first = next, *firstCallEnd = nullptr;
       firstAccess.push_back(uint32_t(first - accesses.get()));
-      for (const Call &call : calls.of(e)) {
+      for (const bundle::Call &call : entry.compute().calls()) {
         Touch *const last = touches.list.data() + *end++;
-        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body)), touch, last, next);
+        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body())), touch, last, next);
         next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
         firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
         touch = last;

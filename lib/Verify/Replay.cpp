@@ -3,21 +3,21 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-void Replay::call(const Call &call) {
-  const auto &body = model.bodies.bodies(int(call.body));
+void Replay::call(const bundle::Call &call) {
+  const auto &body = model.bodies.bodies(int(call.body()));
   const Logical *values = slots.data() + nextSlot;
   const uint32_t *numbers = bound.data() + nextSlot;
-  const Binding *bindings = calls.slotsOf(call);
-  nextSlot += call.slots;
+  const bundle::SlotBindings bindings(program, call);
+  nextSlot += size_t(bindings.size());
 
   // Reads first: slots of one call do not overlap where one is written.
-  for (int s = 0; s < int(call.slots); ++s) {
+  for (int s = 0; s < bindings.size(); ++s) {
     const auto &slot = body.slots(s);
     if (slot.kind() == bundle::WORKSPACE || numbers[s] == Places::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
       continue;
     const Place place = places[numbers[s]];
     if (slot.kind() == bundle::SCALARS)
-      requireScalars(place, call.unit < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body), seedsFor(call));
+      requireScalars(place, call.unit() < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body()), seedsFor(call));
     else if (slot.kind() == bundle::SUMS_SLOT) {
       if (slot.mode() == bundle::READ)
         model.plan.commitsByGroup ? requireNoSums(place) : requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
@@ -25,7 +25,7 @@ void Replay::call(const Call &call) {
       requireSlot(place, values[s]);
   }
   std::vector<Contribution> norm, loss;
-  for (int s = 0; s < int(call.slots) && call.unit < 0; ++s) {
+  for (int s = 0; s < bindings.size() && call.unit() < 0; ++s) {
     if (body.slots(s).kind() == bundle::LOSS)
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
     if (body.slots(s).kind() == bundle::STATE && body.slots(s).index() == 1) {
@@ -34,12 +34,12 @@ void Replay::call(const Call &call) {
         norm.push_back({values[s].id, 0, begin, end});
         real += end - begin;
       });
-      if (call.body == model.summary.norm_body() && real != values[s].end - values[s].begin)
+      if (call.body() == model.summary.norm_body() && real != values[s].end - values[s].begin)
         fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) + "-" + std::to_string(values[s].end) +
                              " of group '" + model.summary.groups(int(values[s].id)).name() + "': padding holds anything");
     }
   }
-  for (int s = 0; s < int(call.slots); ++s) {
+  for (int s = 0; s < bindings.size(); ++s) {
     const auto &slot = body.slots(s);
     if (numbers[s] == Places::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
       continue;
@@ -48,7 +48,7 @@ void Replay::call(const Call &call) {
     if (slot.kind() == bundle::WORKSPACE) {
       scratch(place);
     } else if (slot.kind() == bundle::SUMS_SLOT) {
-      bool isNorm = call.body == model.summary.norm_body();
+      bool isNorm = call.body() == model.summary.norm_body();
       Content sums;
       sums.kind = bundle::Value::SUMS;
       sums.delta = -place.begin;
@@ -62,12 +62,12 @@ void Replay::call(const Call &call) {
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
       Content content = contentOf(decided, place.begin);
-      const bool scales = model.isScaling(call.unit, call.body);
+      const bool scales = model.isScaling(call.unit(), call.body());
       content.id = scales ? 2 : 1;
       writeBytes(scales ? part(place, Block::seedsBegin, Block::scalarsEnd) : part(place, Block::decidedBegin, Block::decidedEnd), content);
     } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
-      Contribution contribution{uint32_t(call.unit), 0, parameter ? call.sampleBase : 0, parameter ? call.sampleBase + call.rows : 0};
+      Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
       accumulateBytes(place, contentOf(values[s], place.begin), contribution, overwrite, &slot);
     } else if (slot.mode() == bundle::UPDATE) {
       Logical next = values[s];
@@ -83,12 +83,13 @@ void Replay::call(const Call &call) {
   }
 }
 
-Replay::Seeds Replay::seedsFor(const Call &call) const {
-  if (!model.scales() || model.isScaling(call.unit, call.body))
+Replay::Seeds Replay::seedsFor(const bundle::Call &call) const {
+  if (!model.scales() || model.isScaling(call.unit(), call.body()))
     return Seeds::Loaded;
-  const bundle::UnitInfo *unit = call.unit >= 0 ? &model.summary.units(call.unit) : nullptr;
-  const bool begins = unit && unit->loss_terms_size() && call.body != model.bodyOf(*unit, bundle::UnitFunction::FORWARD) &&
-                      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.body == model.bodyOf(*unit, bundle::UnitFunction::RECOMPUTE));
+  const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
+  const bool begins =
+      unit && unit->loss_terms_size() && call.body() != model.bodyOf(*unit, bundle::UnitFunction::FORWARD) &&
+      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.body() == model.bodyOf(*unit, bundle::UnitFunction::RECOMPUTE));
   return begins ? Seeds::Scaled : Seeds::Either;
 }
 
@@ -227,7 +228,7 @@ bool Replay::prepare() {
   transfers.reserve(size_t(program.entries_size()));
   for (current = 0; current < program.entries_size() && !device.full(); ++current) {
     if (entry().has_compute())
-      for (const Call &call : calls.of(current))
+      for (const bundle::Call &call : entry().compute().calls())
         good = fromCall(device, units, entry(), call, slots) && good;
     else
       good = declareTransfer() && good;
@@ -396,8 +397,8 @@ void Replay::run() {
       if (!e.has_compute()) {
         runs ? transfer() : (void)++nextTransfer;
       } else {
-        for (const Call &c : calls.of(current))
-          runs ? call(c) : (void)(nextSlot += c.slots);
+        for (const bundle::Call &c : e.compute().calls())
+          runs ? call(c) : (void)(nextSlot += size_t(bundle::SlotBindings(program, c).size()));
       }
     }
     if (device.full())

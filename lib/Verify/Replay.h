@@ -50,8 +50,8 @@ inline constexpr uint32_t kNoSums = 1;
 class Replay {
 public:
   explicit Replay(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), places(device.getPlaces()),
-        bound(device.getBound()), rowsOfUnit(model.summary.units_size()) {
+      : device(device), model(device.getModel()), program(device.getProgram()), places(device.getPlaces()), bound(device.getBound()),
+        rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
       for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
@@ -68,7 +68,6 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
-  const Calls &calls;
   Places &places;
   const std::vector<uint32_t> &bound;
   Pieces<Content> memory; ///< of all arenas
@@ -159,7 +158,7 @@ private:
   bool compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter);
   enum class Seeds : uint8_t { Loaded, Scaled, Either };
   /// As its reader needs them.
-  Seeds seedsFor(const Call &call) const;
+  Seeds seedsFor(const bundle::Call &call) const;
   bool requireScalars(const Place &block, bool decided, Seeds seeds);
   bool requireSums(const Place &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const Place &sums);
@@ -179,7 +178,7 @@ private:
   bool checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group);
   bool checkMoved();
   void load();
-  void call(const Call &call);
+  void call(const bundle::Call &call);
   void transfer();
   void copy(const Place &from, const Place &to, const Logical &value);
   void copyScalars(const Place &from, const Place &to);

@@ -162,18 +162,18 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot 
   return out;
 }
 
-const std::vector<UnitSlot> &UnitSlots::of(const Call &call) {
-  auto &known = functions[size_t(call.unit)];
-  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.body == call.body; });
+const std::vector<UnitSlot> &UnitSlots::of(const bundle::Call &call) {
+  auto &known = functions[size_t(call.unit())];
+  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.body == call.body(); });
   if (function == known.end()) {
-    function = known.insert(known.end(), {call.body, -1, {}});
-    for (const auto &slot : model.bodies.bodies(int(call.body)).slots())
-      function->slots.push_back(unitSlot(model, uint32_t(call.unit), slot));
+    function = known.insert(known.end(), {call.body(), -1, {}});
+    for (const auto &slot : model.bodies.bodies(int(call.body())).slots())
+      function->slots.push_back(unitSlot(model, uint32_t(call.unit()), slot));
   }
-  if (function->rows != call.rows) {
-    function->rows = call.rows;
+  if (function->rows != call.rows()) {
+    function->rows = call.rows();
     for (UnitSlot &slot : function->slots)
-      slot.value.bytes = extentBytes(slot.fixedBytes, slot.bytesPerRow, call.rows);
+      slot.value.bytes = extentBytes(slot.fixedBytes, slot.bytesPerRow, call.rows());
   }
   return function->slots;
 }
@@ -183,24 +183,26 @@ namespace {
 /// The slots of one call.
 class CallSlots {
 public:
-  CallSlots(Device &device, const bundle::Entry &entry, const Call &call)
-      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.bodies(int(call.body))),
-        bindings(device.getCalls().slotsOf(call)) {}
+  CallSlots(Device &device, const bundle::Entry &entry, const bundle::Call &call)
+      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.bodies(int(call.body()))),
+        bindings(device.getProgram(), call) {}
+
+  int size() const { return bindings.size(); }
 
   /// \param unit  what the slot of a unit function must hold; null: the call is of none.
   /// \param out   that of the unit function, to be completed.
   bool find(int index, const UnitSlot *unit, Logical &out) const {
     const auto &slot = body.slots(index);
-    const Binding &binding = bindings[index];
-    const int64_t bytes = int64_t(binding.region.bytes);
+    const bundle::SlotBinding binding = bindings[index];
+    const int64_t bytes = int64_t(binding.region.bytes());
     if (slot.kind() == bundle::WORKSPACE)
       return true;
     if (unit) {
       if (!unit->exists)
-        return fail(slot, Code::Call, "does not exist in unit '" + model.summary.units(call.unit).name() + "'");
+        return fail(slot, Code::Call, "does not exist in unit '" + model.summary.units(call.unit()).name() + "'");
       if (unit->rows) {
-        out.begin = call.sampleBase;
-        out.end = call.sampleBase + call.rows;
+        out.begin = call.sample_base();
+        out.end = call.sample_base() + call.rows();
       }
     } else if (slot.kind() == bundle::SCALARS) {
       out.kind = bundle::Value::STEP_SCALARS;
@@ -210,8 +212,8 @@ public:
       out.bytes = Block::sumsBytes;
     } else if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
-      out.version = model.isUpdate(call.body) ? 1 : 0; // updates count from what the decision leaves
-      out.bytes = model.isUpdate(call.body) ? 8 : model.optimizerStepBytes();
+      out.version = model.isUpdate(call.body()) ? 1 : 0; // updates count from what the decision leaves
+      out.bytes = model.isUpdate(call.body()) ? 8 : model.optimizerStepBytes();
     } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS || isCopyOfCast(slot)) {
       return findDeclared(slot, binding, out);
     } else {
@@ -224,29 +226,29 @@ public:
     }
     if (out.bytes != bytes)
       return fail(slot, Code::Size, "has " + std::to_string(bytes) + " bytes, its value " + std::to_string(out.bytes));
-    return checkDeclared(slot, binding, out);
+    return checkDeclared(slot, binding.value, out);
   }
 
 private:
   Device &device;
   const Model &model;
   const bundle::Entry &entry;
-  const Call &call;
+  const bundle::Call &call;
   const bundle::Body &body;
-  const Binding *bindings;
+  const bundle::SlotBindings bindings;
 
   bool fail(const bundle::Slot &slot, Code code, const std::string &message) const {
     return device.report(code, entry.id(), device.where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
   }
 
   bool isCopyOfCast(const bundle::Slot &slot) const {
-    return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.body == model.summary.cast_body();
+    return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.body() == model.summary.cast_body();
   }
 
   /// State of updates and norms, and loss rows: the extent is the one declared.
-  bool findDeclared(const bundle::Slot &slot, const Binding &binding, Logical &out) const {
-    const bundle::Value value = binding.value();
-    if (!fromDeclared(device, entry, value, binding.region.bytes, out))
+  bool findDeclared(const bundle::Slot &slot, const bundle::SlotBinding &binding, Logical &out) const {
+    const bundle::Value &value = binding.value;
+    if (!fromDeclared(device, entry, value, binding.region.bytes(), out))
       return false;
     if (slot.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != slot.index()
         : isCopyOfCast(slot)        ? value.kind() != bundle::Value::PARAMETER_COPY
@@ -254,8 +256,9 @@ private:
         : slot.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
                                     : value.kind() != bundle::Value::MOMENTS || value.cut() != slot.index() - 2)
       return fail(slot, Code::Declared, "declares " + device.describe(value));
-    if (value.end() - value.begin() != call.rows)
-      return fail(slot, Code::Call, "holds " + std::to_string(value.end() - value.begin()) + ", the call has " + std::to_string(call.rows) + " rows");
+    if (value.end() - value.begin() != call.rows())
+      return fail(slot, Code::Call,
+                  "holds " + std::to_string(value.end() - value.begin()) + ", the call has " + std::to_string(call.rows()) + " rows");
     if (value.version())
       return fail(slot, Code::Declared, "declares " + device.describe(value) + ", expects version 0");
     if (out.kind == bundle::Value::GRADIENTS)
@@ -264,12 +267,13 @@ private:
   }
 
   /// What the slot declares must be what plan and summary imply. The cut of a gradient may be named from either side.
-  bool checkDeclared(const bundle::Slot &slot, const Binding &value, const Logical &out) const {
+  bool checkDeclared(const bundle::Slot &slot, const bundle::Value &value, const Logical &out) const {
     bool ranged = out.stride || isBlock(out.kind);
-    bool same = value.kind == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id == out.id) &&
-                (!ranged || (value.begin == out.begin && value.end == out.end)) && (out.kind != bundle::Value::LOSS_ROWS || value.cut == out.cut);
+    bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&
+                (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
+                (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut);
     if (out.kind == bundle::Value::GLOBAL_SUM)
-      same = value.kind == bundle::Value::GLOBAL_SUM || value.kind == bundle::Value::SUMS;
+      same = value.kind() == bundle::Value::GLOBAL_SUM || value.kind() == bundle::Value::SUMS;
     if (same)
       return true;
     bundle::Value expected;
@@ -278,17 +282,17 @@ private:
     expected.set_cut(out.cut);
     expected.set_begin(out.begin);
     expected.set_end(out.end);
-    return fail(slot, Code::Declared, "declares " + device.describe(value.value()) + ", expects " + device.describe(expected));
+    return fail(slot, Code::Declared, "declares " + device.describe(value) + ", expects " + device.describe(expected));
   }
 };
 
 } // namespace
 
-bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const Call &call, std::vector<Logical> &values) {
-  const UnitSlot *unit = call.unit >= 0 ? units.of(call).data() : nullptr;
+bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const bundle::Call &call, std::vector<Logical> &values) {
+  const UnitSlot *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
   const CallSlots slots(device, entry, call);
   bool good = true;
-  for (int s = 0; s < int(call.slots); ++s) {
+  for (int s = 0; s < slots.size(); ++s) {
     values.push_back(unit ? unit[s].value : Logical());
     good = slots.find(s, unit ? unit + s : nullptr, values.back()) && good;
   }

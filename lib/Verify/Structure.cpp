@@ -6,14 +6,14 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-bool Device::reportOutside(const Region &region, const bundle::Entry *entry, const std::string &what) {
+bool Device::reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what) {
   int64_t id = entry ? int64_t(entry->id()) : -1;
   auto place = [&] { return (entry ? where(*entry) + ": " : std::string()) + what; };
-  if (region.arena >= uint32_t(program.arenas_size()))
-    return report(Code::Malformed, id, place() + ": arena " + std::to_string(region.arena) + " of " + std::to_string(program.arenas_size()));
+  if (region.arena() >= uint32_t(program.arenas_size()))
+    return report(Code::Malformed, id, place() + ": arena " + std::to_string(region.arena()) + " of " + std::to_string(program.arenas_size()));
   return report(Code::Bounds, id,
-                place() + ": bytes " + std::to_string(region.offset) + " + " + std::to_string(region.bytes) + " leave arena " +
-                    std::to_string(region.arena) + " of " + std::to_string(program.arenas(int(region.arena)).bytes()));
+                place() + ": bytes " + std::to_string(region.offset()) + " + " + std::to_string(region.bytes()) + " leave arena " +
+                    std::to_string(region.arena()) + " of " + std::to_string(program.arenas(int(region.arena())).bytes()));
 }
 
 bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what) {
@@ -44,56 +44,60 @@ bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_
 
 /// Updates are done by the processor in whose memory they find what they change; all else is the device's.
 bool Device::isByHost(int index) const {
-  if (program.entries(index).compute().task() != bundle::Compute::UPDATE_GROUP)
+  const bundle::Compute &compute = program.entries(index).compute();
+  if (compute.task() != bundle::Compute::UPDATE_GROUP)
     return false;
-  for (const Call &call : calls.of(index))
-    for (uint32_t s = 0; s < call.slots; ++s)
-      if (const Region &region = calls.slotsOf(call)[s].region; region.bytes)
-        return region.arena < uint32_t(program.arenas_size()) && program.arenas(int(region.arena)).kind() != bundle::DEVICE;
+  for (const bundle::Call &call : compute.calls()) {
+    const bundle::SlotBindings bindings(program, call);
+    for (int s = 0; s < bindings.size(); ++s)
+      if (const bundle::Region &region = bindings[s].region; region.bytes())
+        return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
+  }
   return false;
 }
 
-bool Device::checkCall(const bundle::Entry &entry, const Call &call, bool byHost) {
+bool Device::checkCall(const bundle::Entry &entry, const bundle::Call &call, bool byHost) {
   int64_t id = entry.id();
-  if (call.body >= uint32_t(model.bodies.bodies_size()))
-    return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.body) + " does not exist");
-  const auto &body = model.bodies.bodies(int(call.body));
-  if (call.unit < -1 || call.unit >= model.summary.units_size())
-    return report(Code::Malformed, id, where(entry) + ": unit " + std::to_string(call.unit) + " does not exist");
-  if (call.rows < 1 || call.rows > kMaxSize || call.sampleBase < 0 || call.sampleBase > kMaxSize)
+  if (call.body() >= uint32_t(model.bodies.bodies_size()))
+    return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.body()) + " does not exist");
+  const auto &body = model.bodies.bodies(int(call.body()));
+  if (call.unit() < -1 || call.unit() >= model.summary.units_size())
+    return report(Code::Malformed, id, where(entry) + ": unit " + std::to_string(call.unit()) + " does not exist");
+  if (call.rows() < 1 || call.rows() > kMaxSize || call.sample_base() < 0 || call.sample_base() > kMaxSize)
     return report(Code::Malformed, id,
-                  where(entry) + ": " + std::to_string(call.rows) + " rows from " + std::to_string(call.sampleBase) + " are impossible");
-  if (call.slots != uint32_t(body.slots_size()))
+                  where(entry) + ": " + std::to_string(call.rows()) + " rows from " + std::to_string(call.sample_base()) + " are impossible");
+  const bundle::SlotBindings bindings(program, call);
+  if (bindings.size() != body.slots_size())
     return report(Code::Malformed, id,
                   where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.slots_size()) + " slots, the call binds " +
-                      std::to_string(call.slots));
-  const size_t first = bound.size();
-  bound.resize(first + call.slots, Places::kAbsent);
-  const Binding *const bindings = calls.slotsOf(call);
-  for (int s = 0; s < int(call.slots); ++s) {
+                      std::to_string(bindings.size()));
+  if (!bindings.complete())
+    return report(Code::Malformed, id, where(entry) + ": binds a slot of '" + body.name() + "' to a region or a value that does not exist");
+  for (int s = 0; s < bindings.size(); ++s) {
     const auto &slot = body.slots(s);
-    const Binding &binding = bindings[s];
-    const Region &region = binding.region;
+    const bundle::SlotBinding binding = bindings[s];
+    const bundle::Region &region = binding.region;
     auto what = [&] { return where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "'"; };
     if (!checkRegion(region, &entry, slot.name(), /*mayBeAbsent=*/true))
       return false;
-    int64_t expected = extentBytes(slot.bytes(), call.rows);
-    bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes) >= expected : int64_t(region.bytes) == expected;
+    int64_t expected = extentBytes(slot.bytes(), call.rows());
+    bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes()) >= expected : int64_t(region.bytes()) == expected;
     if (expected < 0 || !enough)
       return report(Code::Size, id,
-                    what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows) + " rows, found " +
-                        std::to_string(region.bytes));
-    if (region.bytes && region.offset % 64)
-      return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset) + ", expects a multiple of 64");
+                    what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows()) + " rows, found " +
+                        std::to_string(region.bytes()));
+    if (region.bytes() && region.offset() % 64)
+      return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset()) + ", expects a multiple of 64");
     if (binding.overwrite && slot.mode() != bundle::ACCUMULATE)
       return report(Code::Call, id, what() + " is not accumulated to, but bound with overwrite");
-    const int64_t begin = addressOf(region.arena, region.offset);
-    if (region.bytes && (program.arenas(int(region.arena)).kind() == bundle::DEVICE) == byHost)
+    if (region.bytes() && (program.arenas(int(region.arena())).kind() == bundle::DEVICE) == byHost)
       return report(Code::Reach, id,
                     what() + " is bound to memory of the " +
                         (byHost ? "device, expects the host's, where its first slot is" : "host, expects the device's"));
-    if (region.bytes)
-      bound[first + size_t(s)] = places.number(begin, begin + int64_t(region.bytes));
+    uint32_t &place = placeOfRegion[bindings.regionNumber(s)];
+    if (region.bytes() && place == Places::kAbsent)
+      place = places.number(addressOf(region.arena(), region.offset()), addressOf(region.arena(), region.offset() + region.bytes()));
+    bound.push_back(place);
   }
   return true;
 }
@@ -125,7 +129,7 @@ bool Device::checkEntry(int index) {
   };
   switch (entry.what_case()) {
   case bundle::Entry::kCompute:
-    for (const Call &call : calls.of(index))
+    for (const bundle::Call &call : entry.compute().calls())
       if (!checkCall(entry, call, isByHost(index)))
         return false;
     return true;
@@ -253,7 +257,7 @@ bool Device::checkStructure() {
   }
   if (!checkOrder())
     return false;
-  bound.reserve(calls.bindings.size());
+  placeOfRegion.assign(size_t(program.regions_size()), Places::kAbsent);
   for (int e = 0; e < program.entries_size(); ++e)
     if (!checkEntry(e) ||
         (program.queues(int(program.entries(e).queue())).kind() == bundle::DIRECT ? !checkDirect(e) : !checkNoParts(program.entries(e))))

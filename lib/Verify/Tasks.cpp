@@ -12,8 +12,8 @@ std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin)
 class TaskChecker {
 public:
   /// \param expected  memory for units and their bodies
-  TaskChecker(Device &device, const bundle::Entry &entry, int index, bool byHost, std::vector<std::pair<int64_t, uint32_t>> &expected)
-      : device(device), entry(entry), compute(entry.compute()), itsCalls(device.getCalls().of(index)), byHost(byHost), expected(expected) {}
+  TaskChecker(Device &device, const bundle::Entry &entry, bool byHost, std::vector<std::pair<int64_t, uint32_t>> &expected)
+      : device(device), entry(entry), compute(entry.compute()), byHost(byHost), expected(expected) {}
 
   void check() {
     if (device.getProgram().queues(int(entry.queue())).kind() != bundle::COMPUTE)
@@ -56,13 +56,13 @@ private:
 
   /// Calls that are not unit functions, and which task may have them.
   template <typename Allowed> void only(Allowed allowed, const char *text) {
-    for (const Call &call : itsCalls)
-      if (call.unit >= 0 || !allowed(call.body))
-        return fail(Code::Call, "calls body '" + model.bodies.bodies(int(call.body)).name() + "', expects " + text);
+    for (const bundle::Call &call : compute.calls())
+      if (call.unit() >= 0 || !allowed(call.body()))
+        return fail(Code::Call, "calls body '" + model.bodies.bodies(int(call.body())).name() + "', expects " + text);
   }
   void onlyOne(uint32_t its, const char *text) {
-    if (itsCalls.size() != 1)
-      fail(Code::Call, "has " + std::to_string(itsCalls.size()) + " calls, expects one");
+    if (compute.calls_size() != 1)
+      fail(Code::Call, "has " + std::to_string(compute.calls_size()) + " calls, expects one");
     only([&](uint32_t body) { return body == its; }, text);
   }
 
@@ -76,13 +76,13 @@ private:
     device.getResult().tasks.push_back({uint32_t(compute.cell()), compute.task()});
     expectUnits(cell);
     size_t unitCalls = 0;
-    for (const Call &call : itsCalls) {
-      const bool isLossSum = call.unit < 0 && call.body == model.summary.sum_loss_body();
+    for (const bundle::Call &call : compute.calls()) {
+      const bool isLossSum = call.unit() < 0 && call.body() == model.summary.sum_loss_body();
       if (compute.task() == bundle::Compute::F && unitCalls == expected.size() && isLossSum)
         continue;
-      if (unitCalls == expected.size() || call.unit != expected[unitCalls].first) {
+      if (unitCalls == expected.size() || call.unit() != expected[unitCalls].first) {
         fail(Code::Call,
-             "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit) +
+             "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit()) +
                  (unitCalls == expected.size() ? ", the task has no further units" : ", expects unit " + std::to_string(expected[unitCalls].first)));
         break;
       }
@@ -107,14 +107,14 @@ private:
       std::reverse(expected.begin() + std::ptrdiff_t(first), expected.end());
   }
 
-  void checkUnitCall(const Call &call, const PlanView::Cell &cell, uint32_t body) {
-    const auto &unit = model.summary.units(call.unit);
-    if (call.body != body)
-      fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body)).name() + "'");
-    if (call.rows != cell.endSample - cell.firstSample || call.sampleBase != cell.firstSample)
-      fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sampleBase, call.sampleBase + call.rows));
-    if (call.instanceBase != unit.instance_base())
-      fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instanceBase) + ", expects " +
+  void checkUnitCall(const bundle::Call &call, const PlanView::Cell &cell, uint32_t body) {
+    const auto &unit = model.summary.units(call.unit());
+    if (call.body() != body)
+      fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body())).name() + "'");
+    if (call.rows() != cell.endSample - cell.firstSample || call.sample_base() != cell.firstSample)
+      fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
+    if (call.instance_base() != unit.instance_base())
+      fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instance_base()) + ", expects " +
                            std::to_string(unit.instance_base()));
   }
 
@@ -132,15 +132,15 @@ private:
     const bool statistic = model.summary.groups(compute.group()).statistic();
     const uint32_t moving = model.summary.update_body_statistics();
     only([&](uint32_t body) { return statistic ? body == moving : body == decay || body == plain; }, "an update");
-    for (const Call &call : itsCalls) {
-      const auto &body = model.bodies.bodies(int(call.body));
-      const Binding *parameters = checkSlots(
+    for (const bundle::Call &call : compute.calls()) {
+      const auto &body = model.bodies.bodies(int(call.body()));
+      const bundle::Value *parameters = checkSlots(
           call, [&](int s) { return body.slots(s).kind() == bundle::STATE; }, [&](int s) { return "slot '" + body.slots(s).name() + "' "; });
       if (!parameters)
         fail(Code::Call, "an update without state");
-      else if (!statistic && decay != plain && (call.body == decay ? parameters->end > decaying : parameters->begin < decaying))
-        fail(Code::Call, "elements " + rangeText(parameters->begin, parameters->end) + " are updated " + (call.body == decay ? "with" : "without") +
-                             " weight decay; it applies to the first " + std::to_string(decaying));
+      else if (!statistic && decay != plain && (call.body() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
+        fail(Code::Call, "elements " + rangeText(parameters->begin(), parameters->end()) + " are updated " +
+                             (call.body() == decay ? "with" : "without") + " weight decay; it applies to the first " + std::to_string(decaying));
     }
   }
 
@@ -150,21 +150,22 @@ private:
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
     only([&](uint32_t body) { return body == model.summary.cast_body(); }, "the cast");
-    for (const Call &call : itsCalls)
+    for (const bundle::Call &call : compute.calls())
       checkSlots(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
   /// Slots for which `counts` holds must all be of the task's group and of one range. Returns the first; null: there is none.
-  template <typename Counts, typename Name> const Binding *checkSlots(const Call &call, Counts counts, Name name) {
-    const Binding *first = nullptr;
-    for (int s = 0; s < int(call.slots); ++s) {
+  template <typename Counts, typename Name> const bundle::Value *checkSlots(const bundle::Call &call, Counts counts, Name name) {
+    const bundle::Value *first = nullptr;
+    const bundle::SlotBindings bindings(device.getProgram(), call);
+    for (int s = 0; s < bindings.size(); ++s) {
       if (!counts(s))
         continue;
-      const Binding &value = device.getCalls().slotsOf(call)[s];
+      const bundle::Value &value = bindings[s].value;
       if (!first)
         first = &value;
-      if (value.id != uint32_t(compute.group()) || value.begin != first->begin || value.end != first->end)
-        fail(Code::Call, name(s) + "declares " + device.describe(value.value()) + ", unlike the task or the other slots");
+      if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() || value.end() != first->end())
+        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", unlike the task or the other slots");
     }
     return first;
   }
@@ -173,7 +174,6 @@ private:
   const Model &model = device.getModel();
   const bundle::Entry &entry;
   const bundle::Compute &compute;
-  const Calls::Range itsCalls;
   const bool byHost;
   std::vector<std::pair<int64_t, uint32_t>> &expected;
 };
@@ -184,5 +184,5 @@ void Device::checkTasks() {
   std::vector<std::pair<int64_t, uint32_t>> expected;
   for (int e = 0; e < program.entries_size() && !full(); ++e)
     if (const auto &entry = program.entries(e); entry.what_case() == bundle::Entry::kCompute)
-      TaskChecker(*this, entry, e, isByHost(e), expected).check();
+      TaskChecker(*this, entry, isByHost(e), expected).check();
 }

@@ -29,16 +29,12 @@ void Device::run() {
   replayValues(*this);
 }
 
-/// Memory of one thread.
-struct Scratch {
-  std::vector<char> block;
-  Calls calls;
-};
+/// Memory of one thread, which serves one program after another.
+using Memory = std::vector<char>;
 
-/// \param visit  fills the calls of program i and calls its argument with it, or with null when it cannot be read; from several threads, each with
-/// its own scratch.
+/// \param visit  calls its argument with program i, or with null when it cannot be read; from several threads, each with its own block.
 static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
-                                       const std::function<void(size_t, Scratch &, const std::function<void(const bundle::Program *)> &)> &visit,
+                                       const std::function<void(size_t, Memory &, const std::function<void(const bundle::Program *)> &)> &visit,
                                        const VerifyOptions &options) {
   std::vector<Finding> findings;
   Model model(summary, bodies, plan, findings);
@@ -48,11 +44,11 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
   std::vector<DeviceResult> results(count);
   std::atomic<size_t> next{0};
   auto work = [&] {
-    Scratch scratch;
+    Memory block;
     for (size_t i; (i = next++) < count;) {
-      visit(i, scratch, [&](const bundle::Program *program) {
+      visit(i, block, [&](const bundle::Program *program) {
         if (program)
-          Device(model, *program, scratch.calls, options, results[i]).run();
+          Device(model, *program, options, results[i]).run();
         else
           results[i].findings.push_back({Code::Malformed, -1, -1, "program " + std::to_string(i) + " cannot be read"});
       });
@@ -93,19 +89,14 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
 
 std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                             const std::vector<bundle::Program> &programs, const VerifyOptions &options) {
-  auto visit = [&](size_t i, Scratch &scratch, const auto &check) {
-    scratch.calls.take(programs[i]);
-    check(&programs[i]);
-  };
+  auto visit = [&](size_t i, Memory &, const auto &check) { check(&programs[i]); };
   return verifyEach(summary, bodies, plan, programs.size(), visit, options);
 }
 
 std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                               const std::vector<std::string> &programs, const VerifyOptions &options) {
-  // What is left of a program without its calls are small messages: an arena takes and gives them back at once. Its first block serves one program
-  // after another.
-  auto visit = [&](size_t i, Scratch &scratch, const std::function<void(const bundle::Program *)> &check) {
-    std::vector<char> &block = scratch.block;
+  // A program is many small messages: an arena takes and gives them back at once.
+  auto visit = [&](size_t i, Memory &block, const std::function<void(const bundle::Program *)> &check) {
     uint64_t used = 0;
     {
       google::protobuf::ArenaOptions memory;
@@ -113,7 +104,7 @@ std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summar
       memory.initial_block_size = block.size();
       google::protobuf::Arena arena(memory);
       auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-      check(scratch.calls.read(programs[i], *program) ? program : nullptr);
+      check(program->ParseFromString(programs[i]) ? program : nullptr);
       used = arena.SpaceAllocated();
     }
     if (used > block.size())

@@ -1,5 +1,7 @@
 #include "Machine.h"
 
+#include "SlotBindings.h"
+
 #include <algorithm>
 
 using namespace zorse;
@@ -15,7 +17,8 @@ void Machine::startCall(const Half &half, Active &work) {
   if (call.body() >= uint32_t(bodies.bodies_size()) || call.rows() < 1 || call.rows() > (1 << 20))
     invalid("impossible call");
   const auto &body = bodies.bodies(int(call.body()));
-  if (call.slots_size() != body.slots_size())
+  const bundle::SlotBindings bindings(programs[half.program], call);
+  if (bindings.size() != body.slots_size())
     invalid("slots do not fit the body");
   Role role = roleOf(summary, call.body());
   std::vector<Words> slots;
@@ -24,7 +27,7 @@ void Machine::startCall(const Half &half, Active &work) {
   std::vector<Span> touched;
   for (int s = 0; s < body.slots_size(); ++s) {
     const auto &slot = body.slots(s);
-    const auto &region = call.slots(s).region();
+    const auto &region = bindings[s].region;
     int64_t bytes = slotBytes(slot, call.rows());
     if (bytes < 0)
       invalid("impossible slot");
@@ -57,7 +60,7 @@ void Machine::startCall(const Half &half, Active &work) {
       for (uint64_t &word : words)
         word = poison();
     slots.push_back(std::move(words));
-    overwrite.push_back(call.slots(s).overwrite() || slot.mode() == bundle::WRITE);
+    overwrite.push_back(bindings[s].overwrite || slot.mode() == bundle::WRITE);
   }
   for (size_t a = 0; a < touched.size(); ++a)
     for (size_t b = a + 1; b < touched.size(); ++b)

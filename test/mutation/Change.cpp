@@ -10,7 +10,7 @@ bundle::Region *Change::regionOf(bundle::SlotKind kind, int index) const {
   const auto &body = original.model.bodies.bodies(int(first.body()));
   for (int s = 0; s < body.slots_size(); ++s)
     if (body.slots(s).kind() == kind && (index < 0 || int(body.slots(s).index()) == index))
-      return first.mutable_slots(s)->mutable_region();
+      return EditedSlot(program(), first, s).mutable_region();
   return nullptr;
 }
 
@@ -133,20 +133,20 @@ bool test::swapWith(Change &m, const Wanted &wanted) {
   return true;
 }
 
-bundle::SlotBinding *test::otherSlot(Change &m, const SlotWanted &wanted, const char *word) {
+std::optional<EditedSlot> test::otherSlot(Change &m, const SlotWanted &wanted, const char *word) {
   SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted, m.place.program);
-  auto &slot = slotAt(m.programs, found);
+  EditedSlot slot = slotAt(m.programs, found);
   const auto &own = m.binding().region();
   if (own.bytes() != slot.region().bytes() || own.offset() == slot.region().offset())
-    return nullptr;
+    return {};
   m.what += word + at(m.programs, found.place);
-  return &slot;
+  return slot;
 }
 
 Row test::swapSlots(const char *name, const SlotWanted &wanted) {
   return {name, slotWhere(wanted),
           [wanted](Change &m) {
-            auto *other = otherSlot(m, wanted);
+            auto other = otherSlot(m, wanted);
             if (!other)
               return false;
             m.binding().mutable_region()->Swap(other->mutable_region());

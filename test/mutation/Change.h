@@ -4,6 +4,7 @@
 #include "Edit.h"
 #include "Mutations.h"
 
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -23,7 +24,7 @@ struct Change {
   bundle::Program &program() const { return programs[size_t(place.program)]; }
   Entry &entry() const { return entryAt(programs, place); }
   Compute &compute() const { return *entry().mutable_compute(); }
-  bundle::SlotBinding &binding() const { return *compute().mutable_calls(call)->mutable_slots(slot); }
+  EditedSlot binding() const { return {program(), *compute().mutable_calls(call), slot}; }
 
   /// Of the first slot of that kind, and of that index if it is not -1, in the first call; null without one.
   bundle::Region *regionOf(bundle::SlotKind kind, int index = -1) const;
@@ -78,8 +79,8 @@ bool waitEarlier(Change &m, bundle::Wait &wait); ///< for an earlier entry of th
 bool freshRegion(Change &m);                     ///< gives the slot bytes that nobody uses
 /// Exchanges what the entry and another of its program do.
 bool swapWith(Change &m, const Wanted &wanted);
-/// Another slot of the program, as large and elsewhere; null if a random one is not. `what` names it behind `word`.
-bundle::SlotBinding *otherSlot(Change &m, const SlotWanted &wanted, const char *word = " and ");
+/// Another slot of the program, as large and elsewhere; none if a random one is not. `what` names it behind `word`.
+std::optional<EditedSlot> otherSlot(Change &m, const SlotWanted &wanted, const char *word = " and ");
 /// Exchanges two slots of the kinds.
 Row swapSlots(const char *name, const SlotWanted &wanted);
 

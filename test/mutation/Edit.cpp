@@ -14,8 +14,9 @@ SlotPlace test::pickSlot(const Programs &programs, const bundle::BodyLibrary &bo
     for (int e = 0; e < programs[p].entries_size(); ++e)
       for (int c = 0; c < programs[p].entries(e).compute().calls_size(); ++c) {
         const auto &call = programs[p].entries(e).compute().calls(c);
-        for (int s = 0; s < call.slots_size(); ++s)
-          if (call.slots(s).region().bytes() && wanted(programs[p].entries(e), bodies.bodies(int(call.body())).slots(s)) && random() % ++count == 0)
+        const bundle::SlotBindings bindings(programs[p], call);
+        for (int s = 0; s < bindings.size(); ++s)
+          if (bindings[s].region.bytes() && wanted(programs[p].entries(e), bodies.bodies(int(call.body())).slots(s)) && random() % ++count == 0)
             chosen = {{int(p), e}, c, s};
       }
   }

@@ -1,7 +1,7 @@
 // Edits of programs that keep the rest consistent.
 #pragma once
 
-#include "bundle.pb.h"
+#include "EditedSlot.h"
 
 #include <algorithm>
 #include <functional>
@@ -81,6 +81,20 @@ inline void insertEntry(bundle::Program &program, int index, const bundle::Entry
     program.mutable_entries()->SwapElements(e, e - 1);
 }
 
+/// An entry of another program, for this one: bound to the same bytes.
+inline bundle::Entry rebound(bundle::Program &program, const bundle::Entry &entry, const bundle::Program &from) {
+  bundle::Entry copy = entry;
+  bundle::SlotBinder binder(program);
+  for (int c = 0; c < entry.compute().calls_size(); ++c) {
+    bundle::Call &call = *copy.mutable_compute()->mutable_calls(c);
+    unbind(call);
+    const bundle::SlotBindings bindings(from, entry.compute().calls(c));
+    for (int s = 0; s < bindings.size(); ++s)
+      binder.bind(call, bindings[s].region, bindings[s].value, bindings[s].overwrite);
+  }
+  return copy;
+}
+
 /// Inserts `copy`, of another program, where its id belongs: on a queue that there is, without waits.
 inline void insertById(bundle::Program &program, bundle::Entry copy) {
   copy.clear_waits();
@@ -136,7 +150,7 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
   for (auto &entry : *program.mutable_entries()) {
     if (entry.has_compute())
       for (auto &call : *entry.mutable_compute()->mutable_calls())
-        for (auto &slot : *call.mutable_slots())
+        for (EditedSlot slot : slotsOf(program, call))
           add(slot.mutable_region());
     if (entry.has_copy()) {
       add(entry.mutable_copy()->mutable_from());
@@ -230,8 +244,8 @@ inline SlotWanted ofKinds(const std::vector<bundle::SlotKind> &kinds) {
   return [kinds](const Entry &, const bundle::Slot &slot) { return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end(); };
 }
 SlotPlace pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
-inline bundle::SlotBinding &slotAt(Programs &programs, const SlotPlace &p) {
-  return *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call)->mutable_slots(p.slot);
+inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
+  return {programs[size_t(p.place.program)], *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
 }
 
 /// Calls f on every half of entry `id`.

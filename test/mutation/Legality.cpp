@@ -27,10 +27,11 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
           return false;
       for (const auto &call : entry.compute().calls()) {
         const auto &body = original.model.bodies.bodies(int(call.body()));
-        if (body.slots_size() != call.slots_size())
+        const bundle::SlotBindings bindings(program, call);
+        if (body.slots_size() != bindings.size())
           return false;
-        for (int s = 0; s < call.slots_size(); ++s)
-          if (int64_t(call.slots(s).region().bytes()) != body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows())
+        for (int s = 0; s < bindings.size(); ++s)
+          if (int64_t(bindings[s].region.bytes()) != body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows())
             return false;
       }
       halves[entry.id()].push_back({program.device(), &entry});

@@ -51,7 +51,7 @@ std::vector<Use> usesOf(bundle::Program &program) {
     switch (entry.what_case()) {
     case Entry::kCompute:
       for (auto &call : *entry.mutable_compute()->mutable_calls())
-        for (auto &slot : *call.mutable_slots())
+        for (EditedSlot slot : slotsOf(program, call))
           use(slot.mutable_region(), slot.value());
       break;
     case Entry::kCopy:

@@ -132,7 +132,9 @@ bool moveToDevice(Change &m) {
 
 // The place of an update, and the decision that comes to it.
 
-bool isByHost(const bundle::Program &program, const Entry &e) { return kindOf(program, e.compute().calls(0).slots(0).region()) != bundle::DEVICE; }
+bool isByHost(const bundle::Program &program, const Entry &e) {
+  return kindOf(program, bundle::SlotBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
+}
 
 Pick updateBy(bool host) {
   return [host](Change &m) {
@@ -152,11 +154,11 @@ bool moveSlots(Change &m, bool all) {
     return false;
   auto *calls = m.compute().mutable_calls();
   const auto *one = &m.drawCall();
-  const int chosen = m.draw(one->slots_size());
+  const int chosen = m.draw(bundle::SlotBindings(program, *one).size());
   for (auto &call : *calls)
-    for (int s = 0; s < call.slots_size(); ++s)
+    for (int s = 0; s < bundle::SlotBindings(program, call).size(); ++s)
       if (all || (&call == one && s == chosen)) {
-        auto *region = call.mutable_slots(s)->mutable_region();
+        auto *region = EditedSlot(program, call, s).mutable_region();
         region->set_offset(freshBytes(program, uint32_t(other), region->bytes()));
         region->set_arena(uint32_t(other));
       }

@@ -43,12 +43,12 @@ bool pickParts(Change &m, Parts &parts) {
   return false;
 }
 
-const bundle::SlotBinding *findSlot(const RealCase &o, const bundle::Call &call, const bundle::Slot &wanted) {
-  const auto &body = o.model.bodies.bodies(int(call.body()));
+std::optional<bundle::SlotBinding> findSlot(Change &m, const bundle::Call &call, const bundle::Slot &wanted) {
+  const auto &body = m.original.model.bodies.bodies(int(call.body()));
   for (int s = 0; s < body.slots_size(); ++s)
     if (body.slots(s).kind() == wanted.kind() && body.slots(s).index() == wanted.index())
-      return &call.slots(s);
-  return nullptr;
+      return bundle::SlotBindings(m.program(), call)[s];
+  return {};
 }
 
 bool moveBeforeB(Change &m) {
@@ -73,7 +73,7 @@ bool swapParts(Change &m) {
 Row otherBlock(const char *name, bundle::SlotKind kind) {
   return {name, slotWhere([kind](const Entry &e, const bundle::Slot &slot) { return isW(e) && slot.kind() == kind; }),
           [kind](Change &m) {
-            auto *other = otherSlot(m, ofKinds({kind}), " with that of ");
+            auto other = otherSlot(m, ofKinds({kind}), " with that of ");
             if (!other)
               return false;
             *m.binding().mutable_region() = other->region();
@@ -91,22 +91,21 @@ bool gradientsTwice(Change &m) {
   const uint32_t backward = functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD).body();
   bundle::Call whole = *parts.inBackward;
   whole.set_body(backward);
-  whole.clear_slots();
+  unbind(whole);
+  bundle::SlotBinder binder(m.program());
   for (const auto &slot : m.original.model.bodies.bodies(int(backward)).slots()) {
-    const auto *found = findSlot(m.original, *parts.inBackward, slot);
-    found = found ? found : findSlot(m.original, *parts.inWeights, slot);
+    const auto inBackward = findSlot(m, *parts.inBackward, slot);
+    const auto found = inBackward ? inBackward : findSlot(m, *parts.inWeights, slot);
     if (!found && slot.kind() != bundle::WORKSPACE)
       return false;
-    auto &binding = *whole.add_slots();
-    if (found)
-      binding = *found;
+    bundle::Region region = found ? found->region : bundle::Region();
     const uint64_t bytes = uint64_t(slot.bytes().fixed() + slot.bytes().per_row() * whole.rows());
-    if (binding.region().bytes() != bytes) { // a workspace of its own
-      binding.mutable_region()->set_bytes(bytes);
-      binding.mutable_region()->set_offset(freshBytes(m.programs[size_t(parts.b.program)], 0, bytes));
+    if (region.bytes() != bytes) { // a workspace of its own
+      region.set_bytes(bytes);
+      region.set_offset(freshBytes(m.program(), 0, bytes));
     }
-    if (m.coin())
-      binding.set_overwrite(false);
+    const bool adds = m.coin();
+    binder.bind(whole, region, found ? found->value : bundle::Value(), !adds && found && found->overwrite);
   }
   *parts.inBackward = whole;
   m.what = at(m.programs, parts.b) + " and " + m.what;

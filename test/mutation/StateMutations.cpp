@@ -77,7 +77,7 @@ bool wrongGroup(Change &m, bool everywhere) {
     } else {
       e.mutable_compute()->set_group(int(fresh));
       for (auto &call : *e.mutable_compute()->mutable_calls())
-        for (auto &slot : *call.mutable_slots())
+        for (EditedSlot slot : slotsOf(program, call))
           if (slot.value().kind() == bundle::Value::PARAMETERS || slot.value().kind() == bundle::Value::REDUCED_GRADIENTS ||
               slot.value().kind() == bundle::Value::MOMENTS)
             slot.mutable_value()->set_id(fresh);
@@ -122,7 +122,7 @@ bool swapBuffers(Change &m) {
 bool isUpdatedState(const Entry &e, const bundle::Slot &slot) { return isUpdate(e) && slot.kind() == bundle::STATE; }
 
 bool takeOtherState(Change &m) {
-  auto *other = otherSlot(m, isUpdatedState, " from ");
+  auto other = otherSlot(m, isUpdatedState, " from ");
   if (!other)
     return false;
   *m.binding().mutable_region() = other->region();
@@ -134,9 +134,9 @@ bool shrinkCall(Change &m) {
   if (call.rows() <= 16)
     return false;
   const auto &body = m.original.model.bodies.bodies(int(call.body()));
-  for (int s = 0; s < call.slots_size(); ++s)
+  for (int s = 0; s < body.slots_size(); ++s)
     if (body.slots(s).kind() == bundle::STATE) {
-      auto &slot = *call.mutable_slots(s);
+      EditedSlot slot(m.program(), call, s);
       slot.mutable_region()->set_bytes(slot.region().bytes() - 64);
       slot.mutable_value()->set_end(slot.value().end() - 16);
     }
@@ -149,15 +149,15 @@ bool shiftCall(Change &m, bool all) {
   auto &call = m.drawCall();
   const auto &body = m.original.model.bodies.bodies(int(call.body()));
   std::vector<int> slots;
-  for (int s = 0; s < call.slots_size(); ++s)
+  for (int s = 0; s < body.slots_size(); ++s)
     if (body.slots(s).kind() == bundle::STATE)
       slots.push_back(s);
   if (!all)
     slots = {slots[m.draw(slots.size())]};
   const int64_t by = m.coin() ? 16 : -16;
-  const auto &program = m.program();
+  auto &program = m.program();
   for (int s : slots) {
-    auto &slot = *call.mutable_slots(s);
+    EditedSlot slot(program, call, s);
     const uint64_t offset = slot.region().offset() + uint64_t(by * 4);
     if (slot.value().begin() + by < 0 || slot.value().end() + by > m.original.model.summary.groups(int(slot.value().id())).elements() ||
         offset > program.arenas(int(slot.region().arena())).bytes() - slot.region().bytes())
@@ -299,13 +299,13 @@ bool reduceEarly(Change &m) {
 }
 
 bool declareNextVersion(Change &m) {
-  m.halves([&](bundle::Program &, Entry &e) {
+  m.halves([&](bundle::Program &program, Entry &e) {
     if (e.has_all_gather()) {
       e.mutable_all_gather()->mutable_value()->set_version(1);
       return;
     }
     for (auto &call : *e.mutable_compute()->mutable_calls())
-      for (auto &slot : *call.mutable_slots())
+      for (EditedSlot slot : slotsOf(program, call))
         if (slot.value().kind() == bundle::Value::PARAMETERS)
           slot.mutable_value()->set_version(1);
   });

@@ -101,7 +101,7 @@ bool neverOverwrite(Change &m) {
   for (auto &entry : *m.program().mutable_entries())
     if (entry.has_compute())
       for (auto &call : *entry.mutable_compute()->mutable_calls())
-        for (auto &slot : *call.mutable_slots())
+        for (EditedSlot slot : slotsOf(m.program(), call))
           if (slot.overwrite() && slot.value().kind() == value.kind() && slot.value().id() == value.id()) {
             slot.set_overwrite(false);
             changed = true;

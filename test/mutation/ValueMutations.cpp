@@ -48,9 +48,9 @@ bool fewerRows(Change &m) {
     auto &call = *calls->Mutable(c);
     const auto &body = m.original.model.bodies.bodies(int(call.body()));
     call.set_rows(call.rows() - 1);
-    for (int s = 0; s < call.slots_size(); ++s)
+    for (int s = 0; s < body.slots_size(); ++s)
       if (uint64_t row = uint64_t(body.slots(s).bytes().per_row())) {
-        auto &slot = *call.mutable_slots(s);
+        EditedSlot slot(m.program(), call, s);
         slot.mutable_region()->set_bytes(slot.region().bytes() - row);
         if (slot.value().end() > slot.value().begin())
           slot.mutable_value()->set_end(slot.value().end() - 1);
@@ -163,7 +163,7 @@ bool wrongBody(Change &m) {
   const auto &bodies = m.original.model.bodies;
   std::vector<uint32_t> fitting;
   for (int b = 0; b < bodies.bodies_size(); ++b)
-    if (uint32_t(b) != call.body() && bodies.bodies(b).slots_size() == call.slots_size())
+    if (uint32_t(b) != call.body() && bodies.bodies(b).slots_size() == bundle::SlotBindings(m.program(), call).size())
       fitting.push_back(uint32_t(b));
   if (fitting.empty())
     return false;
@@ -236,7 +236,7 @@ bool computeElsewhere(Change &m) {
   auto &target = m.programs[chosen];
   if (int(chosen) == m.place.program || target.queues_size() == 0)
     return false;
-  const Entry copy = m.entry();
+  const Entry copy = rebound(target, m.entry(), m.program());
   m.what += " to " + std::to_string(target.device());
   eraseEntry(m.program(), m.place.entry);
   insertById(target, copy);

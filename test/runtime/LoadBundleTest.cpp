@@ -1,4 +1,5 @@
 // Bundles on disk: a good one loads; every kind of damage or contradiction is an error that names the place.
+#include "EditedSlot.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
 
@@ -175,8 +176,9 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
     writeManifest();
     return problem();
   };
+  const std::string version = std::to_string(bundle::kFormatVersion), expected = "expects format version " + version + ", got 999";
   expectSays(with([&] { manifest["format_version"] = 999; }),
-             {"manifest.json", "expects format version 5, got 999", "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
+             {"manifest.json", expected.c_str(), "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
   expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
   expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
   // Real numbers and those that do not fit are not converted.
@@ -200,8 +202,9 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["files"].erase("kernels/x86-64/kernels.so"); }), {"does not list kernels/x86-64/kernels.so"});
   expectSays(with([&] { manifest["files"]["../../etc/passwd"] = "0"; }), {"outside the bundle"});
   expectSays(with([&] { manifest["files"] = 3; }), {"manifest.json"});
-  for (const std::string &text : {std::string(), std::string(100000, '['),
-                                  "{\"format_version\": 5, \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
+  for (const std::string &text :
+       {std::string(), std::string(100000, '['),
+        "{\"format_version\": " + version + ", \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
     folder.write("two.zorse/manifest.json", text);
     expectSays(problem(), {"manifest.json", "its SHA-256 is"});
     folder.write("two.zorse/manifest.sha256", bundle::sha256(text) + "  manifest.json\n");
@@ -281,8 +284,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("lie outside an arena of 4096", 0,
        [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
   says("starts at byte 2 of its arena, expected a multiple of 4", 0, [](Program &p) {
-    bundle::Region *region = entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots(0)->mutable_region();
-    region->set_offset(2);
+    zorse::test::EditedSlot(p, *entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
   });
   says("arena 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
   says("at least 48 are needed", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
@@ -291,7 +293,11 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("at least 1024 are needed", 0, [](Program &p) { entry(p, Entry::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
   says("body 7 of 7", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_body(7); });
   says("binds 1 slots of body 'double', which has 2", 0,
-       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots()->RemoveLast(); });
+       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_regions()->RemoveLast(); });
+  says("a region or a value that the program does not have", 0,
+       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_regions(1, uint32_t(p.regions_size())); });
+  says("a region or a value that the program does not have", 0,
+       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast(); });
   says("with 0 rows", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
   says("at least 64 are needed", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
   says("device 5 of 2", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->set_peer(5); });

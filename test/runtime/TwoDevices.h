@@ -6,6 +6,7 @@
 // Two micro-batches of 3 and 2 rows. Every entry waits for everything before it on its device: the test is of the executor, not of overlap.
 #pragma once
 
+#include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 
@@ -166,23 +167,36 @@ private:
     return e;
   }
 
-  bundle::Call &call(bundle::Entry &e, bundle::Compute::Task task, int cell, uint32_t body, int32_t unit, int64_t rows, int64_t base,
-                     const std::vector<bundle::Region> &slots) {
-    e.mutable_compute()->set_task(task);
-    e.mutable_compute()->set_cell(cell);
-    bundle::Call &c = *e.mutable_compute()->add_calls();
+  /// A region and its value's range.
+  struct Bound {
+    Bound(const bundle::Region &region, int64_t begin = 0, int64_t end = 0, bool overwrite = false) : region(region), overwrite(overwrite) {
+      value.set_begin(begin);
+      value.set_end(end);
+    }
+    bundle::Region region;
+    bundle::Value value;
+    bool overwrite;
+  };
+
+  /// Appends an entry with one call.
+  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t body, int32_t unit, int64_t rows,
+            int64_t base, const std::vector<Bound> &slots) {
+    bundle::Compute &compute = *entry(device, id, 0, phase).mutable_compute();
+    compute.set_task(task);
+    compute.set_cell(cell);
+    bundle::Call &c = *compute.add_calls();
     c.set_body(body);
     c.set_unit(unit);
     c.set_rows(rows);
     c.set_sample_base(base);
-    for (const bundle::Region &r : slots)
-      *c.add_slots()->mutable_region() = r;
-    return c;
+    bundle::SlotBinder binder(bundle.programs[device]);
+    for (const Bound &slot : slots)
+      binder.bind(c, slot.region, slot.value, slot.overwrite);
   }
 
   void programs() {
     using namespace bundle;
-    enum { ComputeQueue, SendQueue, ReceiveQueue, Collectives, ToDevice, ToHost };
+    enum { SendQueue = 1, ReceiveQueue, Collectives, ToDevice, ToHost };
     const QueueKind kinds[] = {COMPUTE, SEND_QUEUE, RECEIVE_QUEUE, COLLECTIVE_QUEUE, HOST_TO_DEVICE, DEVICE_TO_HOST};
     for (uint32_t d = 0; d < 2; ++d) {
       bundle::Program &p = bundle.programs[d];
@@ -233,20 +247,17 @@ private:
     ++id;
     for (int mb = 0; mb < 2; ++mb) {
       Region y = region(kY + 16 * base[mb], 16 * rows[mb]), loss = region(kLoss + 4 * base[mb], 4 * rows[mb]);
-      call(entry(0, id++, ComputeQueue, FORWARD), Compute::F, 2 * mb, Double, 0, rows[mb], base[mb], {region(kX + 16 * base[mb], 16 * rows[mb]), y});
+      call(0, id++, FORWARD, Compute::F, 2 * mb, Double, 0, rows[mb], base[mb], {region(kX + 16 * base[mb], 16 * rows[mb]), y});
       Send &send = *entry(0, id, SendQueue, FORWARD).mutable_send();
       send.set_peer(1);
       *send.mutable_region() = y;
       Receive &receive = *entry(1, id++, ReceiveQueue, FORWARD).mutable_receive();
       receive.set_peer(0);
       *receive.mutable_region() = y;
-      call(entry(1, id++, ComputeQueue, FORWARD), Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
-      bundle::Call &sum = call(entry(1, id++, ComputeQueue, FORWARD), Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb],
-                               {loss, region(kSums, kSumsBytes)});
-      sum.mutable_slots(0)->mutable_value()->set_begin(base[mb]);
-      bundle::Call &gradient = call(entry(1, id++, ComputeQueue, BACKWARD), Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb],
-                                    {y, region(kScalars, kScalarsBytes), region(kGradient, 16)});
-      gradient.mutable_slots(2)->set_overwrite(mb == 0);
+      call(1, id++, FORWARD, Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
+      call(1, id++, FORWARD, Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb], {Bound(loss, base[mb]), region(kSums, kSumsBytes)});
+      call(1, id++, BACKWARD, Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb],
+           {y, region(kScalars, kScalarsBytes), Bound(region(kGradient, 16), 0, 0, mb == 0)});
     }
     for (uint32_t d = 0; d < 2; ++d) {
       ReduceScatter &reduce = *entry(d, id, Collectives, REDUCE).mutable_reduce_scatter();
@@ -260,7 +271,7 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(entry(d, id++, ComputeQueue, COMMIT), Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
+      call(d, id++, COMMIT, Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
     for (uint32_t d = 0; d < 2; ++d) {
       AllReduce &sum = *entry(d, id, Collectives, REPORT).mutable_all_reduce();
       sum.add_members(0);
@@ -270,14 +281,10 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(entry(d, id++, ComputeQueue, COMMIT), Compute::DECIDE, -1, Decide, -1, 1, 0,
-           {region(kSums, kSumsBytes), region(kScalars, kScalarsBytes), region(kStep, 8)});
-    for (uint32_t d = 0; d < 2; ++d) {
-      bundle::Call &update = call(entry(d, id++, ComputeQueue, UPDATE_STATE), Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
-                                  {region(kW + 8 * d, 8), shard(d), region(kScalars, kScalarsBytes)});
-      update.mutable_slots(1)->mutable_value()->set_begin(2 * d);
-      update.mutable_slots(1)->mutable_value()->set_end(2 * d + 2);
-    }
+      call(d, id++, COMMIT, Compute::DECIDE, -1, Decide, -1, 1, 0, {region(kSums, kSumsBytes), region(kScalars, kScalarsBytes), region(kStep, 8)});
+    for (uint32_t d = 0; d < 2; ++d)
+      call(d, id++, UPDATE_STATE, Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
+           {region(kW + 8 * d, 8), Bound(shard(d), 2 * d, 2 * d + 2), region(kScalars, kScalarsBytes)});
     *entry(0, id++, ToHost, REPORT).mutable_report()->mutable_region() = region(kScalars, kScalarsBlock);
     for (bundle::Program &p : bundle.programs)
       addWaits(p);

@@ -1,5 +1,6 @@
 #include "SerialPrograms.h"
 
+#include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -27,7 +28,8 @@ bundle::Value value(Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t
 class Builder {
 public:
   Builder(const SyntheticModel &model, const SerialPlan &plan)
-      : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), last(plan.devices, -1) {}
+      : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), binders(programs.begin(), programs.end()),
+        last(plan.devices, -1) {}
 
   std::vector<bundle::Program> build() {
     owners = plan.owners;
@@ -75,7 +77,8 @@ private:
   const bundle::BodyLibrary &bodies;
   const SerialPlan &plan;
   std::vector<bundle::Program> programs;
-  std::vector<int> last; ///< per device: index of its latest entry
+  std::vector<bundle::SlotBinder> binders; ///< per program
+  std::vector<int> last;                   ///< per device: index of its latest entry
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
@@ -241,11 +244,9 @@ private:
     call->set_sample_base(cell.firstSample);
     call->set_instance_base(unit.instance_base());
     for (const auto &slot : bodies.bodies(int(call->body())).slots()) {
-      auto *binding = call->add_slots();
       int i = int(slot.index());
-      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
-        *binding->mutable_region() = where;
-        *binding->mutable_value() = what;
+      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what, bool overwrite = false) {
+        binders[d].bind(*call, where, what, overwrite);
       };
       auto rowsOf = [&](Kind kind, uint32_t id, uint32_t cut) { return value(kind, id, cut, cell.firstSample, cell.endSample); };
       int64_t bytes = slot.bytes().fixed() + slot.bytes().per_row() * rows;
@@ -257,9 +258,8 @@ private:
         bundle::Region whole =
             region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), summary.groups(int(p.group())).elements() * 4);
         bindTo(part(whole, p.offset() * 4, p.shape(0) * 4),
-               value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)));
-        if (gradient)
-          binding->set_overwrite(startedGroups.count({d, p.group()}) == 0);
+               value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)),
+               gradient && startedGroups.count({d, p.group()}) == 0);
         break;
       }
       case bundle::INPUT:
@@ -274,8 +274,7 @@ private:
       case bundle::BOUNDARY_IN_GRADIENT: {
         const auto &users = summary.values(int(unit.values_in(i))).users();
         bindTo(region(d, cellKey(c, "gradient", unit.values_in(i)), bytes),
-               rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)));
-        binding->set_overwrite(*users.rbegin() == uint32_t(u));
+               rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)), *users.rbegin() == uint32_t(u));
         break;
       }
       case bundle::BOUNDARY_OUT_GRADIENT:
@@ -305,7 +304,7 @@ private:
         bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i)));
         break;
       default:
-        break;
+        bindTo({}, {});
       }
     }
     if (call->body() == bodyOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
@@ -356,14 +355,11 @@ private:
     call->set_unit(-1);
     call->set_rows(cell.endSample - cell.firstSample);
     call->set_sample_base(cell.firstSample);
-    for (int k = 0; k < summary.loss_size(); ++k) {
-      auto *binding = call->add_slots();
-      *binding->mutable_region() = region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4);
-      *binding->mutable_value() = value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample);
-    }
-    auto *binding = call->add_slots();
-    *binding->mutable_region() = part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
-    *binding->mutable_value() = value(bundle::Value::SUMS, 0, 0, 0, 0);
+    bundle::SlotBinder &binder = binders[cell.device];
+    for (int k = 0; k < summary.loss_size(); ++k)
+      binder.bind(*call, region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4),
+                  value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample));
+    binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::SUMS, 0, 0, 0, 0));
     ++next;
   }
 
@@ -486,12 +482,9 @@ private:
         call->set_body(summary.norm_body());
         call->set_unit(-1);
         call->set_rows(end - begin);
-        auto *state = call->add_slots();
-        *state->mutable_region() = gradients(shard, begin, end);
-        *state->mutable_value() = value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end);
-        auto *sums = call->add_slots();
-        *sums->mutable_region() = part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
-        *sums->mutable_value() = value(bundle::Value::SUMS, 0, 0, 0, 0);
+        bundle::SlotBinder &binder = binders[shard.device];
+        binder.bind(*call, gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
+        binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::SUMS, 0, 0, 0, 0));
       }
       ++next;
     }
@@ -521,11 +514,7 @@ private:
       call->set_body(summary.decide_body());
       call->set_unit(-1);
       call->set_rows(1);
-      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
-        auto *binding = call->add_slots();
-        *binding->mutable_region() = where;
-        *binding->mutable_value() = what;
-      };
+      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[d].bind(*call, where, what); };
       bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0));
       bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
       bindTo(region(d, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0));
@@ -543,11 +532,7 @@ private:
         call->set_body(decays ? summary.update_body_decay() : summary.update_body_plain());
         call->set_unit(-1);
         call->set_rows(end - begin);
-        auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
-          auto *binding = call->add_slots();
-          *binding->mutable_region() = where;
-          *binding->mutable_value() = what;
-        };
+        auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[shard.device].bind(*call, where, what); };
         bindTo(part(shardRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4), value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
         bindTo(gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
         for (uint32_t m = 0; m < summary.moments(); ++m)

@@ -74,8 +74,8 @@ struct VerifyOptions {
 std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                     const std::vector<bundle::Program> &programs, const VerifyOptions &options = {});
 
-/// The same for serialised programs. They are read one by one, so that only one per thread is in memory, and never as messages of all their slots
-/// (Calls.h). Bytes that are no program are a finding.
+/// The same for serialised programs. They are read one by one, so that only one per thread is in memory. Bytes that are
+/// no program are a finding.
 std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                       const std::vector<std::string> &programs, const VerifyOptions &options = {});
 

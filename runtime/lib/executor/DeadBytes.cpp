@@ -1,5 +1,7 @@
 #include "DeadBytes.h"
 
+#include "SlotBindings.h"
+
 #include <algorithm>
 
 using namespace zorse;
@@ -44,11 +46,13 @@ private:
   void collect(const Entry &entry) {
     switch (entry.what_case()) {
     case Entry::kCompute:
-      for (const bundle::Call &call : entry.compute().calls())
-        for (int s = 0; s < call.slots_size(); ++s) {
+      for (const bundle::Call &call : entry.compute().calls()) {
+        const bundle::SlotBindings bindings(program_, call);
+        for (int s = 0; s < bindings.size(); ++s) {
           const bundle::Slot &slot = bodies_.bodies(int(call.body())).slots(s);
-          add(call.slots(s).region(), slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || call.slots(s).overwrite());
+          add(bindings[s].region, slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || bindings[s].overwrite);
         }
+      }
       return;
     case Entry::kCopy:
       add(entry.copy().from(), false);

@@ -1,5 +1,6 @@
 #include "DeviceProgram.h"
 
+#include "SlotBindings.h"
 #include "zorse/runtime/HostProcessor.h"
 #include "zorse/runtime/Workers.h"
 
@@ -108,16 +109,18 @@ bool DeviceProgram::isReady(const PreparedEntry &entry, uint64_t step) const {
 }
 
 void DeviceProgram::prepareCalls(PreparedEntry &prepared) {
-  for (const bundle::Call &call : prepared.entry->compute().calls())
-    for (const bundle::SlotBinding &slot : call.slots()) {
-      prepared.slots.push_back(address(slot.region()));
-      prepared.overwrite.push_back(slot.overwrite());
+  for (const bundle::Call &call : prepared.entry->compute().calls()) {
+    const bundle::SlotBindings bindings(program, call);
+    for (int s = 0; s < bindings.size(); ++s) {
+      prepared.slots.push_back(address(bindings[s].region));
+      prepared.overwrite.push_back(bindings[s].overwrite);
     }
+  }
   size_t first = 0;
   for (const bundle::Call &call : prepared.entry->compute().calls()) {
     prepared.calls.push_back(
         {call.body(), {{call.rows(), call.sample_base(), call.instance_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
-    first += size_t(call.slots_size());
+    first += size_t(bundle::SlotBindings(program, call).size());
   }
 }
 

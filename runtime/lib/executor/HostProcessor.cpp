@@ -1,5 +1,6 @@
 #include "zorse/runtime/HostProcessor.h"
 
+#include "SlotBindings.h"
 #include "zorse/runtime/Workers.h"
 
 #include <algorithm>
@@ -42,10 +43,12 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
     return false;
   if (kind.hostProcessors)
     return isBeside(program.queues(int(entry.queue())));
-  for (const bundle::Call &call : entry.compute().calls())
-    for (const bundle::SlotBinding &slot : call.slots())
-      if (slot.region().bytes())
-        return program.arenas(int(slot.region().arena())).kind() != bundle::DEVICE;
+  for (const bundle::Call &call : entry.compute().calls()) {
+    const bundle::SlotBindings bindings(program, call);
+    for (int s = 0; s < bindings.size(); ++s)
+      if (const bundle::Region &region = bindings[s].region; region.bytes())
+        return program.arenas(int(region.arena())).kind() != bundle::DEVICE;
+  }
   return false;
 }
 

@@ -1,5 +1,7 @@
 #include "zorse/runtime/Buffers.h"
 
+#include "SlotBindings.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -9,13 +11,15 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Visits every region an entry touches, with its value.
-template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit) {
+/// Visits every region an entry of a program touches, with its value.
+template <typename Visit> void forEachTouch(const bundle::Program &program, const bundle::Entry &e, Visit visit) {
   switch (e.what_case()) {
   case bundle::Entry::kCompute:
-    for (const auto &call : e.compute().calls())
-      for (const auto &slot : call.slots())
-        visit(slot.region(), slot.value());
+    for (const auto &call : e.compute().calls()) {
+      const bundle::SlotBindings bindings(program, call);
+      for (int s = 0; s < bindings.size(); ++s)
+        visit(bindings[s].region, bindings[s].value);
+    }
     return;
   case bundle::Entry::kCopy:
     visit(e.copy().from(), e.copy().value());
@@ -66,7 +70,7 @@ std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) 
   for (const auto &state : program.state())
     touch(state.region(), state.value(), 0, program.entries_size() - 1);
   for (int i = 0; i < program.entries_size(); ++i)
-    forEachTouch(program.entries(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
+    forEachTouch(program, program.entries(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
   std::vector<Buffer> list;
   for (auto &[key, buffer] : buffers)
     list.push_back(buffer);

@@ -1,4 +1,5 @@
 // Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Expression.h"
@@ -213,21 +214,24 @@ private:
     if (!below("body", call.body(), bundle_.bodies.bodies_size()))
       return;
     const bundle::Body &body = bundle_.bodies.bodies(call.body());
-    if (call.slots_size() != body.slots_size())
-      return fail("binds " + std::to_string(call.slots_size()) + " slots of body '" + body.name() + "', which has " +
+    const bundle::SlotBindings bindings(p, call);
+    if (bindings.size() != body.slots_size())
+      return fail("binds " + std::to_string(bindings.size()) + " slots of body '" + body.name() + "', which has " +
                   std::to_string(body.slots_size()));
+    if (!bindings.complete())
+      return fail("binds a slot of body '" + body.name() + "' to a region or a value that the program does not have");
     if (call.rows() < 1 || call.rows() > (int64_t(1) << 48) || call.sample_base() < 0)
       return fail("calls body '" + body.name() + "' with " + std::to_string(call.rows()) + " rows");
     if (call.unit() >= bundle_.summary.units_size())
       return fail("names unit " + std::to_string(call.unit()) + " of " + std::to_string(bundle_.summary.units_size()));
-    for (int i = 0; i < call.slots_size() && problem_.empty(); ++i) {
+    for (int i = 0; i < bindings.size() && problem_.empty(); ++i) {
       const bundle::Extent &bytes = body.slots(i).bytes();
       int64_t needed;
       if (bytes.fixed() < 0 || bytes.per_row() < 0 || __builtin_mul_overflow(bytes.per_row(), call.rows(), &needed) ||
           __builtin_add_overflow(needed, bytes.fixed(), &needed))
         return fail("slot " + std::to_string(i) + " of body '" + body.name() + "' has no size");
       const bundle::SlotKind kind = body.slots(i).kind();
-      region(p, call.slots(i).region(), needed, kind == bundle::SUMS_SLOT || kind == bundle::SCALARS ? alignof(double) : alignof(float));
+      region(p, bindings[i].region, needed, kind == bundle::SUMS_SLOT || kind == bundle::SCALARS ? alignof(double) : alignof(float));
     }
   }
 

@@ -1,5 +1,7 @@
 #include "zorse/runtime/Bundle.h"
 
+#include "SlotBindings.h"
+
 #include <cctype>
 
 using namespace zorse;
@@ -108,9 +110,10 @@ bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
       if (entry.compute().task() != bundle::Compute::DECIDE || entry.compute().calls_size() == 0)
         continue;
       const bundle::Call &call = entry.compute().calls(0);
-      for (int s = 0; s < call.slots_size(); ++s)
+      const bundle::SlotBindings bindings(program, call);
+      for (int s = 0; s < bindings.size(); ++s)
         if (bundle.bodies.bodies(int(call.body())).slots(s).kind() == bundle::SUMS_SLOT)
-          return call.slots(s).region().offset() != block + kScalarsBytes;
+          return bindings[s].region.offset() != block + kScalarsBytes;
     }
   }
   return false;

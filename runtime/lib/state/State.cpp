@@ -1,5 +1,6 @@
 #include "zorse/runtime/State.h"
 
+#include "SlotBindings.h"
 #include "zorse/runtime/MatchTensors.h"
 #include "zorse/runtime/OutputFile.h"
 
@@ -332,9 +333,10 @@ void GradientDump::observe(const ObservedCall &call) {
       keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossSeed)));
       scale = scalars.decided.lossScale;
     }
+  const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
   for (int i = 0; i < call.body.slots_size(); ++i) {
     const bundle::Slot &slot = call.body.slots(i);
-    const bundle::Value &value = call.call.slots(i).value();
+    const bundle::Value &value = bindings[i].value;
     if (slot.kind() != bundle::STATE || slot.index() != 1 || value.id() >= groups_.size())
       continue;
     size_t bytes = elementBytes(bundle_.summary.groups(value.id()).type());
@@ -370,9 +372,10 @@ LossRows::LossRows(const Bundle &bundle) : bundle_(bundle), rows_(bundle.summary
 void LossRows::observe(const ObservedCall &call) {
   if (!call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::SUM_LOSS)
     return;
+  const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
   for (int i = 0; i < call.body.slots_size(); ++i) {
     const bundle::Slot &slot = call.body.slots(i);
-    const bundle::Value &value = call.call.slots(i).value();
+    const bundle::Value &value = bindings[i].value;
     if (slot.kind() != bundle::LOSS || slot.index() >= rows_.size())
       continue;
     const StoredType type = storedType(slot.type());

@@ -1,8 +1,10 @@
 // Copies of parameters: programs with every mistake that can be made around casts, gathers of copies and their readers, each of which the verifier
 // must find. Every change below makes some unit read other bytes than the copy of this step's parameters, or leaves it open which it reads.
+#include "EditedSlot.h"
 #include "ProgramCases.h"
 
 #include <map>
+#include <optional>
 
 using namespace zorse;
 using namespace zorse::test;
@@ -12,22 +14,33 @@ namespace {
 bool isCast(const bundle::Entry &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
 bool isCopyGather(const bundle::Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::PARAMETER_COPY; }
 
-bundle::Call *cast(Programs &programs, Random &random) {
+/// The call of a cast, and its program; null: there is none.
+struct Cast {
+  bundle::Program *program = nullptr;
+  bundle::Call *call = nullptr;
+  EditedSlot slot(int index) const { return {*program, *call, index}; }
+};
+
+Cast cast(Programs &programs, Random &random) {
   bundle::Entry *entry = pick(programs, random, isCast);
-  return entry ? entry->mutable_compute()->mutable_calls(0) : nullptr;
+  for (bundle::Program &program : programs)
+    for (bundle::Entry &other : *program.mutable_entries())
+      if (&other == entry)
+        return {&program, entry->mutable_compute()->mutable_calls(0)};
+  return {};
 }
 
 /// A slot of a unit's call that reads a copy.
-bundle::SlotBinding *reader(Programs &programs, Random &random) {
-  std::vector<bundle::SlotBinding *> found;
+std::optional<EditedSlot> reader(Programs &programs, Random &random) {
+  std::vector<EditedSlot> found;
   for (bundle::Program &program : programs)
     for (bundle::Entry &entry : *program.mutable_entries())
       if (entry.has_compute() && !isCast(entry))
         for (bundle::Call &call : *entry.mutable_compute()->mutable_calls())
-          for (bundle::SlotBinding &slot : *call.mutable_slots())
+          for (const EditedSlot &slot : slotsOf(program, call))
             if (slot.value().kind() == bundle::Value::PARAMETER_COPY)
-              found.push_back(&slot);
-  return found.empty() ? nullptr : found[random() % found.size()];
+              found.push_back(slot);
+  return found.empty() ? std::nullopt : std::optional(found[random() % found.size()]);
 }
 
 const std::vector<Mistake> &mutations() {
@@ -41,12 +54,12 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a cast of fewer elements",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Call *call = cast(p, r);
-         if (!call || call->rows() <= 128)
+         const Cast made = cast(p, r);
+         if (!made.call || made.call->rows() <= 128)
            return false;
-         call->set_rows(call->rows() - 128);
+         made.call->set_rows(made.call->rows() - 128);
          for (int s : {0, 1}) {
-           bundle::SlotBinding &slot = *call->mutable_slots(s);
+           EditedSlot slot = made.slot(s);
            slot.mutable_value()->set_end(slot.value().end() - 128);
            slot.mutable_region()->set_bytes(slot.region().bytes() - 128 * (s ? 2 : 4));
          }
@@ -54,31 +67,31 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a cast to another place",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Call *call = cast(p, r);
-         if (call)
-           call->mutable_slots(1)->mutable_region()->set_offset(call->slots(1).region().offset() + 64 * (1 + r() % 4));
-         return call != nullptr;
+         const Cast made = cast(p, r);
+         if (made.call)
+           made.slot(1).mutable_region()->set_offset(made.slot(1).region().offset() + 64 * (1 + r() % 4));
+         return made.call != nullptr;
        }},
       {"a cast of other elements",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Call *call = cast(p, r);
-         if (call)
-           call->mutable_slots(0)->mutable_region()->set_offset(call->slots(0).region().offset() + 512 * (1 + r() % 2));
-         return call != nullptr;
+         const Cast made = cast(p, r);
+         if (made.call)
+           made.slot(0).mutable_region()->set_offset(made.slot(0).region().offset() + 512 * (1 + r() % 2));
+         return made.call != nullptr;
        }},
       {"a cast that declares the parameters it makes",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Call *call = cast(p, r);
-         if (call)
-           call->mutable_slots(1)->mutable_value()->set_kind(bundle::Value::PARAMETERS);
-         return call != nullptr;
+         const Cast made = cast(p, r);
+         if (made.call)
+           made.slot(1).mutable_value()->set_kind(bundle::Value::PARAMETERS);
+         return made.call != nullptr;
        }},
       {"a cast of the next version",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Call *call = cast(p, r);
-         if (call)
-           call->mutable_slots(0)->mutable_value()->set_version(1);
-         return call != nullptr;
+         const Cast made = cast(p, r);
+         if (made.call)
+           made.slot(0).mutable_value()->set_version(1);
+         return made.call != nullptr;
        }},
       {"a cast in the phase of updates, which evaluations skip",
        [](const ProgramCase &, Programs &p, Random &r) {
@@ -96,7 +109,7 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a cast by another body",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         bundle::Call *call = cast(p, r);
+         bundle::Call *call = cast(p, r).call;
          if (call)
            call->set_body(r() % 2 ? c.model.summary.norm_body() : c.model.summary.update_body_plain());
          return call != nullptr;
@@ -143,17 +156,17 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a unit that reads another part of the copy",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::SlotBinding *slot = reader(p, r);
+         auto slot = reader(p, r);
          if (slot)
            slot->mutable_region()->set_offset(slot->region().offset() + 64 * (1 + r() % 3));
-         return slot != nullptr;
+         return slot.has_value();
        }},
       {"a unit that declares the parameters themselves",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::SlotBinding *slot = reader(p, r);
+         auto slot = reader(p, r);
          if (slot)
            slot->mutable_value()->set_kind(bundle::Value::PARAMETERS);
-         return slot != nullptr;
+         return slot.has_value();
        }},
       {"copies kept as state",
        [](const ProgramCase &, Programs &p, Random &r) {
@@ -187,8 +200,9 @@ TEST(Copies, TakeTwoBytesPerParameter) {
       for (const bundle::Entry &entry : program.entries()) {
         if (isCast(entry)) {
           const bundle::Call &call = entry.compute().calls(0);
-          EXPECT_EQ(call.slots(1).region().bytes(), 2 * uint64_t(call.rows()));
-          EXPECT_EQ(state[call.slots(0).value().id()], 12 * uint64_t(call.rows()));
+          const bundle::SlotBindings bindings(program, call);
+          EXPECT_EQ(bindings[1].region.bytes(), 2 * uint64_t(call.rows()));
+          EXPECT_EQ(state[bindings[0].value.id()], 12 * uint64_t(call.rows()));
         }
         auto elements = [&](uint32_t group) { return uint64_t(c.model.summary.groups(int(group)).elements()); };
         if (isCopyGather(entry) && entry.all_gather().full().bytes()) {

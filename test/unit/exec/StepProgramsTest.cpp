@@ -1,4 +1,5 @@
 // Random plans of a synthetic model: the step graph's programs pass the verifier as serialised.
+#include "EditedSlot.h"
 #include "RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
@@ -12,11 +13,12 @@ using namespace zorse;
 
 namespace {
 
-bundle::Entry *firstCompute(std::vector<bundle::Program> &programs) {
+/// The region of the first slot of all; null: there is none.
+bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
     for (bundle::Entry &entry : *program.mutable_entries())
-      if (entry.has_compute() && entry.compute().calls_size() && entry.compute().calls(0).slots_size())
-        return &entry;
+      if (entry.has_compute() && entry.compute().calls_size() && bundle::SlotBindings(program, entry.compute().calls(0)).size())
+        return test::EditedSlot(program, *entry.mutable_compute()->mutable_calls(0), 0).mutable_region();
   return nullptr;
 }
 
@@ -60,9 +62,8 @@ TEST_P(StepPrograms, AreVerified) {
   bundle.bodies = model.bodies;
   bundle.programs = programs;
   EXPECT_TRUE(runtime::verifyBundle(bundle, 2).succeeded());
-  bundle::Entry *entry = firstCompute(bundle.programs);
-  ASSERT_TRUE(entry);
-  bundle::Region *region = entry->mutable_compute()->mutable_calls(0)->mutable_slots(0)->mutable_region();
+  bundle::Region *region = firstRegion(bundle.programs);
+  ASSERT_TRUE(region);
   region->set_offset(region->offset() + 64);
   std::string message = runtime::verifyBundle(bundle, 2).message();
   EXPECT_NE(message.find("b.zorse: its programs are not those of its plan: verify: "), std::string::npos) << message;

@@ -1,4 +1,5 @@
 // One test per finding code: the smallest change to correct programs that deserves it.
+#include "EditedSlot.h"
 #include "SummaryFunctions.h"
 #include "VerifyTestSupport.h"
 
@@ -45,14 +46,15 @@ bool isSend(const bundle::Entry &e) { return e.has_send(); }
 bool isReceive(const bundle::Entry &e) { return e.has_receive(); }
 bool isReduction(const bundle::Entry &e) { return e.has_reduce_scatter(); }
 
-bundle::SlotBinding &slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int call = 0, uint32_t index = 0) {
+/// Of an entry of the first program.
+EditedSlot slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *entry.mutable_compute()->mutable_calls(call);
   const auto &body = test.model.bodies.bodies(int(c.body()));
   for (int s = 0; s < body.slots_size(); ++s)
     if (body.slots(s).kind() == kind && body.slots(s).index() == index)
-      return *c.mutable_slots(s);
+      return {test.programs[0], c, s};
   ADD_FAILURE() << "no such slot";
-  return *c.mutable_slots(0);
+  return {test.programs[0], c, 0};
 }
 
 void erase(bundle::Program &program, const bundle::Entry &entry) {
@@ -85,6 +87,16 @@ TEST(Findings, Malformed) {
   Case body({}, oneDevice());
   find(body, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_body(1000);
   expectFinding(body, Code::Malformed, {"body 1000 does not exist"});
+
+  for (auto column : {&bundle::Call::mutable_regions, &bundle::Call::mutable_values}) {
+    Case row({}, oneDevice());
+    auto &rows = *(find(row, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->*column)();
+    rows.Set(0, 1000);
+    expectFinding(row, Code::Malformed, {"to a region or a value that does not exist"});
+  }
+  Case values({}, oneDevice());
+  find(values, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast();
+  expectFinding(values, Code::Malformed, {"to a region or a value that does not exist"});
 }
 
 TEST(Findings, Plan) {
@@ -381,7 +393,7 @@ TEST(Findings, WrongValue) {
   Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch would have another size, so take another unit's boundary
   auto &forward = find(test, 0, task(bundle::Compute::F));
   auto &second = find(test, 0, task(bundle::Compute::F), 1);
-  auto &input = slot(test, second, bundle::INPUT);
+  EditedSlot input = slot(test, second, bundle::INPUT);
   *input.mutable_region() = slot(test, forward, bundle::INPUT).region();
   input.mutable_region()->set_bytes(64 * 3);
   expectFinding(test, Code::WrongValue, {"F(units 0-4, samples 5-8) on d0", "load of input 'ids'"});
@@ -441,8 +453,8 @@ TEST(Findings, NormOfPadding) {
   Case test({}, oneDevice());
   auto &norm = find(test, 0, [&](const bundle::Entry &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
   auto &call = *norm.mutable_compute()->mutable_calls(0);
-  auto &state = *call.mutable_slots(0);
-  int64_t next = norm.compute().calls(1).slots(0).value().begin();
+  EditedSlot state(test.programs[0], call, 0);
+  int64_t next = bundle::SlotBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
   state.mutable_region()->set_bytes(uint64_t(next - state.value().begin()) * 4);
   call.set_rows(next - state.value().begin());
   state.mutable_value()->set_end(next);

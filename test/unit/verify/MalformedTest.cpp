@@ -2,8 +2,6 @@
 // sanitizers.
 #include "VerifyTestSupport.h"
 
-#include "Calls.h" // lib/Verify
-
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -155,48 +153,4 @@ TEST(Malformed, BytesNeverCrash) {
       broken.resize(random() % broken.size());
     verify::verifySerialized(base.model.summary, base.model.bodies, base.view, {broken, base.programs[1].SerializeAsString()}, {});
   }
-}
-
-/// Calls are read without protobuf. Whatever the bytes are, they must be those that protobuf makes of them, as that is what the runtime executes.
-TEST(Malformed, CallsAreReadAsProtobufReadsThem) {
-  Case base({}, pipeline());
-  auto same = [](const verify::Binding &a, const verify::Binding &b) {
-    return a.region.arena == b.region.arena && a.region.offset == b.region.offset && a.region.bytes == b.region.bytes && a.overwrite == b.overwrite &&
-           a.value().SerializeAsString() == b.value().SerializeAsString();
-  };
-  auto sameCall = [](const verify::Call &a, const verify::Call &b) {
-    return a.body == b.body && a.unit == b.unit && a.rows == b.rows && a.sampleBase == b.sampleBase && a.instanceBase == b.instanceBase &&
-           a.firstSlot == b.firstSlot && a.slots == b.slots;
-  };
-  const std::string bytes = base.programs[0].SerializeAsString();
-  // Fields that come twice, in another order, from elsewhere in the message: pieces of it put anywhere. And single bytes, which are tags, lengths and
-  // numbers.
-  int read = 0;
-  for (uint32_t seed = 0; seed < 12000; ++seed) {
-    std::mt19937 random(seed);
-    std::string changed = bytes;
-    for (uint32_t n = 0; n < seed % 4; ++n)
-      if (random() % 3)
-        changed[random() % changed.size()] = char(random() % 2 ? random() : random() % 64);
-      else
-        changed.insert(random() % changed.size(), bytes, random() % bytes.size(), random() % 40);
-    bundle::Program whole, without;
-    verify::Calls expected, found;
-    const bool good = whole.ParseFromString(changed);
-    ASSERT_EQ(found.read(changed, without), good) << "seed " << seed;
-    if (!good)
-      continue;
-    ++read;
-    expected.take(whole);
-    ASSERT_EQ(found.firstOfEntry, expected.firstOfEntry) << "seed " << seed;
-    ASSERT_TRUE(std::equal(found.calls.begin(), found.calls.end(), expected.calls.begin(), expected.calls.end(), sameCall)) << "seed " << seed;
-    ASSERT_TRUE(std::equal(found.bindings.begin(), found.bindings.end(), expected.bindings.begin(), expected.bindings.end(), same))
-        << "seed " << seed;
-    for (auto *program : {&whole, &without})
-      for (auto &entry : *program->mutable_entries())
-        if (entry.has_compute())
-          entry.mutable_compute()->clear_calls();
-    ASSERT_EQ(without.SerializeAsString(), whole.SerializeAsString()) << "seed " << seed;
-  }
-  EXPECT_GT(read, 3500);
 }

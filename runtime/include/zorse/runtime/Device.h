@@ -42,7 +42,7 @@ struct DeviceAddress {
 struct BodyArguments : ZorseCallContext {
   const DeviceAddress *slots = nullptr; ///< one per Body.slots, 64-byte aligned.
   const uint8_t *overwrite =
-      nullptr; ///< one flag per slot: nonzero = SlotBinding.overwrite. Null: no slot is overwritten, accumulators are added to.
+      nullptr; ///< one flag per slot: nonzero = SlotBinding::overwrite. Null: no slot is overwritten, accumulators are added to.
 };
 
 /// One allocation. Its contents are zero (or poison, when asked for) until written.

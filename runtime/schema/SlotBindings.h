@@ -1,0 +1,95 @@
+// What the slots of a call are bound to, as programs store it: columns of rows in the program's tables. Whoever reads or writes bindings does it by
+// these classes, and nothing else knows the layout.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <array>
+#include <unordered_map>
+
+namespace zorse::bundle {
+
+/// Of one slot. Valid as long as the program's tables.
+struct SlotBinding {
+  const Region &region;
+  const Value &value;
+  bool overwrite;
+};
+
+/// The bindings of one call of a program. Whatever the program says, all slots can be read: one that names no row of a table has an empty region, or
+/// no value.
+class SlotBindings {
+public:
+  /// \param program, call  read by every function, and not copied
+  SlotBindings(const Program &program, const Call &call) : program_(program), call_(call) {}
+
+  int size() const { return call_.regions_size(); }
+  SlotBinding operator[](int slot) const {
+    return {row(program_.regions(), call_.regions(), slot), row(program_.values(), call_.values(), slot),
+            slot < call_.overwrites_size() && call_.overwrites(slot)};
+  }
+  /// Whether every slot has a region and a value of the program.
+  bool complete() const {
+    return call_.values_size() == size() && call_.overwrites_size() <= size() && inside(call_.regions(), program_.regions_size()) &&
+           inside(call_.values(), program_.values_size());
+  }
+  /// Where complete: the number of a slot's region, which is below the program's number of regions. Slots of one number have the same bytes.
+  uint32_t regionNumber(int slot) const { return call_.regions(slot); }
+
+private:
+  using Column = google::protobuf::RepeatedField<uint32_t>;
+  template <typename Table> static const typename Table::value_type &row(const Table &table, const Column &column, int slot) {
+    const bool exists = slot < column.size() && column[slot] < uint32_t(table.size());
+    return exists ? table[int(column[slot])] : Table::value_type::default_instance();
+  }
+  static bool inside(const Column &column, int rows) {
+    for (uint32_t number : column)
+      if (number >= uint32_t(rows))
+        return false;
+    return true;
+  }
+
+  const Program &program_;
+  const Call &call_;
+};
+
+/// Binds slots of a program's calls. Equal regions, and equal values, are one row.
+class SlotBinder {
+public:
+  explicit SlotBinder(Program &program) : program_(program) {}
+
+  /// Binds the next slot of a call of the program.
+  void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {
+    call.add_regions(row({region.arena(), region.offset(), region.bytes()}, region, regions_, *program_.mutable_regions()));
+    call.add_values(row({uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()), uint64_t(value.end()), value.version()}, value,
+                        values_, *program_.mutable_values()));
+    if (!overwrite)
+      return;
+    call.mutable_overwrites()->Resize(call.regions_size(), false);
+    call.set_overwrites(call.regions_size() - 1, true);
+  }
+
+private:
+  using Key = std::array<uint64_t, 6>; ///< the numbers of a row
+  struct Hash {
+    size_t operator()(const Key &key) const {
+      uint64_t hash = 0;
+      for (uint64_t number : key)
+        hash = ((hash ^ hash >> 32) + number) * 0x9E3779B97F4A7C15ull;
+      return size_t(hash ^ hash >> 32);
+    }
+  };
+  using Rows = std::unordered_map<Key, uint32_t, Hash>;
+  template <typename Message>
+  static uint32_t row(const Key &key, const Message &message, Rows &rows, google::protobuf::RepeatedPtrField<Message> &table) {
+    auto [found, added] = rows.try_emplace(key, uint32_t(table.size()));
+    if (added)
+      *table.Add() = message;
+    return found->second;
+  }
+
+  Program &program_;
+  Rows regions_, values_;
+};
+
+} // namespace zorse::bundle
