@@ -22,9 +22,9 @@ public:
 
   LogicalResult run(Operation *op) {
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
-              SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
-              RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp,
+              TakeGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp,
+              RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
               CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
@@ -143,8 +143,7 @@ private:
         for (int64_t j = 0; j < n; ++j) {
           double sum = 0;
           for (int64_t l = 0; l < k; ++l)
-            sum += in[0].values[s * m * k + (transposeA ? l * m + i : i * k + l)] *
-                   in[1].values[s * bStep + (transposeB ? j * k + l : l * n + j)];
+            sum += in[0].values[s * m * k + (transposeA ? l * m + i : i * k + l)] * in[1].values[s * bStep + (transposeB ? j * k + l : l * n + j)];
           y.values[(s * m + i) * n + j] += sum;
         }
     return success();
