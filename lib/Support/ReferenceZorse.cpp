@@ -22,9 +22,9 @@ public:
 
   LogicalResult run(Operation *op) {
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
-              SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
-              RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp,
+              TakeGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp,
+              RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
               CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
@@ -124,20 +124,27 @@ private:
     return success();
   }
 
-  LogicalResult visit(MatmulOp op) {
+  LogicalResult visit(MatmulOp op) { return multiply(zeros(op.getY()), op.getTransposeA(), op.getTransposeB()); }
+  LogicalResult visit(BiasedMatmulOp op) {
     Tensor &y = zeros(op.getY());
+    for (auto [i, value] : llvm::enumerate(y.values))
+      value = in[2].values[i % in[2].size()];
+    return multiply(y, /*transposeA=*/false, op.getTransposeB());
+  }
+
+  /// Adds the product of the first two operands.
+  LogicalResult multiply(Tensor &y, bool transposeA, bool transposeB) {
     int rank = y.shape.size(), aRank = in[0].shape.size();
     int64_t m = y.shape[rank - 2], n = y.shape[rank - 1], batch = product(y.shape, 0, rank - 2);
-    int64_t k = op.getTransposeA() ? in[0].shape[aRank - 2] : in[0].shape[aRank - 1];
+    int64_t k = transposeA ? in[0].shape[aRank - 2] : in[0].shape[aRank - 1];
     int64_t bStep = in[1].shape.size() == 2 && rank > 2 ? 0 : k * n;
     for (int64_t s = 0; s < batch; ++s)
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {
           double sum = 0;
           for (int64_t l = 0; l < k; ++l)
-            sum += in[0].values[s * m * k + (op.getTransposeA() ? l * m + i : i * k + l)] *
-                   in[1].values[s * bStep + (op.getTransposeB() ? j * k + l : l * n + j)];
-          y.values[(s * m + i) * n + j] = sum;
+            sum += in[0].values[s * m * k + (transposeA ? l * m + i : i * k + l)] * in[1].values[s * bStep + (transposeB ? j * k + l : l * n + j)];
+          y.values[(s * m + i) * n + j] += sum;
         }
     return success();
   }

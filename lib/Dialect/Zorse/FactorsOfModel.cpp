@@ -55,9 +55,9 @@ private:
 };
 } // namespace
 
-/// Probabilities need all keys.
+/// Probabilities need all keys. Statistics are the same for all channels of values, and no sum over them.
 OpFactors AttentionOp::getFactors() {
-  AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Indivisible, FactorKind::Parallel);
+  AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Indivisible, getLse() ? FactorKind::Indivisible : FactorKind::Parallel);
   FactorBuilder &builder = dimensions.builder;
   dimensions.query(builder.operand(0));
   dimensions.key(builder.operand(1));

@@ -76,7 +76,7 @@ OpFactors ConcatOp::getFactors() {
   FactorBuilder builder(*this);
   OpFactors::Value &y = builder.result(0);
   for (size_t i = 0; i < y.size(); ++i) {
-    if (static_cast<int64_t>(i) != getDim()) {
+    if (i != getDim()) {
       y[i] = {builder.parallel(shapeOf(getY())[i])};
       for (unsigned k = 0; k < getNumOperands(); ++k)
         builder.operand(k)[i] = y[i];

@@ -265,7 +265,8 @@ Operation *partOf(Operation *op, const OpFactors &rule, const Share &share, Bloc
 /// Operands of a share, with ids that count from its beginning.
 std::vector<Tensor> operandsOf(const OpFactors &rule, const Share &share, ArrayRef<Tensor> whole) {
   std::vector<Tensor> parts;
-  for (auto [i, tensor] : llvm::enumerate(whole)) {
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const Tensor &tensor = whole[i];
     std::vector<std::vector<int64_t>> points = pointsOf(rule, rule.operands[i], share);
     std::vector<int64_t> shape;
     for (const std::vector<int64_t> &dimension : points)
@@ -279,6 +280,12 @@ std::vector<Tensor> operandsOf(const OpFactors &rule, const Share &share, ArrayR
     parts.push_back(part);
   }
   return parts;
+}
+
+bool mentions(const OpFactors::Value &value, unsigned factor) {
+  return llvm::any_of(value, [&](const OpFactors::Dimension &dimension) {
+    return llvm::any_of(dimension, [&](const OpFactors::Segment &segment) { return llvm::is_contained(segment.factors, factor); });
+  });
 }
 
 double combine(Combiner combiner, double a, double b) {
@@ -318,7 +325,12 @@ std::string compareShares(Operation *op, const OpFactors &rule, unsigned factor,
         if (to < 0)
           return;
         double &value = found[i].values[to];
-        value = std::isnan(value) ? result.values[from] : combine(rule.factors[factor].combiner, value, result.values[from]);
+        if (std::isnan(value))
+          value = result.values[from];
+        else if (!mentions(rule.results[i], factor))
+          value = combine(rule.factors[factor].combiner, value, result.values[from]);
+        else if (value != result.values[from]) // another segment: both shares have it whole
+          value = INFINITY;
       });
   }
   for (auto [i, result] : llvm::enumerate(whole))

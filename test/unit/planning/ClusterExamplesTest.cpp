@@ -20,7 +20,7 @@ TEST(ClusterExamples, AreRead) {
     if (entry.path().extension() != ".yaml")
       continue;
     ++files;
-    Result<Cluster> cluster = readClusterFile(entry.path().string());
+    zorse::Result<Cluster> cluster = readClusterFile(entry.path().string());
     ASSERT_FALSE(cluster.failed()) << cluster.message();
     EXPECT_EQ(readCluster(writeCluster(*cluster)).message(), "");
   }
@@ -42,7 +42,7 @@ TEST(ClusterExamples, OfTheIssue) {
       {"f-five-zones", {{{"A100-40", 640}}, 160, 5}},
   };
   for (const auto &[name, facts] : expected) {
-    Result<Cluster> cluster = readClusterFile(folder() + name + ".yaml");
+    zorse::Result<Cluster> cluster = readClusterFile(folder() + name + ".yaml");
     ASSERT_FALSE(cluster.failed()) << cluster.message();
     std::map<std::string, int> types;
     for (const ClusterDevice &device : cluster->devices) {
