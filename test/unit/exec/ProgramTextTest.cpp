@@ -42,6 +42,8 @@ std::string textOf(const std::string &program, const conversion::ExecNames &name
 
 const char *const kProgram = R"(
 device: 1 device_name: "t4:0" planned_bytes: 36864
+regions { offset: 4096 bytes: 4096 } regions { offset: 2304 bytes: 128 } regions { offset: 16384 bytes: 1024 }
+values { kind: PARAMETERS id: 2 end: 1024 version: 1 } values { kind: SUMS } values {}
 arenas { kind: DEVICE bytes: 36864 } arenas { kind: PINNED_HOST bytes: 4096 }
 queues { kind: COMPUTE } queues { kind: SEND_QUEUE } queues { kind: RECEIVE_QUEUE id: 1 } queues { kind: COLLECTIVE_QUEUE }
 state { value { kind: PARAMETERS id: 2 end: 512 } region { bytes: 2048 } type: F32 }
@@ -54,10 +56,7 @@ entries { id: 3 queue: 3 phase: GATHER
 entries { id: 7 queue: 2 phase: FORWARD receive { value { kind: ACTIVATION id: 3 begin: 8 end: 16 } region { offset: 8192 bytes: 8192 } } }
 entries { id: 9 phase: FORWARD waits { queue: 2 position: 1 } waits { queue: 3 } planned_start: 0.001 planned_end: 2e-3
   compute { task: F cell: 2 group: -1
-    calls { unit: 4 rows: 8 sample_base: 8 instance_base: 3
-      slots { value { kind: PARAMETERS id: 2 end: 1024 version: 1 } region { offset: 4096 bytes: 4096 } }
-      slots { value { kind: SUMS } region { offset: 2304 bytes: 128 } overwrite: true }
-      slots { region { offset: 16384 bytes: 1024 } } } } }
+    calls { unit: 4 rows: 8 sample_base: 8 instance_base: 3 regions: [0, 1, 2] values: [0, 1, 2] overwrites: [false, true] } } }
 entries { id: 12 queue: 1 phase: BACKWARD waits { position: 1 }
   send { value { kind: ACTIVATION_GRADIENT id: 3 cut: 4 begin: 8 end: 16 } region { offset: 8192 bytes: 8192 } } }
 entries { id: 13 phase: BACKWARD waits { queue: 1 previous_step: true }
@@ -132,9 +131,9 @@ TEST(ProgramText, ShowsWhatIsDirect) {
 }
 
 TEST(ProgramText, ShowsWhatIsBroken) {
-  // No arena, an unknown device, body and kind, rows beyond 64 bits.
-  const std::string text = textOf(R"(queues { kind: COMPUTE }
-    entries { compute { task: B calls { body: 9 rows: 9223372036854775807 sample_base: 1 slots { region { arena: 5 bytes: 8 } } } } }
+  // No arena, an unknown device, body and kind, rows beyond 64 bits, a binding that names no value.
+  const std::string text = textOf(R"(queues { kind: COMPUTE } regions { arena: 5 bytes: 8 }
+    entries { compute { task: B calls { body: 9 rows: 9223372036854775807 sample_base: 1 regions: 0 values: 9 } } }
     entries { send { peer: 7 value { kind: ACTIVATION id: 99 } } })",
                                   {});
   EXPECT_NE(text.find("exec.call 9 unit 0 rows [1:-9223372036854775808] (\n      use none at 5:0+8)"), std::string::npos) << text;
