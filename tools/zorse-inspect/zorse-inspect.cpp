@@ -4,7 +4,6 @@
 
 #include "zorse/Bundle/ProgramText.h"
 #include "zorse/runtime/StandardStreams.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include "zorse/runtime/Overwrites.h"
 
