@@ -14,7 +14,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// An operand without samples that has one slice per sample along an axis: all must be equal, and one is kept.
-static LogicalResult dropSampleCopies(OpContext &op, const Val &operand, size_t index, const std::vector<Axis> &axes, size_t along) {
+static LogicalResult dropSampleCopies(OpContext &op, const ImportedValue &operand, size_t index, const std::vector<Axis> &axes, size_t along) {
   int64_t size = axes[along].size, stride = axes[along].strides[index];
   if (!op.state.rowsBaked)
     return op.error("broadcasts an axis of a fixed size over the samples, of which there may be any number");
@@ -22,12 +22,12 @@ static LogicalResult dropSampleCopies(OpContext &op, const Val &operand, size_t 
     FactorList factors;
     for (const Axis &axis : axes)
       factors.push_back(Factor{axis.size, axis.strides[index], false});
-    if (repeats(*operand.lazy, operand.view.offset, factors, along, op.state.options.mostComputed))
+    if (repeats(*operand.lazy(), operand.view.offset, factors, along, op.state.options.mostComputed))
       return success();
   }
-  if (operand.isGraph()) {
+  if (operand.isTensor()) {
     // A parameter with baked rows (a position table that an exporter folded): compare its initial values.
-    if (auto argument = dyn_cast<BlockArgument>(operand.value)) {
+    if (auto argument = dyn_cast<BlockArgument>(operand.value())) {
       auto found = op.state.weightOfArgument.find(argument.getArgNumber());
       if (found != op.state.weightOfArgument.end()) {
         const WeightSource &weight = op.state.weights[found->second];
@@ -105,9 +105,9 @@ static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t r
   }
 }
 
-LogicalResult zorse::onnx_import::align(OpContext &op, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape) {
+LogicalResult zorse::onnx_import::align(OpContext &op, std::vector<ImportedValue> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape) {
   int64_t rank = 0;
-  for (const Val &operand : operands)
+  for (const ImportedValue &operand : operands)
     rank = std::max(rank, operand.rank());
   for (int attempt = 0; attempt < 2; ++attempt) {
     axes.clear();
@@ -116,7 +116,7 @@ LogicalResult zorse::onnx_import::align(OpContext &op, std::vector<Val> &operand
     for (int64_t dim = 0; dim < rank && !needsCopy; ++dim) {
       std::vector<FactorList> heads(operands.size());
       int64_t size = 1;
-      for (const Val &operand : operands) {
+      for (const ImportedValue &operand : operands) {
         int64_t own = dim - (rank - operand.rank());
         if (own < 0)
           continue;
@@ -152,13 +152,13 @@ LogicalResult zorse::onnx_import::align(OpContext &op, std::vector<Val> &operand
       break;
     if (attempt == 1)
       return op.error("its operands group samples with other axes in ways that do not match");
-    for (Val &operand : operands)
+    for (ImportedValue &operand : operands)
       operand = copied(op.state, operand);
   }
 
   // Which axis is the sample axis: the one of the operands that carry samples, and it must be one.
   int64_t sampleAxis = -1;
-  const bool sampled = std::any_of(operands.begin(), operands.end(), [&](const Val &operand) { return isSampled(operand); });
+  const bool sampled = std::any_of(operands.begin(), operands.end(), [&](const ImportedValue &operand) { return isSampled(operand); });
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i].sample) {
       if (sampleAxis >= 0)
@@ -180,11 +180,11 @@ LogicalResult zorse::onnx_import::align(OpContext &op, std::vector<Val> &operand
 }
 
 // Loops run in the order in which the largest operand that carries samples lies in memory; so no copy is made for it.
-void zorse::onnx_import::orderAxes(const std::vector<Val> &operands, std::vector<Axis> &axes) {
+void zorse::onnx_import::orderAxes(const std::vector<ImportedValue> &operands, std::vector<Axis> &axes) {
   int primary = -1;
   int64_t best = 0;
   for (size_t k = 0; k < operands.size(); ++k) {
-    if (!operands[k].isGraph())
+    if (!operands[k].isTensor())
       continue;
     int64_t count = isSampled(operands[k]) ? 2 : 1;
     for (const Axis &axis : axes)
@@ -235,7 +235,7 @@ Loop zorse::onnx_import::makeLoop(const std::vector<Axis> &axes) {
   return loop;
 }
 
-Value zorse::onnx_import::operandOf(ImportState &state, const Val &operand, size_t index, const Loop &loop) {
+Value zorse::onnx_import::operandOf(ImportState &state, const ImportedValue &operand, size_t index, const Loop &loop) {
   Groups groups;
   for (auto &group : loop.groups) {
     FactorList list;
@@ -247,11 +247,9 @@ Value zorse::onnx_import::operandOf(ImportState &state, const Val &operand, size
   return materialise(state, operand, groups, loop.sampled);
 }
 
-Val zorse::onnx_import::resultOf(Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop, const std::vector<int64_t> &shape) {
-  Val out;
-  out.kind = Val::Kind::Graph;
-  out.type = type;
-  out.value = value;
+ImportedValue zorse::onnx_import::resultOf(Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop,
+                                           const std::vector<int64_t> &shape) {
+  ImportedValue out{type, {}, Tensor{value}};
   out.view.dims.resize(shape.size());
   llvm::DenseMap<const Axis *, int64_t> strides;
   int64_t stride = 1;
@@ -276,8 +274,8 @@ Val zorse::onnx_import::resultOf(Value value, ElementKind type, const std::vecto
   return out;
 }
 
-LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<Val> operands, ElementKind type,
-                                                  llvm::function_ref<Value(ValueRange, RankedTensorType)> body) {
+LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<ImportedValue> operands, ElementKind type,
+                                                  llvm::function_ref<Value(ValueRange, RankedTensorType)> body, Number scale) {
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
   if (failed(align(op, operands, axes, shape)))
@@ -291,20 +289,21 @@ LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<Val
   Value result = body(arguments, resultType);
   if (!result)
     return failure();
-  Val value = resultOf(result, type, axes, loop, shape);
-  for (const Val &operand : operands)
+  ImportedValue value = resultOf(result, type, axes, loop, shape);
+  for (const ImportedValue &operand : operands)
     value.hides |= operand.hides;
-  return op.result(value);
+  value.tensor().scale = std::move(scale);
+  return op.result(std::move(value));
 }
 
-Val zorse::onnx_import::foldElementwise(ImportState &state, std::vector<Val> operands, ElementKind type, Kernel kernel) {
+ImportedValue zorse::onnx_import::foldElementwise(ImportState &state, std::vector<ImportedValue> operands, ElementKind type, Kernel kernel) {
   // Only constants: shapes agree or the caller has checked; no samples to mind.
   const GraphNode none;
   OpContext op(state, none);
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
   if (failed(align(op, operands, axes, shape)))
-    return Val{};
+    return ImportedValue{};
   std::vector<int64_t> sizes;
   std::vector<const Axis *> moving;
   for (const Axis &axis : axes)
@@ -314,15 +313,12 @@ Val zorse::onnx_import::foldElementwise(ImportState &state, std::vector<Val> ope
     }
   std::vector<LazyOperand> sources;
   for (size_t k = 0; k < operands.size(); ++k) {
-    LazyOperand source{operands[k].lazy, operands[k].view.offset, {}};
+    LazyOperand source{operands[k].lazy(), operands[k].view.offset, {}};
     for (const Axis *axis : moving)
       source.strides.push_back(axis->strides[k]);
     sources.push_back(std::move(source));
   }
-  Val result;
-  result.kind = Val::Kind::Constant;
-  result.type = type;
-  result.lazy = makeExpression(type, sizes, std::move(sources), std::move(kernel));
+  ImportedValue result{type, {}, Constant{makeExpression(type, sizes, std::move(sources), std::move(kernel))}};
   result.view.dims.resize(shape.size());
   llvm::DenseMap<const Axis *, int64_t> strides;
   int64_t stride = 1;

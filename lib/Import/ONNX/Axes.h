@@ -24,19 +24,21 @@ struct Loop {
 };
 
 /// Brings operands to common axes, broadcasting as ONNX does. Fixes operands whose rows are baked copies.
-mlir::LogicalResult align(OpContext &op, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape);
+mlir::LogicalResult align(OpContext &op, std::vector<ImportedValue> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape);
+/// Whether `align` has left the place of an operand's elements as it was.
+inline bool isSame(const ImportedValue &aligned, const ImportedValue &before) { return !before.isTensor() || aligned.value() == before.value(); }
 /// Into the order in which the largest operand that carries samples lies in memory, so that no copy is made for it.
-void orderAxes(const std::vector<Val> &operands, std::vector<Axis> &axes);
+void orderAxes(const std::vector<ImportedValue> &operands, std::vector<Axis> &axes);
 /// The dimensions that these axes make; those along which no operand moves make none.
 Loop makeLoop(const std::vector<Axis> &axes);
 /// Operand `index` of the axes as a tensor in the dimensions of the loop.
-mlir::Value operandOf(ImportState &state, const Val &value, size_t index, const Loop &loop);
+mlir::Value operandOf(ImportState &state, const ImportedValue &value, size_t index, const Loop &loop);
 /// The view of a value emitted over `loop` (plus `inner` sizes behind), with the broadcast shape.
-Val resultOf(mlir::Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop, const std::vector<int64_t> &shape);
-/// Sets the result to what `body` makes of the operands on common axes. Fails after an error.
-mlir::LogicalResult emitElementwise(OpContext &op, std::vector<Val> operands, ElementKind type,
-                                    llvm::function_ref<mlir::Value(mlir::ValueRange, mlir::RankedTensorType)> body);
+ImportedValue resultOf(mlir::Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop, const std::vector<int64_t> &shape);
+/// Sets the result to `scale` times what `body` makes of the operands on common axes. Fails after an error.
+mlir::LogicalResult emitElementwise(OpContext &op, std::vector<ImportedValue> operands, ElementKind type,
+                                    llvm::function_ref<mlir::Value(mlir::ValueRange, mlir::RankedTensorType)> body, Number scale = 1.0);
 /// The same of constants, which are computed when their elements are read.
-Val foldElementwise(ImportState &state, std::vector<Val> operands, ElementKind type, Kernel kernel);
+ImportedValue foldElementwise(ImportState &state, std::vector<ImportedValue> operands, ElementKind type, Kernel kernel);
 
 } // namespace zorse::onnx_import

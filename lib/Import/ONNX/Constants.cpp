@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-template <typename T, typename Read> static std::vector<T> readAll(const Val &value, Read read) {
+template <typename T, typename Read> static std::vector<T> readAll(const ImportedValue &value, Read read) {
   FactorList factors;
   for (const FactorList &list : value.view.dims)
     factors.insert(factors.end(), list.begin(), list.end());
@@ -22,28 +22,28 @@ template <typename T, typename Read> static std::vector<T> readAll(const Val &va
   return out;
 }
 
-std::optional<std::vector<int64_t>> zorse::onnx_import::constantInts(const Val &value, int64_t limit) {
+std::optional<std::vector<int64_t>> zorse::onnx_import::constantInts(const ImportedValue &value, int64_t limit) {
   if (!value.isConstant() || value.view.elements() > limit)
     return std::nullopt;
-  return readAll<int64_t>(value, [&](int64_t begin, int64_t stride, int64_t n, int64_t *to) { value.lazy->readInts(begin, stride, n, to); });
+  return readAll<int64_t>(value, [&](int64_t begin, int64_t stride, int64_t n, int64_t *to) { value.lazy()->readInts(begin, stride, n, to); });
 }
 
-std::optional<std::vector<double>> zorse::onnx_import::constantFloats(const Val &value, int64_t limit) {
+std::optional<std::vector<double>> zorse::onnx_import::constantFloats(const ImportedValue &value, int64_t limit) {
   if (!value.isConstant() || value.view.elements() > limit)
     return std::nullopt;
-  return readAll<double>(value, [&](int64_t begin, int64_t stride, int64_t n, double *to) { value.lazy->readFloats(begin, stride, n, to); });
+  return readAll<double>(value, [&](int64_t begin, int64_t stride, int64_t n, double *to) { value.lazy()->readFloats(begin, stride, n, to); });
 }
 
 // The one value of all elements.
-std::optional<double> zorse::onnx_import::uniformValue(const ImportState &state, const Val &value) {
+std::optional<double> zorse::onnx_import::uniformValue(const ImportState &state, const ImportedValue &value) {
   if (!value.isConstant() || value.view.elements() == 0)
     return std::nullopt;
-  Val small = compressed(state, value);
+  ImportedValue small = compressed(state, value);
   for (const FactorList &list : small.view.dims)
     for (const Factor &factor : list)
       if (factor.stride != 0)
         return std::nullopt;
   double out;
-  value.lazy->readFloats(small.view.offset, 0, 1, &out);
+  value.lazy()->readFloats(small.view.offset, 0, 1, &out);
   return out;
 }

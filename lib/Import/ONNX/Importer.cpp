@@ -96,7 +96,7 @@ static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) 
       state.block->addArgument(RankedTensorType::get(shape, elementType(state, input.type)), NameLoc::get(state.builder.getStringAttr(input.name)));
   state.inputArguments[input.name] = static_cast<unsigned>(state.inputNames.size());
   state.inputNames.push_back(input.name);
-  Val &value = state.values[input.value] = wrap(argument, input.type, input.shape);
+  ImportedValue &value = state.values[input.value] = wrap(argument, input.type, input.shape);
   if (state.options.batchNormRows > 0) { // the file counts single samples
     FactorList &samples = value.view.dims[0], &inside = value.view.dims[1];
     samples.insert(samples.end(), inside.begin(), inside.end());
@@ -230,7 +230,7 @@ static bool isReadForShape(OpContext &op) {
     return false;
   bool read = false;
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    if (const Val &operand = op.operand(i); (!operand.isConstant() && !operand.isGraph()) || isFloat(operand.type) || !isSensible(operand.shape()))
+    if (const ImportedValue &operand = op.operand(i); !operand.isArray() || isFloat(operand.type) || !isSensible(operand.shape()))
       return false;
   if (std::find(op.state.graph.body.outputs.begin(), op.state.graph.body.outputs.end(), op.node.outputs[0]) != op.state.graph.body.outputs.end())
     return false;
@@ -244,14 +244,15 @@ static bool isReadForShape(OpContext &op) {
 }
 
 /// Gradients stop at what a node made from a detach yields.
-static LogicalResult detach(OpContext &op, Val &value) {
-  if (value.kind == Val::Kind::Loss)
+static LogicalResult detach(OpContext &op, ImportedValue &value) {
+  if (value.isLoss())
     return op.error("detaches what depends on all samples; expects losses and values of samples");
-  for (Val &element : value.elements)
-    if (failed(detach(op, element)))
-      return failure();
-  if (value.isGraph() && isFloat(value.type) && op.state.dependsOnParameter(value.value))
-    value.value = create<DetachOp>(op.state, value.value);
+  if (auto *sequence = std::get_if<Sequence>(&value.content))
+    for (ImportedValue &element : sequence->elements)
+      if (failed(detach(op, element)))
+        return failure();
+  if (value.isTensor() && isFloat(value.type) && op.state.dependsOnParameter(value.value()))
+    value.tensor().value = create<DetachOp>(op.state, value.value());
   return success();
 }
 
@@ -360,15 +361,15 @@ static LogicalResult checkOperands(OpContext &op) {
   bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
   bool anyGraph = false;
   for (size_t i = 0; i < std::max(count, op.node.inputs.size()); ++i) {
-    const Val &operand = op.operand(i);
-    anyGraph |= operand.isGraph();
+    const ImportedValue &operand = op.operand(i);
+    anyGraph |= operand.isTensor();
     if (!operand && i < count)
       return op.error("expects at least " + Twine(count) + " inputs; input " + Twine(i) + " is missing");
-    if (operand.kind == Val::Kind::Sequence && !(sequences && i == 0))
+    if (operand.isSequence() && !(sequences && i == 0))
       return op.error("expects a tensor as input " + Twine(i) + ", found a sequence");
   }
   for (size_t i = 0; anyGraph && i < op.node.inputs.size(); ++i) {
-    const Val &operand = op.operand(i);
+    const ImportedValue &operand = op.operand(i);
     if (!operand.isConstant())
       continue;
     int64_t moving = 1;
@@ -384,12 +385,12 @@ LogicalResult zorse::onnx_import::applyOperator(OpContext &op) {
   if (!op.rule)
     return op.error("the operator is not supported");
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    if (op.operand(i).kind == Val::Kind::Loss) {
+    if (op.operand(i).isLoss()) {
       static const llvm::StringSet<> lossOps{"Add",      "Sub",      "Mul",        "Div",       "Neg",        "Sum",  "Cast",
                                              "CastLike", "Identity", "Reshape",    "Squeeze",   "Unsqueeze",  "Max",  "Min",
                                              "Clip",     "Shape",    "Dropout",    "ReduceSum", "ReduceMean", "Sqrt", "Exp",
                                              "Log",      "Abs",      "Reciprocal", "Tanh",      "Sigmoid",    "Relu", "Softplus"};
-      if (!lossOps.contains(op.node.op) && op.operand(i).elements.empty() && op.node.op != "Concat")
+      if (!lossOps.contains(op.node.op) && !op.operand(i).isSums() && op.node.op != "Concat")
         return notAffine(op, "uses");
     }
   if (failed(checkOperands(op)))
@@ -475,16 +476,15 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
         state,
         "--batch-norm-rows: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
   state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
-  Val loss = state.values[wanted[0]];
+  ImportedValue loss = state.values[wanted[0]];
   if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {
     if (!state.options.inputsAlone)
       return error(
           state, "the loss '" + state.graph.valueNames[wanted[0]] + "' depends on no parameter: it is " + number->print() +
                      " (B: the samples of a step; n0, n1, ...: sums of inputs over them), so there is nothing to train. Where parameters are meant, "
                      "export in training mode, and look for a detach() or no_grad() on the way");
-    loss = Val{};
-    loss.kind = Val::Kind::Loss;
-    addNumber(state, *number, loss.summands);
+    loss.content = Loss{};
+    addNumber(state, *number, loss.loss().summands);
   }
   if (!state.options.loss.empty()) {
     LogicalResult status = success();
@@ -493,24 +493,24 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
       return failure();
     loss = *added;
   }
-  if (loss.kind == Val::Kind::Loss && !loss.elements.empty())
+  if (loss.isSums())
     return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has " + Twine(loss.view.elements()) +
                             " values; expects one: their sum or mean");
-  const bool isZero = loss.kind == Val::Kind::Loss && llvm::all_of(loss.summands, [](const LossSummand &part) { return part.factor.is(0); });
+  const bool isZero = loss.isLoss() && llvm::all_of(loss.loss().summands, [](const LossSummand &part) { return part.factor.is(0); });
   if (isZero || (loss.view.elements() == 1 && loss.isConstant()))
     return error(
         state,
         "the loss '" + state.graph.valueNames[wanted[0]] + "' is the number " + Number(isZero ? 0 : uniformValue(state, loss).value_or(0)).print() +
             ", whatever samples and parameters are: there is nothing to train. Look for a detach(), a no_grad() or a factor of 0 on the way, and "
             "export in training mode");
-  if (loss.view.elements() == 1 && loss.isGraph() && !isSampled(loss))
+  if (loss.view.elements() == 1 && loss.isTensor() && !isSampled(loss))
     return error(
         state,
         "the loss '" + state.graph.valueNames[wanted[0]] +
             "' is a function of parameters alone: expects a scalar that sums over samples. Add it to a loss of the samples, or compute that one "
             "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use --weight-decay for a penalty");
-  if (loss.kind != Val::Kind::Loss) {
-    if (loss.isGraph() && isSampled(loss) && loss.view.elements() == state.rows)
+  if (!loss.isLoss()) {
+    if (loss.isTensor() && isSampled(loss) && loss.view.elements() == state.rows)
       return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
     return error(state, "the output '" + state.graph.valueNames[wanted[0]] +
                             "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " + Twine(loss.rank()) +
@@ -518,7 +518,7 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
   }
   result.nodesRead = static_cast<int64_t>(state.graph.body.nodes.size());
   (void)owner.release();
-  return finish(state, loss, result);
+  return finish(state, loss.loss(), result);
 }
 
 /// Loss and trained parameters as the file's own training has them, but for what the caller has said.

@@ -15,14 +15,15 @@ public:
   const Registration *const rule; ///< null: the operator is not known
 
   /// Absent where the node has no such operand. The registration says which are always there.
-  const Val &operand(size_t index) const;
+  const ImportedValue &operand(size_t index) const;
   bool has(size_t index) const { return static_cast<bool>(operand(index)); }
   /// What a user knows an operand as: the parameter it is, or the name of the value.
   std::string nameOf(size_t index) const;
-  void set(size_t index, Val value);
+  void set(size_t index, ImportedValue value);
   /// Sets the first result. \returns success
-  mlir::LogicalResult result(Val value) { return set(0, std::move(value)), mlir::success(); }
-  bool isUsed(size_t output) const; ///< by another node
+  mlir::LogicalResult result(ImportedValue value) { return set(0, std::move(value)), mlir::success(); }
+  ImportedValue &result() { return state.values[node.outputs[0]]; } ///< as it has been set
+  bool isUsed(size_t output) const;                                 ///< by another node
   /// Reports an error at the node, with its operands. \returns failure
   mlir::LogicalResult error(const llvm::Twine &message) const;
 

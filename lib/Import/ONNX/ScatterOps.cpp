@@ -16,14 +16,15 @@ using namespace zorse::onnx_import;
 static constexpr int64_t kMostPairs = int64_t(1) << 26;
 
 /// data [lead..., V], updates [lead..., J] at ids [lead..., J]. Updates that overwrite have different ids, as ONNX asks.
-static Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction) {
+static ImportedValue scatteredAlongLast(Composition &make, const ImportedValue &data, const ImportedValue &ids, const ImportedValue &updates,
+                                        const std::string &reduction) {
   const int64_t rank = data.rank(), size = data.view.size(rank - 1);
   std::vector<int64_t> numbers(size);
   for (int64_t i = 0; i < size; ++i)
     numbers[i] = i;
-  Val places = make.cast(make.reshape(make.ints(std::move(numbers)), {size, 1}), ids.type);
-  Val hit = make("Equal", {make.unsqueeze(ids, rank - 1), places}); // [lead..., V, J]
-  Val spread = make.unsqueeze(updates, rank - 1);
+  ImportedValue places = make.cast(make.reshape(make.ints(std::move(numbers)), {size, 1}), ids.type);
+  ImportedValue hit = make("Equal", {make.unsqueeze(ids, rank - 1), places}); // [lead..., V, J]
+  ImportedValue spread = make.unsqueeze(updates, rank - 1);
   auto combined = [&](const char *reduce, double neutral) {
     return make.reduce(reduce, make("Where", {hit, spread, make.number(neutral, updates)}), {rank});
   };
@@ -37,12 +38,12 @@ static Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids
     return make("Max", {data, combined("ReduceMax", least)});
   if (reduction == "min")
     return make("Min", {data, combined("ReduceMin", most)});
-  Val any = make("Greater", {make.reduce("ReduceSum", make.cast(hit, ElementKind::I64), {rank}), make.ints({0})});
+  ImportedValue any = make("Greater", {make.reduce("ReduceSum", make.cast(hit, ElementKind::I64), {rank}), make.ints({0})});
   return make("Where", {any, combined("ReduceSum", 0), data});
 }
 
 static LogicalResult importScatterElements(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   int64_t axis = op.integer("axis");
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank() || isFloat(ids.type))
@@ -65,7 +66,7 @@ static LogicalResult importScatterElements(OpContext &op) {
     return failure();
   Composition make(op);
   const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // 0 and 1 while they are scattered
-  auto cast = [&](const Val &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
+  auto cast = [&](const ImportedValue &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
   if (flags) {
     x = cast(x, ElementKind::F32);
     updates = cast(updates, ElementKind::F32);
@@ -77,17 +78,17 @@ static LogicalResult importScatterElements(OpContext &op) {
     back.push_back(i < axis ? i : i == axis ? x.rank() - 1 : i - 1);
   }
   last.push_back(axis);
-  Val moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
+  ImportedValue moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
   if (make.hasFailed())
     return failure();
-  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction")), back);
+  ImportedValue result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction")), back);
   return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
 /// A ScatterND by any ids.
 /// data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
 static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
-  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (isFloat(ids.type))
     return op.error("expects integer ids");
   const int64_t sampleAxis = x.view.sampleAxis(), lead = ids.rank() - 1;
@@ -126,16 +127,17 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   last.push_back(0);
   indexShape.push_back(count);
   whole.push_back(count);
-  Val moved = make.transpose(make.reshape(x, flat), last), values = make.transpose(make.reshape(updates, flatUpdates), last);
-  Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
+  ImportedValue moved = make.transpose(make.reshape(x, flat), last), values = make.transpose(make.reshape(updates, flatUpdates), last);
+  ImportedValue index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
   if (make.hasFailed())
     return failure();
-  Val changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
+  ImportedValue changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
   return make.result(make.reshape(make.transpose(changed, back), from));
 }
 
 /// The constant x with updates at the places that ids [..., depth] name.
-static FailureOr<Val> scatteredConstant(OpContext &op, const Val &x, const Val &updates, const std::vector<int64_t> &index, int64_t depth) {
+static FailureOr<ImportedValue> scatteredConstant(OpContext &op, const ImportedValue &x, const ImportedValue &updates,
+                                                  const std::vector<int64_t> &index, int64_t depth) {
   std::vector<int64_t> shape = x.shape();
   int64_t count = static_cast<int64_t>(index.size()) / depth, inner = 1;
   for (size_t i = depth; i < shape.size(); ++i)
@@ -195,7 +197,7 @@ static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const
 
 /// Constants only, or an update that overwrites a range of one axis of data.
 static LogicalResult importScatterND(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (ids.rank() == 0)
     return op.error("expects ids of rank 1 or more");
   int64_t depth = ids.view.size(ids.rank() - 1);
@@ -208,7 +210,7 @@ static LogicalResult importScatterND(OpContext &op) {
     return op.error("has too many constant ids");
   // A constant that all samples share stays one: its axis of samples is put back behind.
   const int64_t along = x.view.sampleAxis(), alongUpdates = along - depth + ids.rank() - 1;
-  auto isShared = [](const Val &value, int64_t axis) {
+  auto isShared = [](const ImportedValue &value, int64_t axis) {
     return value.isConstant() && value.view.sampleAxis() == axis && value.view.dims[axis].size() == 1 && value.view.dims[axis][0].stride == 0;
   };
   FactorList shared;
@@ -237,12 +239,12 @@ static LogicalResult importScatterND(OpContext &op) {
     return op.result(updates);
   if (x.view.sampleAxis() == axis)
     return op.error("overwrites some of the samples; every op must treat samples apart");
-  std::vector<Val> parts;
+  std::vector<ImportedValue> parts;
   for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
                                    std::make_tuple(first + length, x.view.size(axis) - first - length, x)}) {
     if (size <= 0)
       continue;
-    Val piece = part;
+    ImportedValue piece = part;
     if (failed(take(op, piece, axis, start, 1, size)))
       return failure();
     parts.push_back(piece);
@@ -252,12 +254,12 @@ static LogicalResult importScatterND(OpContext &op) {
 
 /// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
 static LogicalResult importOneHot(OpContext &op) {
-  Val ids = op.operand(0), values = op.operand(2);
+  ImportedValue ids = op.operand(0), values = op.operand(2);
   auto depth = constantInts(op.operand(1), 1);
   if (op.operand(1).isConstant() && isFloat(op.operand(1).type))
     if (auto number = uniformValue(op.state, op.operand(1)))
       depth = std::vector<int64_t>{truncateToInt(*number)};
-  if ((!ids.isGraph() && !ids.isConstant()) || !depth || depth->size() != 1 || depth->front() < 1)
+  if (!ids.isArray() || !depth || depth->size() != 1 || depth->front() < 1)
     return op.error("expects ids and a constant, positive number of classes");
   if (values.rank() != 1 || values.view.size(0) != 2)
     return op.error("expects two values, those off and on");
@@ -271,12 +273,13 @@ static LogicalResult importOneHot(OpContext &op) {
   Composition make(op);
   std::vector<int64_t> shape(ids.rank() + 1, 1);
   shape[axis] = size;
-  const Val numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);
+  const ImportedValue numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);
   if (isFloat(ids.type))
     ids = make.cast(ids, ElementKind::I64);
-  Val wrapped = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
-  Val hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(numbers, ids.type)});
-  Val off = make.squeeze(make.slice(values, 0, 0, 1), 0), on = make.squeeze(make.slice(values, 0, 1, 1), 0);
+  ImportedValue wrapped =
+      make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+  ImportedValue hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(numbers, ids.type)});
+  ImportedValue off = make.squeeze(make.slice(values, 0, 0, 1), 0), on = make.squeeze(make.slice(values, 0, 1, 1), 0);
   return make.result(make("Where", {hit, on, off}));
 }
 
