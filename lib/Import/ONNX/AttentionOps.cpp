@@ -1,6 +1,6 @@
 // Attention and rotary positions as operators of their own (opset 23 and later).
 #include "Arithmetic.h"
-#include "Axes.h"
+#include "LoopNest.h"
 #include "OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,9 +27,7 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
   std::vector<ImportedValue> operands{q, m};
   for (ImportedValue &operand : operands)
     operand.view.dims.resize(1);
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  if (failed(LoopNest::of(op, std::move(operands))))
     return failure();
   if (!isSampled(m))
     m.view.dims[0].clear();

@@ -1,10 +1,10 @@
 // Elementwise operators of several operands: folded on constants, otherwise arith and math over common axes. Those of one are in UnaryOps.cpp.
 #include "Arithmetic.h"
-#include "Axes.h"
 #include "Composition.h"
 #include "Kernels.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

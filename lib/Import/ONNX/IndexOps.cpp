@@ -1,8 +1,8 @@
 // Gather: embeddings, and picks of whole slices by constant or sampled ids.
-#include "Axes.h"
 #include "Composition.h"
 #include "Initializers.h"
 #include "Known.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -311,26 +311,16 @@ static LogicalResult gatherByData(OpContext &op, ImportedValue x, const Imported
     if (!list.empty() || tableGroups.empty())
       tableGroups.push_back(list);
   Value table = materialise(op.state, x, tableGroups, false);
-  std::vector<ImportedValue> operands{ids};
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, {ids});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Value index = operandOf(op.state, ids, 0, loop);
+  Value index = nest->emit(op.state, 0);
   if (!cast<RankedTensorType>(index.getType()).getElementType().isInteger(64) &&
       !cast<RankedTensorType>(index.getType()).getElementType().isInteger(32))
     return op.error("expects integer ids");
   Value y = create<GatherOp>(op.state, table, index, paddingOf(op, x));
-  ImportedValue result = resultOf(y, x.type, axes, loop, shape);
-  int64_t stride = elementsPerRow(cast<RankedTensorType>(table.getType())) / std::max<int64_t>(x.view.size(0), 1);
-  for (int64_t i = 1; i < x.rank(); ++i) {
-    int64_t extent = x.view.size(i);
-    stride /= extent;
-    result.view.dims.push_back(extent == 1 ? FactorList{} : FactorList{Factor{extent, stride, false}});
-  }
-  return op.result(std::move(result));
+  const std::vector<int64_t> shape = x.shape();
+  return op.result(nest->result(y, x.type, ArrayRef(shape).drop_front()));
 }
 
 static LogicalResult importGather(OpContext &op) {

@@ -2,10 +2,10 @@
 // them, so that no operator reads a number of samples that is not the one of the step.
 #include "Known.h"
 
-#include "Axes.h"
 #include "Composition.h"
 #include "Interpret.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -299,22 +299,17 @@ static LogicalResult foldNumbers(OpContext &op) {
       known = asKnown(op, *known);
     operands.push_back(std::move(*known));
   }
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, std::move(operands));
+  if (failed(nest))
     return failure();
-  View like;
-  like.dims.resize(shape.size());
-  std::vector<View> sources(operands.size());
-  for (size_t k = 0; k < operands.size(); ++k)
-    sources[k].offset = operands[k].view.offset;
+  std::vector<View> sources;
+  for (const ImportedValue &operand : nest->operands())
+    sources.push_back({operand.view.offset, {}});
   int64_t count = 1;
-  for (const Axis &axis : axes) { // listed as dimensions are, outermost first
-    const bool moves = llvm::any_of(axis.strides, [](int64_t stride) { return stride != 0; });
-    like.dims[axis.dim].push_back(Factor{axis.size, moves ? 1 : 0, axis.perSample});
-    for (size_t k = 0; moves && k < operands.size(); ++k)
-      sources[k].dims.push_back({Factor{axis.size, axis.strides[k], false}});
-    count *= moves ? axis.size : 1;
+  for (const LoopNest::Axis *axis : nest->moving()) {
+    for (size_t k = 0; k < sources.size(); ++k)
+      sources[k].dims.push_back({Factor{axis->size, axis->strides[k], false}});
+    count *= axis->size;
     if (count > kMostNumbers)
       return op.error("makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
   }
@@ -322,28 +317,18 @@ static LogicalResult foldNumbers(OpContext &op) {
   offsets.reserve(sources.size());
   for (const View &source : sources)
     offsets.push_back(offsetsOf(source));
-  ImportedValue result{typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0), {}, Known{}};
+  ImportedValue result{typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0), nest->view(), Known{}};
   for (size_t i = 0; i < offsets[0].size(); ++i) {
     std::vector<Number> x;
-    x.reserve(operands.size());
-    for (size_t k = 0; k < operands.size(); ++k)
-      x.push_back(operands[k].numbers()[static_cast<size_t>(offsets[k][i])]);
+    x.reserve(sources.size());
+    for (size_t k = 0; k < sources.size(); ++k)
+      x.push_back(nest->operands()[k].numbers()[static_cast<size_t>(offsets[k][i])]);
     auto number = numberOf(op, x, types);
     if (!number || !number->isValid())
       return op.error(number ? "makes a number that no step can know: it divides by zero, or is too long a formula"
                              : "is not supported on a number that is known only with the batch (" + x[0].print() + ")");
     result.numbers().push_back(std::move(*number));
   }
-  int64_t stride = 1;
-  for (size_t axis = like.dims.size(); axis-- > 0;)
-    for (size_t i = like.dims[axis].size(); i-- > 0;)
-      if (Factor &factor = like.dims[axis][i]; factor.stride != 0) {
-        factor.stride = stride;
-        stride *= factor.size;
-      }
-  for (FactorList &list : like.dims)
-    coalesce(list);
-  result.view = std::move(like);
   return op.result(simplified(std::move(result)));
 }
 

@@ -1,7 +1,7 @@
 // Products, softmax, norms.
 #include "Arithmetic.h"
-#include "Axes.h"
 #include "Composition.h"
+#include "LoopNest.h"
 #include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -82,10 +82,8 @@ static FailureOr<ImportedValue> productOfConstants(OpContext &op, const Imported
 }
 
 /// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).
-/// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
 static FailureOr<ImportedValue> timesMatrix(OpContext &op, const ImportedValue &x, const ImportedValue &w, bool swap) {
   int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
-  FactorList kFactors = x.view.dims[kAxis];
   ImportedValue lead = x;
   lead.view.dims.erase(lead.view.dims.begin() + kAxis);
   // Broadcast batch dimensions of the matrix repeat the result.
@@ -100,41 +98,18 @@ static FailureOr<ImportedValue> timesMatrix(OpContext &op, const ImportedValue &
     else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
       return op.error("expects batch dimensions that broadcast");
   }
-  std::vector<ImportedValue> operands{lead};
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, {lead});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *axis : group)
-      list.push_back(Factor{axis->size, axis->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(kFactors);
-  Value left = materialise(op.state, x, groups, false);
+  Value left = nest->emit(op.state, 0, x.view.dims[kAxis]);
   FactorList wK = w.view.dims[swap ? w.rank() - 1 : w.rank() - 2], wN = w.view.dims[swap ? w.rank() - 2 : w.rank() - 1];
   bool transposed = innerStride(wN) > innerStride(wK);
   Value right = materialise(op.state, w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
-  bool noLead = cast<RankedTensorType>(left.getType()).getRank() == 1;
-  if (noLead)
-    left = reshapeTo(op.state, left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
+  if (auto type = cast<RankedTensorType>(left.getType()); type.getRank() == 1)
+    left = reshapeTo(op.state, left, {1, type.getDimSize(0)});
   Value y = create<MatmulOp>(op.state, left, right, false, transposed);
-  int64_t columns = cast<RankedTensorType>(y.getType()).getShape().back();
-  ImportedValue result = resultOf(y, (swap ? w : x).type, axes, loop, shape);
-  FactorList columnList;
-  if (columns != 1)
-    columnList.push_back(Factor{columns, 1, false});
   // x lost its K axis; the columns take the place the product gives them.
-  if (swap)
-    result.view.dims.insert(result.view.dims.end() - 1, columnList);
-  else
-    result.view.dims.push_back(columnList);
-  return result;
+  return nest->result(y, (swap ? w : x).type, cast<RankedTensorType>(y.getType()).getShape().back(), swap ? kAxis : LoopNest::kEnd);
 }
 
 static FailureOr<ImportedValue> productOfActivations(OpContext &op, const ImportedValue &a, const ImportedValue &b) {
@@ -146,44 +121,20 @@ static FailureOr<ImportedValue> productOfActivations(OpContext &op, const Import
     operand.view.dims.pop_back();
     operand.view.dims.pop_back();
   }
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  std::vector<ImportedValue> before = operands;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, std::move(operands), LoopNest::Order::File);
+  if (failed(nest))
     return failure();
-  for (int k = 0; k < 2; ++k)
-    if (!isSame(operands[k], before[k]))
-      return op.error("its operands group batch axes in ways that do not match");
+  if (nest->isCopied(0) || nest->isCopied(1))
+    return op.error("its operands group batch axes in ways that do not match");
   if (a.view.sampleAxis() >= 0 && b.view.sampleAxis() >= 0 && (a.view.sampleAxis() >= a.rank() - 2) != (b.view.sampleAxis() >= b.rank() - 2))
     return op.error("combines different samples");
   if (a.view.sampleAxis() == m || b.view.sampleAxis() == n)
     return op.error("multiplies samples with samples; every op must treat samples apart");
-  Loop loop = makeLoop(axes);
-  auto groupsFor = [&](size_t k) {
-    Groups groups;
-    for (auto &group : loop.groups) {
-      FactorList list;
-      for (const Axis *axis : group)
-        list.push_back(Factor{axis->size, axis->strides[k], false});
-      coalesce(list);
-      groups.push_back(list);
-    }
-    return groups;
-  };
-  Groups left = groupsFor(0), right = groupsFor(1);
   bool transposeA = innerStride(aK) > innerStride(aM) && innerStride(aM) != 0, transposeB = innerStride(bN) > innerStride(bK) && innerStride(bK) != 0;
-  left.push_back(transposeA ? aK : aM);
-  left.push_back(transposeA ? aM : aK);
-  right.push_back(transposeB ? bN : bK);
-  right.push_back(transposeB ? bK : bN);
-  Value y =
-      create<MatmulOp>(op.state, materialise(op.state, a, left, loop.sampled), materialise(op.state, b, right, loop.sampled), transposeA, transposeB);
-  ImportedValue result = resultOf(y, a.type, axes, loop, shape);
-  auto type = cast<RankedTensorType>(y.getType());
-  int64_t rows2 = type.getDimSize(type.getRank() - 2), columns = type.getDimSize(type.getRank() - 1);
-  result.view.dims.push_back(rows2 == 1 ? FactorList{} : FactorList{Factor{rows2, columns, false}});
-  result.view.dims.push_back(columns == 1 ? FactorList{} : FactorList{Factor{columns, 1, false}});
-  return result;
+  Value left = nest->emit(op.state, 0, transposeA ? Groups{aK, aM} : Groups{aM, aK}),
+        right = nest->emit(op.state, 1, transposeB ? Groups{bN, bK} : Groups{bK, bN});
+  Value y = create<MatmulOp>(op.state, left, right, transposeA, transposeB);
+  return nest->result(y, a.type, cast<RankedTensorType>(y.getType()).getShape().take_back(2));
 }
 
 FailureOr<ImportedValue> zorse::onnx_import::product(OpContext &op, ImportedValue a, ImportedValue b) {
@@ -294,29 +245,14 @@ static LogicalResult importSoftmax(OpContext &op) {
     Composition make(op);
     return make.result(normalisedOverSamples(make, x, axis, op.node.op == "LogSoftmax"));
   }
-  FactorList last = x.view.dims[axis];
-  std::vector<ImportedValue> operands{x};
-  operands[0].view.dims.erase(operands[0].view.dims.begin() + axis);
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  ImportedValue outer = x;
+  outer.view.dims.erase(outer.view.dims.begin() + axis);
+  auto nest = LoopNest::of(op, {std::move(outer)});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(last);
-  Value value = materialise(op.state, x, groups, false);
+  Value value = nest->emit(op.state, 0, x.view.dims[axis]);
   Value y = op.node.op == "LogSoftmax" ? create<LogSoftmaxOp>(op.state, value.getType(), value) : create<SoftmaxOp>(op.state, value.getType(), value);
-  ImportedValue result = resultOf(y, x.type, axes, loop, shape);
-  int64_t size = x.view.size(axis);
-  result.view.dims.insert(result.view.dims.begin() + axis, size == 1 ? FactorList{} : FactorList{Factor{size, 1, false}});
+  ImportedValue result = nest->result(y, x.type, x.view.size(axis), axis);
   result.hides = x.hides;
   return op.result(std::move(result));
 }
@@ -357,24 +293,12 @@ static LogicalResult importNorm(OpContext &op) {
   for (int64_t i = axis; i < x.rank(); ++i)
     last.insert(last.end(), x.view.dims[i].begin(), x.view.dims[i].end());
   coalesce(last);
-  std::vector<ImportedValue> operands{x};
-  operands[0].view.dims.resize(axis);
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  ImportedValue outer = x;
+  outer.view.dims.resize(axis);
+  auto nest = LoopNest::of(op, {std::move(outer)});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(last);
-  Value value = materialise(op.state, x, groups, false);
+  Value value = nest->emit(op.state, 0, last);
   int64_t channels = cast<RankedTensorType>(value.getType()).getShape().back();
   auto gainOf = [&](size_t index) -> FailureOr<Value> {
     if (!op.has(index))
@@ -404,14 +328,8 @@ static LogicalResult importNorm(OpContext &op) {
     y = create<LayerNormOp>(op.state, value, *gain, *bias, epsilon);
   else
     y = create<RmsNormOp>(op.state, value, *gain, epsilon);
-  ImportedValue result = resultOf(y, x.type, axes, loop, shape);
-  int64_t stride = channels;
-  std::vector<int64_t> whole = x.shape();
-  for (int64_t i = axis; i < x.rank(); ++i) {
-    stride /= whole[i];
-    result.view.dims.push_back(whole[i] == 1 ? FactorList{} : FactorList{Factor{whole[i], stride, false}});
-  }
-  return op.result(std::move(result));
+  const std::vector<int64_t> shape = x.shape();
+  return op.result(nest->result(y, x.type, ArrayRef(shape).drop_front(axis)));
 }
 
 void zorse::onnx_import::registerLinearOps(OperatorRegistry &registry) {

@@ -1,8 +1,8 @@
 // The loss as a sum of terms factor * (sum over samples of a numerator), whose factors are known before the step.
-#include "Axes.h"
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Losses.h"
 #include "Parts.h"
 
@@ -185,30 +185,19 @@ static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits
   if (logits.view.sampleAxis() == 1)
     return op.error("has its classes on the sample axis");
   int64_t classes = logits.view.size(1);
-  FactorList classFactors = logits.view.dims[1];
   bool isLogp = op.node.op == "NegativeLogLikelihoodLoss";
   std::vector<ImportedValue> operands{logits, labels};
   operands[0].view.dims.erase(operands[0].view.dims.begin() + 1);
   if (operands[0].shape() != operands[1].shape())
     return op.error("expects labels of the shape of the logits without their classes");
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, std::move(operands));
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  if (!loop.sampled)
+  if (!nest->hasSamples())
     return op.error("its logits carry no samples");
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *axis : group)
-      list.push_back(Factor{axis->size, axis->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(classFactors);
-  Value data = materialise(op.state, logits, groups, true), index = operandOf(op.state, labels, 1, loop);
+  if (nest->isCopied(0))
+    return op.error("its operands group their axes in ways that do not match");
+  Value data = nest->emit(op.state, 0, logits.view.dims[1]), index = nest->emit(op.state, 1);
   if (isLogp) {
     auto logp = data.getDefiningOp<LogSoftmaxOp>();
     if (!logp)
@@ -227,7 +216,7 @@ static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits
   Value loss = merge(op.state, CrossEntropyOp::create(op.state.builder, op.state.location, data, index, weight, ignore));
   op.state.losses.push_back({index, data, ignore, classes});
   if (reduction == "none")
-    return resultOf(loss, logits.type, axes, loop, shape);
+    return nest->result(loss, logits.type);
 
   LossSummand summand;
   auto lossType = cast<RankedTensorType>(loss.getType());

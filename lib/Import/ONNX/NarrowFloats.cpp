@@ -1,6 +1,6 @@
 // 16-bit floats of a file: what is computed in more digits is rounded to them, operator by operator.
-#include "Axes.h"
 #include "Kernels.h"
+#include "LoopNest.h"
 #include "OpContext.h"
 
 #include "llvm/ADT/APFloat.h"

@@ -1,7 +1,7 @@
 // GatherElements and GatherND: picks of elements, one id or several for each.
-#include "Axes.h"
 #include "Composition.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include <algorithm>
@@ -37,40 +37,28 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
                       Twine(x.view.size(i)));
     else if (i != axis && failed(take(op, x, i, 0, 1, ids.view.size(i))))
       return failure();
-  FactorList classes = x.view.dims[axis];
-  std::vector<ImportedValue> operands{x, ids};
-  operands[0].view.dims[axis].clear();
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
-    return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(classes);
   const Number scale = x.takeScale();
-  Value data = materialise(op.state, x, groups, loop.sampled);
+  const FactorList classes = std::exchange(x.view.dims[axis], {});
+  auto nest = LoopNest::of(op, {x, ids});
+  if (failed(nest))
+    return failure();
+  if (nest->isCopied(0))
+    return op.error("its operands group their axes in ways that do not match");
+  Value data = nest->emit(op.state, 0, classes);
   if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isTensor()) {
     // A picked log-probability is a cross-entropy with the other sign.
-    Value index = operandOf(op.state, operands[1], 1, loop);
+    Value index = nest->emit(op.state, 1);
     auto type = cast<RankedTensorType>(logp.getX().getType());
     auto loss = CrossEntropyOp::create(op.state.builder, op.state.location, logp.getX(), index, Value(), std::nullopt);
-    ImportedValue result = resultOf(merge(op.state, loss), x.type, axes, loop, shape);
+    ImportedValue result = nest->result(merge(op.state, loss), x.type);
     result.tensor().scale = -scale;
     op.state.losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
     return op.result(std::move(result));
   }
-  auto counted = countedFromFront(op, operands[1], size);
+  auto counted = countedFromFront(op, nest->operands()[1], size);
   if (failed(counted))
     return failure();
-  ImportedValue result = resultOf(create<TakeOp>(op.state, data, operandOf(op.state, *counted, 1, loop)), x.type, axes, loop, shape);
+  ImportedValue result = nest->result(create<TakeOp>(op.state, data, nest->emit(op.state, *counted, 1)), x.type);
   result.tensor().scale = scale;
   return op.result(std::move(result));
 }

@@ -1,9 +1,9 @@
 // Reductions of constants, activations and samples.
 #include "Arithmetic.h"
-#include "Axes.h"
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -158,31 +158,20 @@ LogicalResult zorse::onnx_import::mixes(OpContext &op, const Twine &what) {
 static LogicalResult reduceActivation(OpContext &op, ImportedValue x, const Reduction &reduction) {
   const std::string &which = op.node.op;
   const std::vector<bool> &reduced = reduction.reduced;
-  int64_t count = reduction.count;
-  // Repeated elements are counted, not looped over: a sum of n copies is a product.
-  double copies = 1;
-  std::vector<ImportedValue> operands{x};
-  std::vector<Axis> loopAxes;
-  std::vector<int64_t> wholeShape;
-  if (failed(align(op, operands, loopAxes, wholeShape)))
-    return failure();
-  x = operands[0];
   Number scale = which == "ReduceSum" || which == "ReduceMean" ? x.takeScale() : Number(1.0);
-  orderAxes(operands, loopAxes);
-  std::vector<Axis> kept, gone;
-  for (const Axis &axis : loopAxes) {
-    if (reduced[axis.dim] && axis.strides[0] == 0)
-      copies *= static_cast<double>(axis.size);
-    (reduced[axis.dim] ? gone : kept).push_back(axis);
-  }
-  Loop loop = makeLoop(loopAxes);
-  Value value = operandOf(op.state, x, 0, loop);
+  auto nest = LoopNest::of(op, {x});
+  if (failed(nest))
+    return failure();
+  Value y = nest->emit(op.state, 0);
+  auto type = cast<RankedTensorType>(y.getType());
+  // Repeated elements are counted, not looped over: a sum of n copies is a product.
   SmallVector<int64_t> dims;
-  for (size_t g = 0; g < loop.groups.size(); ++g)
-    if (reduced[loop.groups[g].front()->dim])
-      dims.push_back(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
-  Value y = value;
-  auto type = cast<RankedTensorType>(value.getType());
+  int64_t copies = reduction.count;
+  for (size_t g = 0; g < nest->size(); ++g)
+    if (reduced[nest->innermost(g).dim]) {
+      dims.push_back(static_cast<int64_t>(g) + nest->hasSamples());
+      copies /= type.getDimSize(dims.back());
+    }
   ReduceKind kind = which == "ReduceMax"    ? ReduceKind::Max
                     : which == "ReduceMin"  ? ReduceKind::Min
                     : which == "ReduceProd" ? ReduceKind::Prod
@@ -195,19 +184,18 @@ static LogicalResult reduceActivation(OpContext &op, ImportedValue x, const Redu
     return op.error("multiplies repeated elements, which is not supported");
   if (!dims.empty())
     y = create<ReduceOp>(op.state, y, kind, dims);
-  Loop keptLoop = makeLoop(kept);
-  ImportedValue result = resultOf(y, x.type, kept, keptLoop, wholeShape);
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (reduced[i])
+  nest->reduce(reduced);
+  ImportedValue result = nest->result(y, x.type);
+  for (int64_t i = x.rank(); i-- > 0;)
+    if (reduced[i]) {
       result.view.dims[i].clear();
-  if (!reduction.keep)
-    for (int64_t i = x.rank(); i-- > 0;)
-      if (reduced[i])
+      if (!reduction.keep)
         result.view.dims.erase(result.view.dims.begin() + i);
+    }
   if (which == "ReduceSum")
-    scale *= copies;
+    scale *= static_cast<double>(copies);
   if (which == "ReduceMean")
-    scale *= Number(copies) / Number(static_cast<double>(count));
+    scale *= Number(static_cast<double>(copies)) / Number(static_cast<double>(reduction.count));
   result.tensor().scale = scale;
   if (!isFloat(x.type) && which == "ReduceMean")
     return op.error("is a mean of integers, which is not supported");

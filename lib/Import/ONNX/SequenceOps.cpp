@@ -1,7 +1,7 @@
 // Sequences of tensors, and tensors put together.
-#include "Axes.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "OpContext.h"
 #include "Parts.h"
 
@@ -156,88 +156,37 @@ static ImportedValue joinedConstants(ImportState &state, const std::vector<Impor
   return joined;
 }
 
-/// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
-static ImportedValue viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes,
-                                  const Loop &loop) {
-  ImportedValue value{type, {}, Tensor{joined}};
-  value.view.dims.resize(rank);
-  std::vector<int64_t> dimStrides(loop.groups.size() + 1);
-  int64_t stride = 1;
-  for (size_t g = loop.groups.size() + 1; g-- > 0;) {
-    dimStrides[g] = stride;
-    stride *= cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
-  }
-  int64_t total = cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(place) + (loop.sampled ? 1 : 0));
-  value.view.dims[axis] = {Factor{total, dimStrides[place], false}};
-  llvm::DenseMap<const Axis *, int64_t> strides;
-  for (size_t g = 0; g < loop.groups.size(); ++g) {
-    int64_t inner = dimStrides[g < place ? g : g + 1];
-    for (size_t i = loop.groups[g].size(); i-- > 0;) {
-      strides[loop.groups[g][i]] = inner;
-      inner *= loop.groups[g][i]->size;
-    }
-  }
-  std::vector<const Axis *> sorted;
-  for (const Axis &own : axes)
-    sorted.push_back(&own);
-  std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
-  for (const Axis *own : sorted) {
-    int64_t target = own->dim < axis ? own->dim : own->dim + 1;
-    auto found = strides.find(own);
-    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->perSample});
-  }
-  for (FactorList &list : value.view.dims)
-    coalesce(list);
-  return value;
-}
-
 static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis) {
   // The other axes are common; the joined one is a dimension of its own in each operand.
   std::vector<ImportedValue> outers = parts;
   for (ImportedValue &part : outers)
     part.view.dims.erase(part.view.dims.begin() + axis);
-  std::vector<Axis> axes;
-  std::vector<int64_t> outerShape;
-  std::vector<ImportedValue> before = outers;
-  if (failed(align(op, outers, axes, outerShape)))
+  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
+  auto nest = LoopNest::of(op, std::move(outers));
+  if (failed(nest))
     return failure();
   for (size_t k = 0; k < parts.size(); ++k)
-    if (!isSame(outers[k], before[k]) || outers[k].view.offset != before[k].view.offset)
+    if (nest->isCopied(k))
       return op.error("its operands group their axes in ways that do not match");
-  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
-  orderAxes(outers, axes);
-  Loop loop = makeLoop(axes);
   // Where the joined dimension lies in memory in the first operand that carries samples: after all axes with larger strides.
   size_t primary = 0;
   for (size_t k = parts.size(); k-- > 0;)
     if (isSampled(parts[k]))
       primary = k;
-  int64_t ownStride = parts[primary].view.dims[axis].empty() ? 0 : parts[primary].view.dims[axis].back().stride;
-  size_t place = loop.groups.size();
-  if (!parts[primary].view.dims[axis].empty())
-    while (place > 0 && loop.groups[place - 1].back()->strides[primary] < ownStride && loop.groups[place - 1].back()->strides[primary] != 0)
-      --place;
+  const FactorList &own = parts[primary].view.dims[axis];
+  const auto strideOf = [&](size_t group) { return nest->innermost(group).strides[primary]; };
+  size_t place = nest->size();
+  if (own.empty())
+    place = llvm::count_if(llvm::seq(place), [&](size_t group) { return nest->innermost(group).dim < axis; });
   else
-    place = std::count_if(loop.groups.begin(), loop.groups.end(), [&](auto &group) { return group.back()->dim < axis; });
+    while (place > 0 && strideOf(place - 1) != 0 && strideOf(place - 1) < own.back().stride)
+      --place;
   SmallVector<Value> operands;
-  for (size_t k = 0; k < parts.size(); ++k) {
-    Groups groups;
-    for (size_t g = 0; g <= loop.groups.size(); ++g) {
-      if (g == place)
-        groups.push_back(parts[k].view.dims[axis]);
-      if (g == loop.groups.size())
-        break;
-      FactorList list;
-      for (const Axis *own : loop.groups[g])
-        list.push_back(Factor{own->size, own->strides[k], false});
-      coalesce(list);
-      groups.push_back(std::move(list));
-    }
-    operands.push_back(materialise(op.state, parts[k], groups, loop.sampled));
-  }
-  int64_t dim = static_cast<int64_t>(place) + (loop.sampled ? 1 : 0);
+  for (size_t k = 0; k < parts.size(); ++k)
+    operands.push_back(nest->emit(op.state, k, parts[k].view.dims[axis], place));
+  const int64_t dim = static_cast<int64_t>(place) + nest->hasSamples();
   Value joined = create<ConcatOp>(op.state, operands, dim);
-  return viewOfJoined(joined, parts[0].type, parts[0].rank(), axis, place, axes, loop);
+  return nest->result(joined, parts[0].type, cast<RankedTensorType>(joined.getType()).getDimSize(dim), axis, place);
 }
 
 /// Along the axis of samples: what is joined becomes an axis outside of the samples.

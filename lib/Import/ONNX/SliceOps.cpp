@@ -1,8 +1,8 @@
 // Operators that take parts of a value or put more around them: views, and copies only where a view cannot say it.
-#include "Axes.h"
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include "zorse/Dialect/Zorse/SampleOps.h"

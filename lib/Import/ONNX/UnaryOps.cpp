@@ -1,7 +1,7 @@
 // Elementwise operators of one operand: casts, functions, activations with a parameter. Folded on constants, otherwise arith and math.
-#include "Axes.h"
 #include "Kernels.h"
 #include "Known.h"
+#include "LoopNest.h"
 #include "Losses.h"
 #include "OpContext.h"
 
