@@ -50,9 +50,8 @@ static LogicalResult importComposedReduce(OpContext &op) {
 /// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
 static LogicalResult importLpNormalization(OpContext &op) {
   ImportedValue x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (!isFloat(x.type) || axis < 0)
     return op.error("expects floats and a valid axis");
   Composition make(op);
   ImportedValue norm = make.reduce(op.integer("p") == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
@@ -84,9 +83,8 @@ ImportedValue positionOfExtremum(Composition &make, const ImportedValue &x, int6
 
 static LogicalResult importArgExtremum(OpContext &op) {
   ImportedValue x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!x.isArray() || axis < 0 || axis >= x.rank() || x.view.elements() == 0)
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isArray() || axis < 0 || x.view.elements() == 0)
     return op.error("expects a tensor that is not empty and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
@@ -98,9 +96,8 @@ static LogicalResult importArgExtremum(OpContext &op) {
 /// 1 at the first of the largest elements, 0 elsewhere.
 static LogicalResult importHardmax(OpContext &op) {
   ImportedValue x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (!isFloat(x.type) || axis < 0)
     return op.error("expects floats and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
@@ -116,9 +113,8 @@ static LogicalResult importTopK(OpContext &op) {
   constexpr int64_t kMost = 4096; // an element is compared with each of its axis
   ImportedValue x = op.operand(0);
   auto count = constantInts(op.operand(1), 1);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!x.isArray() || axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isArray() || axis < 0)
     return op.error("expects a tensor and a valid axis");
   const int64_t size = x.view.size(axis);
   if (!count || count->size() != 1)
@@ -132,15 +128,8 @@ static LogicalResult importTopK(OpContext &op) {
     return op.error("compares samples with each other; every op must treat samples apart");
   Composition make(op);
   const bool largest = op.integer("largest") != 0;
-  std::vector<int64_t> order, back;
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis)
-      order.push_back(i);
-  order.push_back(axis);
-  for (int64_t i = 0; i < x.rank(); ++i)
-    back.push_back(std::find(order.begin(), order.end(), i) - order.begin());
-  ImportedValue last = make.transpose(x, order); // [..., size]
   const int64_t rank = x.rank();
+  ImportedValue last = make.move(x, axis, rank - 1); // [..., size]
   ImportedValue own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1); // [..., size, 1], [..., 1, size]
   ImportedValue before = make(largest ? "Greater" : "Less", {other, own}), equal = make("Equal", {other, own});
   ImportedValue lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});
@@ -151,9 +140,9 @@ static LogicalResult importTopK(OpContext &op) {
   ImportedValue chosen = make("Where", {hit, positions(make, 1, 0, size), make.ints({0})});
   ImportedValue index = make.reduce("ReduceSum", chosen, {rank}); // [..., k]
   ImportedValue value = make("GatherElements", {last, index}, {{"axis", rank - 1}});
-  if (failed(make.result(make.transpose(value, back))))
+  if (failed(make.result(make.move(value, rank - 1, axis))))
     return failure();
-  return make.result(make.transpose(index, back), 1);
+  return make.result(make.move(index, rank - 1, axis), 1);
 }
 
 void zorse::onnx_import::registerComposedReductions(OperatorRegistry &registry) {

@@ -62,6 +62,17 @@ ImportedValue Composition::ints(std::vector<int64_t> values) const {
   return constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size});
 }
 
+ImportedValue Composition::move(const ImportedValue &x, int64_t from, int64_t to) {
+  if (failed)
+    return {};
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != from)
+      order.push_back(i);
+  order.insert(order.begin() + to, from);
+  return transpose(x, std::move(order));
+}
+
 ImportedValue Composition::slice(const ImportedValue &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
   return (*this)("Slice", {x, ints({start}), ints({start + (count - 1) * step + 1}), ints({axis}), ints({step})});
 }

@@ -29,6 +29,8 @@ public:
   ImportedValue transpose(const ImportedValue &x, std::vector<int64_t> permutation) {
     return (*this)("Transpose", {x}, {{"perm", std::move(permutation)}});
   }
+  /// x with dimension `from` at place `to`.
+  ImportedValue move(const ImportedValue &x, int64_t from, int64_t to);
   ImportedValue unsqueeze(const ImportedValue &x, int64_t axis) { return (*this)("Unsqueeze", {x, ints({axis})}); }
   ImportedValue squeeze(const ImportedValue &x, int64_t axis) { return (*this)("Squeeze", {x, ints({axis})}); }
   /// Elements [start, start + count) of an axis.

@@ -120,16 +120,10 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
                                                              std::optional<int64_t> padding) {
   constexpr size_t kMostRuns = 32; // more of them are gathered
   Composition make(op);
-  std::vector<int64_t> front{axis}, back;
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != axis)
-      front.push_back(i);
-    back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
-  }
   const auto count = static_cast<int64_t>(picked.size());
   ImportedValue picks;
   if (!isSampled(x)) {
-    ImportedValue table = make.transpose(x, front);
+    ImportedValue table = make.move(x, axis, 0);
     if (make.hasFailed())
       return failure();
     ImportedValue idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
@@ -137,7 +131,7 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
     Value y = create<GatherOp>(op.state, rows, materialise(op.state, idVector, {{Factor{count, 1, false}}}, false), padding);
     std::vector<int64_t> shape = table.shape();
     shape[0] = count;
-    picks = make.transpose(wrap(y, x.type, shape), back);
+    picks = make.move(wrap(y, x.type, shape), 0, axis);
   } else {
     std::vector<std::pair<int64_t, int64_t>> runs; // begin, count
     for (int64_t id : picked)
@@ -261,19 +255,14 @@ static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, cons
   if (x.view.sampleAxis() == axis)
     return op.error("picks samples by data");
   Composition make(op);
-  std::vector<int64_t> last, shape, back, ends = x.shape(), idShape = ids.shape();
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis) {
-      last.push_back(i);
-      shape.push_back(ends[i]);
-    }
-  last.push_back(axis);
+  std::vector<int64_t> shape = x.shape(), back, idShape = ids.shape();
+  shape.erase(shape.begin() + axis);
   const int64_t others = x.rank() - 1, count = ids.view.elements();
   std::vector<int64_t> flat(others + 1, 1), whole = shape;
   flat[others] = count;
   whole.push_back(count);
   ImportedValue index = make("Expand", {make.reshape(ids, flat), make.ints(whole)});
-  ImportedValue picks = make("GatherElements", {make.transpose(x, last), index}, {{"axis", others}});
+  ImportedValue picks = make("GatherElements", {make.move(x, axis, others), index}, {{"axis", others}});
   shape.insert(shape.end(), idShape.begin(), idShape.end());
   for (int64_t i = 0; i < axis; ++i)
     back.push_back(i);
@@ -290,11 +279,8 @@ static LogicalResult gatherByData(OpContext &op, ImportedValue x, const Imported
     return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
     Composition make(op);
-    std::vector<int64_t> front{axis}, back;
-    for (int64_t i = 0; i < x.rank(); ++i)
-      if (i != axis)
-        front.push_back(i);
-    ImportedValue rows = make("Gather", {make.transpose(x, front), ids}); // [ids..., the dimensions before the axis, those behind it]
+    std::vector<int64_t> back;
+    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., the dimensions before the axis, those behind it]
     const int64_t others = ids.rank();
     for (int64_t i = 0; i < axis; ++i)
       back.push_back(others + i);
@@ -327,9 +313,8 @@ static LogicalResult importGather(OpContext &op) {
   ImportedValue x = op.operand(0), ids = op.operand(1);
   if ((!x.isArray() && !x.isKnown()) || !ids.isArray() || x.rank() == 0)
     return op.error("expects a tensor of rank 1 or more, and ids");
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (axis < 0)
     return op.error("axis is outside the rank");
   std::vector<int64_t> picked = x.shape(), idShape = ids.shape();
   picked.erase(picked.begin() + axis);

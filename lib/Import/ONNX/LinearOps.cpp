@@ -235,9 +235,8 @@ static ImportedValue normalisedOverSamples(Composition &make, const ImportedValu
 
 static LogicalResult importSoftmax(OpContext &op) {
   ImportedValue x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!x.isTensor() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value()))
     return op.error("normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
@@ -281,9 +280,8 @@ static LogicalResult normStatistics(OpContext &op, const ImportedValue &x, int64
 /// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
 static LogicalResult importNorm(OpContext &op) {
   ImportedValue x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!x.isTensor() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() >= axis)
     return op.error("normalises over the samples; every op must treat samples apart");

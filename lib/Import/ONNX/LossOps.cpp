@@ -233,8 +233,8 @@ static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits
 
 static LogicalResult importCrossEntropy(OpContext &op) {
   std::optional<int64_t> ignore;
-  if (op.node.attributes.count("ignore_index"))
-    ignore = op.integer("ignore_index", 0);
+  if (const onnx::Attribute *given = op.attribute("ignore_index"))
+    ignore = given->i();
   if (op.isUsed(1)) { // log-probabilities
     Composition make(op);
     ImportedValue all = make("LogSoftmax", {op.operand(0)}, {{"axis", int64_t(1)}});

@@ -118,6 +118,11 @@ std::optional<std::vector<int64_t>> OpContext::integers(StringRef name) const {
   return otherwise ? std::optional(*otherwise) : std::nullopt;
 }
 
+int64_t OpContext::axis(int64_t rank) const {
+  const int64_t given = integer("axis"), axis = given < 0 ? given + rank : given;
+  return axis < rank ? std::max<int64_t>(axis, -1) : -1;
+}
+
 LogicalResult OpContext::axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const {
   if (const ImportedValue &given = operand(index)) {
     axes = constantInts(given);

@@ -35,6 +35,8 @@ public:
   std::optional<std::vector<int64_t>> integers(llvm::StringRef name) const; ///< none: neither given nor registered
   /// One whose default follows from the operands.
   int64_t integer(llvm::StringRef name, int64_t otherwise) const;
+  /// The attribute `axis`, counted from the front; -1: it is outside.
+  int64_t axis(int64_t rank) const;
   /// Axes from an attribute or from operand `index`; normalised to be non-negative. Fails after an error where they are none of `rank`.
   mlir::LogicalResult axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const;
 };

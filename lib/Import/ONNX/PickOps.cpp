@@ -66,9 +66,8 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
 /// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
 static LogicalResult importGatherElements(OpContext &op) {
   ImportedValue x = op.operand(0), ids = op.operand(1);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (axis < 0 || ids.rank() != x.rank())
     return op.error("expects a valid axis and ids of the operand's rank");
   if (x.isConstant()) {
     if (auto uniform = uniformValue(op.state, x)) {
@@ -136,7 +135,7 @@ FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, con
 /// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
 static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t batch, int64_t depth) {
   Composition make(op);
-  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch), order, whole;
+  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch);
   auto numbers = placeNumbers(op, ids, {from.begin() + batch, from.begin() + batch + depth});
   if (failed(numbers))
     return failure();
@@ -149,29 +148,20 @@ static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const I
   flat.push_back(places);
   flat.insert(flat.end(), from.begin() + batch + depth, from.end());
   const auto rank = static_cast<int64_t>(flat.size());
-  for (int64_t i = 0; i < rank; ++i)
-    if (i != batch) {
-      order.push_back(i);
-      whole.push_back(flat[i]);
-    }
-  order.push_back(batch);
+  std::vector<int64_t> whole = flat;
+  whole.erase(whole.begin() + batch);
   whole.push_back(count);
-  ImportedValue source = make.transpose(make.reshape(x, flat), order);
+  ImportedValue source = make.move(make.reshape(x, flat), batch, rank - 1);
   std::vector<int64_t> indexShape = whole;
   for (int64_t i = batch; i + 1 < rank; ++i)
     indexShape[i] = 1;
   ImportedValue index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
   ImportedValue picks = make("GatherElements", {source, index}, {{"axis", rank - 1}});
   // [batch..., rest..., count] -> [batch..., I..., rest...]
-  std::vector<int64_t> back, shape(flat.begin(), flat.begin() + batch);
-  for (int64_t i = 0; i < batch; ++i)
-    back.push_back(i);
-  back.push_back(rank - 1);
-  for (int64_t i = batch; i + 1 < rank; ++i)
-    back.push_back(i);
+  std::vector<int64_t> shape(flat.begin(), flat.begin() + batch);
   shape.insert(shape.end(), idShape.begin() + batch, idShape.end() - 1);
   shape.insert(shape.end(), flat.begin() + batch + 1, flat.end());
-  return make.result(make.reshape(make.transpose(picks, back), shape));
+  return make.result(make.reshape(make.move(picks, rank - 1, batch), shape));
 }
 
 /// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.

@@ -44,9 +44,8 @@ static ImportedValue scatteredAlongLast(Composition &make, const ImportedValue &
 
 static LogicalResult importScatterElements(OpContext &op) {
   ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank() || isFloat(ids.type))
+  const int64_t axis = op.axis(x.rank()), last = x.rank() - 1;
+  if (axis < 0 || ids.rank() != x.rank() || isFloat(ids.type))
     return op.error("expects a valid axis and integer ids of the first operand's rank");
   if (ids.shape() != updates.shape())
     return op.error("expects as many updates as ids");
@@ -71,17 +70,10 @@ static LogicalResult importScatterElements(OpContext &op) {
     x = cast(x, ElementKind::F32);
     updates = cast(updates, ElementKind::F32);
   }
-  std::vector<int64_t> last, back;
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != axis)
-      last.push_back(i);
-    back.push_back(i < axis ? i : i == axis ? x.rank() - 1 : i - 1);
-  }
-  last.push_back(axis);
-  ImportedValue moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
+  ImportedValue moved = make.move(x, axis, last), index = make.move(*counted, axis, last), values = make.move(updates, axis, last);
   if (make.hasFailed())
     return failure();
-  ImportedValue result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction")), back);
+  ImportedValue result = make.move(scatteredAlongLast(make, moved, index, values, op.text("reduction")), last, axis);
   return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
@@ -115,24 +107,18 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   if (failed(numbers))
     return failure();
   Composition make(op);
-  std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, last, back, indexShape(rest.size(), 1), whole = rest;
+  std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, indexShape(rest.size(), 1), whole = rest;
   flat.insert(flat.end(), rest.begin(), rest.end());
   flatUpdates.insert(flatUpdates.end(), rest.begin(), rest.end());
-  const auto rank = static_cast<int64_t>(flat.size());
-  back.push_back(rank - 1);
-  for (int64_t i = 1; i < rank; ++i) {
-    last.push_back(i);
-    back.push_back(i - 1);
-  }
-  last.push_back(0);
+  const auto last = static_cast<int64_t>(rest.size());
   indexShape.push_back(count);
   whole.push_back(count);
-  ImportedValue moved = make.transpose(make.reshape(x, flat), last), values = make.transpose(make.reshape(updates, flatUpdates), last);
+  ImportedValue moved = make.move(make.reshape(x, flat), 0, last), values = make.move(make.reshape(updates, flatUpdates), 0, last);
   ImportedValue index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
   if (make.hasFailed())
     return failure();
   ImportedValue changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
-  return make.result(make.reshape(make.transpose(changed, back), from));
+  return make.result(make.reshape(make.move(changed, last, 0), from));
 }
 
 /// The constant x with updates at the places that ids [..., depth] name.
@@ -263,9 +249,8 @@ static LogicalResult importOneHot(OpContext &op) {
     return op.error("expects ids and a constant, positive number of classes");
   if (values.rank() != 1 || values.view.size(0) != 2)
     return op.error("expects two values, those off and on");
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + ids.rank() + 1 : axis;
-  if (axis < 0 || axis > ids.rank())
+  const int64_t axis = op.axis(ids.rank() + 1);
+  if (axis < 0)
     return op.error("axis is outside the rank of its result");
   const int64_t size = depth->front();
   if (size > op.state.options.mostComputed)

@@ -17,10 +17,9 @@ using namespace zorse::onnx_import;
 static LogicalResult importSplitToSequence(OpContext &op) {
   constexpr int64_t kMostParts = 1 << 16;
   const ImportedValue &x = op.operand(0);
-  int64_t axis = op.integer("axis");
+  const int64_t axis = op.axis(x.rank());
   bool keep = op.integer("keepdims") != 0;
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
+  if (axis < 0)
     return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis);
   std::vector<int64_t> sizes;
@@ -84,8 +83,8 @@ static LogicalResult importConcatFromSequence(OpContext &op) {
   std::vector<ImportedValue> parts = op.operand(0).elements();
   int64_t axis = op.integer("axis");
   if (op.integer("new_axis")) {
-    axis = axis < 0 ? axis + parts[0].rank() + 1 : axis;
-    if (axis < 0 || axis > parts[0].rank())
+    axis = op.axis(parts[0].rank() + 1);
+    if (axis < 0)
       return op.error("axis is outside the rank");
     for (ImportedValue &part : parts)
       part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()), FactorList{});

@@ -20,12 +20,8 @@ using namespace zorse::onnx_import;
 /// \param count  the number that sums a value [B]
 static std::vector<Number> numbersOfSample(Composition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
                                            function_ref<Number(ImportedValue)> count) {
-  std::vector<int64_t> order{axis};
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis)
-      order.push_back(i);
   const int64_t elements = x.view.elements() / x.view.size(axis);
-  ImportedValue flat = make.reshape(make.transpose(x, order), {x.view.size(axis), elements});
+  ImportedValue flat = make.reshape(make.move(x, axis, 0), {x.view.size(axis), elements});
   std::vector<Number> numbers;
   for (int64_t i = 0; i < elements && !make.hasFailed(); ++i) {
     ImportedValue single = make.squeeze(make.slice(flat, 1, i, 1), 1);
@@ -212,9 +208,8 @@ static LogicalResult importSlice(OpContext &op) {
 
 static LogicalResult importSplit(OpContext &op) {
   const ImportedValue &x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (axis < 0)
     return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis), parts = static_cast<int64_t>(op.node.outputs.size());
   if (int64_t said = op.integer("num_outputs", parts); said != parts)

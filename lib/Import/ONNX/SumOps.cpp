@@ -37,16 +37,13 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
   const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value());
   if (x.view.dims[samples].size() != 1 || (op.node.op != "ReduceSum" && op.node.op != "ReduceMean" && !extremum))
     return mixes(op, "reduces samples to a tensor");
-  std::vector<int64_t> others, order{samples};
+  std::vector<int64_t> others;
   ImportedValue each = isFloat(x.type) ? x : castTo(op.state, x, ElementKind::F32);
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != samples)
-      order.push_back(i);
+  for (int64_t i = 0; i < x.rank(); ++i)
     if (i != samples && reduced[i])
       others.push_back(i < samples ? i + 1 : i);
-  }
   Composition make(op);
-  each = make.transpose(each, order);
+  each = make.move(each, samples, 0);
   if (!others.empty())
     each = make.reduce(op.node.op.c_str(), each, others, keep);
   if (keep) // where the samples were
@@ -121,7 +118,7 @@ static LogicalResult joinSums(OpContext &op) {
       std::vector<int64_t> pads(2 * static_cast<size_t>(rank + 1), 0);
       pads[static_cast<size_t>(axis) + 1] = at;
       pads[static_cast<size_t>(axis + rank) + 2] = total - at - extents[i];
-      summand = make("Pad", {summand, make.ints(pads)}, {{"mode", std::string("constant")}});
+      summand = make("Pad", {summand, make.ints(pads)});
       if (make.hasFailed())
         return failure();
       summand.tensor().scale *= scale;
