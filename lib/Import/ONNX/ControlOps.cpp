@@ -21,12 +21,7 @@ static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::ve
     auto bytes = op.state.model.bytes(*tensor);
     if (bytes.failed())
       return op.error(bytes.message());
-    int64_t size = 1;
-    std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
-    for (int64_t dim : shape)
-      size *= dim;
-    auto kind = static_cast<ElementKind>(tensor->data_type());
-    op.state.values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
+    op.state.values[value] = constantOf(*tensor, *bytes);
   }
   if (failed(interpret(op.state, body, body.outputs)))
     return failure();

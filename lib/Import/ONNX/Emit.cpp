@@ -52,6 +52,15 @@ ImportedValue zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy, std
   return {kind, std::move(view), Constant{std::move(lazy)}};
 }
 
+ImportedValue zorse::onnx_import::constantOf(const onnx::Tensor &tensor, TensorBytes bytes) {
+  const auto kind = static_cast<ElementKind>(tensor.data_type());
+  std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  int64_t size = 1;
+  for (int64_t dim : shape)
+    size *= dim;
+  return constantOf(kind, makeBytes(kind, std::move(bytes), size), std::move(shape));
+}
+
 ImportedValue zorse::onnx_import::scalar(ElementKind kind, double value) { return constantOf(kind, makeFill(kind, 1, value), {}); }
 
 // Equal ops with equal operands are one op: the importer's common-subexpression merging.

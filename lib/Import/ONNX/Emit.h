@@ -24,6 +24,8 @@ int64_t perRow(mlir::Value value);
 ImportedValue wrap(mlir::Value value, ElementKind type, std::vector<int64_t> shape); ///< contiguous; the shape has `rows` for `?`
 /// A constant with these elements, one after the other.
 ImportedValue constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape);
+/// A tensor of the file.
+ImportedValue constantOf(const onnx::Tensor &tensor, TensorBytes bytes);
 /// A constant of rank 0.
 ImportedValue scalar(ElementKind kind, double value);
 /// The first result of an operation, or of its equal that is there already; then the operation is erased.

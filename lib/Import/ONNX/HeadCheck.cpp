@@ -196,7 +196,7 @@ void Check::describe(int64_t samples, const std::vector<int64_t> &cells, double 
 }
 
 Check::Result Check::compareDraw(int64_t samples, int draw) {
-  HeadData data(source, program, cuts, whole);
+  HeadData data(source, program, cuts);
   if (!data.draw(samples, draw)) {
     why = data.problem();
     return Result::Unknown;

@@ -7,7 +7,7 @@
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-HeadFrontier::HeadFrontier(const FlatGraph &graph, const std::vector<HeadValue> &values, bool whole) : graph(graph), values(values), whole(whole) {
+HeadFrontier::HeadFrontier(const FlatGraph &graph, const std::vector<HeadValue> &values, bool whole) : values(values), whole(whole) {
   for (auto &[value, info] : graph.inputs)
     inputs.insert(value);
   for (const GraphNode &node : graph.body.nodes)

@@ -49,7 +49,6 @@ private:
   bool isCritical(const GraphNode &node) const;
   std::vector<int> operandsOf(const GraphNode &node) const; ///< with those of its bodies
 
-  const FlatGraph &graph;
   const std::vector<HeadValue> &values;
   bool whole;
   std::vector<const GraphNode *> order; ///< outer nodes, in topological order

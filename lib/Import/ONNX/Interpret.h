@@ -9,8 +9,12 @@ namespace zorse::onnx_import {
 mlir::LogicalResult checkSupported(ImportState &state, const std::vector<int> &wanted);
 /// Names in the options must be names in the file.
 mlir::LogicalResult checkNames(ImportState &state);
+/// Adds the arguments of the inputs, and sets `rows`. Fails after an error.
+mlir::LogicalResult bindInputs(ImportState &state);
+/// The nodes of a graph that these values need, in its order.
+std::vector<const GraphNode *> neededNodes(const GraphBody &body, const std::vector<int> &wanted);
 /// Gives values to what these values need of a graph. Fails after an error.
-mlir::LogicalResult interpret(ImportState &state, GraphBody &body, const std::vector<int> &wanted);
+mlir::LogicalResult interpret(ImportState &state, const GraphBody &body, const std::vector<int> &wanted);
 /// Imports a node whose operands have values. Fails after an error.
 mlir::LogicalResult applyOperator(OpContext &op);
 /// Imports the node with other operands.

@@ -20,12 +20,7 @@ static LogicalResult importConstant(OpContext &op) {
     auto bytes = op.state.model.bytes(tensor);
     if (bytes.failed())
       return op.error(bytes.message());
-    int64_t size = 1;
-    std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
-    for (int64_t dim : shape)
-      size *= dim;
-    auto kind = static_cast<ElementKind>(tensor.data_type());
-    return op.result(constantOf(kind, makeBytes(kind, *bytes, size), shape));
+    return op.result(constantOf(tensor, *bytes));
   }
   if (name == "value_int")
     return op.result(constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {}));
