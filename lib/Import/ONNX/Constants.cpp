@@ -9,16 +9,11 @@ template <typename T, typename Read> static std::vector<T> readAll(const Importe
   FactorList factors;
   for (const FactorList &list : value.view.dims)
     factors.insert(factors.end(), list.begin(), list.end());
-  int64_t inner = factors.empty() ? 1 : factors.back().size, stride = factors.empty() ? 1 : factors.back().stride, total = value.view.elements();
-  std::vector<T> out(total);
-  for (int64_t outer = 0; inner > 0 && outer < total / inner; ++outer) {
-    int64_t from = value.view.offset, rest = outer;
-    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
-      from += rest % factors[i].size * factors[i].stride;
-      rest /= factors[i].size;
-    }
-    read(from, stride, inner, out.data() + outer * inner);
-  }
+  std::vector<T> out(value.view.elements());
+  visitRuns(value.view.offset, factors, [&](int64_t from, int64_t stride, int64_t count, int64_t before) {
+    read(from, stride, count, out.data() + before);
+    return true;
+  });
   return out;
 }
 

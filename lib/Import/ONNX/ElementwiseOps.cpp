@@ -152,46 +152,29 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
 
 /// Whether every row (last axis) of a mask has an entry that is not hidden.
 static bool rowsOpen(ImportState &state, const ImportedValue &mask, bool boolean, bool openWhen) {
-  if (mask.rank() == 0)
-    return true;
-  if (mask.view.dims.empty() || mask.view.elements() == 0)
+  if (mask.rank() == 0 || mask.view.elements() == 0)
     return true; // no rows
   auto key = std::make_pair(mask.lazy().get(), mask.view.offset * 2 + openWhen);
   auto cached = state.openCache.find(key);
   if (cached != state.openCache.end())
     return cached->second;
-  FactorList outer, inner = mask.view.dims.back();
+  FactorList factors;
+  const FactorList &last = mask.view.dims.back();
   for (size_t i = 0; i + 1 < mask.view.dims.size(); ++i)
-    for (const Factor &factor : mask.view.dims[i])
-      if (factor.stride != 0)
-        outer.push_back(factor);
-  std::vector<int64_t> index(outer.size(), 0);
-  bool all = true;
-  for (bool more = true; more && all;) {
-    int64_t at = mask.view.offset;
-    for (size_t i = 0; i < outer.size(); ++i)
-      at += index[i] * outer[i].stride;
-    bool open = false;
-    int64_t count = inner.size() == 1 ? inner[0].size : 1, stride = inner.size() == 1 ? inner[0].stride : 0;
-    if (inner.size() > 1) {
-      open = true; // merged last axis: not a mask
-    } else if (boolean) {
+    llvm::copy_if(mask.view.dims[i], std::back_inserter(factors), [](const Factor &factor) { return factor.stride != 0; });
+  factors.push_back(last.empty() ? Factor{} : last[0]);
+  const auto isOpen = [&](int64_t from, int64_t stride, int64_t count, int64_t) {
+    if (boolean) {
       std::vector<int64_t> row(count);
-      mask.lazy()->readInts(at, stride, count, row.data());
-      open = std::any_of(row.begin(), row.end(), [&](int64_t x) { return (x != 0) == openWhen; });
-    } else {
-      std::vector<double> row(count);
-      mask.lazy()->readFloats(at, stride, count, row.data());
-      open = std::any_of(row.begin(), row.end(), [](double x) { return x > -1e9; });
+      mask.lazy()->readInts(from, stride, count, row.data());
+      return llvm::any_of(row, [&](int64_t x) { return (x != 0) == openWhen; });
     }
-    all = open;
-    size_t axis = outer.size();
-    while (axis > 0 && ++index[axis - 1] == outer[axis - 1].size)
-      index[--axis] = 0;
-    more = axis > 0;
-  }
+    std::vector<double> row(count);
+    mask.lazy()->readFloats(from, stride, count, row.data());
+    return llvm::any_of(row, [](double x) { return x > -1e9; });
+  };
   state.keepAlive.push_back(mask.lazy());
-  return state.openCache[key] = all;
+  return state.openCache[key] = last.size() > 1 || visitRuns(mask.view.offset, factors, isOpen); // a merged last axis is not one of a mask
 }
 
 LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
@@ -362,7 +345,7 @@ static LogicalResult importWhere(OpContext &op) {
     if (auto uniform = uniformValue(op.state, condition)) {
       ImportedValue chosen = *uniform != 0 ? yes : no;
       const ImportedValue &other = *uniform != 0 ? no : yes;
-      if (auto wide = stretched(chosen, condition.view); wide && !other.isSequence())
+      if (auto wide = stretched(chosen, condition.view); wide)
         if (auto wider = stretched(*wide, other.view))
           return op.result(std::move(*wider));
     }

@@ -235,23 +235,18 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
   for (const Factor &factor : factors)
     count *= factor.size;
   auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(count) * width);
-  if (count == 0)
-    return bytes;
-  int64_t inner = factors.empty() ? 1 : factors.back().size, innerStride = factors.empty() ? 1 : factors.back().stride;
-  std::vector<double> floats(asFloat ? inner : 0);
-  std::vector<int64_t> ints(asFloat ? 0 : inner);
-  for (int64_t outer = 0; outer < count / inner; ++outer) {
-    int64_t from = offset, rest = outer;
-    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
-      from += rest % factors[i].size * factors[i].stride;
-      rest /= factors[i].size;
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  visitRuns(offset, factors, [&](int64_t from, int64_t stride, int64_t n, int64_t before) {
+    uint8_t *to = bytes->data() + static_cast<size_t>(before) * width;
+    if (asFloat) {
+      floats.resize(n);
+      lazy.readFloats(from, stride, n, floats.data());
+    } else {
+      ints.resize(n);
+      lazy.readInts(from, stride, n, ints.data());
     }
-    uint8_t *to = bytes->data() + static_cast<size_t>(outer * inner) * width;
-    if (asFloat)
-      lazy.readFloats(from, innerStride, inner, floats.data());
-    else
-      lazy.readInts(from, innerStride, inner, ints.data());
-    for (int64_t i = 0; i < inner; ++i, to += width) {
+    for (int64_t i = 0; i < n; ++i, to += width) {
       if (asFloat && width == 8)
         std::memcpy(to, &floats[i], 8);
       else if (asFloat) {
@@ -265,7 +260,8 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
       } else
         *to = ints[i] != 0;
     }
-  }
+    return true;
+  });
   return bytes;
 }
 
@@ -491,38 +487,27 @@ bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorL
   if (elements > most)
     return false;
   // Every position of the other axes, streamed in runs of the innermost one.
-  std::vector<Factor> others;
+  FactorList others;
   for (size_t i = 0; i < factors.size(); ++i)
     if (i != which && factors[i].stride != 0)
       others.push_back(factors[i]);
   std::sort(others.begin(), others.end(), [](const Factor &a, const Factor &b) { return std::abs(a.stride) > std::abs(b.stride); });
-  Factor inner = others.empty() ? Factor{1, 1, false} : others.back();
-  if (!others.empty())
-    others.pop_back();
-  std::vector<int64_t> index(others.size(), 0);
-  std::vector<double> first(inner.size), next(inner.size);
-  std::vector<int64_t> firstInts(inner.size), nextInts(inner.size);
-  for (;;) {
-    int64_t at = offset;
-    for (size_t i = 0; i < others.size(); ++i)
-      at += index[i] * others[i].stride;
-    for (int64_t k = 0; k < along.size; ++k) {
+  const size_t longest = others.empty() ? 1 : others.back().size;
+  std::vector<double> first(longest), next(longest);
+  std::vector<int64_t> firstInts(longest), nextInts(longest);
+  return visitRuns(offset, others, [&](int64_t from, int64_t stride, int64_t n, int64_t) {
+    for (int64_t k = 0; k < along.size; ++k)
       if (lazy.isFloat()) {
-        lazy.readFloats(at + k * along.stride, inner.stride, inner.size, k ? next.data() : first.data());
-        if (k && std::memcmp(first.data(), next.data(), sizeof(double) * inner.size) != 0)
+        lazy.readFloats(from + k * along.stride, stride, n, k ? next.data() : first.data());
+        if (k && std::memcmp(first.data(), next.data(), sizeof(double) * n) != 0)
           return false;
       } else {
-        lazy.readInts(at + k * along.stride, inner.stride, inner.size, k ? nextInts.data() : firstInts.data());
+        lazy.readInts(from + k * along.stride, stride, n, k ? nextInts.data() : firstInts.data());
         if (k && firstInts != nextInts)
           return false;
       }
-    }
-    size_t axis = others.size();
-    while (axis > 0 && ++index[axis - 1] == others[axis - 1].size)
-      index[--axis] = 0;
-    if (axis == 0)
-      return true;
-  }
+    return true;
+  });
 }
 
 ImportedValue zorse::onnx_import::compressed(const ImportState &state, const ImportedValue &operand) {

@@ -97,7 +97,7 @@ FailureOr<ImportedValue> zorse::onnx_import::asKnown(OpContext &op, const Import
   if (value.isKnown())
     return value;
   ImportedValue small = compressed(op.state, value);
-  if (!value.isConstant() || value.sampleStep() != 0 || movingElements(small.view) > kMostNumbers)
+  if (!value.isConstant() || value.sampleStep() != 0 || value.view.elements() == 0 || movingElements(small.view) > kMostNumbers)
     return op.error("combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
   ImportedValue out = small;
   out.content = Known{};

@@ -1,6 +1,7 @@
 // Products, softmax, norms.
 #include "Arithmetic.h"
 #include "Composition.h"
+#include "Kernels.h"
 #include "LoopNest.h"
 #include "Losses.h"
 
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 using namespace zorse;
@@ -54,12 +56,7 @@ static FailureOr<ImportedValue> productOfConstants(OpContext &op, const Imported
   right.view.dims.push_back({});
   right.view.dims.push_back(columns);
   right.view.dims.push_back(k); // [.., 1, N, K]
-  Kernel multiply;
-  multiply.floats = [](int64_t count, const double *const *x, double *to) {
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = x[0][i] * x[1][i];
-  };
-  ImportedValue out = foldElementwise(op.state, {left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
+  ImportedValue out = foldElementwise(op.state, {left, right}, inner == 1 ? a.type : ElementKind::F64, floatKernel2(std::multiplies<double>()));
   if (!out)
     return op.error("expects shapes that broadcast");
   if (inner > 1) {

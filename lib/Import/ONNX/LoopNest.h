@@ -4,6 +4,8 @@
 #include "Emit.h"
 #include "OpContext.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <limits>
 
 namespace zorse::onnx_import {

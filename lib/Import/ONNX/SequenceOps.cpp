@@ -6,6 +6,7 @@
 #include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/Sequence.h"
 
 #include <algorithm>
 #include <limits>
