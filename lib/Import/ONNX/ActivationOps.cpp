@@ -175,14 +175,9 @@ static LogicalResult importPRelu(OpContext &op) {
 }
 
 static LogicalResult importMean(OpContext &op) {
-  std::vector<ImportedValue> operands;
-  operands.reserve(op.node.inputs.size());
-  for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    operands.push_back(op.operand(i));
-  double count = static_cast<double>(operands.size());
   Composition make(op);
-  ImportedValue sum = make("Sum", std::move(operands));
-  return make.result(make("Mul", {sum, make.number(1 / count, sum)}));
+  ImportedValue sum = make("Sum", op.operands());
+  return make.result(make("Mul", {sum, make.number(1 / static_cast<double>(op.node.inputs.size()), sum)}));
 }
 
 void zorse::onnx_import::registerActivationOps(OperatorRegistry &registry) {

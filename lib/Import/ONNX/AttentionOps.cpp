@@ -63,10 +63,7 @@ static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x
 static LogicalResult outHeads(OpContext &op, ImportedValue result, bool flat) {
   if (flat) {
     std::vector<int64_t> shape = result.shape();
-    auto joined = reshaped(op, result, {shape[0], shape[1], shape[2] * shape[3]});
-    if (failed(joined))
-      return failure();
-    return op.result(std::move(*joined));
+    return op.result(reshaped(op, result, {shape[0], shape[1], shape[2] * shape[3]}));
   }
   std::swap(result.view.dims[1], result.view.dims[2]);
   return op.result(std::move(result));

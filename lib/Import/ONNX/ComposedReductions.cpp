@@ -112,14 +112,14 @@ static LogicalResult importHardmax(OpContext &op) {
 static LogicalResult importTopK(OpContext &op) {
   constexpr int64_t kMost = 4096; // an element is compared with each of its axis
   ImportedValue x = op.operand(0);
-  auto count = constantInts(op.operand(1), 1);
+  auto count = constantInt(op.operand(1));
   const int64_t axis = op.axis(x.rank());
   if (!x.isArray() || axis < 0)
     return op.error("expects a tensor and a valid axis");
   const int64_t size = x.view.size(axis);
-  if (!count || count->size() != 1)
+  if (!count)
     return op.error("expects a constant k; it depends on data");
-  const int64_t k = count->front();
+  const int64_t k = *count;
   if (k < 1 || k > size)
     return op.error("expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
   if (size > kMost)

@@ -29,6 +29,24 @@ std::optional<std::vector<double>> zorse::onnx_import::constantFloats(const Impo
   return readAll<double>(value, [&](int64_t begin, int64_t stride, int64_t n, double *to) { value.lazy()->readFloats(begin, stride, n, to); });
 }
 
+std::optional<int64_t> zorse::onnx_import::constantInt(const ImportedValue &value) {
+  auto values = constantInts(value, 1);
+  return values && !values->empty() ? std::optional<int64_t>(values->front()) : std::nullopt;
+}
+
+ImportedValue zorse::onnx_import::runsOf(const ImportedValue &whole, const std::vector<int64_t> &begins, int64_t count, std::vector<int64_t> shape) {
+  const auto read = [&](auto values, auto readRun) {
+    values.resize(begins.size() * static_cast<size_t>(count));
+    for (size_t i = 0; i < begins.size(); ++i)
+      (*whole.lazy().*readRun)(begins[i], 1, count, values.data() + static_cast<int64_t>(i) * count);
+    return values;
+  };
+  return constantOf(whole.type,
+                    isFloat(whole.type) ? makeFloats(whole.type, read(std::vector<double>(), &Lazy::readFloats))
+                                        : makeInts(whole.type, read(std::vector<int64_t>(), &Lazy::readInts)),
+                    std::move(shape));
+}
+
 // The one value of all elements.
 std::optional<double> zorse::onnx_import::uniformValue(const ImportState &state, const ImportedValue &value) {
   if (!value.isConstant() || value.view.elements() == 0)

@@ -72,15 +72,12 @@ static LogicalResult importLoop(OpContext &op) {
   GraphBody &body = *found->second;
   std::optional<int64_t> most;
   if (op.has(0)) {
-    auto given = constantInts(op.operand(0), 1);
-    if (!given || given->size() != 1)
+    most = constantInt(op.operand(0));
+    if (!most)
       return op.error("expects a constant number of turns; it depends on data. Export with fixed extents");
-    most = given->front();
   }
   ImportedValue condition = op.has(1) ? op.operand(1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
-  std::vector<ImportedValue> carried;
-  for (size_t i = 2; i < op.node.inputs.size(); ++i)
-    carried.push_back(op.operand(i));
+  std::vector<ImportedValue> carried = op.operands(2);
   if (body.outputs.size() < carried.size() + 1)
     return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(carried.size() + 1));
   std::vector<std::vector<ImportedValue>> collected(body.outputs.size() - 1 - carried.size());

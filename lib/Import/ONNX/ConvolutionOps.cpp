@@ -55,10 +55,7 @@ static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x, con
     sum = op.result();
   }
   std::swap(sum.view.dims[1], sum.view.dims[2]);
-  auto shaped = reshaped(op, sum, result);
-  if (failed(shaped))
-    return failure();
-  return op.result(std::move(*shaped));
+  return op.result(reshaped(op, sum, result));
 }
 
 /// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise

@@ -26,6 +26,8 @@ ImportedValue wrap(mlir::Value value, ElementKind type, std::vector<int64_t> sha
 ImportedValue constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape);
 /// A tensor of the file.
 ImportedValue constantOf(const onnx::Tensor &tensor, TensorBytes bytes);
+/// The runs of `count` elements that begin at these places of a constant whose elements lie one after the other.
+ImportedValue runsOf(const ImportedValue &whole, const std::vector<int64_t> &begins, int64_t count, std::vector<int64_t> shape);
 /// A constant of rank 0.
 ImportedValue scalar(ElementKind kind, double value);
 /// The first result of an operation, or of its equal that is there already; then the operation is erased.
@@ -53,6 +55,8 @@ mlir::FailureOr<ImportedValue> reshaped(OpContext &op, const ImportedValue &valu
 ImportedValue compressed(const ImportState &state, const ImportedValue &value); ///< a constant whose repeating axes have stride 0
 /// All elements of a constant operand as integers, at most `limit`.
 std::optional<std::vector<int64_t>> constantInts(const ImportedValue &value, int64_t limit = 1 << 20);
+/// That of a constant of one element.
+std::optional<int64_t> constantInt(const ImportedValue &value);
 std::optional<std::vector<double>> constantFloats(const ImportedValue &value, int64_t limit = 1 << 20);
 /// The one number of all elements of a constant; none: they differ, or it is no constant.
 std::optional<double> uniformValue(const ImportState &state, const ImportedValue &value);

@@ -16,10 +16,10 @@ static LogicalResult importFourier(OpContext &op) {
     return op.error("expects floats whose last dimension holds real numbers (1) or complex ones (2)");
   int64_t axis = op.integer("axis");
   if (op.has(2)) {
-    auto given = constantInts(op.operand(2));
-    if (!given || given->size() != 1)
+    auto given = constantInt(op.operand(2));
+    if (!given)
       return op.error("expects a constant axis");
-    axis = given->front();
+    axis = *given;
   }
   axis += axis < 0 ? rank : 0;
   if (axis < 0 || axis >= last)
@@ -29,10 +29,9 @@ static LogicalResult importFourier(OpContext &op) {
   const int64_t positions = x.view.size(axis);
   int64_t length = positions;
   if (op.has(1)) {
-    auto given = constantInts(op.operand(1));
-    if (!given || given->size() != 1 || given->front() < 1)
+    length = constantInt(op.operand(1)).value_or(0);
+    if (length < 1)
       return op.error("expects a constant length of at least 1");
-    length = given->front();
   }
   const bool inverse = op.integer("inverse") != 0, half = op.integer("onesided") != 0, complex = x.view.size(last) == 2;
   if (half && (inverse || complex))

@@ -63,18 +63,11 @@ static FailureOr<ImportedValue> pickedFromConstant(OpContext &op, const Imported
   if (outer * inner * count > (int64_t(1) << 25))
     return op.error("picks from a large constant, which is not folded");
   shape[axis] = count;
-  if (isFloat(x.type)) {
-    std::vector<double> result(outer * count * inner);
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t i = 0; i < count; ++i)
-        whole.lazy()->readFloats((o * x.view.size(axis) + picked[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
-    return constantOf(x.type, makeFloats(x.type, std::move(result)), shape);
-  }
-  std::vector<int64_t> result(outer * count * inner);
+  std::vector<int64_t> begins;
   for (int64_t o = 0; o < outer; ++o)
-    for (int64_t i = 0; i < count; ++i)
-      whole.lazy()->readInts((o * x.view.size(axis) + picked[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
-  return constantOf(x.type, makeInts(x.type, std::move(result)), shape);
+    for (int64_t id : picked)
+      begins.push_back((o * x.view.size(axis) + id) * inner);
+  return runsOf(whole, begins, inner, shape);
 }
 
 /// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.

@@ -509,15 +509,13 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
     ImportedValue graph = op.operand(1);
     return make.result(make("Mul", {make("Div", {make.number(1, graph), graph}), number}));
   }
-  std::vector<ImportedValue> operands;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    operands.push_back(op.operand(i));
-    if (!operands.back().isKnown())
-      continue;
-    auto value = asTensor(op, operands.back());
-    if (failed(value))
-      return LogicalResult(failure());
-    operands.back() = std::move(*value);
-  }
+  std::vector<ImportedValue> operands = op.operands();
+  for (ImportedValue &operand : operands)
+    if (operand.isKnown()) {
+      auto value = asTensor(op, operand);
+      if (failed(value))
+        return LogicalResult(failure());
+      operand = std::move(*value);
+    }
   return applyWith(op, std::move(operands));
 }

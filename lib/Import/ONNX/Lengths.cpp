@@ -168,14 +168,10 @@ static ImportedValue withNumbers(Composition &make, const ImportedValue &constan
 
 std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext &op) {
   const std::string &which = op.node.op;
-  bool any = false, others = true;
-  std::vector<ImportedValue> operands;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    operands.push_back(op.operand(i));
-    any |= operands.back().sampleStep() != 0;
-    others &= operands.back().isConstant() && !isFloat(operands.back().type);
-  }
-  if (!any || which == "Concat" || which == "Gather" || which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
+  std::vector<ImportedValue> operands = op.operands();
+  const bool others = llvm::all_of(operands, [](const ImportedValue &operand) { return operand.isConstant() && !isFloat(operand.type); });
+  if (llvm::none_of(operands, [](const ImportedValue &operand) { return operand.sampleStep() != 0; }) || which == "Concat" || which == "Gather" ||
+      which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
     return std::nullopt;
   int64_t step = operands[0].sampleStep();
   const bool isInteger =
@@ -285,10 +281,9 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
     last.push_back(static_cast<int64_t>(std::min(*end, 0x1p62)));
   }
   const auto count = static_cast<int64_t>(from.size());
-  std::vector<ImportedValue> operands{x, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count}),
-                                      constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(last)), {count})};
-  for (size_t i = 3; i < op.node.inputs.size(); ++i)
-    operands.push_back(op.operand(i));
+  std::vector<ImportedValue> operands = op.operands();
+  operands[1] = constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count});
+  operands[2] = constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(last)), {count});
   return applyWith(op, std::move(operands));
 }
 

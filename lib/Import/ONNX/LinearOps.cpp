@@ -187,10 +187,7 @@ static LogicalResult importMatMul(OpContext &op) {
     Composition make(op);
     return make.result(make.transpose(groupedProduct(make, make.transpose(a, {1, 0, 2}), b), {1, 0, 2}));
   }
-  auto value = product(op, op.operand(0), op.operand(1));
-  if (failed(value))
-    return failure();
-  return op.result(std::move(*value));
+  return op.result(product(op, a, b));
 }
 
 static LogicalResult importGemm(OpContext &op) {

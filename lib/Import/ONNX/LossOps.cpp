@@ -242,10 +242,7 @@ static LogicalResult importCrossEntropy(OpContext &op) {
       return failure();
     op.set(1, all);
   }
-  auto value = crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction"));
-  if (failed(value))
-    return failure();
-  return op.result(std::move(*value));
+  return op.result(crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction")));
 }
 
 // The loss of the options: cross-entropy of logits [rows, positions, classes] with labels [rows, positions].

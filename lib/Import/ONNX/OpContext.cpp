@@ -72,6 +72,13 @@ const ImportedValue &OpContext::operand(size_t index) const {
   return state.values[node.inputs[index]];
 }
 
+std::vector<ImportedValue> OpContext::operands(size_t first) const {
+  std::vector<ImportedValue> all;
+  for (size_t i = first; i < node.inputs.size(); ++i)
+    all.push_back(operand(i));
+  return all;
+}
+
 void OpContext::set(size_t index, ImportedValue value) {
   if (index < node.outputs.size() && node.outputs[index] >= 0)
     state.values[node.outputs[index]] = std::move(value);

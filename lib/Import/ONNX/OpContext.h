@@ -16,12 +16,15 @@ public:
 
   /// Absent where the node has no such operand. The registration says which are always there.
   const ImportedValue &operand(size_t index) const;
+  /// All from `first` on.
+  std::vector<ImportedValue> operands(size_t first = 0) const;
   bool has(size_t index) const { return static_cast<bool>(operand(index)); }
   /// What a user knows an operand as: the parameter it is, or the name of the value.
   std::string nameOf(size_t index) const;
   void set(size_t index, ImportedValue value);
   /// Sets the first result. \returns success
   mlir::LogicalResult result(ImportedValue value) { return set(0, std::move(value)), mlir::success(); }
+  mlir::LogicalResult result(mlir::FailureOr<ImportedValue> value) { return mlir::failed(value) ? mlir::failure() : result(std::move(*value)); }
   ImportedValue &result() { return state.values[node.outputs[0]]; } ///< as it has been set
   bool isUsed(size_t output) const;                                 ///< by another node
   /// Reports an error at the node, with its operands. \returns failure

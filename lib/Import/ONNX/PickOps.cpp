@@ -81,8 +81,7 @@ static LogicalResult importGatherElements(OpContext &op) {
     std::vector<int64_t> strides(from.size(), 1);
     for (size_t i = from.size(); i-- > 1;)
       strides[i - 1] = strides[i] * from[i];
-    std::vector<double> floats;
-    std::vector<int64_t> ints;
+    std::vector<int64_t> begins;
     for (size_t flat = 0; flat < index->size(); ++flat) {
       int64_t rest = static_cast<int64_t>(flat), at = 0;
       for (size_t i = shape.size(); i-- > 0;) {
@@ -95,17 +94,9 @@ static LogicalResult importGatherElements(OpContext &op) {
           return op.error("an id is outside the operand");
         at += position * strides[i];
       }
-      double f;
-      int64_t n;
-      if (isFloat(x.type)) {
-        whole.lazy()->readFloats(at, 1, 1, &f);
-        floats.push_back(f);
-      } else {
-        whole.lazy()->readInts(at, 1, 1, &n);
-        ints.push_back(n);
-      }
+      begins.push_back(at);
     }
-    return op.result(constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape));
+    return op.result(runsOf(whole, begins, 1, shape));
   }
   return pickElements(op, x, ids, axis);
 }

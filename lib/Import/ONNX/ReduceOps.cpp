@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 using namespace zorse;
@@ -56,42 +57,30 @@ static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const
     if (reduced[i])
       dims.push_back(x.view.dims[i]);
   moved.view.dims = dims;
-  if (isFloat(x.type)) {
-    auto values = *constantFloats(moved, int64_t(1) << 26);
-    std::vector<double> result(outer);
-    for (int64_t o = 0; o < outer; ++o) {
-      double total = which == "ReduceProd" ? 1 : which == "ReduceMax" ? -INFINITY : which == "ReduceMin" ? INFINITY : 0;
-      for (int64_t i = 0; i < count; ++i) {
-        double value = values[o * count + i];
-        if (which == "ReduceMax")
-          total = std::max(total, value);
-        else if (which == "ReduceMin")
-          total = std::min(total, value);
-        else if (which == "ReduceProd")
-          total *= value;
-        else
-          total += value;
-      }
-      if (which == "ReduceMean")
-        total /= static_cast<double>(count);
-      result[o] = roundTo(x.type, total);
+  // Every `count` values as one. Floats are rounded at the end; integers wrap.
+  const auto reduceRows = [&](auto values, auto least, auto most, auto add, auto multiply) {
+    using T = decltype(least);
+    std::vector<T> result(outer, which == "ReduceProd" ? 1 : which == "ReduceMax" ? least : which == "ReduceMin" ? most : 0);
+    for (size_t i = 0; i < values.size(); ++i) {
+      T &total = result[i / count];
+      total = which == "ReduceMax"    ? std::max(total, values[i])
+              : which == "ReduceMin"  ? std::min(total, values[i])
+              : which == "ReduceProd" ? multiply(total, values[i])
+                                      : add(total, values[i]);
     }
-    return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
+    for (T &total : result)
+      total = which == "ReduceMean" ? total / static_cast<T>(count) : total;
+    return result;
+  };
+  if (!isFloat(x.type)) {
+    auto result = reduceRows(*constantInts(moved, int64_t(1) << 26), INT64_MIN, INT64_MAX, addInts, mulInts);
+    return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
   }
-  auto values = *constantInts(moved, int64_t(1) << 26);
-  std::vector<int64_t> result(outer);
-  for (int64_t o = 0; o < outer; ++o) {
-    int64_t total = which == "ReduceProd" ? 1 : which == "ReduceMax" ? INT64_MIN : which == "ReduceMin" ? INT64_MAX : 0;
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t value = values[o * count + i];
-      total = which == "ReduceMax"    ? std::max(total, value)
-              : which == "ReduceMin"  ? std::min(total, value)
-              : which == "ReduceProd" ? mulInts(total, value)
-                                      : addInts(total, value);
-    }
-    result[o] = which == "ReduceMean" ? total / count : total;
-  }
-  return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
+  auto result =
+      reduceRows(*constantFloats(moved, int64_t(1) << 26), -double(INFINITY), double(INFINITY), std::plus<double>(), std::multiplies<double>());
+  for (double &total : result)
+    total = roundTo(x.type, total);
+  return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
 }
 
 /// To a loss, or to a number that is known before the step.

@@ -24,20 +24,17 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
   int64_t inner = 1, size = shape[axis];
   for (size_t i = axis + 1; i < shape.size(); ++i)
     inner *= shape[i];
-  ImportedValue sums;
-  if (isFloat(x.type)) {
-    auto values = *constantFloats(small, int64_t(1) << 25);
+  const auto summed = [&](auto values, auto add) {
     for (size_t i = 0; i < values.size(); ++i)
       if (static_cast<int64_t>(i) / inner % size)
-        values[i] = roundTo(x.type, values[i] + values[i - inner]);
-    sums = constantOf(x.type, makeFloats(x.type, std::move(values)), shape);
-  } else {
-    auto values = *constantInts(small, int64_t(1) << 25);
-    for (size_t i = 0; i < values.size(); ++i)
-      if (static_cast<int64_t>(i) / inner % size)
-        values[i] = addInts(values[i], values[i - inner]);
-    sums = constantOf(x.type, makeInts(x.type, std::move(values)), shape);
-  }
+        values[i] = add(values[i], values[i - inner]);
+    return values;
+  };
+  const auto addFloats = [&](double a, double b) { return roundTo(x.type, a + b); };
+  ImportedValue sums = constantOf(x.type,
+                                  isFloat(x.type) ? makeFloats(x.type, summed(*constantFloats(small, int64_t(1) << 25), addFloats))
+                                                  : makeInts(x.type, summed(*constantInts(small, int64_t(1) << 25), addInts)),
+                                  shape);
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
       // Repeats go back between the factors that move; a merged axis keeps its order.
@@ -69,10 +66,10 @@ static ImportedValue runningOverSamples(Composition &make, bool reverse, bool ex
 /// By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
 static LogicalResult importRunning(OpContext &op) {
   ImportedValue x = op.operand(0);
-  auto given = constantInts(op.operand(1), 1);
-  if (!x.isArray() || !given || given->size() != 1)
+  auto given = constantInt(op.operand(1));
+  if (!x.isArray() || !given)
     return op.error("expects a tensor and a constant axis");
-  int64_t axis = given->front() < 0 ? given->front() + x.rank() : given->front();
+  int64_t axis = *given < 0 ? *given + x.rank() : *given;
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
   const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0, exclusive = op.integer("exclusive") != 0;

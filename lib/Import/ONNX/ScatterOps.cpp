@@ -241,18 +241,18 @@ static LogicalResult importScatterND(OpContext &op) {
 /// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
 static LogicalResult importOneHot(OpContext &op) {
   ImportedValue ids = op.operand(0), values = op.operand(2);
-  auto depth = constantInts(op.operand(1), 1);
+  auto depth = constantInt(op.operand(1));
   if (op.operand(1).isConstant() && isFloat(op.operand(1).type))
     if (auto number = uniformValue(op.state, op.operand(1)))
-      depth = std::vector<int64_t>{truncateToInt(*number)};
-  if (!ids.isArray() || !depth || depth->size() != 1 || depth->front() < 1)
+      depth = truncateToInt(*number);
+  if (!ids.isArray() || !depth || *depth < 1)
     return op.error("expects ids and a constant, positive number of classes");
   if (values.rank() != 1 || values.view.size(0) != 2)
     return op.error("expects two values, those off and on");
   const int64_t axis = op.axis(ids.rank() + 1);
   if (axis < 0)
     return op.error("axis is outside the rank of its result");
-  const int64_t size = depth->front();
+  const int64_t size = *depth;
   if (size > op.state.options.mostComputed)
     return op.error("has " + Twine(size) + " classes; at most " + Twine(op.state.options.mostComputed) + " are supported");
   Composition make(op);

@@ -71,12 +71,7 @@ static LogicalResult importSequenceAt(OpContext &op) {
   return op.result(sequence.elements()[at]);
 }
 
-static LogicalResult importSequenceConstruct(OpContext &op) {
-  Sequence sequence;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    sequence.elements.push_back(op.operand(i));
-  return op.result({ElementKind::Undefined, {}, std::move(sequence)});
-}
+static LogicalResult importSequenceConstruct(OpContext &op) { return op.result({ElementKind::Undefined, {}, Sequence{op.operands()}}); }
 
 static LogicalResult importConcatFromSequence(OpContext &op) {
   if (!op.operand(0).isSequence() || op.operand(0).elements().empty())
@@ -122,9 +117,7 @@ static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, 
 }
 
 static LogicalResult importConcat(OpContext &op) {
-  std::vector<ImportedValue> parts;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    parts.push_back(op.operand(i));
+  std::vector<ImportedValue> parts = op.operands();
   const int64_t axis = op.integer("axis");
   const bool countsSamples = dropSampleNumbers(op, parts, axis);
   if (failed(concatenate(op, parts, axis)))
@@ -248,12 +241,8 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<I
   shape[axis] = total;
   if (constant)
     return op.result(joinedConstants(op.state, parts, axis, shape));
-  if (known && !graphs) {
-    auto joined = joinedKnown(op, parts, axis, shape);
-    if (failed(joined))
-      return failure();
-    return op.result(std::move(*joined));
-  }
+  if (known && !graphs)
+    return op.result(joinedKnown(op, parts, axis, shape));
   for (ImportedValue &part : parts)
     if (part.isKnown()) {
       auto value = asTensor(op, part);
@@ -261,10 +250,7 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<I
         return failure();
       part = std::move(*value);
     }
-  auto value = joinedActivations(op, parts, axis);
-  if (failed(value))
-    return failure();
-  return op.result(std::move(*value));
+  return op.result(joinedActivations(op, parts, axis));
 }
 
 void zorse::onnx_import::registerSequenceOps(OperatorRegistry &registry) {

@@ -163,10 +163,7 @@ static LogicalResult importFlatten(OpContext &op) {
   std::vector<int64_t> shape = x.shape(), flat{1, 1};
   for (int64_t i = 0; i < rank; ++i)
     flat[i >= axis] *= shape[i];
-  auto value = reshaped(op, x, flat);
-  if (failed(value))
-    return failure();
-  return op.result(*value);
+  return op.result(reshaped(op, x, flat));
 }
 
 static LogicalResult importTranspose(OpContext &op) {
