@@ -245,7 +245,7 @@ SmallVector<int64_t> LoopNest::shape() const {
   return sizes;
 }
 
-Value LoopNest::emit(ImportState &state, const ImportedValue &value, size_t index, ArrayRef<FactorList> inner, size_t place) const {
+Value LoopNest::emit(ImportState &state, size_t index, ArrayRef<FactorList> inner, size_t place) const {
   Groups all;
   for (const auto &group : groups) {
     FactorList &list = all.emplace_back();
@@ -254,7 +254,7 @@ Value LoopNest::emit(ImportState &state, const ImportedValue &value, size_t inde
     coalesce(list);
   }
   all.insert(all.begin() + std::min(place, all.size()), inner.begin(), inner.end());
-  return materialise(state, value, all, sampled);
+  return materialise(state, aligned[index], all, sampled);
 }
 
 void LoopNest::reduce(const std::vector<bool> &dims) {

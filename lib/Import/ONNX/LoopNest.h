@@ -45,11 +45,7 @@ public:
   llvm::SmallVector<int64_t> shape() const;
 
   /// An operand in the emitted dimensions. \param inner  dimensions of its own, which stand before dimension `place`
-  mlir::Value emit(ImportState &state, size_t index, llvm::ArrayRef<FactorList> inner = {}, size_t place = kEnd) const {
-    return emit(state, aligned[index], index, inner, place);
-  }
-  /// A value that lies as operand `index` does.
-  mlir::Value emit(ImportState &state, const ImportedValue &value, size_t index, llvm::ArrayRef<FactorList> inner = {}, size_t place = kEnd) const;
+  mlir::Value emit(ImportState &state, size_t index, llvm::ArrayRef<FactorList> inner = {}, size_t place = kEnd) const;
   /// Leaves out what is emitted of these dimensions of the file.
   void reduce(const std::vector<bool> &dims);
   /// How a row-major value lies in the broadcast shape that has the emitted dimensions.

@@ -196,7 +196,7 @@ static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits
   if (!nest->hasSamples())
     return op.error("its logits carry no samples");
   if (nest->isCopied(0))
-    return op.error("its operands group their axes in ways that do not match");
+    return crossEntropy(op, copied(op.state, logits), labels, weights, ignore, reduction);
   Value data = nest->emit(op.state, 0, logits.view.dims[1]), index = nest->emit(op.state, 1);
   if (isLogp) {
     auto logp = data.getDefiningOp<LogSoftmaxOp>();

@@ -22,6 +22,19 @@ std::optional<std::pair<int64_t, int64_t>> zorse::onnx_import::evenSteps(ArrayRe
   return std::make_pair(ids[0], step);
 }
 
+/// The nest of x without one of its axes, and of ids. Copies x where the others divide none of the ids'. Fails after an error.
+static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const ImportedValue &ids, int64_t axis) {
+  const auto nestOf = [&](ImportedValue outer) {
+    outer.view.dims[axis].clear();
+    return LoopNest::of(op, {std::move(outer), ids});
+  };
+  auto nest = nestOf(x);
+  if (failed(nest) || !nest->isCopied(0))
+    return nest;
+  x = copied(op.state, x);
+  return nestOf(x);
+}
+
 /// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
 static LogicalResult pickElements(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
   if (!x.isArray() || !ids.isArray() || isFloat(ids.type))
@@ -38,13 +51,10 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
     else if (i != axis && failed(take(op, x, i, 0, 1, ids.view.size(i))))
       return failure();
   const Number scale = x.takeScale();
-  const FactorList classes = std::exchange(x.view.dims[axis], {});
-  auto nest = LoopNest::of(op, {x, ids});
+  auto nest = nestOfPicks(op, x, ids, axis);
   if (failed(nest))
     return failure();
-  if (nest->isCopied(0))
-    return op.error("its operands group their axes in ways that do not match");
-  Value data = nest->emit(op.state, 0, classes);
+  Value data = nest->emit(op.state, 0, x.view.dims[axis]);
   if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isTensor()) {
     // A picked log-probability is a cross-entropy with the other sign.
     Value index = nest->emit(op.state, 1);
@@ -55,10 +65,11 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
     op.state.losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
     return op.result(std::move(result));
   }
-  auto counted = countedFromFront(op, nest->operands()[1], size);
-  if (failed(counted))
+  auto counted = countedFromFront(op, ids, size);
+  if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted, axis))) // which lie in another way than ids
     return failure();
-  ImportedValue result = nest->result(create<TakeOp>(op.state, data, nest->emit(op.state, *counted, 1)), x.type);
+  data = nest->emit(op.state, 0, x.view.dims[axis]);
+  ImportedValue result = nest->result(create<TakeOp>(op.state, data, nest->emit(op.state, 1)), x.type);
   result.tensor().scale = scale;
   return op.result(std::move(result));
 }
