@@ -63,7 +63,6 @@ bool Compiler::import(std::string &remark) {
     printError(step::brokenGroups(options.batch, options.batchNormRows));
     return false;
   }
-  import.batch = options.batch / std::max<int64_t>(options.batchNormRows, 1);
   import.loss = options.loss;
   import.lossOutput = options.lossOutput;
   import.logits = options.logits;

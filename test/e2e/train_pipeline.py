@@ -45,7 +45,7 @@ def compare(folder, model, words, precision, cluster, more=()):
     source = os.path.join(z.SMALL, model)
     graph, made, dump = os.path.join(folder, "graph.mlir"), os.path.join(folder, "made.mlir"), os.path.join(folder, "dump")
     with open(graph, "w") as f:
-        f.write(call("zorse-import", source, "--batch=8", "--full", *words))
+        f.write(call("zorse-import", source, "--full", *words))
     flags = [source, "--batch", "8", *[word.replace("=", " ") for word in words], "--precision", precision, "--cluster", cluster, "--quiet", *more]
     flags = [part for word in flags for part in (word.split(" ") if word.startswith("--seq") else [word])]
     pipeline = call("zorse-compile", *flags, "--emit", "pipeline").strip()

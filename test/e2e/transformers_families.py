@@ -258,7 +258,7 @@ def three_steps(module, inputs, path, folder):
 
 def as_it_is(module, inputs, path):
     export(module, inputs, path)
-    code, _, err = z.call("zorse-import", path, "--quiet", "--batch", len(next(iter(inputs.values()))), ok=False)
+    code, _, err = z.call("zorse-import", path, "--quiet", ok=False)
     if code < 0 or code > 127:
         raise z.Failure(f"zorse-import ended with {code}")
     if code:

@@ -30,7 +30,6 @@ bool fuzz::readOne(std::string_view bytes) {
   });
   ImportOptions options;
   options.sequence = 4;
-  options.batch = 2;
   options.trustGuess = true;      // beyond what is asked of users
   options.mostComputed = 1 << 22; // in the time that an input has
   mlir::FailureOr<ImportedModel> imported = importOnnx(path, bytes.data(), bytes.size(), options, *context);

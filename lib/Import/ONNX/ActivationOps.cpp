@@ -13,59 +13,59 @@ namespace {
 double meant(double value, double exact) { return static_cast<float>(value) == static_cast<float>(exact) ? exact : value; }
 
 /// x where it is positive, otherwise alpha (exp(x / scale) - 1). The exponential sees nothing above 0, so its gradient is finite.
-Val exponentialUnit(Composition &make, const Val &x, double alpha, double scale) {
-  Val zero = make.number(0, x), positive = make("Greater", {x, zero});
-  Val below = make("Where", {positive, zero, x});
+ImportedValue exponentialUnit(Composition &make, const ImportedValue &x, double alpha, double scale) {
+  ImportedValue zero = make.number(0, x), positive = make("Greater", {x, zero});
+  ImportedValue below = make("Where", {positive, zero, x});
   if (scale != 1)
     below = make("Mul", {below, make.number(1 / scale, x)});
-  Val bent = make("Mul", {make("Sub", {make("Exp", {below}), make.number(1, x)}), make.number(alpha, x)});
+  ImportedValue bent = make("Mul", {make("Sub", {make("Exp", {below}), make.number(1, x)}), make.number(alpha, x)});
   return make("Where", {positive, x, bent});
 }
 
 /// alpha x + beta within [0, 1], flat from the bounds on. Of a rising line as alpha (x + beta / alpha): the bounds of PyTorch's, -3 and 3, are exact,
 /// whatever is rounded or fused.
-Val hardSigmoid(Composition &make, const Val &x, double alpha, double beta) {
+ImportedValue hardSigmoid(Composition &make, const ImportedValue &x, double alpha, double beta) {
   const bool rises = alpha > 0;
-  Val from = rises ? x : make("Mul", {x, make.number(alpha, x)});
-  Val line = make("Add", {from, make.number(rises ? beta / alpha : beta, x)});
-  Val zero = make.number(0, x), one = make.number(1, x);
-  Val capped = make("Where", {make("GreaterOrEqual", {line, make.number(rises ? 1 / alpha : 1, x)}), one,
-                              rises ? make("Mul", {line, make.number(alpha, x)}) : line});
+  ImportedValue from = rises ? x : make("Mul", {x, make.number(alpha, x)});
+  ImportedValue line = make("Add", {from, make.number(rises ? beta / alpha : beta, x)});
+  ImportedValue zero = make.number(0, x), one = make.number(1, x);
+  ImportedValue capped = make("Where", {make("GreaterOrEqual", {line, make.number(rises ? 1 / alpha : 1, x)}), one,
+                                        rises ? make("Mul", {line, make.number(alpha, x)}) : line});
   return make("Where", {make("LessOrEqual", {line, zero}), zero, capped});
 }
 
-Val shrink(Composition &make, const Val &x, double bias, double threshold) {
-  Val down = make("Sub", {x, make.number(bias, x)}), up = make("Add", {x, make.number(bias, x)});
-  Val inner = make("Where", {make("Less", {x, make.number(-threshold, x)}), up, make.number(0, x)});
+ImportedValue shrink(Composition &make, const ImportedValue &x, double bias, double threshold) {
+  ImportedValue down = make("Sub", {x, make.number(bias, x)}), up = make("Add", {x, make.number(bias, x)});
+  ImportedValue inner = make("Where", {make("Less", {x, make.number(-threshold, x)}), up, make.number(0, x)});
   return make("Where", {make("Greater", {x, make.number(threshold, x)}), down, inner});
 }
 
 /// (exp(x) + sign exp(-x)) / 2
-Val hyperbolic(Composition &make, const Val &x, bool isSine) {
-  Val up = make("Exp", {x}), down = make("Exp", {make("Neg", {x})});
+ImportedValue hyperbolic(Composition &make, const ImportedValue &x, bool isSine) {
+  ImportedValue up = make("Exp", {x}), down = make("Exp", {make("Neg", {x})});
   return make("Mul", {make(isSine ? "Sub" : "Add", {up, down}), make.number(0.5, x)});
 }
 
 /// log(x + sqrt(x^2 + one))
-Val areaFunction(Composition &make, const Val &x, double one) {
-  Val root = make("Sqrt", {make("Add", {make("Mul", {x, x}), make.number(one, x)})});
+ImportedValue areaFunction(Composition &make, const ImportedValue &x, double one) {
+  ImportedValue root = make("Sqrt", {make("Add", {make("Mul", {x, x}), make.number(one, x)})});
   return make("Log", {make("Add", {x, root})});
 }
 
 /// atan(x / sqrt(1 - x^2)); the difference as a product, which keeps digits near the ends.
-Val arcSine(Composition &make, const Val &x) {
-  Val one = make.number(1, x), square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
+ImportedValue arcSine(Composition &make, const ImportedValue &x) {
+  ImportedValue one = make.number(1, x), square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Atan", {make("Div", {x, make("Sqrt", {square})})});
 }
 
 /// 2 atan(sqrt((1 - x) / (1 + x)))
-Val arcCosine(Composition &make, const Val &x) {
-  Val one = make.number(1, x), ratio = make("Div", {make("Sub", {one, x}), make("Add", {one, x})});
+ImportedValue arcCosine(Composition &make, const ImportedValue &x) {
+  ImportedValue one = make.number(1, x), ratio = make("Div", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Mul", {make("Atan", {make("Sqrt", {ratio})}), make.number(2, x)});
 }
 
-Val areaTangent(Composition &make, const Val &x) {
-  Val one = make.number(1, x), ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
+ImportedValue areaTangent(Composition &make, const ImportedValue &x) {
+  ImportedValue one = make.number(1, x), ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
   return make("Mul", {make("Log", {ratio}), make.number(0.5, x)});
 }
 
@@ -94,7 +94,7 @@ enum class Shape : uint8_t {
 } // namespace
 
 static LogicalResult importComposedActivation(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
   Composition make(op);
@@ -161,7 +161,7 @@ static LogicalResult importComposedActivation(OpContext &op) {
 
 /// x where it is positive, slope * x elsewhere; the slope broadcasts to x.
 static LogicalResult importPRelu(OpContext &op) {
-  Val x = op.operand(0), slope = op.operand(1);
+  ImportedValue x = op.operand(0), slope = op.operand(1);
   if (!isFloat(x.type) || !isFloat(slope.type))
     return op.error("expects floats, found " + Twine(name(x.type)) + " and a slope of " + name(slope.type));
   std::vector<int64_t> shape = x.shape(), own = slope.shape();
@@ -175,14 +175,9 @@ static LogicalResult importPRelu(OpContext &op) {
 }
 
 static LogicalResult importMean(OpContext &op) {
-  std::vector<Val> operands;
-  operands.reserve(op.node.inputs.size());
-  for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    operands.push_back(op.operand(i));
-  double count = static_cast<double>(operands.size());
   Composition make(op);
-  Val sum = make("Sum", std::move(operands));
-  return make.result(make("Mul", {sum, make.number(1 / count, sum)}));
+  ImportedValue sum = make("Sum", op.operands());
+  return make.result(make("Mul", {sum, make.number(1 / static_cast<double>(op.node.inputs.size()), sum)}));
 }
 
 void zorse::onnx_import::registerActivationOps(OperatorRegistry &registry) {

@@ -1,6 +1,6 @@
 // Attention and rotary positions as operators of their own (opset 23 and later).
 #include "Arithmetic.h"
-#include "Axes.h"
+#include "LoopNest.h"
 #include "OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,23 +13,21 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// The mask of an Attention as a tensor; null where it hides nothing, or where `attention` can say it.
-static FailureOr<Value> attentionMask(OpContext &op, const Val &q, int64_t keys, AttentionOptions &attention) {
+static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int64_t keys, AttentionOptions &attention) {
   if (!op.has(3))
     return Value();
   int64_t heads = q.view.size(1), queries = q.view.size(2);
-  Val m = compressed(op.state, op.operand(3));
+  ImportedValue m = compressed(op.state, op.operand(3));
   auto uniform = uniformValue(op.state, m);
   if (uniform && (*uniform != 0) == (m.type == ElementKind::Bool))
     return Value(); // hides nothing
   while (m.rank() < 4)
     m.view.dims.insert(m.view.dims.begin(), FactorList{});
   // Rows of a constant are copies of each other.
-  std::vector<Val> operands{q, m};
-  for (Val &operand : operands)
+  std::vector<ImportedValue> operands{q, m};
+  for (ImportedValue &operand : operands)
     operand.view.dims.resize(1);
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  if (failed(LoopNest::of(op, std::move(operands))))
     return failure();
   if (!isSampled(m))
     m.view.dims[0].clear();
@@ -51,7 +49,7 @@ static FailureOr<Value> attentionMask(OpContext &op, const Val &q, int64_t keys,
 }
 
 /// x [rows, positions, heads * channels] as [rows, heads, positions, channels]. \param attributes  that give the number of heads
-static FailureOr<Val> splitHeads(OpContext &op, const Val &x, int64_t heads, const char *attributes) {
+static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x, int64_t heads, const char *attributes) {
   std::vector<int64_t> shape = x.shape();
   if (heads <= 0 || shape[2] % heads != 0)
     return op.error("expects " + Twine(attributes) + " that divide the channels");
@@ -62,20 +60,17 @@ static FailureOr<Val> splitHeads(OpContext &op, const Val &x, int64_t heads, con
 }
 
 /// Sets the node's result, which has positions before heads here: heads joined with channels if it is `flat`, or in front.
-static LogicalResult outHeads(OpContext &op, Val result, bool flat) {
+static LogicalResult outHeads(OpContext &op, ImportedValue result, bool flat) {
   if (flat) {
     std::vector<int64_t> shape = result.shape();
-    auto joined = reshaped(op, result, {shape[0], shape[1], shape[2] * shape[3]});
-    if (failed(joined))
-      return failure();
-    return op.result(std::move(*joined));
+    return op.result(reshaped(op, result, {shape[0], shape[1], shape[2] * shape[3]}));
   }
   std::swap(result.view.dims[1], result.view.dims[2]);
   return op.result(std::move(result));
 }
 
 /// Positions, heads and channels of keys or values whose heads are repeated, without the repeats; empty: they are not.
-static Groups unrepeated(const Val &x) {
+static Groups unrepeated(const ImportedValue &x) {
   const FactorList &list = x.view.dims[1];
   if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
     return {x.view.dims[2], {list[0]}, x.view.dims[3]};
@@ -86,7 +81,7 @@ static Groups unrepeated(const Val &x) {
 
 /// Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
 static LogicalResult importAttention(OpContext &op) {
-  Val q = op.operand(0), k = op.operand(1), v = op.operand(2);
+  ImportedValue q = op.operand(0), k = op.operand(1), v = op.operand(2);
   for (size_t i = 4; i < op.node.inputs.size(); ++i)
     if (op.has(i))
       return op.error("uses a cache of past keys; export the model for training (use_cache=False)");
@@ -96,14 +91,14 @@ static LogicalResult importAttention(OpContext &op) {
         if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[i]) != other.inputs.end())
           return op.error("only its first output is supported");
   bool flat = q.rank() == 3;
-  auto split = [&](Val &x, int64_t heads) -> LogicalResult {
+  auto split = [&](ImportedValue &x, int64_t heads) -> LogicalResult {
     if (x.rank() == 3) {
       auto value = splitHeads(op, x, heads, "q_num_heads and kv_num_heads");
       if (failed(value))
         return failure();
       x = std::move(*value);
     }
-    if (x.rank() != 4 || !x.isGraph() || !isFloat(x.type))
+    if (x.rank() != 4 || !x.isTensor() || !isFloat(x.type))
       return op.error("expects float activations of rank 3 or 4");
     return success();
   };
@@ -115,21 +110,19 @@ static LogicalResult importAttention(OpContext &op) {
   attention.scale = op.real("scale");
   if (attention.scale == 0)
     attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
-  const std::optional<double> scales = (q.scale * k.scale).constant();
+  const std::optional<double> scales = (q.scale() * k.scale()).constant();
   attention.scale = attentionScale(op.state, attention.scale * scales.value_or(1), channels);
   if (scales)
-    q.scale = k.scale = 1.0;
+    q.tensor().scale = k.tensor().scale = 1.0;
   attention.causal = op.integer("is_causal") != 0;
   if (attention.causal && queries != keys)
     return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
   if (double cap = op.real("softcap"); cap != 0)
     attention.softcap = cap;
-  auto positionsFirst = [&](Val x) -> FailureOr<Value> {
+  auto positionsFirst = [&](const ImportedValue &x) -> FailureOr<Value> {
     if (x.view.sampleAxis() > 0)
       return op.error("expects samples in dimension 0");
-    x = x.isConstant() ? compressed(op.state, x) : x;
-    Groups groups{x.view.dims[2], x.view.dims[1], x.view.dims[3]};
-    return materialise(op.state, x, groups, true);
+    return materialise(op.state, x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
   };
   auto qValue = positionsFirst(q), kValue = positionsFirst(k), vValue = positionsFirst(v);
   if (failed(qValue) || failed(kValue) || failed(vValue))
@@ -145,15 +138,15 @@ static LogicalResult importAttention(OpContext &op) {
   if (failed(mask))
     return failure();
   Value y = create<AttentionOp>(op.state, *qValue, *kValue, *vValue, *mask, attention);
-  Val result = wrap(y, q.type, {op.state.rows, queries, heads, valueChannels});
-  result.scale = v.scale;
+  ImportedValue result = wrap(y, q.type, {op.state.rows, queries, heads, valueChannels});
+  result.tensor().scale = v.scale();
   for (FactorList &list : result.view.dims)
     coalesce(list);
   return outHeads(op, std::move(result), flat);
 }
 
 /// Rows of a table by position.
-static FailureOr<Val> rotaryTableAt(OpContext &op, const Val &table, const Val &ids) {
+static FailureOr<ImportedValue> rotaryTableAt(OpContext &op, const ImportedValue &table, const ImportedValue &ids) {
   if (!ids.isConstant() || !table.isConstant())
     return op.error("expects constant positions and tables");
   if (table.rank() != 2 || !isFloat(table.type) || isFloat(ids.type))
@@ -178,9 +171,9 @@ static FailureOr<Val> rotaryTableAt(OpContext &op, const Val &table, const Val &
 /// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2]
 /// or by position ids.
 static LogicalResult importRotary(OpContext &op) {
-  Val x = op.operand(0), cosine = op.operand(1), sine = op.operand(2);
+  ImportedValue x = op.operand(0), cosine = op.operand(1), sine = op.operand(2);
   bool flat = x.rank() == 3;
-  if (!x.isGraph() || !isFloat(x.type) || !isFloat(cosine.type) || !isFloat(sine.type))
+  if (!x.isTensor() || !isFloat(x.type) || !isFloat(cosine.type) || !isFloat(sine.type))
     return op.error("expects float activations and tables");
   if (flat) {
     auto value = splitHeads(op, x, op.integer("num_heads"), "num_heads");
@@ -197,13 +190,13 @@ static LogicalResult importRotary(OpContext &op) {
   if (rotated < 2 || rotated > channels || rotated % 2)
     return op.error("expects an even rotary_embedding_dim within the channels");
   if (op.has(3)) // constant ids only (positions 0, 1, ... of every sample)
-    for (Val *table : {&cosine, &sine}) {
+    for (ImportedValue *table : {&cosine, &sine}) {
       auto picked = rotaryTableAt(op, *table, op.operand(3));
       if (failed(picked))
         return failure();
       *table = std::move(*picked);
     }
-  auto tableOf = [&](Val table) -> FailureOr<Value> {
+  auto tableOf = [&](ImportedValue table) -> FailureOr<Value> {
     if (table.rank() == 2)
       table.view.dims.insert(table.view.dims.begin(), FactorList{});
     if (table.rank() != 3 || table.view.size(1) != positions || table.view.size(2) != rotated / 2)
@@ -220,8 +213,7 @@ static LogicalResult importRotary(OpContext &op) {
   auto c = tableOf(cosine), s = tableOf(sine);
   if (failed(c) || failed(s))
     return failure();
-  const Number scale = x.scale;
-  x.scale = 1.0;
+  const Number scale = x.takeScale();
   Value value = materialise(op.state, x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
   bool interleaved = op.integer("interleaved") != 0;
   Value y;
@@ -232,8 +224,8 @@ static LogicalResult importRotary(OpContext &op) {
           back = create<SliceOp>(op.state, value, int64_t(3), rotated, channels - rotated);
     y = create<ConcatOp>(op.state, ValueRange{create<RopeOp>(op.state, front, *c, *s, interleaved, false), back}, int64_t(3));
   }
-  Val result = wrap(y, x.type, {op.state.rows, positions, heads, channels});
-  result.scale = scale;
+  ImportedValue result = wrap(y, x.type, {op.state.rows, positions, heads, channels});
+  result.tensor().scale = scale;
   return outHeads(op, std::move(result), flat);
 }
 

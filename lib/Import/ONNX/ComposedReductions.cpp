@@ -9,26 +9,26 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// The square root of a sum of squares. At 0 a length has the gradient 0, as in PyTorch, where that of a root is infinite.
-static Val normOf(Composition &make, const Val &squares) {
-  if (!squares.isGraph())
+static ImportedValue normOf(Composition &make, const ImportedValue &squares) {
+  if (!squares.isTensor())
     return make("Sqrt", {squares});
-  Val isZero = make("Equal", {squares, make.number(0, squares)});
-  Val root = make("Sqrt", {make("Where", {isZero, make.number(1, squares), squares})});
+  ImportedValue isZero = make("Equal", {squares, make.number(0, squares)});
+  ImportedValue root = make("Sqrt", {make("Where", {isZero, make.number(1, squares), squares})});
   return make("Where", {isZero, make.number(0, squares), root});
 }
 
 static LogicalResult importComposedReduce(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   const std::string &which = op.node.op;
   if (!isFloat(x.type) && which != "ReduceL1" && which != "ReduceSumSquare")
     return op.error("is defined on floats only here, found " + Twine(name(x.type)));
-  Val axes = op.operand(1);
+  ImportedValue axes = op.operand(1);
   Composition make(op);
   if (!axes)
     if (auto given = op.integers("axes"))
       axes = make.ints(*given);
   const int64_t keep = op.integer("keepdims"), noop = op.integer("noop_with_empty_axes");
-  auto reduce = [&](const char *reduction, const Val &value, int64_t keepdims) {
+  auto reduce = [&](const char *reduction, const ImportedValue &value, int64_t keepdims) {
     return make(reduction, {value, axes}, {{"keepdims", keepdims}, {"noop_with_empty_axes", noop}});
   };
   if (which == "ReduceL1")
@@ -40,8 +40,8 @@ static LogicalResult importComposedReduce(OpContext &op) {
   if (which == "ReduceLogSum")
     return make.result(make("Log", {reduce("ReduceSum", x, keep)}));
   // log sum exp(x) = m + log sum exp(x - m)
-  Val largest = reduce("ReduceMax", x, 1);
-  Val sum = reduce("ReduceSum", make("Exp", {make("Sub", {x, largest})}), keep);
+  ImportedValue largest = reduce("ReduceMax", x, 1);
+  ImportedValue sum = reduce("ReduceSum", make("Exp", {make("Sub", {x, largest})}), keep);
   if (!keep && !make.hasFailed())
     largest = make.reshape(largest, sum.shape());
   return make.result(make("Add", {make("Log", {sum}), largest}));
@@ -49,21 +49,20 @@ static LogicalResult importComposedReduce(OpContext &op) {
 
 /// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
 static LogicalResult importLpNormalization(OpContext &op) {
-  Val x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
+  ImportedValue x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
+  if (!isFloat(x.type) || axis < 0)
     return op.error("expects floats and a valid axis");
   Composition make(op);
-  Val norm = make.reduce(op.integer("p") == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
-  Val isZero = make("Equal", {norm, make.number(0, x)});
+  ImportedValue norm = make.reduce(op.integer("p") == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
+  ImportedValue isZero = make("Equal", {norm, make.number(0, x)});
   return make.result(make("Div", {x, make("Where", {isZero, make.number(1, x), norm})}));
 }
 
 namespace {
 
 /// 0, 1, ... along `axis` of a tensor of this rank.
-Val positions(Composition &make, int64_t rank, int64_t axis, int64_t size) {
+ImportedValue positions(Composition &make, int64_t rank, int64_t axis, int64_t size) {
   std::vector<int64_t> numbers(size), shape(rank, 1);
   for (int64_t i = 0; i < size; ++i)
     numbers[i] = i;
@@ -72,41 +71,39 @@ Val positions(Composition &make, int64_t rank, int64_t axis, int64_t size) {
 }
 
 /// The first or last position of the largest or smallest element along `axis`, which stays as one of size 1.
-Val positionOfExtremum(Composition &make, const Val &x, int64_t axis, bool largest, bool last) {
+ImportedValue positionOfExtremum(Composition &make, const ImportedValue &x, int64_t axis, bool largest, bool last) {
   const int64_t size = x.view.size(axis);
-  Val extremum = make.reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, true);
-  Val here = make("Equal", {x, extremum}), none = make.ints({last ? int64_t(-1) : size - 1});
-  Val candidates = make("Where", {here, positions(make, x.rank(), axis, size), none});
+  ImportedValue extremum = make.reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, true);
+  ImportedValue here = make("Equal", {x, extremum}), none = make.ints({last ? int64_t(-1) : size - 1});
+  ImportedValue candidates = make("Where", {here, positions(make, x.rank(), axis, size), none});
   return make.reduce(last ? "ReduceMax" : "ReduceMin", candidates, {axis}, true);
 }
 
 } // namespace
 
 static LogicalResult importArgExtremum(OpContext &op) {
-  Val x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank() || x.view.elements() == 0)
+  ImportedValue x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isArray() || axis < 0 || x.view.elements() == 0)
     return op.error("expects a tensor that is not empty and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Composition make(op);
-  Val position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index") != 0);
+  ImportedValue position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index") != 0);
   return make.result(op.integer("keepdims") ? position : make.squeeze(position, axis));
 }
 
 /// 1 at the first of the largest elements, 0 elsewhere.
 static LogicalResult importHardmax(OpContext &op) {
-  Val x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
+  ImportedValue x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
+  if (!isFloat(x.type) || axis < 0)
     return op.error("expects floats and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Composition make(op);
-  Val first = positionOfExtremum(make, x, axis, true, false);
-  Val hit = make("Equal", {positions(make, x.rank(), axis, x.view.size(axis)), first});
+  ImportedValue first = positionOfExtremum(make, x, axis, true, false);
+  ImportedValue hit = make("Equal", {positions(make, x.rank(), axis, x.view.size(axis)), first});
   return make.result(make.cast(hit, x.type));
 }
 
@@ -114,16 +111,15 @@ static LogicalResult importHardmax(OpContext &op) {
 /// value is picked, so that its gradient goes there.
 static LogicalResult importTopK(OpContext &op) {
   constexpr int64_t kMost = 4096; // an element is compared with each of its axis
-  Val x = op.operand(0);
-  auto count = constantInts(op.operand(1), 1);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank())
+  ImportedValue x = op.operand(0);
+  auto count = constantInt(op.operand(1));
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isArray() || axis < 0)
     return op.error("expects a tensor and a valid axis");
   const int64_t size = x.view.size(axis);
-  if (!count || count->size() != 1)
+  if (!count)
     return op.error("expects a constant k; it depends on data");
-  const int64_t k = count->front();
+  const int64_t k = *count;
   if (k < 1 || k > size)
     return op.error("expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
   if (size > kMost)
@@ -132,28 +128,21 @@ static LogicalResult importTopK(OpContext &op) {
     return op.error("compares samples with each other; every op must treat samples apart");
   Composition make(op);
   const bool largest = op.integer("largest") != 0;
-  std::vector<int64_t> order, back;
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis)
-      order.push_back(i);
-  order.push_back(axis);
-  for (int64_t i = 0; i < x.rank(); ++i)
-    back.push_back(std::find(order.begin(), order.end(), i) - order.begin());
-  Val last = make.transpose(x, order); // [..., size]
   const int64_t rank = x.rank();
-  Val own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1); // [..., size, 1], [..., 1, size]
-  Val before = make(largest ? "Greater" : "Less", {other, own}), equal = make("Equal", {other, own});
-  Val lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});
+  ImportedValue last = make.move(x, axis, rank - 1);                                      // [..., size]
+  ImportedValue own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1); // [..., size, 1], [..., 1, size]
+  ImportedValue before = make(largest ? "Greater" : "Less", {other, own}), equal = make("Equal", {other, own});
+  ImportedValue lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});
   before = make("Or", {before, make("And", {equal, lower})});
-  Val place = make.reduce("ReduceSum", make.cast(before, ElementKind::I64), {rank}); // [..., size]
+  ImportedValue place = make.reduce("ReduceSum", make.cast(before, ElementKind::I64), {rank}); // [..., size]
   // Which element has rank i: a sum in which one term is not zero.
-  Val hit = make("Equal", {make.unsqueeze(place, rank - 1), positions(make, 2, 0, k)}); // [..., k, size]
-  Val chosen = make("Where", {hit, positions(make, 1, 0, size), make.ints({0})});
-  Val index = make.reduce("ReduceSum", chosen, {rank}); // [..., k]
-  Val value = make("GatherElements", {last, index}, {{"axis", rank - 1}});
-  if (failed(make.result(make.transpose(value, back))))
+  ImportedValue hit = make("Equal", {make.unsqueeze(place, rank - 1), positions(make, 2, 0, k)}); // [..., k, size]
+  ImportedValue chosen = make("Where", {hit, positions(make, 1, 0, size), make.ints({0})});
+  ImportedValue index = make.reduce("ReduceSum", chosen, {rank}); // [..., k]
+  ImportedValue value = make("GatherElements", {last, index}, {{"axis", rank - 1}});
+  if (failed(make.result(make.move(value, rank - 1, axis))))
     return failure();
-  return make.result(make.transpose(index, back), 1);
+  return make.result(make.move(index, rank - 1, axis), 1);
 }
 
 void zorse::onnx_import::registerComposedReductions(OperatorRegistry &registry) {

@@ -26,7 +26,7 @@ static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, co
   return attribute;
 }
 
-Val Composition::operator()(const char *op, std::vector<Val> operands, const Attributes &attributes) {
+ImportedValue Composition::operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes) {
   if (failed)
     return {};
   GraphNode node;
@@ -39,7 +39,7 @@ Val Composition::operator()(const char *op, std::vector<Val> operands, const Att
   ImportState &state = of.state;
   // Numbers above those of the file; a composition in a composition takes those above its own.
   const size_t first = state.values.size();
-  for (Val &operand : operands) {
+  for (ImportedValue &operand : operands) {
     node.inputs.push_back(operand ? static_cast<int>(state.values.size()) : -1);
     if (!operand)
       continue;
@@ -51,22 +51,33 @@ Val Composition::operator()(const char *op, std::vector<Val> operands, const Att
   state.graph.valueNames.emplace_back();
   OpContext inner(state, node);
   failed = mlir::failed(applyOperator(inner));
-  Val result = failed ? Val() : std::move(state.values.back());
+  ImportedValue result = failed ? ImportedValue() : std::move(state.values.back());
   state.values.resize(first);
   state.graph.valueNames.resize(first);
   return result;
 }
 
-Val Composition::ints(std::vector<int64_t> values) const {
+ImportedValue Composition::ints(std::vector<int64_t> values) const {
   auto size = static_cast<int64_t>(values.size());
   return constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size});
 }
 
-Val Composition::slice(const Val &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
+ImportedValue Composition::move(const ImportedValue &x, int64_t from, int64_t to) {
+  if (failed)
+    return {};
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != from)
+      order.push_back(i);
+  order.insert(order.begin() + to, from);
+  return transpose(x, std::move(order));
+}
+
+ImportedValue Composition::slice(const ImportedValue &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
   return (*this)("Slice", {x, ints({start}), ints({start + (count - 1) * step + 1}), ints({axis}), ints({step})});
 }
 
-LogicalResult Composition::result(Val value, size_t index) {
+LogicalResult Composition::result(ImportedValue value, size_t index) {
   if (failed)
     return failure();
   of.set(index, std::move(value));

@@ -18,25 +18,31 @@ public:
   explicit Composition(OpContext &of) : of(of) {}
 
   /// The first result of `op`; absent after a failure.
-  Val operator()(const char *op, std::vector<Val> operands, const Attributes &attributes = {});
+  ImportedValue operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes = {});
   /// A number of the type of `like`; a float is not rounded, as all of a model's floats are computed in one type.
-  Val number(double value, const Val &like) const { return scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
-  Val ints(std::vector<int64_t> values) const;
+  ImportedValue number(double value, const ImportedValue &like) const { return scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
+  ImportedValue ints(std::vector<int64_t> values) const;
   /// x with `shape`.
-  Val reshape(const Val &x, std::vector<int64_t> shape) { return (*this)("Reshape", {x, ints(std::move(shape))}, {{"allowzero", int64_t(1)}}); }
-  Val transpose(const Val &x, std::vector<int64_t> permutation) { return (*this)("Transpose", {x}, {{"perm", std::move(permutation)}}); }
-  Val unsqueeze(const Val &x, int64_t axis) { return (*this)("Unsqueeze", {x, ints({axis})}); }
-  Val squeeze(const Val &x, int64_t axis) { return (*this)("Squeeze", {x, ints({axis})}); }
+  ImportedValue reshape(const ImportedValue &x, std::vector<int64_t> shape) {
+    return (*this)("Reshape", {x, ints(std::move(shape))}, {{"allowzero", int64_t(1)}});
+  }
+  ImportedValue transpose(const ImportedValue &x, std::vector<int64_t> permutation) {
+    return (*this)("Transpose", {x}, {{"perm", std::move(permutation)}});
+  }
+  /// x with dimension `from` at place `to`.
+  ImportedValue move(const ImportedValue &x, int64_t from, int64_t to);
+  ImportedValue unsqueeze(const ImportedValue &x, int64_t axis) { return (*this)("Unsqueeze", {x, ints({axis})}); }
+  ImportedValue squeeze(const ImportedValue &x, int64_t axis) { return (*this)("Squeeze", {x, ints({axis})}); }
   /// Elements [start, start + count) of an axis.
-  Val slice(const Val &x, int64_t axis, int64_t start, int64_t count, int64_t step = 1);
-  Val reduce(const char *op, const Val &x, std::vector<int64_t> axes, bool keep = false) {
+  ImportedValue slice(const ImportedValue &x, int64_t axis, int64_t start, int64_t count, int64_t step = 1);
+  ImportedValue reduce(const char *op, const ImportedValue &x, std::vector<int64_t> axes, bool keep = false) {
     return (*this)(op, {x, ints(std::move(axes))}, {{"keepdims", int64_t(keep)}});
   }
-  Val cast(const Val &x, ElementKind type) { return (*this)("Cast", {x}, {{"to", static_cast<int64_t>(type)}}); }
+  ImportedValue cast(const ImportedValue &x, ElementKind type) { return (*this)("Cast", {x}, {{"to", static_cast<int64_t>(type)}}); }
 
   bool hasFailed() const { return failed; }
   /// Sets result `index` of the node.
-  mlir::LogicalResult result(Val value, size_t index = 0);
+  mlir::LogicalResult result(ImportedValue value, size_t index = 0);
 
 private:
   OpContext &of;

@@ -12,7 +12,7 @@ using namespace zorse::onnx_import;
 static constexpr int64_t kMostTurns = 1024;
 
 /// Interprets the body of a node and returns its outputs.
-static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::vector<Val> &operands, std::vector<Val> &results) {
+static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::vector<ImportedValue> &operands, std::vector<ImportedValue> &results) {
   if (operands.size() != body.inputs.size())
     return op.error("its body has " + Twine(body.inputs.size()) + " inputs, expects " + Twine(operands.size()));
   for (size_t i = 0; i < operands.size(); ++i)
@@ -21,12 +21,7 @@ static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::ve
     auto bytes = op.state.model.bytes(*tensor);
     if (bytes.failed())
       return op.error(bytes.message());
-    int64_t size = 1;
-    std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
-    for (int64_t dim : shape)
-      size *= dim;
-    auto kind = static_cast<ElementKind>(tensor->data_type());
-    op.state.values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
+    op.state.values[value] = constantOf(*tensor, *bytes);
   }
   if (failed(interpret(op.state, body, body.outputs)))
     return failure();
@@ -47,7 +42,7 @@ static LogicalResult importIf(OpContext &op) {
   auto found = op.node.bodies.find(*condition != 0 ? "then_branch" : "else_branch");
   if (found == op.node.bodies.end())
     return op.error("has no branch for its condition");
-  std::vector<Val> results;
+  std::vector<ImportedValue> results;
   if (failed(interpretBody(op, *found->second, {}, results)))
     return failure();
   for (size_t i = 0; i < results.size(); ++i)
@@ -55,7 +50,7 @@ static LogicalResult importIf(OpContext &op) {
   return success();
 }
 
-FailureOr<Val> zorse::onnx_import::stacked(OpContext &op, std::vector<Val> parts, int64_t axis) {
+FailureOr<ImportedValue> zorse::onnx_import::stacked(OpContext &op, std::vector<ImportedValue> parts, int64_t axis) {
   if (parts.empty())
     return op.error("makes no turn, and a result that collects its turns; this is not supported");
   const int64_t rank = parts[0].rank() + 1;
@@ -63,10 +58,10 @@ FailureOr<Val> zorse::onnx_import::stacked(OpContext &op, std::vector<Val> parts
   if (axis < 0 || axis >= rank)
     return op.error("axis is outside the rank of its result");
   Composition make(op);
-  for (Val &part : parts)
+  for (ImportedValue &part : parts)
     part = make.unsqueeze(part, axis);
-  Val whole = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
-  return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
+  ImportedValue whole = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
+  return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
 }
 
 /// Operands: most turns, condition, what turns hand on. The body's results: condition, what turns hand on, what is collected.
@@ -77,18 +72,15 @@ static LogicalResult importLoop(OpContext &op) {
   GraphBody &body = *found->second;
   std::optional<int64_t> most;
   if (op.has(0)) {
-    auto given = constantInts(op.operand(0), 1);
-    if (!given || given->size() != 1)
+    most = constantInt(op.operand(0));
+    if (!most)
       return op.error("expects a constant number of turns; it depends on data. Export with fixed extents");
-    most = given->front();
   }
-  Val condition = op.has(1) ? op.operand(1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
-  std::vector<Val> carried;
-  for (size_t i = 2; i < op.node.inputs.size(); ++i)
-    carried.push_back(op.operand(i));
+  ImportedValue condition = op.has(1) ? op.operand(1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
+  std::vector<ImportedValue> carried = op.operands(2);
   if (body.outputs.size() < carried.size() + 1)
     return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(carried.size() + 1));
-  std::vector<std::vector<Val>> collected(body.outputs.size() - 1 - carried.size());
+  std::vector<std::vector<ImportedValue>> collected(body.outputs.size() - 1 - carried.size());
   for (int64_t turn = 0; !most || turn < *most; ++turn) {
     auto goesOn = uniformValue(op.state, condition);
     if (!goesOn)
@@ -97,7 +89,7 @@ static LogicalResult importLoop(OpContext &op) {
       break;
     if (turn == kMostTurns)
       return op.error("makes more than " + Twine(kMostTurns) + " turns; loops are unrolled, and at most so many of them are");
-    std::vector<Val> operands{constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition}, results;
+    std::vector<ImportedValue> operands{constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition}, results;
     operands.insert(operands.end(), carried.begin(), carried.end());
     if (failed(interpretBody(op, body, operands, results)))
       return failure();
@@ -138,13 +130,13 @@ static LogicalResult importScan(OpContext &op) {
   };
   std::vector<int64_t> inAxes = perOperand("scan_input_axes", scans), backwards = perOperand("scan_input_directions", scans);
   std::vector<int64_t> outAxes = perOperand("scan_output_axes", outputs), outBackwards = perOperand("scan_output_directions", outputs);
-  std::vector<Val> carried;
+  std::vector<ImportedValue> carried;
   carried.reserve(states);
   for (int64_t i = 0; i < states; ++i)
     carried.push_back(op.operand(i));
   int64_t turns = -1;
   for (int64_t i = 0; i < scans; ++i) {
-    const Val &x = op.operand(states + i);
+    const ImportedValue &x = op.operand(states + i);
     inAxes[i] = inAxes[i] < 0 ? inAxes[i] + x.rank() : inAxes[i];
     if (inAxes[i] < 0 || inAxes[i] >= x.rank())
       return op.error("axis is outside the rank of operand " + Twine(states + i));
@@ -157,10 +149,10 @@ static LogicalResult importScan(OpContext &op) {
   }
   if (turns > kMostTurns)
     return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMostTurns) + " of them");
-  std::vector<std::vector<Val>> collected(outputs);
+  std::vector<std::vector<ImportedValue>> collected(outputs);
   Composition make(op);
   for (int64_t turn = 0; turn < turns; ++turn) {
-    std::vector<Val> operands = carried, results;
+    std::vector<ImportedValue> operands = carried, results;
     for (int64_t i = 0; i < scans; ++i)
       operands.push_back(make.squeeze(make.slice(op.operand(states + i), inAxes[i], backwards[i] ? turns - 1 - turn : turn, 1), inAxes[i]));
     if (make.hasFailed() || failed(interpretBody(op, body, operands, results)))

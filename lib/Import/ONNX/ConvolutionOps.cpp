@@ -15,7 +15,7 @@ static constexpr int64_t kMostSlices = 256;
 /// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
 ///
 ///     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
-static LogicalResult tiledConvolution(OpContext &op, const Val &x, const Val &w) {
+static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x, const ImportedValue &w) {
   int64_t spatial = x.rank() - 2;
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
 
@@ -48,23 +48,20 @@ static LogicalResult tiledConvolution(OpContext &op, const Val &x, const Val &w)
   auto value = product(op, *rows, *matrix);
   if (failed(value))
     return failure();
-  Val sum = *value;
+  ImportedValue sum = *value;
   if (op.has(2)) {
     if (failed(binary(op, "Add", sum, op.operand(2))))
       return failure();
-    sum = op.state.values[op.node.outputs[0]];
+    sum = op.result();
   }
   std::swap(sum.view.dims[1], sum.view.dims[2]);
-  auto shaped = reshaped(op, sum, result);
-  if (failed(shaped))
-    return failure();
-  return op.result(std::move(*shaped));
+  return op.result(reshaped(op, sum, result));
 }
 
 /// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise
 ///
 ///     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H, then along W -> [N, H'*W', groups, C/groups*h*w]
-static Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows) {
+static ImportedValue convolved(Composition &make, const ImportedValue &x, const ImportedValue &w, int64_t groups, const Windows &windows) {
   if (make.hasFailed())
     return {};
   const auto rank = static_cast<int64_t>(windows.rank());
@@ -79,9 +76,9 @@ static Val convolved(Composition &make, const Val &x, const Val &w, int64_t grou
   resultShape.insert(resultShape.end(), windows.counts.begin(), windows.counts.end());
   constexpr int64_t kMostTerms = 32;
   if (groups == channels && results == channels && elements <= kMostTerms) {
-    Val flat = make.reshape(w, {channels, elements}), sum;
+    ImportedValue flat = make.reshape(w, {channels, elements}), sum;
     for (int64_t k = 0; k < elements && !make.hasFailed(); ++k) {
-      Val part = x;
+      ImportedValue part = x;
       for (int64_t i = rank, rest = k; i-- > 0; rest /= windows.kernel[i])
         part = atWindow(make, part, 2 + i, windows, i, rest % windows.kernel[i]);
       std::vector<int64_t> perChannel(rank + 1, 1);
@@ -91,25 +88,25 @@ static Val convolved(Composition &make, const Val &x, const Val &w, int64_t grou
     }
     return sum;
   }
-  Val columns = x;
+  ImportedValue columns = x;
   for (int64_t i = 0; i < rank; ++i) { // dimension 2 + i: elements of windows; the positions of the operand are behind those that are done
-    std::vector<Val> parts;
+    std::vector<ImportedValue> parts;
     parts.reserve(windows.kernel[i]);
     for (int64_t k = 0; k < windows.kernel[i]; ++k)
       parts.push_back(make.unsqueeze(atWindow(make, columns, 2 + 2 * i, windows, i, k), 2 + i));
     columns = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", 2 + i}});
   }
   const int64_t depth = channels / groups * elements;
-  Val rows = make.transpose(make.reshape(columns, {samples, groups, depth, positions}), {0, 3, 1, 2});
-  Val matrix = make.transpose(make.reshape(w, {groups, results / groups, depth}), {0, 2, 1});
+  ImportedValue rows = make.transpose(make.reshape(columns, {samples, groups, depth, positions}), {0, 3, 1, 2});
+  ImportedValue matrix = make.transpose(make.reshape(w, {groups, results / groups, depth}), {0, 2, 1});
   if (make.hasFailed())
     return {};
-  Val y = groups == 1 ? make("MatMul", {make.squeeze(rows, 2), make.squeeze(matrix, 0)})
-                      : make.reshape(groupedProduct(make, rows, matrix), {samples, positions, results});
+  ImportedValue y = groups == 1 ? make("MatMul", {make.squeeze(rows, 2), make.squeeze(matrix, 0)})
+                                : make.reshape(groupedProduct(make, rows, matrix), {samples, positions, results});
   return make.reshape(make.transpose(y, {0, 2, 1}), resultShape);
 }
 
-static Val withBias(Composition &make, const Val &y, const Val &bias) {
+static ImportedValue withBias(Composition &make, const ImportedValue &y, const ImportedValue &bias) {
   if (!bias || make.hasFailed())
     return y;
   std::vector<int64_t> shape(y.rank() - 1, 1);
@@ -126,8 +123,8 @@ static LogicalResult checkSlices(OpContext &op, const Windows &windows) {
 }
 
 static LogicalResult importConv(OpContext &op) {
-  Val x = op.operand(0), w = op.operand(1), bias = op.operand(2);
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank())
+  ImportedValue x = op.operand(0), w = op.operand(1), bias = op.operand(2);
+  if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank())
     return op.error("expects floats of samples x channels x positions and a kernel of the same rank");
   if (isSampled(w) || isSampled(bias))
     return op.error("expects a kernel and a bias that carry no samples");
@@ -152,16 +149,16 @@ static LogicalResult importConv(OpContext &op) {
 }
 
 /// Every element and the zeros behind it, in a dimension of their own that is then merged.
-static Val spreadApart(Composition &make, const Val &x, int64_t axis, int64_t stride) {
+static ImportedValue spreadApart(Composition &make, const ImportedValue &x, int64_t axis, int64_t stride) {
   std::vector<int64_t> shape = x.shape(), zeros(2 * (x.rank() + 1), 0);
-  Val apart = make.unsqueeze(x, axis + 1);
+  ImportedValue apart = make.unsqueeze(x, axis + 1);
   zeros[x.rank() + 1 + axis + 1] = stride - 1;
   shape[axis] *= stride;
   return make.slice(make.reshape(make("Pad", {apart, make.ints(zeros)}), shape), axis, 0, shape[axis] - stride + 1);
 }
 
 /// [C, M/groups, ...] -> [M, C/groups, ...], backwards along every dimension of positions.
-static Val turnedKernel(Composition &make, Val w, int64_t groups) {
+static ImportedValue turnedKernel(Composition &make, ImportedValue w, int64_t groups) {
   const std::vector<int64_t> kernel = w.shape();
   const int64_t rank = w.rank() - 2;
   for (int64_t i = 0; i < rank; ++i) {
@@ -182,8 +179,8 @@ static Val turnedKernel(Composition &make, Val w, int64_t groups) {
 
 /// What a convolution does to gradients: zeros between the elements and around them, then a convolution by the kernel backwards.
 static LogicalResult importConvTranspose(OpContext &op) {
-  Val x = op.operand(0), w = op.operand(1), bias = op.operand(2);
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))
+  ImportedValue x = op.operand(0), w = op.operand(1), bias = op.operand(2);
+  if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))
     return op.error("expects floats of samples x channels x positions, and a kernel of the same rank that carries no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
   const int64_t groups = op.integer("group"), rank = x.rank() - 2;
@@ -209,7 +206,7 @@ static LogicalResult importConvTranspose(OpContext &op) {
   windows.dilations = dilations;
   windows.strides.assign(rank, 1);
   Composition make(op);
-  Val spread = x;
+  ImportedValue spread = x;
   for (int64_t i = 0; i < rank; ++i) {
     if (strides[i] < 1 || dilations[i] < 1 || strides[i] > 1024 || dilations[i] > 1024 || more[i] < 0 || pads[i] < 0 || pads[i + rank] < 0)
       return op.error("has a stride, a dilation or a pad that is not sensible in dimension " + Twine(i + 2));

@@ -19,18 +19,14 @@ static const char *const kMasksAlone =
     "nn.Dropout. Give other random numbers to the model as an input";
 
 static LogicalResult drawUniform(OpContext &op, View view, ElementKind type) {
-  Val drawn = fillOver(type, 0, std::move(view));
-  drawn.kind = Val::Kind::Drawn;
-  drawn.drawn.instance = op.state.dropouts++;
-  drawn.drawn.low = op.real("low");
-  drawn.drawn.high = op.real("high");
-  if (!isFloat(type) || !(drawn.drawn.low < drawn.drawn.high))
+  const Drawn drawn{op.state.dropouts++, op.real("low"), op.real("high")};
+  if (!isFloat(type) || !(drawn.low < drawn.high))
     return op.error("expects floats between two bounds, of which the lower comes first");
-  return op.result(std::move(drawn));
+  return op.result({type, fillOver(type, 0, std::move(view)).view, drawn});
 }
 
 static LogicalResult importRandomUniformLike(OpContext &op) {
-  const Val &like = op.operand(0);
+  const ImportedValue &like = op.operand(0);
   auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(isFloat(like.type) ? like.type : ElementKind::F32)));
   return drawUniform(op, like.view, type);
 }
@@ -48,51 +44,49 @@ static LogicalResult importRandomUniform(OpContext &op) {
 }
 
 /// Floats 0 and 1 of what has been compared.
-static LogicalResult drawMask(OpContext &op, const Val &mask) {
-  const double kept = mask.drawn.kept;
-  if (kept <= 0 || kept >= 1)
-    return op.result(fillOver(mask.type, kept <= 0 ? 0 : 1, mask.view));
+static LogicalResult drawMask(OpContext &op, ElementKind type, const View &view, const Drawn &drawn) {
+  if (drawn.kept <= 0 || drawn.kept >= 1)
+    return op.result(fillOver(type, drawn.kept <= 0 ? 0 : 1, view));
   ++op.state.drawnMasks;
   // 0, or kept * (1 / kept).
-  return dropConstant(op, fillOver(mask.type, kept, mask.view), 1 - kept, mask.drawn.instance);
+  return dropConstant(op, fillOver(type, drawn.kept, view), 1 - drawn.kept, drawn.instance);
 }
 
 static LogicalResult importBernoulli(OpContext &op) {
-  const Val &p = op.operand(0);
+  const ImportedValue &p = op.operand(0);
   auto probability = uniformValue(op.state, p);
   if (!probability)
     return op.error("expects a constant probability");
   auto type = static_cast<ElementKind>(op.integer("dtype", static_cast<int64_t>(p.type)));
   if (!isFloat(type))
     return op.error(Twine("its elements are no floats; ") + kMasksAlone);
-  Val mask = fillOver(type, 0, p.view);
-  mask.drawn = {op.state.dropouts++, 0, 1, *probability};
-  return drawMask(op, mask);
+  return drawMask(op, type, p.view, {op.state.dropouts++, 0, 1, *probability});
 }
 
 /// \param kept  probability of `true`; keepsSmall: which is where numbers are small
 /// The bits of an element say which of two events has happened only where both are read the same way.
-static LogicalResult compareDrawn(OpContext &op, Val drawn, double kept, bool keepsSmall) {
-  auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.drawn.instance, keepsSmall);
+static LogicalResult compareDrawn(OpContext &op, ImportedValue value, double kept, bool keepsSmall) {
+  Drawn &drawn = value.drawn();
+  auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.instance, keepsSmall);
   if (!isNew && found->second != keepsSmall)
     return op.error("compares random numbers that another node has compared the other way round; draw numbers of its own for each");
-  drawn.drawn.kept = kept;
+  drawn.kept = kept;
   if (op.node.op == "Floor")
-    return drawMask(op, drawn);
-  drawn.type = ElementKind::Bool;
-  return op.result(std::move(drawn));
+    return drawMask(op, value.type, value.view, drawn);
+  value.type = ElementKind::Bool;
+  return op.result(std::move(value));
 }
 
 std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   const std::string &which = op.node.op;
   size_t at = op.node.inputs.size();
   for (size_t i = op.node.inputs.size(); i-- > 0;)
-    if (op.operand(i).kind == Val::Kind::Drawn)
+    if (op.operand(i).isDrawn())
       at = i;
   if (at == op.node.inputs.size() || which == "Shape" || which == "Size" || (which == "CastLike" && at == 1))
     return std::nullopt; // of which the type or the shape is read.
-  Val x = op.operand(at);
-  Drawn &drawn = x.drawn;
+  ImportedValue x = op.operand(at);
+  Drawn &drawn = x.drawn();
   const bool isCompared = drawn.kept >= 0;
   if (which == "Identity")
     return op.result(std::move(x));
@@ -100,7 +94,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
     const ElementKind type = which == "Cast" ? static_cast<ElementKind>(op.integer("to")) : op.operand(1).type;
     if (isFloat(type)) {
       x.type = type;
-      return isCompared ? drawMask(op, x) : op.result(std::move(x));
+      return isCompared ? drawMask(op, x.type, x.view, drawn) : op.result(std::move(x));
     }
     if (isCompared && type == ElementKind::Bool)
       return op.result(std::move(x));
@@ -114,7 +108,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
   static const llvm::StringSet<> kOfTwo{"Add", "Sub", "Mul", "Div", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
   if (isCompared || !kOfTwo.contains(which))
     return op.error(kMasksAlone);
-  const Val &other = op.operand(1 - at);
+  const ImportedValue &other = op.operand(1 - at);
   auto number = uniformValue(op.state, other);
   if (!number || other.rank() > x.rank() || other.view.elements() != 1)
     return op.error(kMasksAlone);

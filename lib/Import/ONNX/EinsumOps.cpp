@@ -17,7 +17,7 @@ bool holds(const Labels &labels, char label) { return labels.find(label) != Labe
 
 /// An operand whose dimensions have labels.
 struct Labelled {
-  Val value;
+  ImportedValue value;
   Labels labels;
 
   int64_t size(char label) const { return value.view.size(static_cast<int64_t>(labels.find(label))); }
@@ -151,7 +151,7 @@ Labelled elementwise(Composition &make, const Labelled &a, const Labelled &b) {
         own += all[i];
       else
         missing.push_back(static_cast<int64_t>(i));
-    Val value = ordered(make, x, own).value;
+    ImportedValue value = ordered(make, x, own).value;
     return missing.empty() ? value : make("Unsqueeze", {value, make.ints(missing)});
   };
   return {make("Mul", {spread(a), spread(b)}), all};
@@ -175,10 +175,10 @@ public:
     }
     if (make.hasFailed())
       return failure();
-    if (left.value.kind == Val::Kind::Loss)
+    if (left.value.isLoss())
       return make.result(left.value);
     left = summed(make, left, equation.result);
-    return make.result(left.value.kind == Val::Kind::Loss ? left.value : arranged(left));
+    return make.result(left.value.isLoss() ? left.value : arranged(left));
   }
 
 private:
@@ -192,8 +192,8 @@ private:
   LogicalResult readOperands() {
     std::vector<int64_t> ranks;
     for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-      const Val &operand = op.operand(i);
-      if ((!operand.isGraph() && !operand.isConstant()) || !isFloat(operand.type) || operand.view.elements() == 0)
+      const ImportedValue &operand = op.operand(i);
+      if (!operand.isArray() || !isFloat(operand.type) || operand.view.elements() == 0)
         return op.error("expects tensors of floats that are not empty");
       operands.push_back({operand, {}});
       ranks.push_back(operand.rank());
@@ -234,7 +234,7 @@ private:
   /// What repeats along a label need not be multiplied again and again; and where another operand has its samples there, copies for each are none.
   void dropRepeats() {
     for (Labelled &operand : operands) {
-      Val small = operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
+      ImportedValue small = operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
       for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
         const char label = operand.labels[i];
         FactorList &along = small.view.dims[i];
@@ -279,20 +279,22 @@ private:
     const bool isWeight = isSampled(left.value) && !isSampled(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with a matrix for every group
-      Val x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
-      Val w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
-      Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
+      ImportedValue x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
+      ImportedValue w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
+      ImportedValue y =
+          batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
       std::vector<int64_t> shape = joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
       return {make.reshape(y, shape), allOf({rows, batch, columns})};
     }
-    Val a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countAlong(left, rows), depth}}));
-    Val b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
+    ImportedValue a =
+        make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countAlong(left, rows), depth}}));
+    ImportedValue b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
     std::vector<int64_t> shape = joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
     return {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
   }
 
   /// In the order of the result, with copies along the labels that are missing.
-  Val arranged(const Labelled &x) {
+  ImportedValue arranged(const Labelled &x) {
     Labels present;
     std::vector<int64_t> missing, shape;
     for (char label : equation.result) {
@@ -302,7 +304,7 @@ private:
         missing.push_back(static_cast<int64_t>(shape.size()));
       shape.push_back(sizes[label]);
     }
-    Val result = ordered(make, x, present).value;
+    ImportedValue result = ordered(make, x, present).value;
     if (!missing.empty())
       result = make("Expand", {make("Unsqueeze", {result, make.ints(missing)}), make.ints(shape)});
     return result;

@@ -1,10 +1,10 @@
 // Elementwise operators of several operands: folded on constants, otherwise arith and math over common axes. Those of one are in UnaryOps.cpp.
 #include "Arithmetic.h"
-#include "Axes.h"
 #include "Composition.h"
 #include "Kernels.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -33,20 +33,20 @@ static LogicalResult importBinary(OpContext &op) { return binary(op, op.node.op,
 
 static LogicalResult importVariadic(OpContext &op) {
   std::string which = op.node.op == "Sum" ? "Add" : op.node.op;
-  Val sum = op.operand(0);
+  ImportedValue sum = op.operand(0);
   if (op.node.inputs.size() == 1)
     return op.result(std::move(sum));
   for (size_t i = 1; i < op.node.inputs.size(); ++i) {
     if (failed(binary(op, which, sum, op.operand(i))))
       return failure();
     if (i + 1 < op.node.inputs.size())
-      sum = op.state.values[op.node.outputs[0]];
+      sum = op.result();
   }
   return success();
 }
 
 // What broadcasting to `other` does to an operand that is otherwise unchanged.
-static std::optional<Val> stretched(Val value, const View &other) {
+static std::optional<ImportedValue> stretched(ImportedValue value, const View &other) {
   while (value.rank() < other.rank())
     value.view.dims.insert(value.view.dims.begin(), FactorList{});
   int64_t lead = value.rank() - other.rank();
@@ -104,11 +104,11 @@ static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
 }
 
 /// The part of `binary` that needs no arithmetic on elements, or moves scales past it; none: it does not apply.
-static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::string &which, const Val &a, const Val &b) {
+static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
   // A uniform number is a scale, or nothing at all.
   for (int side = 0; side < 2; ++side) {
-    const Val &x = side ? b : a, &c = side ? a : b;
-    if (!x.isGraph() || (!c.isConstant() && !c.isKnown()))
+    const ImportedValue &x = side ? b : a, &c = side ? a : b;
+    if (!x.isTensor() || (!c.isConstant() && !c.isKnown()))
       continue;
     auto uniform = uniformNumber(op.state, c);
     if (!uniform)
@@ -118,93 +118,71 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
     if (!neutral && !scales)
       continue;
     if (auto value = stretched(x, c.view)) {
-      if (scales)
-        value->scale = which == "Mul" ? value->scale * *uniform : value->scale / *uniform;
+      if (Number &scale = value->tensor().scale; scales)
+        scale = which == "Mul" ? scale * *uniform : scale / *uniform;
       return op.result(std::move(*value));
     }
   }
-  if (which == "Div" && a.isConstant() && uniformValue(op.state, a) == 1.0 && b.scale.is(1))
-    if (auto root = b.value.getDefiningOp<math::SqrtOp>()) {
-      Val value = b;
-      value.value = create<math::RsqrtOp>(op.state, root.getOperand());
+  if (which == "Div" && a.isConstant() && uniformValue(op.state, a) == 1.0 && b.scale().is(1))
+    if (auto root = b.value().getDefiningOp<math::SqrtOp>()) {
+      ImportedValue value = b;
+      value.tensor().value = create<math::RsqrtOp>(op.state, root.getOperand());
       if (auto wide = stretched(value, a.view))
         return op.result(std::move(*wide));
     }
-  if (which == "Mul" || (which == "Div" && a.isGraph() && b.isGraph())) {
+  if (which == "Mul" || (which == "Div" && a.isTensor() && b.isTensor())) {
     // Scales of factors are one scale of the product.
-    Val x = a, y = b;
-    Number scale = which == "Mul" ? x.scale * y.scale : x.scale / y.scale;
-    if (!a.isGraph())
-      scale = y.scale;
-    if (!b.isGraph())
-      scale = x.scale;
-    x.scale = y.scale = 1.0;
-    bool rsqrt = false;
-    if (which == "Div")
-      if (auto root = y.value.getDefiningOp<math::SqrtOp>()) {
-        y.value = create<math::RsqrtOp>(op.state, root.getOperand());
-        rsqrt = true;
+    ImportedValue x = a, y = b;
+    const Number left = x.takeScale(), right = y.takeScale();
+    bool multiplies = which == "Mul";
+    if (!multiplies)
+      if (auto root = y.value().getDefiningOp<math::SqrtOp>()) {
+        y.tensor().value = create<math::RsqrtOp>(op.state, root.getOperand());
+        multiplies = true;
       }
-    if (failed(emitElementwise(op, {x, y}, a.type, [&](ValueRange v, RankedTensorType) {
-          return which == "Mul" || rsqrt ? create<arith::MulFOp>(op.state, v[0], v[1]) : create<arith::DivFOp>(op.state, v[0], v[1]);
-        })))
-      return std::optional<LogicalResult>(failure());
-    op.state.values[op.node.outputs[0]].scale = scale;
-    return std::optional<LogicalResult>(success());
+    return emitElementwise(
+        op, {x, y}, a.type,
+        [&](ValueRange v, RankedTensorType) {
+          return multiplies ? create<arith::MulFOp>(op.state, v[0], v[1]) : create<arith::DivFOp>(op.state, v[0], v[1]);
+        },
+        which == "Mul" ? left * right : left / right);
   }
   return std::nullopt;
 }
 
 /// Whether every row (last axis) of a mask has an entry that is not hidden.
-static bool rowsOpen(ImportState &state, const Val &mask, bool boolean, bool openWhen) {
-  if (mask.rank() == 0)
-    return true;
-  if (mask.view.dims.empty() || mask.view.elements() == 0)
+static bool rowsOpen(ImportState &state, const ImportedValue &mask, bool boolean, bool openWhen) {
+  if (mask.rank() == 0 || mask.view.elements() == 0)
     return true; // no rows
-  auto key = std::make_pair(mask.lazy.get(), mask.view.offset * 2 + openWhen);
+  auto key = std::make_pair(mask.lazy().get(), mask.view.offset * 2 + openWhen);
   auto cached = state.openCache.find(key);
   if (cached != state.openCache.end())
     return cached->second;
-  FactorList outer, inner = mask.view.dims.back();
+  FactorList factors;
+  const FactorList &last = mask.view.dims.back();
   for (size_t i = 0; i + 1 < mask.view.dims.size(); ++i)
-    for (const Factor &factor : mask.view.dims[i])
-      if (factor.stride != 0)
-        outer.push_back(factor);
-  std::vector<int64_t> index(outer.size(), 0);
-  bool all = true;
-  for (bool more = true; more && all;) {
-    int64_t at = mask.view.offset;
-    for (size_t i = 0; i < outer.size(); ++i)
-      at += index[i] * outer[i].stride;
-    bool open = false;
-    int64_t count = inner.size() == 1 ? inner[0].size : 1, stride = inner.size() == 1 ? inner[0].stride : 0;
-    if (inner.size() > 1) {
-      open = true; // merged last axis: not a mask
-    } else if (boolean) {
+    llvm::copy_if(mask.view.dims[i], std::back_inserter(factors), [](const Factor &factor) { return factor.stride != 0; });
+  factors.push_back(last.empty() ? Factor{} : last[0]);
+  const auto isOpen = [&](int64_t from, int64_t stride, int64_t count, int64_t) {
+    if (boolean) {
       std::vector<int64_t> row(count);
-      mask.lazy->readInts(at, stride, count, row.data());
-      open = std::any_of(row.begin(), row.end(), [&](int64_t x) { return (x != 0) == openWhen; });
-    } else {
-      std::vector<double> row(count);
-      mask.lazy->readFloats(at, stride, count, row.data());
-      open = std::any_of(row.begin(), row.end(), [](double x) { return x > -1e9; });
+      mask.lazy()->readInts(from, stride, count, row.data());
+      return llvm::any_of(row, [&](int64_t x) { return (x != 0) == openWhen; });
     }
-    all = open;
-    size_t axis = outer.size();
-    while (axis > 0 && ++index[axis - 1] == outer[axis - 1].size)
-      index[--axis] = 0;
-    more = axis > 0;
-  }
-  state.keepAlive.push_back(mask.lazy);
-  return state.openCache[key] = all;
+    std::vector<double> row(count);
+    mask.lazy()->readFloats(from, stride, count, row.data());
+    return llvm::any_of(row, [](double x) { return x > -1e9; });
+  };
+  state.keepAlive.push_back(mask.lazy());
+  return state.openCache[key] = last.size() > 1 || visitRuns(mask.view.offset, factors, isOpen); // a merged last axis is not one of a mask
 }
 
-LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which, const Val &a, const Val &b) {
-  if (a.kind == Val::Kind::Loss || b.kind == Val::Kind::Loss)
+LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+  if (a.isLoss() || b.isLoss())
     return lossBinary(op, which, a, b);
-  const auto isTensor = [](const Val &x) { return x.isConstant() || x.isKnown() || x.isGraph(); };
-  if (!isTensor(a) || !isTensor(b))
-    return op.error("expects two tensors");
+  for (const ImportedValue *x : {&a, &b})
+    if (!x->isArray() && !x->isKnown())
+      return op.error("expects two tensors");
   if (isFloat(a.type) != isFloat(b.type))
     return op.error("expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
   bool isFloats = isFloat(a.type);
@@ -213,7 +191,7 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
     std::optional<Kernel> kernel = isFloats ? floatBinary(which, fmod) : intBinary(which, fmod);
     if (!kernel)
       return op.error(Twine("is not supported on ") + (isFloats ? "float" : "integer") + " constants");
-    Val folded = foldElementwise(op.state, {a, b}, a.type, *kernel);
+    ImportedValue folded = foldElementwise(op.state, {a, b}, a.type, *kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
     return op.result(std::move(folded));
@@ -228,14 +206,14 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
       return op.error("divides integers by what is no positive constant; a program must not stop at data");
   }
   // A mask that is added can hide whole rows.
-  Val x = a, y = b;
+  ImportedValue x = a, y = b;
   if (isFloats && which == "Add")
-    for (Val *mask : {&x, &y})
+    for (ImportedValue *mask : {&x, &y})
       if (mask->isConstant() && !mask->hides)
         mask->hides = !rowsOpen(op.state, *mask, false, true);
   // PyTorch's clamp has no gradient at a bound that is a number; its maximum shares the gradient with a constant tensor. Exporters write a number as
   // a Clip or with a scalar operand.
-  const Val &constant = a.isConstant() ? a : b;
+  const ImportedValue &constant = a.isConstant() ? a : b;
   const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && op.node.op != "Clip" && uniformNumber(op.state, constant);
   return emitElementwise(op, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
     if (isFloats) {
@@ -282,7 +260,7 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
 // --- comparisons, logic, selection
 
 static LogicalResult importCompare(OpContext &op) {
-  const Val &a = op.operand(0), &b = op.operand(1);
+  const ImportedValue &a = op.operand(0), &b = op.operand(1);
   const std::string &which = op.node.op;
   int code = llvm::StringSwitch<int>(which).Case("Equal", 0).Case("Less", 1).Case("LessOrEqual", 2).Case("Greater", 3).Default(4);
   auto compare = [code](auto x, auto y) -> int64_t {
@@ -310,7 +288,7 @@ static LogicalResult importCompare(OpContext &op) {
       };
     else
       kernel = intKernel2([compare](int64_t x, int64_t y) { return compare(x, y); });
-    Val folded = foldElementwise(op.state, {a, b}, ElementKind::Bool, kernel);
+    ImportedValue folded = foldElementwise(op.state, {a, b}, ElementKind::Bool, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
     return op.result(std::move(folded));
@@ -328,7 +306,7 @@ static LogicalResult importCompare(OpContext &op) {
 }
 
 static LogicalResult importLogic(OpContext &op) {
-  const Val &a = op.operand(0), &b = op.operand(1);
+  const ImportedValue &a = op.operand(0), &b = op.operand(1);
   const std::string &which = op.node.op;
   if (isFloat(a.type) || isFloat(b.type))
     return op.error("expects booleans or integers, found " + Twine(name(a.type)) + " and " + name(b.type));
@@ -336,13 +314,13 @@ static LogicalResult importLogic(OpContext &op) {
     Kernel kernel = which.find("And") != std::string::npos   ? intKernel2([](int64_t x, int64_t y) { return x & y; })
                     : which.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
                                                              : intKernel2([](int64_t x, int64_t y) { return x | y; });
-    Val folded = foldElementwise(op.state, {a, b}, a.type, kernel);
+    ImportedValue folded = foldElementwise(op.state, {a, b}, a.type, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
     return op.result(std::move(folded));
   }
   for (int side = 0; side < 2 && a.type == ElementKind::Bool; ++side) {
-    const Val &x = side ? b : a, &c = side ? a : b;
+    const ImportedValue &x = side ? b : a, &c = side ? a : b;
     auto uniform = c.isConstant() ? uniformValue(op.state, c) : std::nullopt;
     if (uniform && (which == "And" ? *uniform != 0 : *uniform == 0))
       if (auto value = stretched(x, c.view))
@@ -356,8 +334,8 @@ static LogicalResult importLogic(OpContext &op) {
 }
 
 static LogicalResult importWhere(OpContext &op) {
-  Val condition = op.operand(0), yes = op.operand(1), no = op.operand(2);
-  if (condition.kind == Val::Kind::Loss || yes.kind == Val::Kind::Loss || no.kind == Val::Kind::Loss)
+  ImportedValue condition = op.operand(0), yes = op.operand(1), no = op.operand(2);
+  if (condition.isLoss() || yes.isLoss() || no.isLoss())
     return op.error("selects by a sum over samples");
   if (isFloat(condition.type))
     return op.error("expects a boolean condition, found " + Twine(name(condition.type)));
@@ -365,23 +343,23 @@ static LogicalResult importWhere(OpContext &op) {
     return op.error("expects operands of one element type");
   if (condition.isConstant()) {
     if (auto uniform = uniformValue(op.state, condition)) {
-      Val chosen = *uniform != 0 ? yes : no;
-      const Val &other = *uniform != 0 ? no : yes;
-      if (auto wide = stretched(chosen, condition.view); wide && other.kind != Val::Kind::Sequence)
+      ImportedValue chosen = *uniform != 0 ? yes : no;
+      const ImportedValue &other = *uniform != 0 ? no : yes;
+      if (auto wide = stretched(chosen, condition.view); wide)
         if (auto wider = stretched(*wide, other.view))
           return op.result(std::move(*wider));
     }
     if (yes.isConstant() && no.isConstant()) {
       Kernel kernel;
       kernel.select = true;
-      Val folded = foldElementwise(op.state, {condition, yes, no}, yes.type, kernel);
+      ImportedValue folded = foldElementwise(op.state, {condition, yes, no}, yes.type, kernel);
       if (!folded)
         return op.error("expects shapes that broadcast");
       return op.result(std::move(folded));
     }
   }
   // A mask says what is visible: the hiding constant stands second.
-  auto hiding = [&](const Val &value) {
+  auto hiding = [&](const ImportedValue &value) {
     auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value) : std::nullopt;
     return uniform && *uniform <= -1e9;
   };
@@ -397,26 +375,26 @@ static LogicalResult importWhere(OpContext &op) {
   if (failed(emitElementwise(op, {condition, yes, no}, yes.type,
                              [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(op.state, v[0], v[1], v[2]); })))
     return failure();
-  op.state.values[op.node.outputs[0]].hides |= hides;
+  op.result().hides |= hides;
   return success();
 }
 
 static LogicalResult importClip(OpContext &op) {
-  Val x = op.operand(0);
-  if (x.kind == Val::Kind::Loss)
+  ImportedValue x = op.operand(0);
+  if (x.isLoss())
     return notAffine(op, "clips");
   for (size_t i = 1; i <= 2; ++i)
     if (op.has(i)) {
       if (failed(binary(op, i == 1 ? "Max" : "Min", x, op.operand(i))))
         return failure();
-      x = op.state.values[op.node.outputs[0]];
+      x = op.result();
     }
   return op.result(std::move(x));
 }
 
 /// Probabilities are NaN only where a row of scores is all -inf.
 static LogicalResult importIsNaN(OpContext &op) {
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   if (!isFloat(x.type))
     return op.error("is not defined for " + Twine(name(x.type)));
   if (x.isConstant()) {
@@ -427,9 +405,9 @@ static LogicalResult importIsNaN(OpContext &op) {
     };
     return op.result(foldElementwise(op.state, {x}, ElementKind::Bool, kernel));
   }
-  if (!x.isGraph() || !isFloat(x.type))
+  if (!x.isTensor() || !isFloat(x.type))
     return op.error("expects floats");
-  if (x.value.getDefiningOp<SoftmaxOp>() && !x.hides) {
+  if (x.value().getDefiningOp<SoftmaxOp>() && !x.hides) {
     return op.result(fillOver(ElementKind::Bool, 0, x.view));
   }
   return emitElementwise(op, {x}, ElementKind::Bool,
@@ -437,7 +415,7 @@ static LogicalResult importIsNaN(OpContext &op) {
 }
 
 static LogicalResult importPow(OpContext &op) {
-  Val x = op.operand(0), y = op.operand(1);
+  ImportedValue x = op.operand(0), y = op.operand(1);
   if (x.isConstant() && y.isConstant()) {
     y = castTo(op.state, y, x.type);
     if (!y)
@@ -445,7 +423,7 @@ static LogicalResult importPow(OpContext &op) {
     Kernel kernel = isFloat(x.type)
                         ? floatKernel2([](double a, double b) { return std::pow(a, b); })
                         : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
-    Val folded = foldElementwise(op.state, {x, y}, x.type, kernel);
+    ImportedValue folded = foldElementwise(op.state, {x, y}, x.type, kernel);
     if (!folded)
       return op.error("expects shapes that broadcast");
     return op.result(std::move(folded));
@@ -453,19 +431,18 @@ static LogicalResult importPow(OpContext &op) {
   if (!isFloat(x.type))
     return op.error("is supported on floats only");
   auto exponent = uniformValue(op.state, y);
-  if (exponent && x.isGraph()) {
+  if (exponent && x.isTensor()) {
     if (*exponent == 1.0)
       return op.result(std::move(x));
     if (*exponent == 2.0 || *exponent == 3.0) {
-      const Number scale = *exponent == 2.0 ? x.scale * x.scale : x.scale * x.scale * x.scale;
-      x.scale = 1.0;
-      if (failed(emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType) {
+      const Number scale = x.takeScale();
+      return emitElementwise(
+          op, {x}, x.type,
+          [&](ValueRange v, RankedTensorType) {
             Value square = create<arith::MulFOp>(op.state, v[0], v[0]);
             return *exponent == 2.0 ? square : create<arith::MulFOp>(op.state, square, v[0]);
-          })))
-        return failure();
-      op.state.values[op.node.outputs[0]].scale = scale;
-      return success();
+          },
+          *exponent == 2.0 ? scale * scale : scale * scale * scale);
     }
     if (*exponent == 0.5 || *exponent == -0.5)
       return emitElementwise(op, {x}, x.type, [&](ValueRange v, RankedTensorType) -> Value {
@@ -485,7 +462,7 @@ static LogicalResult importPow(OpContext &op) {
 }
 
 // Ones are dropped, and the constant is multiplied with what is left: one mask for every sample, or one for all where it has no samples.
-LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const Val &x, double ratio, int64_t instance) {
+LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t instance) {
   const auto samples = llvm::find_if(x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
   const bool perSample = samples != x.view.dims.end();
   const auto axis = perSample ? samples - x.view.dims.begin() : 0;
@@ -500,7 +477,7 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const Val &x, doub
     type[0] = ShapedType::kDynamic;
   Value ones = splat(op.state, 1, RankedTensorType::get(type, elementType(op.state, x.type)));
   Value kept = create<DropoutOp>(op.state, ones, op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(instance));
-  Val mask = wrap(kept, x.type, shape);
+  ImportedValue mask = wrap(kept, x.type, shape);
   if (perSample)
     std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1, mask.view.dims.begin() + axis + 1);
   Composition make(op);
@@ -508,7 +485,7 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const Val &x, doub
 }
 
 static LogicalResult importDropout(OpContext &op) {
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   double ratio = 0.5;
   if (op.has(1)) {
     auto given = uniformValue(op.state, op.operand(1));
@@ -527,7 +504,7 @@ static LogicalResult importDropout(OpContext &op) {
     op.set(1, fillOver(ElementKind::Bool, 1, x.view));
   if (!training && ratio > 0)
     ++op.state.inertDropouts;
-  if (training && ratio != 0 && (x.kind == Val::Kind::Loss || x.isKnown()))
+  if (training && ratio != 0 && (x.isLoss() || x.isKnown()))
     return notAffine(op, "drops elements of");
   if (!training || ratio == 0)
     return importIdentity(op);
@@ -537,16 +514,15 @@ static LogicalResult importDropout(OpContext &op) {
     return op.error("yields its mask, which is not supported; expects the result alone to be read");
   if (x.isConstant())
     return dropConstant(op, x, ratio, op.state.dropouts++);
-  Val scaled = x;
-  const Number scale = scaled.scale;
-  scaled.scale = 1.0;
+  ImportedValue scaled = x;
+  Number scale = scaled.takeScale();
   int64_t instance = op.state.dropouts++;
-  if (failed(emitElementwise(op, {scaled}, x.type, [&](ValueRange v, RankedTensorType) {
+  return emitElementwise(
+      op, {scaled}, x.type,
+      [&](ValueRange v, RankedTensorType) {
         return create<DropoutOp>(op.state, v[0], op.state.builder.getF64FloatAttr(ratio), op.state.builder.getI64IntegerAttr(instance));
-      })))
-    return failure();
-  op.state.values[op.node.outputs[0]].scale = scale;
-  return success();
+      },
+      std::move(scale));
 }
 
 void zorse::onnx_import::registerElementwiseOps(OperatorRegistry &registry) {

@@ -34,35 +34,34 @@ Type zorse::onnx_import::elementType(const ImportState &state, ElementKind kind)
 
 bool zorse::onnx_import::isSampled(Value value) { return carriesSamples(value.getType()); }
 
-bool zorse::onnx_import::isSampled(const Val &value) { return value.isGraph() && isSampled(value.value); }
+bool zorse::onnx_import::isSampled(const ImportedValue &value) { return value.isTensor() && isSampled(value.value()); }
 
 int64_t zorse::onnx_import::perRow(Value value) { return elementsPerRow(cast<RankedTensorType>(value.getType())); }
 
-Val zorse::onnx_import::wrap(Value value, ElementKind type, std::vector<int64_t> shape) {
-  Val out;
-  out.kind = Val::Kind::Graph;
-  out.type = type;
-  out.value = value;
-  out.view = contiguousView(shape, isSampled(value));
-  return out;
+ImportedValue zorse::onnx_import::wrap(Value value, ElementKind type, std::vector<int64_t> shape) {
+  return {type, contiguousView(shape, isSampled(value)), Tensor{value}};
 }
 
-Val zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) {
-  Val out;
-  out.kind = Val::Kind::Constant;
-  out.type = kind;
-  out.view = contiguousView(shape, false);
-  if (lazy->isFill())
-    for (FactorList &list : out.view.dims)
-      for (Factor &factor : list)
-        factor.stride = 0;
-  for (FactorList &list : out.view.dims)
+ImportedValue zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) {
+  View view = contiguousView(shape, false);
+  for (FactorList &list : view.dims) {
+    for (Factor &factor : list)
+      factor.stride = lazy->isFill() ? 0 : factor.stride;
     coalesce(list);
-  out.lazy = std::move(lazy);
-  return out;
+  }
+  return {kind, std::move(view), Constant{std::move(lazy)}};
 }
 
-Val zorse::onnx_import::scalar(ElementKind kind, double value) { return constantOf(kind, makeFill(kind, 1, value), {}); }
+ImportedValue zorse::onnx_import::constantOf(const onnx::Tensor &tensor, TensorBytes bytes) {
+  const auto kind = static_cast<ElementKind>(tensor.data_type());
+  std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  int64_t size = 1;
+  for (int64_t dim : shape)
+    size *= dim;
+  return constantOf(kind, makeBytes(kind, std::move(bytes), size), std::move(shape));
+}
+
+ImportedValue zorse::onnx_import::scalar(ElementKind kind, double value) { return constantOf(kind, makeFill(kind, 1, value), {}); }
 
 // Equal ops with equal operands are one op: the importer's common-subexpression merging.
 Value zorse::onnx_import::merge(ImportState &state, Operation *op) {
@@ -236,23 +235,18 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
   for (const Factor &factor : factors)
     count *= factor.size;
   auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(count) * width);
-  if (count == 0)
-    return bytes;
-  int64_t inner = factors.empty() ? 1 : factors.back().size, innerStride = factors.empty() ? 1 : factors.back().stride;
-  std::vector<double> floats(asFloat ? inner : 0);
-  std::vector<int64_t> ints(asFloat ? 0 : inner);
-  for (int64_t outer = 0; outer < count / inner; ++outer) {
-    int64_t from = offset, rest = outer;
-    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
-      from += rest % factors[i].size * factors[i].stride;
-      rest /= factors[i].size;
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  visitRuns(offset, factors, [&](int64_t from, int64_t stride, int64_t n, int64_t before) {
+    uint8_t *to = bytes->data() + static_cast<size_t>(before) * width;
+    if (asFloat) {
+      floats.resize(n);
+      lazy.readFloats(from, stride, n, floats.data());
+    } else {
+      ints.resize(n);
+      lazy.readInts(from, stride, n, ints.data());
     }
-    uint8_t *to = bytes->data() + static_cast<size_t>(outer * inner) * width;
-    if (asFloat)
-      lazy.readFloats(from, innerStride, inner, floats.data());
-    else
-      lazy.readInts(from, innerStride, inner, ints.data());
-    for (int64_t i = 0; i < inner; ++i, to += width) {
+    for (int64_t i = 0; i < n; ++i, to += width) {
       if (asFloat && width == 8)
         std::memcpy(to, &floats[i], 8);
       else if (asFloat) {
@@ -266,16 +260,17 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
       } else
         *to = ints[i] != 0;
     }
-  }
+    return true;
+  });
   return bytes;
 }
 
 /// A constant without repeating axes: a scalar, a mask recognised by value, an attribute, or, above 1 MiB, a parameter that is not trained.
-static Value materialiseConstant(ImportState &state, const Val &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
+static Value materialiseConstant(ImportState &state, const ImportedValue &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
   int64_t computed = 1; // products of sizes are within 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > state.options.mostComputed && !operand.lazy->isFill()) { // the node is refused once it has been interpreted
+  if (computed > state.options.mostComputed && !operand.lazy()->isFill()) { // the node is refused once it has been interpreted
     state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)
@@ -283,7 +278,7 @@ static Value materialiseConstant(ImportState &state, const Val &operand, FactorL
     return splat(state, 0, RankedTensorType::get(sizes, elementType(state, operand.type)));
   }
   for (size_t i = factors.size(); i-- > 0;)
-    if (repeats(*operand.lazy, operand.view.offset, factors, i, state.options.mostComputed)) {
+    if (repeats(*operand.lazy(), operand.view.offset, factors, i, state.options.mostComputed)) {
       factors.erase(factors.begin() + i);
       at.erase(at.begin() + i);
     }
@@ -293,23 +288,23 @@ static Value materialiseConstant(ImportState &state, const Val &operand, FactorL
     shape.push_back(factor.size);
   auto type = RankedTensorType::get(shape, element);
   bool isBool = operand.type == ElementKind::Bool;
-  if (factors.size() == 2 && (isBool || operand.lazy->isFloat())) {
+  if (factors.size() == 2 && (isBool || operand.lazy()->isFloat())) {
     std::optional<int64_t> window;
-    auto key = std::make_tuple(operand.lazy.get(), operand.view.offset, factors[0].stride, factors[1].stride, factors[0].size, factors[1].size);
+    auto key = std::make_tuple(operand.lazy().get(), operand.view.offset, factors[0].stride, factors[1].stride, factors[0].size, factors[1].size);
     auto cached = state.maskCache.find(key);
     if (cached == state.maskCache.end()) {
       CausalPattern pattern;
-      pattern.causal = isCausal(*operand.lazy, operand.view.offset, factors[0], factors[1], window, pattern.fill);
+      pattern.causal = isCausal(*operand.lazy(), operand.view.offset, factors[0], factors[1], window, pattern.fill);
       pattern.window = window.value_or(0);
       cached = state.maskCache.emplace(key, pattern).first;
-      state.keepAlive.push_back(operand.lazy);
+      state.keepAlive.push_back(operand.lazy());
     }
     if (const CausalPattern &pattern = cached->second; pattern.causal)
       return create<CausalMaskOp>(state, type, pattern.window ? state.builder.getI64IntegerAttr(pattern.window) : IntegerAttr(),
                                   isBool || std::isinf(pattern.fill) ? FloatAttr() : state.builder.getF64FloatAttr(pattern.fill));
   }
 
-  auto bytes = bytesOf(*operand.lazy, operand.view.offset, factors, isBool ? 1 : element.getIntOrFloatBitWidth() / 8);
+  auto bytes = bytesOf(*operand.lazy(), operand.view.offset, factors, isBool ? 1 : element.getIntOrFloatBitWidth() / 8);
   if (bytes->size() > (size_t(1) << 20))
     return liftedBytes(state, type, bytes);
   if (isBool) {
@@ -320,7 +315,7 @@ static Value materialiseConstant(ImportState &state, const Val &operand, FactorL
                                               type, ArrayRef<char>(reinterpret_cast<const char *>(bytes->data()), bytes->size()))));
 }
 
-Value zorse::onnx_import::materialise(ImportState &state, const Val &operand, const Groups &groups, bool sampled) {
+Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &operand, const Groups &groups, bool sampled) {
   FactorList kept;
   SmallVector<int64_t, 4> keptAt;
   SmallVector<int64_t> flat, grouped;
@@ -378,8 +373,7 @@ Value zorse::onnx_import::materialise(ImportState &state, const Val &operand, co
   if (operand.isConstant()) {
     value = materialiseConstant(state, operand, kept, keptAt);
   } else {
-    value = cut(state, operand.value, operand.view.offset, kept);
-    value = applyScale(state, value, operand.scale);
+    value = applyScale(state, cut(state, operand.value(), operand.view.offset, kept), operand.scale());
   }
   SmallVector<int64_t> dims;
   if (rowsOfOperand)
@@ -406,18 +400,18 @@ Groups zorse::onnx_import::groupsOf(const View &view, bool dropOnes) {
   return groups;
 }
 
-Value zorse::onnx_import::materialise(ImportState &state, const Val &value, bool dropOnes) {
+Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &value, bool dropOnes) {
   return materialise(state, value, groupsOf(value.view, dropOnes), false);
 }
 
 // The same elements, one after the other in the order of the axes.
-Val zorse::onnx_import::copied(ImportState &state, const Val &operand) {
+ImportedValue zorse::onnx_import::copied(ImportState &state, const ImportedValue &operand) {
   if (operand.isKnown())
     return knownOver(operand.type, numbersOf(operand), operand.view);
-  Val out = operand;
+  ImportedValue out = operand;
   if (operand.isConstant()) {
     std::vector<int64_t> sizes;
-    LazyOperand source{operand.lazy, operand.view.offset, {}};
+    LazyOperand source{operand.lazy(), operand.view.offset, {}};
     for (const FactorList &list : operand.view.dims)
       for (const Factor &factor : list) {
         if (factor.sample)
@@ -427,10 +421,9 @@ Val zorse::onnx_import::copied(ImportState &state, const Val &operand) {
       }
     Kernel kernel;
     kernel.copy = true;
-    out.lazy = makeExpression(operand.type, sizes, {source}, kernel);
+    out.constant().lazy = makeExpression(operand.type, sizes, {source}, kernel);
   } else {
-    out.value = materialise(state, operand);
-    out.scale = 1.0;
+    out.content = Tensor{materialise(state, operand)};
   }
   out.view.offset = 0;
   int64_t stride = 1;
@@ -447,22 +440,22 @@ Val zorse::onnx_import::copied(ImportState &state, const Val &operand) {
     coalesce(list);
     out.view.dims[axis] = list;
   }
-  if (out.isConstant() && out.lazy->isFill())
+  if (out.isConstant() && out.lazy()->isFill())
     for (FactorList &list : out.view.dims)
       for (Factor &factor : list)
         factor.stride = 0;
   return out;
 }
 
-FailureOr<Val> zorse::onnx_import::reshaped(OpContext &op, const Val &operand, const std::vector<int64_t> &shape) {
-  Val out = operand;
+FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const ImportedValue &operand, const std::vector<int64_t> &shape) {
+  ImportedValue out = operand;
   if (operand.view.elements() == 0) {
     out.view = contiguousView(shape, false);
     return out;
   }
   bool guessed = false;
   ReshapeResult result = reshapeView(operand.view, shape, out.view, guessed);
-  if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() || isCuttable(out.view, perRow(operand.value)))) {
+  if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() || isCuttable(out.view, perRow(operand.value())))) {
     op.state.guessedSingleRow |= guessed && isSampled(operand) && op.state.rows == 1;
     if (isSampled(operand) && out.view.sampleAxis() < 0)
       return op.error("drops the sample axis of its operand");
@@ -470,7 +463,7 @@ FailureOr<Val> zorse::onnx_import::reshaped(OpContext &op, const Val &operand, c
   }
   if (result == ReshapeResult::MixesSamples)
     return op.error("regroups elements across samples: it divides the axis that holds them; every op must treat samples apart");
-  Val whole = copied(op.state, operand);
+  ImportedValue whole = copied(op.state, operand);
   out = whole;
   View flat = whole.view; // elements that lie one after the other are divided in any way
   flat.dims.assign(1, FactorList());
@@ -494,42 +487,31 @@ bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorL
   if (elements > most)
     return false;
   // Every position of the other axes, streamed in runs of the innermost one.
-  std::vector<Factor> others;
+  FactorList others;
   for (size_t i = 0; i < factors.size(); ++i)
     if (i != which && factors[i].stride != 0)
       others.push_back(factors[i]);
   std::sort(others.begin(), others.end(), [](const Factor &a, const Factor &b) { return std::abs(a.stride) > std::abs(b.stride); });
-  Factor inner = others.empty() ? Factor{1, 1, false} : others.back();
-  if (!others.empty())
-    others.pop_back();
-  std::vector<int64_t> index(others.size(), 0);
-  std::vector<double> first(inner.size), next(inner.size);
-  std::vector<int64_t> firstInts(inner.size), nextInts(inner.size);
-  for (;;) {
-    int64_t at = offset;
-    for (size_t i = 0; i < others.size(); ++i)
-      at += index[i] * others[i].stride;
-    for (int64_t k = 0; k < along.size; ++k) {
+  const size_t longest = others.empty() ? 1 : others.back().size;
+  std::vector<double> first(longest), next(longest);
+  std::vector<int64_t> firstInts(longest), nextInts(longest);
+  return visitRuns(offset, others, [&](int64_t from, int64_t stride, int64_t n, int64_t) {
+    for (int64_t k = 0; k < along.size; ++k)
       if (lazy.isFloat()) {
-        lazy.readFloats(at + k * along.stride, inner.stride, inner.size, k ? next.data() : first.data());
-        if (k && std::memcmp(first.data(), next.data(), sizeof(double) * inner.size) != 0)
+        lazy.readFloats(from + k * along.stride, stride, n, k ? next.data() : first.data());
+        if (k && std::memcmp(first.data(), next.data(), sizeof(double) * n) != 0)
           return false;
       } else {
-        lazy.readInts(at + k * along.stride, inner.stride, inner.size, k ? nextInts.data() : firstInts.data());
+        lazy.readInts(from + k * along.stride, stride, n, k ? nextInts.data() : firstInts.data());
         if (k && firstInts != nextInts)
           return false;
       }
-    }
-    size_t axis = others.size();
-    while (axis > 0 && ++index[axis - 1] == others[axis - 1].size)
-      index[--axis] = 0;
-    if (axis == 0)
-      return true;
-  }
+    return true;
+  });
 }
 
-Val zorse::onnx_import::compressed(const ImportState &state, const Val &operand) {
-  Val out = operand;
+ImportedValue zorse::onnx_import::compressed(const ImportState &state, const ImportedValue &operand) {
+  ImportedValue out = operand;
   if (!operand.isConstant())
     return out;
   FactorList all;
@@ -538,7 +520,7 @@ Val zorse::onnx_import::compressed(const ImportState &state, const Val &operand)
   size_t at = 0;
   for (FactorList &list : out.view.dims) {
     for (Factor &factor : list) {
-      if (repeats(*out.lazy, out.view.offset, all, at, state.options.mostComputed))
+      if (repeats(*out.lazy(), out.view.offset, all, at, state.options.mostComputed))
         all[at].stride = factor.stride = 0;
       ++at;
     }

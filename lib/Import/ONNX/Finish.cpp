@@ -82,7 +82,7 @@ static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &o
 }
 
 /// Results of the function and their attributes, from the loss.
-static LogicalResult describeTerms(ImportState &state, const Val &loss, SmallVectorImpl<Value> &results,
+static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVectorImpl<Value> &results,
                                    SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   int64_t term = 0;
   state.location = NameLoc::get(state.builder.getStringAttr("loss"));
@@ -247,7 +247,7 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
 
 // Builds the function: operations in depth-first order from the results, arguments in the order of their first use, so that the order in which an
 // exporter wrote its nodes leaves no trace.
-LogicalResult zorse::onnx_import::finish(ImportState &state, const Val &loss, ImportedModel &result) {
+LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, ImportedModel &result) {
   std::unique_ptr<Block> scratch(state.block);
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> resultAttributes;

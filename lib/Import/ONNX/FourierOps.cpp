@@ -10,16 +10,16 @@ using namespace zorse::onnx_import;
 /// x [..., positions, ..., 1 or 2], real or complex -> [..., frequencies, ..., 2]
 static LogicalResult importFourier(OpContext &op) {
   constexpr int64_t kMostElements = 1 << 24;
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   const int64_t rank = x.rank(), last = rank - 1;
   if (!isFloat(x.type) || rank < 2 || x.view.elements() == 0 || (x.view.size(last) != 1 && x.view.size(last) != 2))
     return op.error("expects floats whose last dimension holds real numbers (1) or complex ones (2)");
   int64_t axis = op.integer("axis");
   if (op.has(2)) {
-    auto given = constantInts(op.operand(2));
-    if (!given || given->size() != 1)
+    auto given = constantInt(op.operand(2));
+    if (!given)
       return op.error("expects a constant axis");
-    axis = given->front();
+    axis = *given;
   }
   axis += axis < 0 ? rank : 0;
   if (axis < 0 || axis >= last)
@@ -29,10 +29,9 @@ static LogicalResult importFourier(OpContext &op) {
   const int64_t positions = x.view.size(axis);
   int64_t length = positions;
   if (op.has(1)) {
-    auto given = constantInts(op.operand(1));
-    if (!given || given->size() != 1 || given->front() < 1)
+    length = constantInt(op.operand(1)).value_or(0);
+    if (length < 1)
       return op.error("expects a constant length of at least 1");
-    length = given->front();
   }
   const bool inverse = op.integer("inverse") != 0, half = op.integer("onesided") != 0, complex = x.view.size(last) == 2;
   if (half && (inverse || complex))
@@ -53,21 +52,21 @@ static LogicalResult importFourier(OpContext &op) {
       sines[at] = (inverse ? -scale : scale) * std::sin(angle);
     }
   Composition make(op);
-  Val cosine = constantOf(x.type, makeFloats(x.type, std::move(cosines)), {positions, frequencies});
-  Val sine = constantOf(x.type, makeFloats(x.type, std::move(sines)), {positions, frequencies});
+  ImportedValue cosine = constantOf(x.type, makeFloats(x.type, std::move(cosines)), {positions, frequencies});
+  ImportedValue sine = constantOf(x.type, makeFloats(x.type, std::move(sines)), {positions, frequencies});
   std::vector<int64_t> order; // the axis last, and its own inverse
   for (int64_t d = 0; d < last; ++d)
     order.push_back(d);
   std::swap(order[static_cast<size_t>(axis)], order.back());
   auto part = [&](int64_t which) { return make.transpose(make.squeeze(make.slice(x, last, which, 1), last), order); };
-  auto times = [&](const Val &a, const Val &b) { return make("MatMul", {a, b}); };
-  Val real = part(0), realOut = times(real, cosine), imaginaryOut = make("Neg", {times(real, sine)});
+  auto times = [&](const ImportedValue &a, const ImportedValue &b) { return make("MatMul", {a, b}); };
+  ImportedValue real = part(0), realOut = times(real, cosine), imaginaryOut = make("Neg", {times(real, sine)});
   if (complex) {
-    Val imaginary = part(1);
+    ImportedValue imaginary = part(1);
     realOut = make("Add", {realOut, times(imaginary, sine)});
     imaginaryOut = make("Add", {imaginaryOut, times(imaginary, cosine)});
   }
-  auto back = [&](const Val &y) { return make.unsqueeze(make.transpose(y, order), last); };
+  auto back = [&](const ImportedValue &y) { return make.unsqueeze(make.transpose(y, order), last); };
   return make.result(make("Concat", {back(realOut), back(imaginaryOut)}, {{"axis", last}}));
 }
 

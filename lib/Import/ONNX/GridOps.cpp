@@ -9,7 +9,7 @@ namespace {
 
 /// Along one dimension: a position that is read, as floats that are whole numbers within the dimension, and what it counts.
 struct Tap {
-  Val at, weight;
+  ImportedValue at, weight;
 };
 
 class Sampler {
@@ -18,41 +18,41 @@ public:
       : make(make), mode(std::move(mode)), padding(std::move(padding)), aligned(aligned) {}
 
   /// \param grid  places from -1 to 1 in a dimension of `size` positions
-  std::vector<Tap> taps(const Val &grid, int64_t size) {
+  std::vector<Tap> taps(const ImportedValue &grid, int64_t size) {
     const auto extent = static_cast<double>(size);
     // -1 and 1 are the middles of the outermost positions, or their outer edges.
-    Val x = aligned ? times(plus(grid, 1), (extent - 1) / 2) : times(plus(times(plus(grid, 1), extent), -1), 0.5);
+    ImportedValue x = aligned ? times(plus(grid, 1), (extent - 1) / 2) : times(plus(times(plus(grid, 1), extent), -1), 0.5);
     if (mode == "nearest")
       return {inside(make("Round", {folded(x, size)}), size, {})};
     if (mode == "linear") {
       x = folded(x, size);
-      Val low = make("Floor", {x}), high = plus(low, 1);
-      Val part = make("Sub", {x, low});
+      ImportedValue low = make("Floor", {x}), high = plus(low, 1);
+      ImportedValue part = make("Sub", {x, low});
       return {inside(low, size, plus(times(part, -1), 1)), inside(high, size, part)};
     }
     // Cubic convolution (Keys, 1981): four positions, each of which is folded back by itself.
     constexpr double a = -0.75;
-    Val low = make("Floor", {x}), part = make("Sub", {x, low});
+    ImportedValue low = make("Floor", {x}), part = make("Sub", {x, low});
     std::vector<Tap> found;
     for (int i = -1; i <= 2; ++i) {
-      Val d = i < 1 ? plus(part, -i) : plus(times(part, -1), i);
-      Val weight = i == 0 || i == 1 ? plus(make("Mul", {make("Mul", {plus(times(d, a + 2), -(a + 3)), d}), d}), 1)
-                                    : plus(make("Mul", {plus(make("Mul", {plus(times(d, a), -5 * a), d}), 8 * a), d}), -4 * a);
+      ImportedValue d = i < 1 ? plus(part, -i) : plus(times(part, -1), i);
+      ImportedValue weight = i == 0 || i == 1 ? plus(make("Mul", {make("Mul", {plus(times(d, a + 2), -(a + 3)), d}), d}), 1)
+                                              : plus(make("Mul", {plus(make("Mul", {plus(times(d, a), -5 * a), d}), 8 * a), d}), -4 * a);
       found.push_back(inside(folded(plus(low, i), size), size, weight));
     }
     return found;
   }
 
 private:
-  Val plus(const Val &x, double number) { return make("Add", {x, make.number(number, x)}); }
-  Val times(const Val &x, double number) { return make("Mul", {x, make.number(number, x)}); }
+  ImportedValue plus(const ImportedValue &x, double number) { return make("Add", {x, make.number(number, x)}); }
+  ImportedValue times(const ImportedValue &x, double number) { return make("Mul", {x, make.number(number, x)}); }
 
-  Val clipped(const Val &x, int64_t size) {
+  ImportedValue clipped(const ImportedValue &x, int64_t size) {
     return make("Min", {make("Max", {x, make.number(0, x)}), make.number(static_cast<double>(size - 1), x)});
   }
 
   /// Places outside as `padding` says: the border's, or mirrored; "zeros" leaves them.
-  Val folded(const Val &x, int64_t size) {
+  ImportedValue folded(const ImportedValue &x, int64_t size) {
     if (padding == "zeros")
       return x;
     if (padding == "border")
@@ -60,20 +60,20 @@ private:
     const double least = aligned ? 0 : -0.5, span = static_cast<double>(aligned ? size - 1 : size);
     if (span == 0)
       return times(x, 0);
-    Val away = make("Abs", {plus(x, -least)});
-    Val turns = make("Floor", {times(away, 1 / span)});
-    Val rest = make("Sub", {away, times(turns, span)});
-    Val odd = make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}), make.number(0.5, x)});
+    ImportedValue away = make("Abs", {plus(x, -least)});
+    ImportedValue turns = make("Floor", {times(away, 1 / span)});
+    ImportedValue rest = make("Sub", {away, times(turns, span)});
+    ImportedValue odd = make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}), make.number(0.5, x)});
     return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), least), size);
   }
 
   /// A position outside counts nothing. Without a weight it counts 1.
-  Tap inside(const Val &at, int64_t size, Val weight) {
-    Val within = clipped(at, size);
+  Tap inside(const ImportedValue &at, int64_t size, ImportedValue weight) {
+    ImportedValue within = clipped(at, size);
     if (padding != "zeros" && weight)
       return {within, std::move(weight)};
-    Val one = make.number(1, at), zero = make.number(0, at);
-    Val counts = make("Where", {make("Equal", {within, at}), one, zero});
+    ImportedValue one = make.number(1, at), zero = make.number(0, at);
+    ImportedValue counts = make("Where", {make("Equal", {within, at}), one, zero});
     return {within, weight ? make("Mul", {weight, counts}) : counts};
   }
 
@@ -87,7 +87,7 @@ private:
 /// x [N, C, positions...], grid [N, places..., dimensions of positions], the last dimension of positions first -> [N, C, places...]
 static LogicalResult importGridSample(OpContext &op) {
   constexpr int64_t kMostTaps = 64;
-  Val x = op.operand(0), grid = op.operand(1);
+  ImportedValue x = op.operand(0), grid = op.operand(1);
   if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
     return op.error("expects floats of samples x channels x positions, and a grid of as many dimensions");
   const int64_t dims = x.rank() - 2;
@@ -111,8 +111,8 @@ static LogicalResult importGridSample(OpContext &op) {
   for (int64_t d = 0; d < dims; ++d)
     positions *= shape[d + 2], all *= places[d + 1];
   // Channels last: a position is a row that is gathered.
-  Val rows = make.transpose(make.reshape(x, {shape[0], shape[1], positions}), {0, 2, 1});
-  Val flat = make.reshape(grid, {shape[0], all, dims});
+  ImportedValue rows = make.transpose(make.reshape(x, {shape[0], shape[1], positions}), {0, 2, 1});
+  ImportedValue flat = make.reshape(grid, {shape[0], all, dims});
   std::vector<Tap> sums{{}}; // number of the position in row-major order, and the product of weights
   for (int64_t d = 0; d < dims && !make.hasFailed(); ++d) {
     std::vector<Tap> next;
@@ -122,17 +122,17 @@ static LogicalResult importGridSample(OpContext &op) {
           next.push_back(tap);
           continue;
         }
-        Val row = make("Mul", {outer.at, make.number(static_cast<double>(shape[d + 2]), outer.at)});
+        ImportedValue row = make("Mul", {outer.at, make.number(static_cast<double>(shape[d + 2]), outer.at)});
         next.push_back({make("Add", {row, tap.at}), make("Mul", {outer.weight, tap.weight})});
       }
     sums = std::move(next);
   }
-  Val result;
+  ImportedValue result;
   for (const Tap &tap : sums) {
     if (make.hasFailed())
       return failure();
-    Val picked = make("GatherND", {rows, make.cast(tap.at, ElementKind::I64)}, {{"batch_dims", int64_t(1)}});
-    Val part = make("Mul", {picked, tap.weight});
+    ImportedValue picked = make("GatherND", {rows, make.cast(tap.at, ElementKind::I64)}, {{"batch_dims", int64_t(1)}});
+    ImportedValue part = make("Mul", {picked, tap.weight});
     result = result ? make("Add", {result, part}) : part;
   }
   std::vector<int64_t> final{shape[0], shape[1]};

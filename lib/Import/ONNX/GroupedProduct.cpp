@@ -7,7 +7,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 // x [..., G, K] and w [G, K, N], which carries no samples, to [..., G, N]. Where a group has one row or one column it is no product but elementwise.
-Val zorse::onnx_import::groupedProduct(Composition &make, const Val &x, const Val &w) {
+ImportedValue zorse::onnx_import::groupedProduct(Composition &make, const ImportedValue &x, const ImportedValue &w) {
   if (make.hasFailed())
     return {};
   const int64_t rank = x.rank(), groups = w.view.size(0), inner = w.view.size(1), columns = w.view.size(2);
@@ -15,9 +15,9 @@ Val zorse::onnx_import::groupedProduct(Composition &make, const Val &x, const Va
     return make("Mul", {x, make.reshape(w, {groups, columns})});
   if (columns == 1)
     return make.reduce("ReduceSum", make("Mul", {x, make.reshape(w, {groups, inner})}), {rank - 1}, true);
-  std::vector<Val> parts;
+  std::vector<ImportedValue> parts;
   for (int64_t g = 0; g < groups; ++g) {
-    Val part = make("MatMul", {make.squeeze(make.slice(x, rank - 2, g, 1), rank - 2), make.squeeze(make.slice(w, 0, g, 1), 0)});
+    ImportedValue part = make("MatMul", {make.squeeze(make.slice(x, rank - 2, g, 1), rank - 2), make.squeeze(make.slice(w, 0, g, 1), 0)});
     parts.push_back(make.unsqueeze(part, rank - 2));
   }
   return groups == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", rank - 2}});

@@ -3,6 +3,7 @@
 #include "HeadData.h"
 #include "ImportState.h"
 #include "Interpret.h"
+#include "Lengths.h"
 
 #include "../Reference/Evaluator.h"
 #include "zorse/Base/Format.h"
@@ -195,7 +196,7 @@ void Check::describe(int64_t samples, const std::vector<int64_t> &cells, double 
 }
 
 Check::Result Check::compareDraw(int64_t samples, int draw) {
-  HeadData data(source, program, cuts, whole);
+  HeadData data(source, program, cuts);
   if (!data.draw(samples, draw)) {
     why = data.problem();
     return Result::Unknown;
@@ -278,37 +279,23 @@ HeadOutcome Check::run() {
 HeadOutcome zorse::onnx_import::checkHead(const HeadSource &source) { return Check(source).run(); }
 
 /// What the importer knows of a value. \param moved  arguments of @model by what handlers have met
-static HeadValue valueOf(const Val &val, const llvm::DenseMap<Value, Value> &moved) {
+static HeadValue valueOf(const ImportedValue &given, const llvm::DenseMap<Value, Value> &moved) {
+  using Kind = HeadValue::Kind;
   HeadValue value;
-  switch (val.kind) {
-  case Val::Kind::Constant:
-    value.kind = HeadValue::Kind::Constant;
-    break;
-  case Val::Kind::Known:
-    value.kind = HeadValue::Kind::Known;
-    break;
-  case Val::Kind::Loss:
-    value.kind = HeadValue::Kind::Loss;
-    break;
-  case Val::Kind::Drawn:
-    value.kind = HeadValue::Kind::Drawn;
-    break;
-  case Val::Kind::Graph: {
-    value.kind = HeadValue::Kind::Graph;
-    value.value = moved.lookup_or(val.value, val.value);
-    const std::optional<double> scale = val.scale.constant();
+  value.type = given.type;
+  value.view = given.view;
+  value.kind = given.isConstant() ? Kind::Constant
+               : given.isKnown()  ? Kind::Known
+               : given.isTensor() ? Kind::Tensor
+               : given.isLoss()   ? Kind::Loss
+               : given.isDrawn()  ? Kind::Drawn
+                                  : Kind::Absent;
+  if (given.isTensor()) {
+    value.value = moved.lookup_or(given.value(), given.value());
+    const std::optional<double> scale = given.scale().constant();
     value.scale = scale.value_or(1);
-    int64_t samples = 0;
-    for (const FactorList &list : val.view.dims)
-      samples += std::count_if(list.begin(), list.end(), [](const Factor &factor) { return factor.sample; });
-    value.readable = scale && !val.countsSamples && (samples == 1 || !zorse::carriesSamples(val.value.getType()));
-    break;
+    value.readable = scale && !given.countsSamples && (countSampleFactors(given.view) == 1 || !isSampled(given));
   }
-  default:
-    break;
-  }
-  value.type = val.type;
-  value.view = val.view;
   return value;
 }
 
@@ -329,8 +316,8 @@ LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::Fun
     moved[argument] = function.getArgument(index);
   std::vector<HeadValue> all;
   all.reserve(state.values.size());
-  for (const Val &val : state.values)
-    all.push_back(valueOf(val, moved));
+  for (const ImportedValue &value : state.values)
+    all.push_back(valueOf(value, moved));
   HeadSource source{state.graph, state.model, all, function, sources};
   source.loss = state.lossNumber;
   source.fixedSamples = state.rowsBaked ? state.rows : 0;

@@ -30,9 +30,6 @@ std::vector<int64_t> zorse::onnx_import::shapeFor(const View &view, int64_t samp
   return shape;
 }
 
-HeadData::HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts, bool whole)
-    : source(source), program(program), cuts(cuts), whole(whole) {}
-
 double HeadData::uniform() {
   state += 0x9E3779B97F4A7C15u;
   uint64_t bits = state;

@@ -27,8 +27,7 @@ std::vector<int64_t> shapeFor(const View &view, int64_t samples);
 
 class HeadData {
 public:
-  /// \param whole  parameters have the file's numbers
-  HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts, bool whole);
+  HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts) : source(source), program(program), cuts(cuts) {}
 
   /// Numbers for all cuts. Draws differ in seed, and in how odd their integers are: the first has ignored labels, the last have small ids alone.
   bool draw(int64_t samples, int which);
@@ -47,7 +46,6 @@ private:
   const HeadSource &source;
   const HeadProgram &program;
   const std::set<int> &cuts;
-  bool whole;
   HeadProgram::Data data;
   uint64_t state = 0;
   std::string why;

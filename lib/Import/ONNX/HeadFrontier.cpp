@@ -7,7 +7,7 @@
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-HeadFrontier::HeadFrontier(const FlatGraph &graph, const std::vector<HeadValue> &values, bool whole) : graph(graph), values(values), whole(whole) {
+HeadFrontier::HeadFrontier(const FlatGraph &graph, const std::vector<HeadValue> &values, bool whole) : values(values), whole(whole) {
   for (auto &[value, info] : graph.inputs)
     inputs.insert(value);
   for (const GraphNode &node : graph.body.nodes)
@@ -49,14 +49,14 @@ bool HeadFrontier::isCritical(const GraphNode &node) const {
   for (int output : node.outputs)
     if (output >= 0 && values[output].kind == Kind::Loss)
       return true;
-  if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int output) { return output >= 0 && values[output].kind == Kind::Graph; }))
+  if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int output) { return output >= 0 && values[output].kind == Kind::Tensor; }))
     return false;
   if (node.op == "Bernoulli" ||
       std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Drawn; }))
     return false; // a mask is what the importer says
   // Of constants alone: it reads the numbers of samples.
   if (node.bodies.empty() &&
-      std::none_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Graph; }))
+      std::none_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Tensor; }))
     return true;
   if (lengthsAlone.contains(node.op))
     return false;
@@ -74,7 +74,7 @@ void HeadFrontier::spread() {
       continue;
     head.insert(node);
     for (int output : node->outputs)
-      if (output >= 0 && (values[output].kind == HeadValue::Kind::Graph || values[output].kind == HeadValue::Kind::Loss))
+      if (output >= 0 && (values[output].kind == HeadValue::Kind::Tensor || values[output].kind == HeadValue::Kind::Loss))
         below.insert(output);
   }
 }
@@ -82,7 +82,7 @@ void HeadFrontier::spread() {
 bool HeadFrontier::isCut(int value) const {
   if (inputs.count(value))
     return true;
-  if (whole || values[value].kind != HeadValue::Kind::Graph || !values[value].readable)
+  if (whole || values[value].kind != HeadValue::Kind::Tensor || !values[value].readable)
     return false;
   auto producer = producers.find(value);
   return producer == producers.end() ? initializers.count(value) > 0 : !head.count(producer->second);
@@ -92,7 +92,7 @@ bool HeadFrontier::hasShape(int value) const {
   if (inputs.count(value))
     return true;
   auto producer = producers.find(value);
-  return !whole && values[value].kind == HeadValue::Kind::Graph && (producer == producers.end() || !head.count(producer->second));
+  return !whole && values[value].kind == HeadValue::Kind::Tensor && (producer == producers.end() || !head.count(producer->second));
 }
 
 std::set<int> HeadFrontier::cuts(int loss) const {

@@ -17,13 +17,13 @@ namespace zorse::onnx_import {
 
 /// What a value of the file is for the importer.
 struct HeadValue {
-  enum class Kind : uint8_t { Absent, Constant, Known, Graph, Loss, Drawn };
+  enum class Kind : uint8_t { Absent, Constant, Known, Tensor, Loss, Drawn };
   Kind kind = Kind::Absent;
   ElementKind type = ElementKind::Undefined;
   View view;
-  mlir::Value value;     ///< Graph
-  double scale = 1;      ///< Graph: the value is this times what the view shows
-  bool readable = false; ///< Graph: the view and the scale say all of it
+  mlir::Value value;     ///< Tensor
+  double scale = 1;      ///< Tensor: the value is this times what the view shows
+  bool readable = false; ///< Tensor: the view and the scale say all of it
 };
 
 class HeadFrontier {
@@ -49,7 +49,6 @@ private:
   bool isCritical(const GraphNode &node) const;
   std::vector<int> operandsOf(const GraphNode &node) const; ///< with those of its bodies
 
-  const FlatGraph &graph;
   const std::vector<HeadValue> &values;
   bool whole;
   std::vector<const GraphNode *> order; ///< outer nodes, in topological order

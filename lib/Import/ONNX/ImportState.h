@@ -8,7 +8,7 @@
 
 #include "Facts.h"
 #include "Graph.h"
-#include "Val.h"
+#include "ImportedValue.h"
 
 #include "zorse/Import/ONNX/Import.h"
 
@@ -24,6 +24,12 @@
 #include <string>
 
 namespace zorse::onnx_import {
+
+/// A number that is a reduction over all samples of a step of what follows from inputs alone.
+struct Count {
+  mlir::Value numerator; ///< tensor<?xfloat>
+  ReduceKind reduce = ReduceKind::Sum;
+};
 
 /// What is known about a constant of two axes: a causal mask, perhaps with a window (0: none), whose hidden floats are `fill`.
 struct CausalPattern {
@@ -69,12 +75,12 @@ struct ImportState {
   bool rowsBaked = false;
   std::vector<Count> counts;
   llvm::DenseSet<mlir::Value> weighted; ///< values that follow from other than inputs: of weights and of random numbers
-  std::deque<Val> values;               ///< by value number; handlers keep references while others are added
+  std::deque<ImportedValue> values;     ///< by value number; handlers keep references while others are added
   std::vector<std::string> inputNames;  ///< by argument
   std::map<std::string, unsigned> inputArguments;
   std::map<int, const onnx::Tensor *> initializers; ///< by value number
   std::map<const onnx::Tensor *, InitializerRole> roles;
-  std::map<const onnx::Tensor *, Val> parameters;
+  std::map<const onnx::Tensor *, ImportedValue> parameters;
   std::vector<std::unique_ptr<onnx::Tensor>> restored;              ///< parameters taken apart again
   std::map<const onnx::Tensor *, const onnx::Tensor *> transposeOf; ///< matrices that the exporter wrote twice
   std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources;  ///< where their bytes are

@@ -1,8 +1,8 @@
 // Gather: embeddings, and picks of whole slices by constant or sampled ids.
-#include "Axes.h"
 #include "Composition.h"
 #include "Initializers.h"
 #include "Known.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,10 +20,10 @@ static bool isIncreasing(const std::vector<int64_t> &ids) {
 }
 
 /// The row of an embedding's table that has no gradient.
-static std::optional<int64_t> paddingOf(OpContext &op, const Val &table) {
+static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &table) {
   std::optional<int64_t> row;
   std::string name;
-  if (auto argument = table.isGraph() ? dyn_cast<BlockArgument>(table.value) : BlockArgument())
+  if (auto argument = table.isTensor() ? dyn_cast<BlockArgument>(table.value()) : BlockArgument())
     if (auto found = op.state.weightOfArgument.find(argument.getArgNumber()); found != op.state.weightOfArgument.end())
       name = op.state.weights[found->second].parameter;
   for (const std::string &other : op.state.facts.namesOf(name))
@@ -49,10 +49,10 @@ LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
   return success();
 }
 
-static FailureOr<Val> pickedFromConstant(OpContext &op, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
+static FailureOr<ImportedValue> pickedFromConstant(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked) {
   if (x.isKnown())
     return pickedFromKnown(op, x, axis, picked);
-  Val whole = copied(op.state, x);
+  ImportedValue whole = copied(op.state, x);
   if (whole.view.sampleAxis() >= 0)
     return op.error("picks from a constant that repeats for every sample");
   std::vector<int64_t> shape = whole.shape();
@@ -63,22 +63,15 @@ static FailureOr<Val> pickedFromConstant(OpContext &op, const Val &x, int64_t ax
   if (outer * inner * count > (int64_t(1) << 25))
     return op.error("picks from a large constant, which is not folded");
   shape[axis] = count;
-  if (isFloat(x.type)) {
-    std::vector<double> result(outer * count * inner);
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t i = 0; i < count; ++i)
-        whole.lazy->readFloats((o * x.view.size(axis) + picked[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
-    return constantOf(x.type, makeFloats(x.type, std::move(result)), shape);
-  }
-  std::vector<int64_t> result(outer * count * inner);
+  std::vector<int64_t> begins;
   for (int64_t o = 0; o < outer; ++o)
-    for (int64_t i = 0; i < count; ++i)
-      whole.lazy->readInts((o * x.view.size(axis) + picked[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
-  return constantOf(x.type, makeInts(x.type, std::move(result)), shape);
+    for (int64_t id : picked)
+      begins.push_back((o * x.view.size(axis) + id) * inner);
+  return runsOf(whole, begins, inner, shape);
 }
 
 /// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
-static LogicalResult spreadAxis(OpContext &op, Val &value, const Val &ids, int64_t axis, const FactorList &moving) {
+static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const ImportedValue &ids, int64_t axis, const FactorList &moving) {
   // Split the axis into the ids' moving factors, put repeats between.
   FactorList along = value.view.dims[axis];
   std::vector<FactorList> dims(value.view.dims.begin(), value.view.dims.begin() + axis);
@@ -116,28 +109,22 @@ static LogicalResult spreadAxis(OpContext &op, Val &value, const Val &ids, int64
   return success();
 }
 
-FailureOr<Val> zorse::onnx_import::pickedFromGraph(OpContext &op, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
-                                                   std::optional<int64_t> padding) {
+FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked,
+                                                             std::optional<int64_t> padding) {
   constexpr size_t kMostRuns = 32; // more of them are gathered
   Composition make(op);
-  std::vector<int64_t> front{axis}, back;
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != axis)
-      front.push_back(i);
-    back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
-  }
   const auto count = static_cast<int64_t>(picked.size());
-  Val picks;
+  ImportedValue picks;
   if (!isSampled(x)) {
-    Val table = make.transpose(x, front);
+    ImportedValue table = make.move(x, axis, 0);
     if (make.hasFailed())
       return failure();
-    Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
+    ImportedValue idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
     Value rows = materialise(op.state, table, groupsOf(table.view, false), false);
     Value y = create<GatherOp>(op.state, rows, materialise(op.state, idVector, {{Factor{count, 1, false}}}, false), padding);
     std::vector<int64_t> shape = table.shape();
     shape[0] = count;
-    picks = make.transpose(wrap(y, x.type, shape), back);
+    picks = make.move(wrap(y, x.type, shape), 0, axis);
   } else {
     std::vector<std::pair<int64_t, int64_t>> runs; // begin, count
     for (int64_t id : picked)
@@ -146,7 +133,7 @@ FailureOr<Val> zorse::onnx_import::pickedFromGraph(OpContext &op, const Val &x, 
       else
         runs.emplace_back(id, 1);
     if (runs.size() <= kMostRuns) {
-      std::vector<Val> parts;
+      std::vector<ImportedValue> parts;
       parts.reserve(runs.size());
       for (auto [begin, length] : runs)
         parts.push_back(make.slice(x, axis, begin, length));
@@ -157,20 +144,20 @@ FailureOr<Val> zorse::onnx_import::pickedFromGraph(OpContext &op, const Val &x, 
       picks = make("GatherElements", {x, make("Expand", {make.reshape(make.ints(picked), flat), make.ints(shape)})}, {{"axis", axis}});
     }
   }
-  return make.hasFailed() ? FailureOr<Val>(failure()) : picks;
+  return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : picks;
 }
 
 /// Picks within each sample, written as picks among the elements of all.
 /// Ids sample * inner + place along an axis of samples * inner elements: what strides over the whole of a tensor become.
-static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const Val &x, const Val &ids, int64_t axis) {
+static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
   const FactorList &along = x.view.dims[axis];
   const std::vector<int64_t> idShape = ids.shape();
-  const bool told = ids.sampleStep != 0;
+  const bool told = ids.sampleStep() != 0;
   if (along.empty() || !along[0].sample || idShape.empty() || idShape[0] != op.state.rows || (!told && !op.state.rowsBaked))
     return std::nullopt;
   const int64_t inner = x.view.size(axis) / op.state.rows;
   auto numbers = constantInts(ids);
-  if (!numbers || (told && (ids.sampleStep != inner || ids.view.sampleAxis() != 0)))
+  if (!numbers || (told && (ids.sampleStep() != inner || ids.view.sampleAxis() != 0)))
     return std::nullopt;
   const size_t count = numbers->size() / static_cast<size_t>(op.state.rows);
   std::vector<int64_t> places(numbers->begin(), numbers->begin() + static_cast<int64_t>(count));
@@ -182,15 +169,15 @@ static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const Val
   std::vector<int64_t> split = x.shape();
   split[axis] = inner;
   split.insert(split.begin() + axis, op.state.rows);
-  Val place = make.reshape(make.ints(std::move(places)), {idShape.begin() + 1, idShape.end()});
+  ImportedValue place = make.reshape(make.ints(std::move(places)), {idShape.begin() + 1, idShape.end()});
   return make.result(make("Gather", {make.reshape(x, split), place}, {{"axis", axis + 1}}));
 }
 
-static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int64_t axis) {
+static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, ImportedValue ids, int64_t axis) {
   int64_t size = x.view.size(axis);
   ids = compressed(op.state, ids);
   // Ids that repeat along an axis pick once.
-  Val distinct = ids;
+  ImportedValue distinct = ids;
   FactorList moving;
   for (FactorList &list : distinct.view.dims) {
     FactorList kept;
@@ -203,8 +190,8 @@ static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int6
   auto picked = constantInts(distinct, int64_t(1) << 24);
   if (!picked)
     return op.error("its constant ids are too many");
-  if (ids.sampleStep == 0 && picked->size() == 1 && isKnownOfSample(op.state, x, axis, picked->front())) {
-    Val value = x;
+  if (ids.sampleStep() == 0 && picked->size() == 1 && isKnownOfSample(op.state, x, axis, picked->front())) {
+    ImportedValue value = x;
     if (failed(takeSample(op, value, axis, picked->front())) || failed(spreadAxis(op, value, ids, axis, moving)))
       return failure();
     return op.result(std::move(value));
@@ -226,10 +213,10 @@ static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int6
     return op.error("selects samples by constant ids, and a program has its own samples alone. Of inputs, the first and the last sample may be "
                     "read (x[0], x[-1]); make what is read of others an input");
   }
-  if (ids.sampleStep != 0)
+  if (ids.sampleStep() != 0)
     return op.error("picks by the numbers of the samples in the batch (arange) from what does not hold the samples there");
   // The picked axis as one dimension, then the ids' shape in its place.
-  Val value = x;
+  ImportedValue value = x;
   auto progression = evenSteps(*picked);
   std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(op, x) : std::nullopt;
   if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
@@ -254,26 +241,21 @@ static LogicalResult gatherByConstant(OpContext &op, const Val &x, Val ids, int6
 }
 
 /// x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
-static LogicalResult gatherPerSample(OpContext &op, const Val &x, const Val &ids, int64_t axis) {
+static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
   if (isSampled(ids))
     return op.error("picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
                     "whose ids have the dimensions of what they pick from");
   if (x.view.sampleAxis() == axis)
     return op.error("picks samples by data");
   Composition make(op);
-  std::vector<int64_t> last, shape, back, ends = x.shape(), idShape = ids.shape();
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis) {
-      last.push_back(i);
-      shape.push_back(ends[i]);
-    }
-  last.push_back(axis);
+  std::vector<int64_t> shape = x.shape(), back, idShape = ids.shape();
+  shape.erase(shape.begin() + axis);
   const int64_t others = x.rank() - 1, count = ids.view.elements();
   std::vector<int64_t> flat(others + 1, 1), whole = shape;
   flat[others] = count;
   whole.push_back(count);
-  Val index = make("Expand", {make.reshape(ids, flat), make.ints(whole)});
-  Val picks = make("GatherElements", {make.transpose(x, last), index}, {{"axis", others}});
+  ImportedValue index = make("Expand", {make.reshape(ids, flat), make.ints(whole)});
+  ImportedValue picks = make("GatherElements", {make.move(x, axis, others), index}, {{"axis", others}});
   shape.insert(shape.end(), idShape.begin(), idShape.end());
   for (int64_t i = 0; i < axis; ++i)
     back.push_back(i);
@@ -285,16 +267,13 @@ static LogicalResult gatherPerSample(OpContext &op, const Val &x, const Val &ids
 }
 
 /// An embedding. The table is unsampled with the picked axis in front.
-static LogicalResult gatherByData(OpContext &op, Val x, const Val &ids, int64_t axis) {
+static LogicalResult gatherByData(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
   if (isSampled(x))
     return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
     Composition make(op);
-    std::vector<int64_t> front{axis}, back;
-    for (int64_t i = 0; i < x.rank(); ++i)
-      if (i != axis)
-        front.push_back(i);
-    Val rows = make("Gather", {make.transpose(x, front), ids}); // [ids..., the dimensions before the axis, those behind it]
+    std::vector<int64_t> back;
+    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., the dimensions before the axis, those behind it]
     const int64_t others = ids.rank();
     for (int64_t i = 0; i < axis; ++i)
       back.push_back(others + i);
@@ -311,35 +290,24 @@ static LogicalResult gatherByData(OpContext &op, Val x, const Val &ids, int64_t 
     if (!list.empty() || tableGroups.empty())
       tableGroups.push_back(list);
   Value table = materialise(op.state, x, tableGroups, false);
-  std::vector<Val> operands{ids};
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, {ids});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Value index = operandOf(op.state, ids, 0, loop);
+  Value index = nest->emit(op.state, 0);
   if (!cast<RankedTensorType>(index.getType()).getElementType().isInteger(64) &&
       !cast<RankedTensorType>(index.getType()).getElementType().isInteger(32))
     return op.error("expects integer ids");
   Value y = create<GatherOp>(op.state, table, index, paddingOf(op, x));
-  Val result = resultOf(y, x.type, axes, loop, shape);
-  int64_t stride = elementsPerRow(cast<RankedTensorType>(table.getType())) / std::max<int64_t>(x.view.size(0), 1);
-  for (int64_t i = 1; i < x.rank(); ++i) {
-    int64_t extent = x.view.size(i);
-    stride /= extent;
-    result.view.dims.push_back(extent == 1 ? FactorList{} : FactorList{Factor{extent, stride, false}});
-  }
-  return op.result(std::move(result));
+  const std::vector<int64_t> shape = x.shape();
+  return op.result(nest->result(y, x.type, ArrayRef(shape).drop_front()));
 }
 
 static LogicalResult importGather(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1);
-  if ((!x.isConstant() && !x.isKnown() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
+  ImportedValue x = op.operand(0), ids = op.operand(1);
+  if ((!x.isArray() && !x.isKnown()) || !ids.isArray() || x.rank() == 0)
     return op.error("expects a tensor of rank 1 or more, and ids");
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
+  const int64_t axis = op.axis(x.rank());
+  if (axis < 0)
     return op.error("axis is outside the rank");
   std::vector<int64_t> picked = x.shape(), idShape = ids.shape();
   picked.erase(picked.begin() + axis);

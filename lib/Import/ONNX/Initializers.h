@@ -14,11 +14,11 @@ void restoreTies(ImportState &state, const std::set<const onnx::Tensor *> &own);
 /// Notes and warnings about parameters and modes.
 void reportParameters(ImportState &state);
 /// The argument of an initializer, which is added where it is not there.
-Val parameter(ImportState &state, const onnx::Tensor &tensor);
+ImportedValue parameter(ImportState &state, const onnx::Tensor &tensor);
 /// Operand `index` as a running statistic: state that a step moves towards what it observes.
 mlir::FailureOr<mlir::Value> runningStatistic(OpContext &op, size_t index);
 /// The same where no step moves it: a frozen parameter, which --init may set.
-Val frozenStatistic(OpContext &op, size_t index);
+ImportedValue frozenStatistic(OpContext &op, size_t index);
 /// The argument that holds a large constant.
 mlir::Value liftedBytes(ImportState &state, mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
 /// Refuses a file whose tables with padding are not looked up under their names.

@@ -2,10 +2,10 @@
 // them, so that no operator reads a number of samples that is not the one of the step.
 #include "Known.h"
 
-#include "Axes.h"
 #include "Composition.h"
 #include "Interpret.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,46 +24,39 @@ constexpr int64_t kMostInGraph = 64;   // of one value that the graph reads
 
 // --- values
 
-Val zorse::onnx_import::knownOver(ElementKind kind, std::vector<Number> numbers, const View &like) {
-  Val out;
-  out.kind = Val::Kind::Known;
-  out.type = kind;
-  out.numbers = std::move(numbers);
-  out.view.dims.resize(like.dims.size());
+ImportedValue zorse::onnx_import::knownOver(ElementKind kind, std::vector<Number> numbers, const View &like) {
+  View view{0, like.dims};
   int64_t stride = 1;
-  for (size_t axis = like.dims.size(); axis-- > 0;)
-    for (size_t i = like.dims[axis].size(); i-- > 0;) {
-      Factor factor = like.dims[axis][i];
+  for (size_t axis = view.dims.size(); axis-- > 0;) {
+    for (size_t i = view.dims[axis].size(); i-- > 0;) {
+      Factor &factor = view.dims[axis][i];
       factor.stride = factor.sample ? 0 : stride;
       stride *= factor.sample ? 1 : factor.size;
-      out.view.dims[axis].insert(out.view.dims[axis].begin(), factor);
     }
-  for (FactorList &list : out.view.dims)
-    coalesce(list);
-  return out;
+    coalesce(view.dims[axis]);
+  }
+  return {kind, std::move(view), Known{std::move(numbers)}};
 }
 
-Val zorse::onnx_import::knownScalar(ElementKind kind, const Number &number) { return simplified(knownOver(kind, {number}, View{})); }
+ImportedValue zorse::onnx_import::knownScalar(ElementKind kind, const Number &number) { return simplified(knownOver(kind, {number}, View{})); }
 
-Val zorse::onnx_import::simplified(Val known) {
+ImportedValue zorse::onnx_import::simplified(ImportedValue known) {
   std::vector<double> values;
-  for (const Number &number : known.numbers) {
+  for (const Number &number : known.numbers()) {
     auto value = number.constant();
     if (!value)
       return known;
     values.push_back(*value);
   }
-  known.kind = Val::Kind::Constant;
-  known.numbers.clear();
   if (isFloat(known.type)) {
-    known.lazy = makeFloats(known.type, std::move(values));
+    known.content = Constant{makeFloats(known.type, std::move(values))};
     return known;
   }
   std::vector<int64_t> ints;
   ints.reserve(values.size());
   for (double value : values)
     ints.push_back(truncateToInt(value));
-  known.lazy = makeInts(known.type, std::move(ints));
+  known.content = Constant{makeInts(known.type, std::move(ints))};
   return known;
 }
 
@@ -84,10 +77,10 @@ static std::vector<int64_t> offsetsOf(const View &view) {
   return offsets;
 }
 
-std::vector<Number> zorse::onnx_import::numbersOf(const Val &known) {
+std::vector<Number> zorse::onnx_import::numbersOf(const ImportedValue &known) {
   std::vector<Number> out;
   for (int64_t offset : offsetsOf(known.view))
-    out.push_back(known.numbers[static_cast<size_t>(offset)]);
+    out.push_back(known.numbers()[static_cast<size_t>(offset)]);
   return out;
 }
 
@@ -100,15 +93,14 @@ static int64_t movingElements(const View &view) {
   return count;
 }
 
-FailureOr<Val> zorse::onnx_import::asKnown(OpContext &op, const Val &value) {
+FailureOr<ImportedValue> zorse::onnx_import::asKnown(OpContext &op, const ImportedValue &value) {
   if (value.isKnown())
     return value;
-  Val small = compressed(op.state, value);
-  if (!value.isConstant() || value.sampleStep != 0 || movingElements(small.view) > kMostNumbers)
+  ImportedValue small = compressed(op.state, value);
+  if (!value.isConstant() || value.sampleStep() != 0 || value.view.elements() == 0 || movingElements(small.view) > kMostNumbers)
     return op.error("combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
-  Val out = small;
-  out.kind = Val::Kind::Known;
-  out.lazy.reset();
+  ImportedValue out = small;
+  out.content = Known{};
   out.view.offset = 0;
   // One number for every position that moves.
   View moving;
@@ -125,16 +117,16 @@ FailureOr<Val> zorse::onnx_import::asKnown(OpContext &op, const Val &value) {
     }
   for (int64_t offset : offsetsOf(moving)) {
     double number = 0;
-    value.lazy->readFloats(offset, 0, 1, &number);
+    value.lazy()->readFloats(offset, 0, 1, &number);
     if (!std::isfinite(number) || (!isFloat(value.type) && std::fabs(number) > 0x1p53 && std::fabs(number) < 0x1p62))
       return op.error("combines numbers that are known only with the batch with " + Twine(std::to_string(number)));
-    out.numbers.emplace_back(number);
+    out.numbers().emplace_back(number);
   }
   return out;
 }
 
-std::optional<Number> zorse::onnx_import::uniformNumber(const ImportState &state, const Val &value) {
-  if (value.isConstant() && value.sampleStep == 0) {
+std::optional<Number> zorse::onnx_import::uniformNumber(const ImportState &state, const ImportedValue &value) {
+  if (value.isConstant() && value.sampleStep() == 0) {
     auto number = uniformValue(state, value);
     return number && std::isfinite(*number) ? std::optional<Number>(*number) : std::nullopt;
   }
@@ -163,10 +155,10 @@ Value zorse::onnx_import::knownValue(ImportState &state, const Number &number) {
   return type.getElementType().isF64() ? known : create<arith::TruncFOp>(state, type, known);
 }
 
-FailureOr<Val> zorse::onnx_import::asGraph(OpContext &op, const Val &known) {
+FailureOr<ImportedValue> zorse::onnx_import::asTensor(OpContext &op, const ImportedValue &known) {
   if (!isFloat(known.type) && known.type != ElementKind::I64 && known.type != ElementKind::I32 && known.type != ElementKind::Bool)
     return op.error("combines " + Twine(name(known.type)) + " numbers that are known only with the batch (" +
-                    (known.numbers.empty() ? "" : known.numbers[0].print()) + ") with values of samples; cast them to int64");
+                    (known.numbers().empty() ? "" : known.numbers()[0].print()) + ") with values of samples; cast them to int64");
   // Integers and truth values are made from f64, which holds them.
   const auto valueOf = [&](const Number &number) -> Value {
     if (isFloat(known.type))
@@ -178,12 +170,10 @@ FailureOr<Val> zorse::onnx_import::asGraph(OpContext &op, const Val &known) {
     return known.type == ElementKind::Bool ? create<arith::CmpFOp>(op.state, arith::CmpFPredicate::UNE, made, splat(op.state, 0, real))
                                            : create<arith::FPToSIOp>(op.state, type, made);
   };
-  Val out = known;
-  out.kind = Val::Kind::Graph;
-  out.numbers.clear();
+  ImportedValue out = known;
   out.view.offset = 0;
   if (auto number = uniformNumber(op.state, known)) {
-    out.value = valueOf(*number);
+    out.content = Tensor{valueOf(*number)};
     for (FactorList &list : out.view.dims)
       for (Factor &factor : list)
         factor.stride = 0;
@@ -196,7 +186,7 @@ FailureOr<Val> zorse::onnx_import::asGraph(OpContext &op, const Val &known) {
   SmallVector<Value> parts;
   for (const Number &number : numbers)
     parts.push_back(reshapeTo(op.state, valueOf(number), {1}));
-  out.value = create<ConcatOp>(op.state, parts, int64_t(0));
+  out.content = Tensor{create<ConcatOp>(op.state, parts, int64_t(0))};
   out.view = knownOver(known.type, {}, known.view).view;
   return out;
 }
@@ -231,8 +221,8 @@ static std::optional<Number> castNumber(const Number &number, ElementKind from, 
   return isFloat(from) && !isFloat(to) ? Number::apply("trunc", {number}) : number;
 }
 
-Val zorse::onnx_import::castKnown(Val known, ElementKind type) {
-  for (Number &number : known.numbers)
+ImportedValue zorse::onnx_import::castKnown(ImportedValue known, ElementKind type) {
+  for (Number &number : known.numbers())
     number = *castNumber(number, known.type, type);
   known.type = type;
   return simplified(std::move(known));
@@ -298,33 +288,28 @@ static ElementKind typeOfResult(const std::string &op, ArrayRef<ElementKind> typ
 
 /// Every elementwise operator on numbers, whichever it is.
 static LogicalResult foldNumbers(OpContext &op) {
-  std::vector<Val> operands;
+  std::vector<ImportedValue> operands;
   std::vector<ElementKind> types;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
     types.push_back(op.operand(i).type);
-    auto known = op.has(i) ? asKnown(op, op.operand(i)) : FailureOr<Val>(knownScalar(types[0], 0.0));
+    auto known = op.has(i) ? asKnown(op, op.operand(i)) : FailureOr<ImportedValue>(knownScalar(types[0], 0.0));
     if (failed(known))
       return failure();
     if (!known->isKnown())
       known = asKnown(op, *known);
     operands.push_back(std::move(*known));
   }
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, std::move(operands));
+  if (failed(nest))
     return failure();
-  View like;
-  like.dims.resize(shape.size());
-  std::vector<View> sources(operands.size());
-  for (size_t k = 0; k < operands.size(); ++k)
-    sources[k].offset = operands[k].view.offset;
+  std::vector<View> sources;
+  for (const ImportedValue &operand : nest->operands())
+    sources.push_back({operand.view.offset, {}});
   int64_t count = 1;
-  for (const Axis &axis : axes) { // listed as dimensions are, outermost first
-    const bool moves = llvm::any_of(axis.strides, [](int64_t stride) { return stride != 0; });
-    like.dims[axis.dim].push_back(Factor{axis.size, moves ? 1 : 0, axis.perSample});
-    for (size_t k = 0; moves && k < operands.size(); ++k)
-      sources[k].dims.push_back({Factor{axis.size, axis.strides[k], false}});
-    count *= moves ? axis.size : 1;
+  for (const LoopNest::Axis *axis : nest->moving()) {
+    for (size_t k = 0; k < sources.size(); ++k)
+      sources[k].dims.push_back({Factor{axis->size, axis->strides[k], false}});
+    count *= axis->size;
     if (count > kMostNumbers)
       return op.error("makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
   }
@@ -332,36 +317,24 @@ static LogicalResult foldNumbers(OpContext &op) {
   offsets.reserve(sources.size());
   for (const View &source : sources)
     offsets.push_back(offsetsOf(source));
-  Val result;
-  result.kind = Val::Kind::Known;
-  result.type = typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0);
+  ImportedValue result{typeOfResult(op.node.op, types, op.node.op == "Cast" ? op.integer("to") : 0), nest->view(), Known{}};
   for (size_t i = 0; i < offsets[0].size(); ++i) {
     std::vector<Number> x;
-    x.reserve(operands.size());
-    for (size_t k = 0; k < operands.size(); ++k)
-      x.push_back(operands[k].numbers[static_cast<size_t>(offsets[k][i])]);
+    x.reserve(sources.size());
+    for (size_t k = 0; k < sources.size(); ++k)
+      x.push_back(nest->operands()[k].numbers()[static_cast<size_t>(offsets[k][i])]);
     auto number = numberOf(op, x, types);
     if (!number || !number->isValid())
       return op.error(number ? "makes a number that no step can know: it divides by zero, or is too long a formula"
                              : "is not supported on a number that is known only with the batch (" + x[0].print() + ")");
-    result.numbers.push_back(std::move(*number));
+    result.numbers().push_back(std::move(*number));
   }
-  int64_t stride = 1;
-  for (size_t axis = like.dims.size(); axis-- > 0;)
-    for (size_t i = like.dims[axis].size(); i-- > 0;)
-      if (Factor &factor = like.dims[axis][i]; factor.stride != 0) {
-        factor.stride = stride;
-        stride *= factor.size;
-      }
-  for (FactorList &list : like.dims)
-    coalesce(list);
-  result.view = std::move(like);
   return op.result(simplified(std::move(result)));
 }
 
 // --- reductions, and elements that move
 
-LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const Val &x, const std::vector<bool> &reduced, bool keep) {
+LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const ImportedValue &x, const std::vector<bool> &reduced, bool keep) {
   const std::string &which = op.node.op;
   View kept, gone;
   kept.offset = x.view.offset;
@@ -389,7 +362,7 @@ LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const Val &x, const
     std::vector<Number> all;
     all.reserve(inner.size());
     for (int64_t step : inner)
-      all.push_back(x.numbers[static_cast<size_t>(offset + step)]);
+      all.push_back(x.numbers()[static_cast<size_t>(offset + step)]);
     Number total = all[0];
     for (size_t i = 1; i < all.size(); ++i)
       total = which == "ReduceMax"    ? *Number::apply("max", {total, all[i]})
@@ -409,7 +382,8 @@ LogicalResult zorse::onnx_import::reduceKnown(OpContext &op, const Val &x, const
   return op.result(simplified(knownOver(x.type, std::move(numbers), kept)));
 }
 
-FailureOr<Val> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+FailureOr<ImportedValue> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis,
+                                                         const std::vector<int64_t> &shape) {
   std::vector<std::vector<Number>> numbers;
   std::vector<size_t> runs;
   View like = parts[0].view;
@@ -418,7 +392,7 @@ FailureOr<Val> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<
   for (int64_t i = 0; i < axis; ++i)
     for (const Factor &factor : like.dims[i])
       outer *= factor.sample ? 1 : static_cast<size_t>(factor.size);
-  for (const Val &part : parts) {
+  for (const ImportedValue &part : parts) {
     auto known = asKnown(op, part);
     if (failed(known))
       return failure();
@@ -437,10 +411,11 @@ FailureOr<Val> zorse::onnx_import::joinedKnown(OpContext &op, const std::vector<
   return simplified(knownOver(parts[0].type, std::move(joined), like));
 }
 
-FailureOr<Val> zorse::onnx_import::pickedFromKnown(OpContext &op, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
-  std::vector<Val> parts;
+FailureOr<ImportedValue> zorse::onnx_import::pickedFromKnown(OpContext &op, const ImportedValue &x, int64_t axis,
+                                                             const std::vector<int64_t> &picked) {
+  std::vector<ImportedValue> parts;
   for (int64_t id : picked) {
-    Val part = x;
+    ImportedValue part = x;
     if (failed(take(op, part, axis, id, 1, 1)))
       return failure();
     parts.push_back(std::move(part));
@@ -454,7 +429,7 @@ FailureOr<Val> zorse::onnx_import::pickedFromKnown(OpContext &op, const Val &x, 
 
 // --- which operators take them
 
-LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<Val> operands) {
+LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedValue> operands) {
   GraphNode other = op.node;
   const size_t first = op.state.values.size();
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -503,22 +478,22 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   bool anyGraph = false, anyLoss = false, numbersSamples = false;
   int64_t known = -1;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    const Val &operand = op.operand(i);
-    anyGraph |= operand.isGraph();
-    numbersSamples |= operand.sampleStep != 0;
-    anyLoss |= operand.kind == Val::Kind::Loss;
+    const ImportedValue &operand = op.operand(i);
+    anyGraph |= operand.isTensor();
+    numbersSamples |= operand.sampleStep() != 0;
+    anyLoss |= operand.isLoss();
     const bool moves = operatorMovesElements(op.node.op) && (i == 0 || op.node.op == "Concat" || op.node.op == "SequenceConstruct");
-    const bool picked = op.node.op == "Gather" && op.operand(1).isGraph(); // by data
+    const bool picked = op.node.op == "Gather" && op.operand(1).isTensor(); // by data
     if (operand.isKnown() && known < 0 && !isLength(op.node.op, i) && (!moves || picked))
       known = static_cast<int64_t>(i);
   }
   if (known < 0 || anyLoss)
     return std::nullopt;
-  const Val &number = op.operand(static_cast<size_t>(known));
+  const ImportedValue &number = op.operand(static_cast<size_t>(known));
   const bool elementwise = isElementwise(op.node.op);
   if (!elementwise && !isFloat(number.type))
     return op.error("computes with a number that is known only with the batch (" +
-                    (number.numbers.empty() ? std::string("?") : number.numbers[0].print()) +
+                    (number.numbers().empty() ? std::string("?") : number.numbers()[0].print()) +
                     "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
   if (elementwise && numbersSamples) // a value of the graph first
     return std::nullopt;
@@ -531,18 +506,16 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
     return std::nullopt; // a scale
   if (uniform && op.node.op == "Div") {
     Composition make(op);
-    Val graph = op.operand(1);
+    ImportedValue graph = op.operand(1);
     return make.result(make("Mul", {make("Div", {make.number(1, graph), graph}), number}));
   }
-  std::vector<Val> operands;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    operands.push_back(op.operand(i));
-    if (!operands.back().isKnown())
-      continue;
-    auto value = asGraph(op, operands.back());
-    if (failed(value))
-      return LogicalResult(failure());
-    operands.back() = std::move(*value);
-  }
+  std::vector<ImportedValue> operands = op.operands();
+  for (ImportedValue &operand : operands)
+    if (operand.isKnown()) {
+      auto value = asTensor(op, operand);
+      if (failed(value))
+        return LogicalResult(failure());
+      operand = std::move(*value);
+    }
   return applyWith(op, std::move(operands));
 }

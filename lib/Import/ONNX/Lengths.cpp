@@ -79,19 +79,14 @@ Number zorse::onnx_import::extentOf(const ImportState &state, const FactorList &
   return extent;
 }
 
-Val zorse::onnx_import::fillOver(ElementKind kind, double value, View view) {
-  Val out;
-  out.kind = Val::Kind::Constant;
-  out.type = kind;
-  out.lazy = makeFill(kind, 1, value);
-  out.view = std::move(view);
-  out.view.offset = 0;
-  for (FactorList &list : out.view.dims) {
+ImportedValue zorse::onnx_import::fillOver(ElementKind kind, double value, View view) {
+  view.offset = 0;
+  for (FactorList &list : view.dims) {
     for (Factor &factor : list)
       factor.stride = 0;
     coalesce(list);
   }
-  return out;
+  return {kind, std::move(view), Constant{makeFill(kind, 1, value)}};
 }
 
 /// A part of another operator has its lengths from shapes, in which the samples stand by their size.
@@ -115,7 +110,7 @@ static FailureOr<Length> lengthOf(OpContext &op, const Number &number) {
 }
 
 FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size_t index) {
-  const Val &value = op.operand(index);
+  const ImportedValue &value = op.operand(index);
   std::vector<Length> lengths;
   if (value.isKnown()) {
     for (const Number &number : numbersOf(value)) {
@@ -127,7 +122,7 @@ FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size
     return lengths;
   }
   auto sizes = constantInts(value);
-  if (!sizes || value.sampleStep != 0)
+  if (!sizes || value.sampleStep() != 0)
     return op.error("expects a constant shape; it depends on data");
   for (int64_t size : *sizes)
     lengths.push_back(plainLength(op, size));
@@ -135,7 +130,7 @@ FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size
 }
 
 // A file for any batch says where its samples are; a number in their place is the exported example's.
-LogicalResult zorse::onnx_import::checkTold(OpContext &op, const Val &result, const std::vector<bool> &told) {
+LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &told) {
   const int64_t axis = result.view.sampleAxis();
   if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() || told[static_cast<size_t>(axis)])
     return success();
@@ -156,33 +151,29 @@ static bool countsOnly(StringRef op) {
 }
 
 /// A constant that holds the numbers of samples as a value of the graph. \param number  of every sample, [B]
-static Val withNumbers(Composition &make, const Val &constant, Val number) {
+static ImportedValue withNumbers(Composition &make, const ImportedValue &constant, ImportedValue number) {
   number.view.dims = constant.view.dims; // repeated along all axes but that of the samples
   for (FactorList &list : number.view.dims) {
     for (Factor &factor : list)
       factor.stride = 0;
     coalesce(list);
   }
-  Val rest = constant;
-  rest.sampleStep = 0;
+  ImportedValue rest = constant;
+  rest.constant().sampleStep = 0;
   number = make.cast(number, constant.type);
-  if (constant.sampleStep != 1)
-    number = make("Mul", {number, make.number(static_cast<double>(constant.sampleStep), number)});
+  if (constant.sampleStep() != 1)
+    number = make("Mul", {number, make.number(static_cast<double>(constant.sampleStep()), number)});
   return make("Add", {number, rest});
 }
 
 std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext &op) {
   const std::string &which = op.node.op;
-  bool any = false, others = true;
-  std::vector<Val> operands;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    operands.push_back(op.operand(i));
-    any |= operands.back().sampleStep != 0;
-    others &= operands.back().isConstant() && !isFloat(operands.back().type);
-  }
-  if (!any || which == "Concat" || which == "Gather" || which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
+  std::vector<ImportedValue> operands = op.operands();
+  const bool others = llvm::all_of(operands, [](const ImportedValue &operand) { return operand.isConstant() && !isFloat(operand.type); });
+  if (llvm::none_of(operands, [](const ImportedValue &operand) { return operand.sampleStep() != 0; }) || which == "Concat" || which == "Gather" ||
+      which == "SequenceConstruct" || which == "ConcatFromSequence" || which == "SequenceAt")
     return std::nullopt;
-  int64_t step = operands[0].sampleStep;
+  int64_t step = operands[0].sampleStep();
   const bool isInteger =
       which != "Cast" || (!isFloat(static_cast<ElementKind>(op.integer("to"))) && static_cast<ElementKind>(op.integer("to")) != ElementKind::Bool);
   bool supported = false;
@@ -190,16 +181,16 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
     step = 0;
     supported = true;
   } else if (which == "Add" || which == "Sub") {
-    step = which == "Add" ? addInts(step, operands[1].sampleStep) : subInts(step, operands[1].sampleStep);
+    step = which == "Add" ? addInts(step, operands[1].sampleStep()) : subInts(step, operands[1].sampleStep());
     supported = others;
   } else if (which == "Mul") {
-    const Val &other = operands[0].sampleStep != 0 ? operands[1] : operands[0];
-    auto factor = other.sampleStep == 0 && others ? uniformValue(op.state, other) : std::nullopt;
+    const ImportedValue &other = operands[0].sampleStep() != 0 ? operands[1] : operands[0];
+    auto factor = other.sampleStep() == 0 && others ? uniformValue(op.state, other) : std::nullopt;
     supported = factor && std::fabs(*factor) < 0x1p31;
-    step = supported ? mulInts(step + operands[1].sampleStep, static_cast<int64_t>(*factor)) : 0;
+    step = supported ? mulInts(step + operands[1].sampleStep(), static_cast<int64_t>(*factor)) : 0;
   } else if (which == "Identity" || which == "Squeeze" || which == "Unsqueeze" || which == "Reshape" || which == "Expand" || which == "Transpose" ||
              which == "Flatten" || which == "Cast") {
-    supported = isInteger && (operands.size() < 2 || operands[1].sampleStep == 0);
+    supported = isInteger && (operands.size() < 2 || operands[1].sampleStep() == 0);
   }
   if (!supported && !countsOnly(which))
     return op.error("reads the numbers of the samples in the batch (arange), which elementwise operators, sums and ids that pick within each "
@@ -208,18 +199,19 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
     return op.error("reads the numbers of the samples in the batch (arange), which --batch-norm-rows takes together in groups; compile without it");
   if (!supported) { // as values
     Composition make(op);
-    for (Val &operand : operands)
-      if (operand.sampleStep != 0)
+    for (ImportedValue &operand : operands)
+      if (operand.sampleStep() != 0)
         operand = withNumbers(make, operand,
                               wrap(create<SampleNumberOp>(op.state, RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type())),
                                    ElementKind::I64, {op.state.rows}));
     return make.hasFailed() ? failure() : applyWith(op, std::move(operands));
   }
-  for (Val &operand : operands)
-    operand.sampleStep = 0;
+  for (ImportedValue &operand : operands)
+    if (operand.isConstant())
+      operand.constant().sampleStep = 0;
   LogicalResult status = applyWith(op, std::move(operands));
-  if (succeeded(status) && op.node.outputs[0] >= 0)
-    op.state.values[op.node.outputs[0]].sampleStep = step;
+  if (succeeded(status) && op.node.outputs[0] >= 0 && step != 0)
+    op.result().constant().sampleStep = step;
   return status;
 }
 
@@ -238,10 +230,10 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
   // Number `sample * inner + place` of the range: the part of the sample is kept apart.
   const int64_t inner = length->perSample ? length->size / op.state.rows : length->size;
   const ElementKind type = op.operand(0).type, counted = isFloat(type) ? ElementKind::I64 : type;
-  Val value = constantOf(counted, makeIota(counted, inner, *from, *step), {inner});
+  ImportedValue value = constantOf(counted, makeIota(counted, inner, *from, *step), {inner});
   if (length->perSample) {
     value.view.dims[0].insert(value.view.dims[0].begin(), Factor{op.state.rows, 0, true});
-    value.sampleStep = mulInts(inner, static_cast<int64_t>(*step));
+    value.constant().sampleStep = mulInts(inner, static_cast<int64_t>(*step));
   }
   Composition make(op);
   return make.result(isFloat(type) ? make.cast(value, type) : std::move(value));
@@ -249,11 +241,11 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
 
 // Bounds that follow from B are supported where they cut nothing: below 0, or at the end of the axis and behind it, for every B.
 LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
-  FailureOr<Val> starts = asKnown(op, op.operand(1)), ends = asKnown(op, op.operand(2));
+  FailureOr<ImportedValue> starts = asKnown(op, op.operand(1)), ends = asKnown(op, op.operand(2));
   if (failed(starts) || failed(ends))
     return failure();
   const std::vector<Number> from = numbersOf(*starts), to = numbersOf(*ends);
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   std::vector<int64_t> axes(from.size()), first, last;
   for (size_t i = 0; i < axes.size(); ++i)
     axes[i] = static_cast<int64_t>(i);
@@ -289,14 +281,13 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
     last.push_back(static_cast<int64_t>(std::min(*end, 0x1p62)));
   }
   const auto count = static_cast<int64_t>(from.size());
-  std::vector<Val> operands{x, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count}),
-                            constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(last)), {count})};
-  for (size_t i = 3; i < op.node.inputs.size(); ++i)
-    operands.push_back(op.operand(i));
+  std::vector<ImportedValue> operands = op.operands();
+  operands[1] = constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(first)), {count});
+  operands[2] = constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(last)), {count});
   return applyWith(op, std::move(operands));
 }
 
-LogicalResult zorse::onnx_import::checkBounds(OpContext &op, const Val &x, int64_t axis, int64_t start, int64_t end) {
+LogicalResult zorse::onnx_import::checkBounds(OpContext &op, const ImportedValue &x, int64_t axis, int64_t start, int64_t end) {
   constexpr int64_t kEverything = (int64_t(1) << 31) - 2;
   const bool whole = start == 0 && end >= kEverything, reversed = start == -1 && end <= -kEverything;
   const auto outside = [&](int64_t bound) { return bound == 0 || bound >= kEverything || bound % op.state.rows == 0; };

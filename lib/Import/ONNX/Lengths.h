@@ -18,17 +18,17 @@ Number extentOf(const ImportState &state, const FactorList &list);
 /// Operand `index` as lengths; an error of the node where they are not known.
 mlir::FailureOr<std::vector<Length>> lengthsOf(OpContext &op, size_t index);
 /// A constant whose elements are one number, over the axes of a view.
-Val fillOver(ElementKind kind, double value, View view);
+ImportedValue fillOver(ElementKind kind, double value, View view);
 /// Refuses an axis that may be one of samples and is not marked so.
 mlir::LogicalResult checkExtent(OpContext &op, const FactorList &list);
 mlir::LogicalResult rangeOfSamples(OpContext &op); ///< a Range one of whose bounds is Known
 mlir::LogicalResult sliceByNumbers(OpContext &op); ///< a Slice one of whose bounds is Known
 /// Bounds of a file for any batch must not depend on how many samples there are.
-mlir::LogicalResult checkBounds(OpContext &op, const Val &x, int64_t axis, int64_t start, int64_t end);
+mlir::LogicalResult checkBounds(OpContext &op, const ImportedValue &x, int64_t axis, int64_t start, int64_t end);
 /// How often the samples are among the factors of all axes.
 int64_t countSampleFactors(const View &view);
 /// Refuses a size that is a number of the file where the samples of a batch of any size are. \param told  by dimension: it is told by B
-mlir::LogicalResult checkTold(OpContext &op, const Val &result, const std::vector<bool> &told);
+mlir::LogicalResult checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &told);
 /// Sets `rows` to a size that divides no number of the file.
 void choosePlaceholder(ImportState &state);
 

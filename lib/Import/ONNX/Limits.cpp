@@ -3,9 +3,6 @@
 #include "Interpret.h"
 #include "Operators.h"
 
-#include <algorithm>
-#include <functional>
-
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
@@ -23,6 +20,18 @@ std::string listed(const std::vector<std::string> &names) {
 /// Operators without a handler, and by what they say the nodes of others that say what is not supported.
 struct Limits {
   std::map<std::string, std::vector<std::string>> unknown, beyond;
+
+  void visit(const GraphNode &node) {
+    if (const Registration *rule = registrationOf(node)) {
+      for (const std::string &problem : notUnderstood(node, *rule))
+        beyond[node.op + ": " + problem].push_back(node.name);
+    } else {
+      unknown[node.domain.empty() ? node.op : node.domain + "." + node.op].push_back(node.name);
+    }
+    for (auto &[name, nested] : node.bodies)
+      for (const GraphNode &inner : nested->nodes)
+        visit(inner);
+  }
 
   std::string text() const {
     std::string message;
@@ -45,38 +54,8 @@ struct Limits {
 
 LogicalResult zorse::onnx_import::checkSupported(ImportState &state, const std::vector<int> &wanted) {
   Limits limits;
-  std::function<void(const GraphBody &, const llvm::DenseSet<int> *)> visit = [&](const GraphBody &body, const llvm::DenseSet<int> *live) {
-    for (const GraphNode &node : body.nodes) {
-      bool needed = !live || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live->contains(value); });
-      if (!needed)
-        continue;
-      if (const Registration *rule = registrationOf(node)) {
-        for (const std::string &problem : notUnderstood(node, *rule))
-          limits.beyond[node.op + ": " + problem].push_back(node.name);
-      } else {
-        limits.unknown[node.domain.empty() ? node.op : node.domain + "." + node.op].push_back(node.name);
-      }
-      for (auto &[name, nested] : node.bodies)
-        visit(*nested, nullptr);
-    }
-  };
-  llvm::DenseSet<int> live(wanted.begin(), wanted.end());
-  std::function<void(const GraphNode &)> use = [&](const GraphNode &node) {
-    for (int value : node.inputs)
-      if (value >= 0)
-        live.insert(value);
-    for (auto &[name, nested] : node.bodies) {
-      for (const GraphNode &inner : nested->nodes)
-        use(inner);
-      live.insert(nested->outputs.begin(), nested->outputs.end());
-    }
-  };
-  for (size_t i = state.graph.body.nodes.size(); i-- > 0;) {
-    const GraphNode &node = state.graph.body.nodes[i];
-    if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live.contains(value); }))
-      use(node);
-  }
-  visit(state.graph.body, &live);
+  for (const GraphNode *node : neededNodes(state.graph.body, wanted))
+    limits.visit(*node);
   std::string text = limits.text();
   return text.empty() ? success() : error(state, text);
 }

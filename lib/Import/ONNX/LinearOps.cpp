@@ -1,7 +1,8 @@
 // Products, softmax, norms.
 #include "Arithmetic.h"
-#include "Axes.h"
 #include "Composition.h"
+#include "Kernels.h"
+#include "LoopNest.h"
 #include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 using namespace zorse;
@@ -30,7 +32,7 @@ double zorse::onnx_import::attentionScale(const ImportState &state, double scale
 }
 
 /// Only its last two dimensions hold different elements, none of samples.
-static bool isMatrix(const Val &value) {
+static bool isMatrix(const ImportedValue &value) {
   if (isSampled(value))
     return false;
   for (int64_t i = 0; i + 2 < value.rank(); ++i)
@@ -40,12 +42,12 @@ static bool isMatrix(const Val &value) {
   return true;
 }
 
-static FailureOr<Val> productOfConstants(OpContext &op, const Val &a, const Val &b) {
+static FailureOr<ImportedValue> productOfConstants(OpContext &op, const ImportedValue &a, const ImportedValue &b) {
   if (!isFloat(a.type) || !isFloat(b.type))
     return op.error("multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
   // Tables of positions times frequencies: one or few products per element.
   int64_t inner = a.view.size(a.rank() - 1);
-  Val left = a, right = b;
+  ImportedValue left = a, right = b;
   left.view.dims.insert(left.view.dims.end() - 1, FactorList{}); // [.., M, 1, K]
   FactorList k = right.view.dims[right.rank() - 2];
   FactorList columns = right.view.dims.back();
@@ -54,18 +56,13 @@ static FailureOr<Val> productOfConstants(OpContext &op, const Val &a, const Val 
   right.view.dims.push_back({});
   right.view.dims.push_back(columns);
   right.view.dims.push_back(k); // [.., 1, N, K]
-  Kernel multiply;
-  multiply.floats = [](int64_t count, const double *const *x, double *to) {
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = x[0][i] * x[1][i];
-  };
-  Val out = foldElementwise(op.state, {left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
+  ImportedValue out = foldElementwise(op.state, {left, right}, inner == 1 ? a.type : ElementKind::F64, floatKernel2(std::multiplies<double>()));
   if (!out)
     return op.error("expects shapes that broadcast");
   if (inner > 1) {
     if (out.view.elements() > (int64_t(1) << 24))
       return op.error("multiplies large constants; this is not folded");
-    Val whole = copied(op.state, out);
+    ImportedValue whole = copied(op.state, out);
     std::vector<int64_t> shape = whole.shape();
     shape.pop_back();
     auto products = constantFloats(whole, int64_t(1) << 24);
@@ -82,11 +79,9 @@ static FailureOr<Val> productOfConstants(OpContext &op, const Val &a, const Val 
 }
 
 /// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).
-/// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
-static FailureOr<Val> timesMatrix(OpContext &op, const Val &x, const Val &w, bool swap) {
+static FailureOr<ImportedValue> timesMatrix(OpContext &op, const ImportedValue &x, const ImportedValue &w, bool swap) {
   int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
-  FactorList kFactors = x.view.dims[kAxis];
-  Val lead = x;
+  ImportedValue lead = x;
   lead.view.dims.erase(lead.view.dims.begin() + kAxis);
   // Broadcast batch dimensions of the matrix repeat the result.
   std::vector<int64_t> other = w.shape();
@@ -100,95 +95,48 @@ static FailureOr<Val> timesMatrix(OpContext &op, const Val &x, const Val &w, boo
     else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
       return op.error("expects batch dimensions that broadcast");
   }
-  std::vector<Val> operands{lead};
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, {lead});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *axis : group)
-      list.push_back(Factor{axis->size, axis->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(kFactors);
-  Value left = materialise(op.state, x, groups, false);
+  Value left = nest->emit(op.state, 0, x.view.dims[kAxis]);
   FactorList wK = w.view.dims[swap ? w.rank() - 1 : w.rank() - 2], wN = w.view.dims[swap ? w.rank() - 2 : w.rank() - 1];
   bool transposed = innerStride(wN) > innerStride(wK);
   Value right = materialise(op.state, w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
-  bool noLead = cast<RankedTensorType>(left.getType()).getRank() == 1;
-  if (noLead)
-    left = reshapeTo(op.state, left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
+  if (auto type = cast<RankedTensorType>(left.getType()); type.getRank() == 1)
+    left = reshapeTo(op.state, left, {1, type.getDimSize(0)});
   Value y = create<MatmulOp>(op.state, left, right, false, transposed);
-  int64_t columns = cast<RankedTensorType>(y.getType()).getShape().back();
-  Val result = resultOf(y, (swap ? w : x).type, axes, loop, shape);
-  FactorList columnList;
-  if (columns != 1)
-    columnList.push_back(Factor{columns, 1, false});
   // x lost its K axis; the columns take the place the product gives them.
-  if (swap)
-    result.view.dims.insert(result.view.dims.end() - 1, columnList);
-  else
-    result.view.dims.push_back(columnList);
-  return result;
+  return nest->result(y, (swap ? w : x).type, cast<RankedTensorType>(y.getType()).getShape().back(), swap ? kAxis : LoopNest::kEnd);
 }
 
-static FailureOr<Val> productOfActivations(OpContext &op, const Val &a, const Val &b) {
+static FailureOr<ImportedValue> productOfActivations(OpContext &op, const ImportedValue &a, const ImportedValue &b) {
   int64_t m = a.rank() - 2, n = b.rank() - 1;
   FactorList aK = a.view.dims.back(), bK = b.view.dims[b.rank() - 2], aM = a.view.dims[m], bN = b.view.dims[n];
   // Products of activations: batch axes are common.
-  std::vector<Val> operands{a, b};
-  for (Val &operand : operands) {
+  std::vector<ImportedValue> operands{a, b};
+  for (ImportedValue &operand : operands) {
     operand.view.dims.pop_back();
     operand.view.dims.pop_back();
   }
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  std::vector<Val> before = operands;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, std::move(operands), LoopNest::Order::File);
+  if (failed(nest))
     return failure();
-  for (int k = 0; k < 2; ++k)
-    if (operands[k].value != before[k].value)
-      return op.error("its operands group batch axes in ways that do not match");
+  if (nest->isCopied(0) || nest->isCopied(1))
+    return op.error("its operands group batch axes in ways that do not match");
   if (a.view.sampleAxis() >= 0 && b.view.sampleAxis() >= 0 && (a.view.sampleAxis() >= a.rank() - 2) != (b.view.sampleAxis() >= b.rank() - 2))
     return op.error("combines different samples");
   if (a.view.sampleAxis() == m || b.view.sampleAxis() == n)
     return op.error("multiplies samples with samples; every op must treat samples apart");
-  Loop loop = makeLoop(axes);
-  auto groupsFor = [&](size_t k) {
-    Groups groups;
-    for (auto &group : loop.groups) {
-      FactorList list;
-      for (const Axis *axis : group)
-        list.push_back(Factor{axis->size, axis->strides[k], false});
-      coalesce(list);
-      groups.push_back(list);
-    }
-    return groups;
-  };
-  Groups left = groupsFor(0), right = groupsFor(1);
   bool transposeA = innerStride(aK) > innerStride(aM) && innerStride(aM) != 0, transposeB = innerStride(bN) > innerStride(bK) && innerStride(bK) != 0;
-  left.push_back(transposeA ? aK : aM);
-  left.push_back(transposeA ? aM : aK);
-  right.push_back(transposeB ? bN : bK);
-  right.push_back(transposeB ? bK : bN);
-  Value y =
-      create<MatmulOp>(op.state, materialise(op.state, a, left, loop.sampled), materialise(op.state, b, right, loop.sampled), transposeA, transposeB);
-  Val result = resultOf(y, a.type, axes, loop, shape);
-  auto type = cast<RankedTensorType>(y.getType());
-  int64_t rows2 = type.getDimSize(type.getRank() - 2), columns = type.getDimSize(type.getRank() - 1);
-  result.view.dims.push_back(rows2 == 1 ? FactorList{} : FactorList{Factor{rows2, columns, false}});
-  result.view.dims.push_back(columns == 1 ? FactorList{} : FactorList{Factor{columns, 1, false}});
-  return result;
+  Value left = nest->emit(op.state, 0, transposeA ? Groups{aK, aM} : Groups{aM, aK}),
+        right = nest->emit(op.state, 1, transposeB ? Groups{bN, bK} : Groups{bK, bN});
+  Value y = create<MatmulOp>(op.state, left, right, transposeA, transposeB);
+  return nest->result(y, a.type, cast<RankedTensorType>(y.getType()).getShape().take_back(2));
 }
 
-FailureOr<Val> zorse::onnx_import::product(OpContext &op, Val a, Val b) {
-  for (const Val *operand : {&a, &b})
-    if ((!operand->isConstant() && !operand->isGraph()) || !isFloat(operand->type) || operand->view.elements() == 0)
+FailureOr<ImportedValue> zorse::onnx_import::product(OpContext &op, ImportedValue a, ImportedValue b) {
+  for (const ImportedValue *operand : {&a, &b})
+    if (!operand->isArray() || !isFloat(operand->type) || operand->view.elements() == 0)
       return op.error("expects two float tensors");
   const int64_t alongA = a.rank() - 1, alongB = std::max<int64_t>(b.rank() - 2, 0);
   if (a.rank() > 0 && b.rank() > 0 && (a.view.sampleAxis() == alongA || b.view.sampleAxis() == alongB))
@@ -202,7 +150,7 @@ FailureOr<Val> zorse::onnx_import::product(OpContext &op, Val a, Val b) {
     b.view.dims.push_back(FactorList{});
   if (a.view.size(a.rank() - 1) != b.view.size(b.rank() - 2))
     return op.error("expects inner dimensions to agree, got " + Twine(a.view.size(a.rank() - 1)) + " and " + Twine(b.view.size(b.rank() - 2)));
-  FailureOr<Val> result;
+  FailureOr<ImportedValue> result;
   Number scale = 1.0;
   if (a.isConstant() && b.isConstant()) {
     result = productOfConstants(op, a, b);
@@ -212,14 +160,15 @@ FailureOr<Val> zorse::onnx_import::product(OpContext &op, Val a, Val b) {
     bool weightB = isMatrix(b), weightA = isMatrix(a);
     // A scale goes past a product of activations (attention peels it off), and stays before a weight.
     // One that is known only with the batch goes past both.
-    const Number both = a.scale * b.scale;
+    const Number both = a.scale() * b.scale();
     if (auto constant = both.constant(); !constant || (!weightA && !weightB)) {
       scale = constant ? Number(attentionScale(op.state, *constant, a.view.size(a.rank() - 1))) : both;
-      a.scale = b.scale = 1.0;
+      a.takeScale();
+      b.takeScale();
     }
     result = weightB ? timesMatrix(op, a, b, /*swap=*/false) : weightA ? timesMatrix(op, b, a, /*swap=*/true) : productOfActivations(op, a, b);
     if (succeeded(result))
-      result->scale = scale;
+      result->tensor().scale = scale;
   }
   if (failed(result))
     return failure();
@@ -231,22 +180,18 @@ FailureOr<Val> zorse::onnx_import::product(OpContext &op, Val a, Val b) {
 }
 
 static LogicalResult importMatMul(OpContext &op) {
-  const Val &a = op.operand(0), &b = op.operand(1);
-  if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && (b.isGraph() || b.isConstant()) &&
-      a.view.sampleAxis() == 1 && a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 &&
-      b.view.elements() > 0) {
+  const ImportedValue &a = op.operand(0), &b = op.operand(1);
+  if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && b.isArray() && a.view.sampleAxis() == 1 &&
+      a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 && b.view.elements() > 0) {
     // [groups, samples, inner] with a matrix for every group
     Composition make(op);
     return make.result(make.transpose(groupedProduct(make, make.transpose(a, {1, 0, 2}), b), {1, 0, 2}));
   }
-  auto value = product(op, op.operand(0), op.operand(1));
-  if (failed(value))
-    return failure();
-  return op.result(std::move(*value));
+  return op.result(product(op, a, b));
 }
 
 static LogicalResult importGemm(OpContext &op) {
-  Val a = op.operand(0), b = op.operand(1);
+  ImportedValue a = op.operand(0), b = op.operand(1);
   if (a.rank() != 2 || b.rank() != 2)
     return op.error("expects two matrices");
   if (op.integer("transA"))
@@ -257,82 +202,66 @@ static LogicalResult importGemm(OpContext &op) {
   if (failed(value))
     return failure();
   double alpha = op.real("alpha"), beta = op.real("beta");
-  if (value->isGraph()) {
-    value->scale *= alpha;
+  if (value->isTensor()) {
+    value->tensor().scale *= alpha;
   } else if (alpha != 1) {
     if (failed(binary(op, "Mul", *value, scalar(value->type, alpha))))
       return failure();
-    value = op.state.values[op.node.outputs[0]];
+    value = op.result();
   }
   if (!op.has(2) || beta == 0)
     return op.result(std::move(*value));
-  Val c = op.operand(2);
+  ImportedValue c = op.operand(2);
   if (beta != 1) {
     if (failed(binary(op, "Mul", c, scalar(c.type, beta))))
       return failure();
-    c = op.state.values[op.node.outputs[0]];
+    c = op.result();
   }
   return binary(op, "Add", *value, c);
 }
 
 // Of inputs, the largest element and the sum over all samples are numbers that are known before the step.
-static Val normalisedOverSamples(Composition &make, const Val &x, int64_t axis, bool logarithm) {
-  Val below = make("Sub", {x, make.reduce("ReduceMax", x, {axis}, /*keep=*/true)}), each = make("Exp", {below});
-  Val sum = make.reduce("ReduceSum", each, {axis}, /*keep=*/true);
+static ImportedValue normalisedOverSamples(Composition &make, const ImportedValue &x, int64_t axis, bool logarithm) {
+  ImportedValue below = make("Sub", {x, make.reduce("ReduceMax", x, {axis}, /*keep=*/true)}), each = make("Exp", {below});
+  ImportedValue sum = make.reduce("ReduceSum", each, {axis}, /*keep=*/true);
   return logarithm ? make("Sub", {below, make("Log", {sum})}) : make("Div", {each, sum});
 }
 
 static LogicalResult importSoftmax(OpContext &op) {
-  Val x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
+  ImportedValue x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
-  if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value))
+  if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value()))
     return op.error("normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
   if (x.view.sampleAxis() == axis) {
     Composition make(op);
     return make.result(normalisedOverSamples(make, x, axis, op.node.op == "LogSoftmax"));
   }
-  FactorList last = x.view.dims[axis];
-  std::vector<Val> operands{x};
-  operands[0].view.dims.erase(operands[0].view.dims.begin() + axis);
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  ImportedValue outer = x;
+  outer.view.dims.erase(outer.view.dims.begin() + axis);
+  auto nest = LoopNest::of(op, {std::move(outer)});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(last);
-  Value value = materialise(op.state, x, groups, false);
+  Value value = nest->emit(op.state, 0, x.view.dims[axis]);
   Value y = op.node.op == "LogSoftmax" ? create<LogSoftmaxOp>(op.state, value.getType(), value) : create<SoftmaxOp>(op.state, value.getType(), value);
-  Val result = resultOf(y, x.type, axes, loop, shape);
-  int64_t size = x.view.size(axis);
-  result.view.dims.insert(result.view.dims.begin() + axis, size == 1 ? FactorList{} : FactorList{Factor{size, 1, false}});
+  ImportedValue result = nest->result(y, x.type, x.view.size(axis), axis);
   result.hides = x.hides;
   return op.result(std::move(result));
 }
 
 /// Mean and reciprocal of the standard deviation, which the operator's first result does not need.
-static LogicalResult normStatistics(OpContext &op, const Val &x, int64_t axis) {
+static LogicalResult normStatistics(OpContext &op, const ImportedValue &x, int64_t axis) {
   if (op.node.op != "LayerNormalization")
     return op.error("its statistics are used; those of LayerNormalization alone are supported");
   std::vector<int64_t> axes;
   for (int64_t i = axis; i < x.rank(); ++i)
     axes.push_back(i);
   Composition make(op);
-  Val mean = make.reduce("ReduceMean", x, axes, /*keep=*/true), centred = make("Sub", {x, mean});
-  Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), axes, /*keep=*/true);
-  Val spread = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), x)})});
-  Val inverse = make("Reciprocal", {spread});
+  ImportedValue mean = make.reduce("ReduceMean", x, axes, /*keep=*/true), centred = make("Sub", {x, mean});
+  ImportedValue variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), axes, /*keep=*/true);
+  ImportedValue spread = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), x)})});
+  ImportedValue inverse = make("Reciprocal", {spread});
   if (make.hasFailed())
     return failure();
   if (op.isUsed(1))
@@ -344,10 +273,9 @@ static LogicalResult normStatistics(OpContext &op, const Val &x, int64_t axis) {
 
 /// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
 static LogicalResult importNorm(OpContext &op) {
-  Val x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
+  ImportedValue x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
+  if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() >= axis)
     return op.error("normalises over the samples; every op must treat samples apart");
@@ -357,29 +285,17 @@ static LogicalResult importNorm(OpContext &op) {
   for (int64_t i = axis; i < x.rank(); ++i)
     last.insert(last.end(), x.view.dims[i].begin(), x.view.dims[i].end());
   coalesce(last);
-  std::vector<Val> operands{x};
-  operands[0].view.dims.resize(axis);
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  ImportedValue outer = x;
+  outer.view.dims.resize(axis);
+  auto nest = LoopNest::of(op, {std::move(outer)});
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(last);
-  Value value = materialise(op.state, x, groups, false);
+  Value value = nest->emit(op.state, 0, last);
   int64_t channels = cast<RankedTensorType>(value.getType()).getShape().back();
   auto gainOf = [&](size_t index) -> FailureOr<Value> {
     if (!op.has(index))
       return Value();
-    Val weight = op.operand(index);
+    ImportedValue weight = op.operand(index);
     FactorList all;
     int64_t count = 1;
     for (const FactorList &list : weight.view.dims)
@@ -404,14 +320,8 @@ static LogicalResult importNorm(OpContext &op) {
     y = create<LayerNormOp>(op.state, value, *gain, *bias, epsilon);
   else
     y = create<RmsNormOp>(op.state, value, *gain, epsilon);
-  Val result = resultOf(y, x.type, axes, loop, shape);
-  int64_t stride = channels;
-  std::vector<int64_t> whole = x.shape();
-  for (int64_t i = axis; i < x.rank(); ++i) {
-    stride /= whole[i];
-    result.view.dims.push_back(whole[i] == 1 ? FactorList{} : FactorList{Factor{whole[i], stride, false}});
-  }
-  return op.result(std::move(result));
+  const std::vector<int64_t> shape = x.shape();
+  return op.result(nest->result(y, x.type, ArrayRef(shape).drop_front(axis)));
 }
 
 void zorse::onnx_import::registerLinearOps(OperatorRegistry &registry) {

@@ -1,8 +1,8 @@
 // The loss as a sum of terms factor * (sum over samples of a numerator), whose factors are known before the step.
-#include "Axes.h"
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Losses.h"
 #include "Parts.h"
 
@@ -40,7 +40,7 @@ void zorse::onnx_import::addNumber(ImportState &state, const Number &number, std
 
 /// A scalar without samples, such as a penalty of parameters' squares, as a term of the loss: the mean over samples that all have it. Losses are of
 /// the last unit, which so reads every parameter of the penalty.
-static LogicalResult addPenalty(OpContext &op, const Val &scalar, double sign, std::vector<LossSummand> &terms) {
+static LogicalResult addPenalty(OpContext &op, const ImportedValue &scalar, double sign, std::vector<LossSummand> &terms) {
   if (auto number = uniformNumber(op.state, scalar))
     return addNumber(op.state, *number * Number(sign), terms), success();
   warn(op.state, "the loss has a term of parameters alone (node '" + op.node.name +
@@ -49,17 +49,16 @@ static LogicalResult addPenalty(OpContext &op, const Val &scalar, double sign, s
   summand.elementsPerRow = 1;
   summand.factor = Number(sign) / samplesPerRow(op.state); // the mean over rows that all have it
   auto type = RankedTensorType::get({ShapedType::kDynamic}, elementType(op.state, ElementKind::F32));
-  summand.factor *= scalar.scale;
-  Val plain = scalar;
-  plain.scale = 1.0;
+  ImportedValue plain = scalar;
+  summand.factor *= plain.takeScale();
   summand.numerator = broadcastTo(op.state, reshapeTo(op.state, materialise(op.state, plain), {}), {}, type.getShape());
   terms.push_back(summand);
   return success();
 }
 
-LogicalResult zorse::onnx_import::addSummand(OpContext &op, const Val &value, double sign, std::vector<LossSummand> &summands) {
-  if (value.kind == Val::Kind::Loss) {
-    for (LossSummand summand : value.summands) {
+LogicalResult zorse::onnx_import::addSummand(OpContext &op, const ImportedValue &value, double sign, std::vector<LossSummand> &summands) {
+  if (value.isLoss()) {
+    for (LossSummand summand : value.loss().summands) {
       summand.factor *= Number(sign);
       summands.push_back(std::move(summand));
     }
@@ -68,20 +67,18 @@ LogicalResult zorse::onnx_import::addSummand(OpContext &op, const Val &value, do
   auto number = value.view.elements() == 1 ? uniformNumber(op.state, value) : std::nullopt;
   if (number && number->is(0))
     return success();
-  if (value.isGraph() && isSampled(value))
+  if (value.isTensor() && isSampled(value))
     return mixes(op, "adds a sum over samples to values of samples");
-  if (!number && (!value.isGraph() || value.view.elements() != 1 || isSampled(value) || !isFloat(value.type)))
+  if (!number && (!value.isTensor() || value.view.elements() != 1 || isSampled(value) || !isFloat(value.type)))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
   return addPenalty(op, value, sign, summands);
 }
 
-static LogicalResult sumOfLosses(OpContext &op, const std::string &which, const Val &a, const Val &b) {
-  Val value;
-  value.kind = Val::Kind::Loss;
-  value.type = a.kind == Val::Kind::Loss ? a.type : b.type;
-  if (failed(addSummand(op, a, 1, value.summands)) || failed(addSummand(op, b, which == "Sub" ? -1 : 1, value.summands)))
+static LogicalResult sumOfLosses(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+  Loss sum;
+  if (failed(addSummand(op, a, 1, sum.summands)) || failed(addSummand(op, b, which == "Sub" ? -1 : 1, sum.summands)))
     return failure();
-  return op.result(std::move(value));
+  return op.result({a.isLoss() ? a.type : b.type, {}, std::move(sum)});
 }
 
 /// What a fixed batch of N makes of a constant factor of a loss: N and N times the elements of a sample stand for samples.
@@ -113,11 +110,11 @@ static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool 
   return plain;
 }
 
-LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, Val loss, const Val &other, bool divides) {
+LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, ImportedValue loss, const ImportedValue &other, bool divides) {
   if (auto number = other.view.elements() == 1 ? uniformNumber(op.state, other) : std::nullopt) {
     if (divides && number->is(0))
       return op.error("divides a sum over samples by zero");
-    for (LossSummand &summand : loss.summands) {
+    for (LossSummand &summand : loss.loss().summands) {
       auto factor = factorInFile(op, *number, divides, summand);
       if (failed(factor))
         return failure();
@@ -127,24 +124,24 @@ LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, Val loss, const Val 
     }
     return op.result(std::move(loss));
   }
-  if (other.kind == Val::Kind::Loss)
+  if (other.isLoss())
     return notAffine(op, divides ? "divides by" : "multiplies");
-  if (!other.isGraph() || other.view.elements() != 1 || isSampled(other) || !isFloat(other.type))
+  if (!other.isTensor() || other.view.elements() != 1 || isSampled(other) || !isFloat(other.type))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
   // A scalar of parameters goes inside of the sum, so that its gradient is a sum over samples.
-  Val plain = other;
-  plain.scale = 1.0;
+  ImportedValue plain = other;
+  const Number scale = plain.takeScale();
   Value scalar = reshapeTo(op.state, materialise(op.state, plain), {});
-  for (LossSummand &summand : loss.summands) {
+  for (LossSummand &summand : loss.loss().summands) {
     Value all = broadcastTo(op.state, scalar, {}, cast<RankedTensorType>(summand.numerator.getType()).getShape());
-    summand.factor = divides ? summand.factor / other.scale : summand.factor * other.scale;
+    summand.factor = divides ? summand.factor / scale : summand.factor * scale;
     summand.numerator = divides ? create<arith::DivFOp>(op.state, summand.numerator, all) : create<arith::MulFOp>(op.state, summand.numerator, all);
   }
   return op.result(std::move(loss));
 }
 
-LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &which, const Val &a, const Val &b) {
-  const bool lossA = a.kind == Val::Kind::Loss, lossB = b.kind == Val::Kind::Loss;
+LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
+  const bool lossA = a.isLoss(), lossB = b.isLoss();
   if (which == "Add" || which == "Sub")
     return sumOfLosses(op, which, a, b);
   if (which == "Mul" && !(lossA && lossB))
@@ -179,38 +176,28 @@ static FailureOr<Number> meanFactor(OpContext &op, Value index, Value weight, st
 }
 
 /// logits [N, C, d...], labels [N, d...].
-static FailureOr<Val> crossEntropy(OpContext &op, Val logits, Val labels, Val weights, std::optional<int64_t> ignore, const std::string &reduction) {
-  if (!logits.isGraph() || !isFloat(logits.type) || logits.rank() < 2 || (!labels.isGraph() && !labels.isConstant()) || isFloat(labels.type))
+static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits, ImportedValue labels, ImportedValue weights,
+                                             std::optional<int64_t> ignore, const std::string &reduction) {
+  if (!logits.isTensor() || !isFloat(logits.type) || logits.rank() < 2 || !labels.isArray() || isFloat(labels.type))
     return op.error("expects float logits [N, C, ...] and integer labels [N, ...]");
   if (labels.isConstant())
     return op.error("its labels are constants; make them an input of the graph");
   if (logits.view.sampleAxis() == 1)
     return op.error("has its classes on the sample axis");
   int64_t classes = logits.view.size(1);
-  FactorList classFactors = logits.view.dims[1];
   bool isLogp = op.node.op == "NegativeLogLikelihoodLoss";
-  std::vector<Val> operands{logits, labels};
+  std::vector<ImportedValue> operands{logits, labels};
   operands[0].view.dims.erase(operands[0].view.dims.begin() + 1);
   if (operands[0].shape() != operands[1].shape())
     return op.error("expects labels of the shape of the logits without their classes");
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  auto nest = LoopNest::of(op, std::move(operands));
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  if (!loop.sampled)
+  if (!nest->hasSamples())
     return op.error("its logits carry no samples");
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *axis : group)
-      list.push_back(Factor{axis->size, axis->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(classFactors);
-  Value data = materialise(op.state, logits, groups, true), index = operandOf(op.state, labels, 1, loop);
+  if (nest->isCopied(0))
+    return crossEntropy(op, copied(op.state, logits), labels, weights, ignore, reduction);
+  Value data = nest->emit(op.state, 0, logits.view.dims[1]), index = nest->emit(op.state, 1);
   if (isLogp) {
     auto logp = data.getDefiningOp<LogSoftmaxOp>();
     if (!logp)
@@ -229,11 +216,8 @@ static FailureOr<Val> crossEntropy(OpContext &op, Val logits, Val labels, Val we
   Value loss = merge(op.state, CrossEntropyOp::create(op.state.builder, op.state.location, data, index, weight, ignore));
   op.state.losses.push_back({index, data, ignore, classes});
   if (reduction == "none")
-    return resultOf(loss, logits.type, axes, loop, shape);
+    return nest->result(loss, logits.type);
 
-  Val result;
-  result.kind = Val::Kind::Loss;
-  result.type = logits.type;
   LossSummand summand;
   auto lossType = cast<RankedTensorType>(loss.getType());
   summand.elementsPerRow = elementsPerRow(lossType);
@@ -244,44 +228,40 @@ static FailureOr<Val> crossEntropy(OpContext &op, Val logits, Val labels, Val we
       return failure();
     summand.factor = *factor;
   }
-  result.summands.push_back(summand);
-  return result;
+  return ImportedValue{logits.type, {}, Loss{{std::move(summand)}}};
 }
 
 static LogicalResult importCrossEntropy(OpContext &op) {
   std::optional<int64_t> ignore;
-  if (op.node.attributes.count("ignore_index"))
-    ignore = op.integer("ignore_index", 0);
+  if (const onnx::Attribute *given = op.attribute("ignore_index"))
+    ignore = given->i();
   if (op.isUsed(1)) { // log-probabilities
     Composition make(op);
-    Val all = make("LogSoftmax", {op.operand(0)}, {{"axis", int64_t(1)}});
+    ImportedValue all = make("LogSoftmax", {op.operand(0)}, {{"axis", int64_t(1)}});
     if (make.hasFailed())
       return failure();
     op.set(1, all);
   }
-  auto value = crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction"));
-  if (failed(value))
-    return failure();
-  return op.result(std::move(*value));
+  return op.result(crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction")));
 }
 
 // The loss of the options: cross-entropy of logits [rows, positions, classes] with labels [rows, positions].
-std::optional<Val> zorse::onnx_import::addedLoss(ImportState &state, LogicalResult &status) {
+std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, LogicalResult &status) {
   status = failure();
   std::string name = state.options.logits.empty() ? state.model.model().graph().output(0).name() : state.options.logits;
   int number = -1;
   for (size_t i = 0; i < state.graph.valueNames.size(); ++i)
     if (state.graph.valueNames[i] == name)
       number = static_cast<int>(i);
-  Val logits = number >= 0 ? state.values[number] : Val{};
-  if (!logits.isGraph() || !isSampled(logits) || !isFloat(logits.type) || logits.rank() < 2) {
+  ImportedValue logits = number >= 0 ? state.values[number] : ImportedValue{};
+  if (!logits.isTensor() || !isSampled(logits) || !isFloat(logits.type) || logits.rank() < 2) {
     (void)error(state, "logits '" + name + "' are not float activations of at least 2 dimensions");
     return std::nullopt;
   }
   std::string labelName = state.options.labels.empty() ? "labels" : state.options.labels;
   std::vector<int64_t> shape = logits.shape();
   shape.pop_back();
-  Val labels;
+  ImportedValue labels;
   auto known = state.inputArguments.find(labelName);
   if (known != state.inputArguments.end()) {
     for (auto &[value, info] : state.graph.inputs)
@@ -326,7 +306,7 @@ std::optional<Val> zorse::onnx_import::addedLoss(ImportState &state, LogicalResu
   FactorList classes = logits.view.dims.back();
   logits.view.dims.pop_back();
   logits.view.dims.insert(logits.view.dims.begin() + 1, classes);
-  auto loss = crossEntropy(op, logits, labels, Val{}, state.options.ignoreIndex, "mean");
+  auto loss = crossEntropy(op, logits, labels, ImportedValue{}, state.options.ignoreIndex, "mean");
   if (failed(loss))
     return std::nullopt;
   status = success();

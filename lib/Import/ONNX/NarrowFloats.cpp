@@ -1,6 +1,6 @@
 // 16-bit floats of a file: what is computed in more digits is rounded to them, operator by operator.
-#include "Axes.h"
 #include "Kernels.h"
+#include "LoopNest.h"
 #include "OpContext.h"
 
 #include "llvm/ADT/APFloat.h"
@@ -53,17 +53,17 @@ static bool isMove(const GraphNode &node) {
   return kMoves.contains(node.op);
 }
 
-Val zorse::onnx_import::rounded(ImportState &state, const Val &value, ElementKind type) {
+ImportedValue zorse::onnx_import::rounded(ImportState &state, const ImportedValue &value, ElementKind type) {
   if (!isNarrow(type) || value.view.elements() == 0)
     return value;
   if (value.isConstant())
     return foldElementwise(state, {value}, value.type, floatKernel1([type](double x) { return nearestIn(type, x); }));
-  if (!value.isGraph())
+  if (!value.isTensor())
     return value;
-  Val out = value.scale.is(1) ? value : copied(state, value);
-  const bool sampled = carriesSamples(out.value.getType());
+  ImportedValue out = value.scale().is(1) ? value : copied(state, value);
+  const bool sampled = isSampled(out);
   Type to = type == ElementKind::F16 ? Type(state.builder.getF16Type()) : Type(state.builder.getBF16Type());
-  out.value = create<RoundOp>(state, out.value, to, /*straightThrough=*/!sampled, /*perOperator=*/sampled);
+  out.tensor().value = create<RoundOp>(state, out.value(), to, /*straightThrough=*/!sampled, /*perOperator=*/sampled);
   return out;
 }
 

@@ -128,10 +128,6 @@ Number Number::count(int64_t index) {
   return ofAtom(std::make_shared<Atom>(std::move(atom)));
 }
 
-Number Number::ratio(int64_t numerator, int64_t denominator) {
-  return Number(static_cast<double>(numerator)) / Number(static_cast<double>(denominator));
-}
-
 Number Number::ofAtom(const std::shared_ptr<const Atom> &atom, bool inverse) {
   Number out;
   Term term;

@@ -20,7 +20,6 @@ public:
   Number(double value);    // NOLINT(google-explicit-constructor): constants are numbers
   static Number samples(); ///< B
   static Number count(int64_t index);
-  static Number ratio(int64_t numerator, int64_t denominator);
 
   friend Number operator+(const Number &a, const Number &b);
   friend Number operator-(const Number &a, const Number &b);

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static const Val absent;
+static const ImportedValue absent;
 
 bool OpContext::isUsed(size_t output) const {
   if (output >= node.outputs.size() || node.outputs[output] < 0)
@@ -22,9 +22,9 @@ bool OpContext::isUsed(size_t output) const {
 }
 
 std::string OpContext::nameOf(size_t index) const {
-  const Val &value = operand(index);
-  if (value.isGraph())
-    if (auto argument = dyn_cast<BlockArgument>(value.value))
+  const ImportedValue &value = operand(index);
+  if (value.isTensor())
+    if (auto argument = dyn_cast<BlockArgument>(value.value()))
       if (auto found = state.weightOfArgument.find(argument.getArgNumber()); found != state.weightOfArgument.end())
         return "'" + state.weights[found->second].parameter + "'";
   const std::string &name = state.graph.valueNames[node.inputs[index]];
@@ -35,18 +35,18 @@ std::string OpContext::nameOf(size_t index) const {
 static std::string describeOperands(const OpContext &op) {
   std::string text;
   for (size_t i = 0; i < op.node.inputs.size() && i < 8; ++i) {
-    const Val &value = op.operand(i);
+    const ImportedValue &value = op.operand(i);
     if (!value)
       continue;
     text += (text.empty() ? "" : ", ") + op.nameOf(i);
-    if (value.kind == Val::Kind::Sequence || value.kind == Val::Kind::Loss) {
-      text += value.kind == Val::Kind::Loss ? " a sum over samples" : " a sequence";
+    if (value.isSequence() || value.isLoss()) {
+      text += value.isLoss() ? " a sum over samples" : " a sequence";
       continue;
     }
-    text += std::string(value.isConstant()               ? " constant "
-                        : value.isKnown()                ? " known with the batch "
-                        : value.kind == Val::Kind::Drawn ? " random numbers "
-                                                         : " ") +
+    text += std::string(value.isConstant() ? " constant "
+                        : value.isKnown()  ? " known with the batch "
+                        : value.isDrawn()  ? " random numbers "
+                                           : " ") +
             name(value.type) + " [";
     for (int64_t axis = 0; axis < value.rank(); ++axis) {
       text += axis ? ", " : "";
@@ -66,13 +66,20 @@ LogicalResult OpContext::error(const Twine &message) const {
          failure();
 }
 
-const Val &OpContext::operand(size_t index) const {
+const ImportedValue &OpContext::operand(size_t index) const {
   if (index >= node.inputs.size() || node.inputs[index] < 0)
     return absent;
   return state.values[node.inputs[index]];
 }
 
-void OpContext::set(size_t index, Val value) {
+std::vector<ImportedValue> OpContext::operands(size_t first) const {
+  std::vector<ImportedValue> all;
+  for (size_t i = first; i < node.inputs.size(); ++i)
+    all.push_back(operand(i));
+  return all;
+}
+
+void OpContext::set(size_t index, ImportedValue value) {
   if (index < node.outputs.size() && node.outputs[index] >= 0)
     state.values[node.outputs[index]] = std::move(value);
 }
@@ -118,8 +125,13 @@ std::optional<std::vector<int64_t>> OpContext::integers(StringRef name) const {
   return otherwise ? std::optional(*otherwise) : std::nullopt;
 }
 
+int64_t OpContext::axis(int64_t rank) const {
+  const int64_t given = integer("axis"), axis = given < 0 ? given + rank : given;
+  return axis < rank ? std::max<int64_t>(axis, -1) : -1;
+}
+
 LogicalResult OpContext::axes(size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) const {
-  if (const Val &given = operand(index)) {
+  if (const ImportedValue &given = operand(index)) {
     axes = constantInts(given);
     if (!axes)
       return error("expects constant axes");

@@ -93,12 +93,12 @@ static WeightSource::Type storedType(ElementKind kind) {
   }
 }
 
-Val zorse::onnx_import::parameter(ImportState &state, const onnx::Tensor &tensor) {
+ImportedValue zorse::onnx_import::parameter(ImportState &state, const onnx::Tensor &tensor) {
   auto known = state.parameters.find(&tensor);
   if (known != state.parameters.end())
     return known->second;
   if (auto tie = state.transposeOf.find(&tensor); tie != state.transposeOf.end()) {
-    Val original = parameter(state, *tie->second);
+    ImportedValue original = parameter(state, *tie->second);
     std::swap(original.view.dims[0], original.view.dims[1]);
     return original;
   }
@@ -137,7 +137,7 @@ Val zorse::onnx_import::parameter(ImportState &state, const onnx::Tensor &tensor
   if (state.roles[&tensor] == InitializerRole::Buffer)
     attributes.set(attributes::kConstant, state.builder.getUnitAttr());
   state.argumentAttributes.push_back(attributes.getDictionary(&state.context));
-  Val value = wrap(argument, kind, shape);
+  ImportedValue value = wrap(argument, kind, shape);
   return state.parameters[&tensor] = value;
 }
 
@@ -151,7 +151,7 @@ FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t inde
   if (!op.state.statistics.insert(&tensor).second)
     return op.error("shares its running statistic '" + tensor.name() +
                     "' with another node: a step would have to update it twice. Give each its own");
-  Value argument = parameter(op.state, tensor).value;
+  Value argument = parameter(op.state, tensor).value();
   op.state.tainted.insert(argument);
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, op.state.builder.getStringAttr(tensor.name()));
@@ -162,7 +162,7 @@ FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t inde
   return argument;
 }
 
-Val zorse::onnx_import::frozenStatistic(OpContext &op, size_t index) {
+ImportedValue zorse::onnx_import::frozenStatistic(OpContext &op, size_t index) {
   auto found = op.state.initializers.find(op.node.inputs[index]);
   if (found == op.state.initializers.end() || !isFloat(static_cast<ElementKind>(found->second->data_type())))
     return op.operand(index);

@@ -1,7 +1,7 @@
 // GatherElements and GatherND: picks of elements, one id or several for each.
-#include "Axes.h"
 #include "Composition.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include <algorithm>
@@ -22,9 +22,22 @@ std::optional<std::pair<int64_t, int64_t>> zorse::onnx_import::evenSteps(ArrayRe
   return std::make_pair(ids[0], step);
 }
 
+/// The nest of x without one of its axes, and of ids. Copies x where the others divide none of the ids'. Fails after an error.
+static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const ImportedValue &ids, int64_t axis) {
+  const auto nestOf = [&](ImportedValue outer) {
+    outer.view.dims[axis].clear();
+    return LoopNest::of(op, {std::move(outer), ids});
+  };
+  auto nest = nestOf(x);
+  if (failed(nest) || !nest->isCopied(0))
+    return nest;
+  x = copied(op.state, x);
+  return nestOf(x);
+}
+
 /// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
-static LogicalResult pickElements(OpContext &op, Val x, const Val &ids, int64_t axis) {
-  if ((!x.isGraph() && !x.isConstant()) || (!ids.isGraph() && !ids.isConstant()) || isFloat(ids.type))
+static LogicalResult pickElements(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
+  if (!x.isArray() || !ids.isArray() || isFloat(ids.type))
     return op.error("expects a tensor and integer ids");
   if (x.view.sampleAxis() == axis)
     return op.error("picks samples by data");
@@ -37,51 +50,35 @@ static LogicalResult pickElements(OpContext &op, Val x, const Val &ids, int64_t 
                       Twine(x.view.size(i)));
     else if (i != axis && failed(take(op, x, i, 0, 1, ids.view.size(i))))
       return failure();
-  FactorList classes = x.view.dims[axis];
-  std::vector<Val> operands{x, ids};
-  operands[0].view.dims[axis].clear();
-  std::vector<Axis> axes;
-  std::vector<int64_t> shape;
-  if (failed(align(op, operands, axes, shape)))
+  const Number scale = x.takeScale();
+  auto nest = nestOfPicks(op, x, ids, axis);
+  if (failed(nest))
     return failure();
-  orderAxes(operands, axes);
-  Loop loop = makeLoop(axes);
-  Groups groups;
-  for (auto &group : loop.groups) {
-    FactorList list;
-    for (const Axis *own : group)
-      list.push_back(Factor{own->size, own->strides[0], false});
-    coalesce(list);
-    groups.push_back(list);
-  }
-  groups.push_back(classes);
-  const Number scale = x.scale;
-  x.scale = 1.0;
-  Value data = materialise(op.state, x, groups, loop.sampled);
-  if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isGraph()) {
+  Value data = nest->emit(op.state, 0, x.view.dims[axis]);
+  if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isTensor()) {
     // A picked log-probability is a cross-entropy with the other sign.
-    Value index = operandOf(op.state, operands[1], 1, loop);
+    Value index = nest->emit(op.state, 1);
     auto type = cast<RankedTensorType>(logp.getX().getType());
     auto loss = CrossEntropyOp::create(op.state.builder, op.state.location, logp.getX(), index, Value(), std::nullopt);
-    Val result = resultOf(merge(op.state, loss), x.type, axes, loop, shape);
-    result.scale = -scale;
+    ImportedValue result = nest->result(merge(op.state, loss), x.type);
+    result.tensor().scale = -scale;
     op.state.losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
     return op.result(std::move(result));
   }
-  auto counted = countedFromFront(op, operands[1], size);
-  if (failed(counted))
+  auto counted = countedFromFront(op, ids, size);
+  if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted, axis))) // which lie in another way than ids
     return failure();
-  Val result = resultOf(create<TakeOp>(op.state, data, operandOf(op.state, *counted, 1, loop)), x.type, axes, loop, shape);
-  result.scale = scale;
+  data = nest->emit(op.state, 0, x.view.dims[axis]);
+  ImportedValue result = nest->result(create<TakeOp>(op.state, data, nest->emit(op.state, 1)), x.type);
+  result.tensor().scale = scale;
   return op.result(std::move(result));
 }
 
 /// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
 static LogicalResult importGatherElements(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank())
+  ImportedValue x = op.operand(0), ids = op.operand(1);
+  const int64_t axis = op.axis(x.rank());
+  if (axis < 0 || ids.rank() != x.rank())
     return op.error("expects a valid axis and ids of the operand's rank");
   if (x.isConstant()) {
     if (auto uniform = uniformValue(op.state, x)) {
@@ -90,13 +87,12 @@ static LogicalResult importGatherElements(OpContext &op) {
     auto index = constantInts(ids, int64_t(1) << 24);
     if (!index)
       return pickElements(op, x, ids, axis);
-    Val whole = copied(op.state, x);
+    ImportedValue whole = copied(op.state, x);
     std::vector<int64_t> from = x.shape(), shape = ids.shape();
     std::vector<int64_t> strides(from.size(), 1);
     for (size_t i = from.size(); i-- > 1;)
       strides[i - 1] = strides[i] * from[i];
-    std::vector<double> floats;
-    std::vector<int64_t> ints;
+    std::vector<int64_t> begins;
     for (size_t flat = 0; flat < index->size(); ++flat) {
       int64_t rest = static_cast<int64_t>(flat), at = 0;
       for (size_t i = shape.size(); i-- > 0;) {
@@ -109,46 +105,39 @@ static LogicalResult importGatherElements(OpContext &op) {
           return op.error("an id is outside the operand");
         at += position * strides[i];
       }
-      double f;
-      int64_t n;
-      if (isFloat(x.type)) {
-        whole.lazy->readFloats(at, 1, 1, &f);
-        floats.push_back(f);
-      } else {
-        whole.lazy->readInts(at, 1, 1, &n);
-        ints.push_back(n);
-      }
+      begins.push_back(at);
     }
-    return op.result(constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape));
+    return op.result(runsOf(whole, begins, 1, shape));
   }
   return pickElements(op, x, ids, axis);
 }
 
-FailureOr<Val> zorse::onnx_import::countedFromFront(OpContext &op, const Val &ids, int64_t size) {
+FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, const ImportedValue &ids, int64_t size) {
   Composition make(op);
   if (!ids.isConstant()) {
-    Val whole = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
-    return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
+    ImportedValue whole =
+        make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+    return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
   }
-  Val whole = copied(op.state, compressed(op.state, ids)); // repeats over samples stay
+  ImportedValue whole = copied(op.state, compressed(op.state, ids)); // repeats over samples stay
   const int64_t count = whole.view.elements() / (whole.view.sampleAxis() < 0 ? 1 : op.state.rows);
   if (count > int64_t(1) << 24)
     return op.error("has too many constant ids");
   std::vector<int64_t> numbers(static_cast<size_t>(count));
-  whole.lazy->readInts(0, whole.lazy->isFill() ? 0 : 1, count, numbers.data());
+  whole.lazy()->readInts(0, whole.lazy()->isFill() ? 0 : 1, count, numbers.data());
   for (int64_t &id : numbers) {
     if (id < -size || id >= size)
       return op.error("id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
     id = id < 0 ? id + size : id;
   }
-  whole.lazy = makeInts(ids.type, std::move(numbers));
+  whole.constant().lazy = makeInts(ids.type, std::move(numbers));
   return compressed(op.state, whole);
 }
 
 /// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
-static LogicalResult gatherPlaces(OpContext &op, const Val &x, const Val &ids, int64_t batch, int64_t depth) {
+static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t batch, int64_t depth) {
   Composition make(op);
-  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch), order, whole;
+  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch);
   auto numbers = placeNumbers(op, ids, {from.begin() + batch, from.begin() + batch + depth});
   if (failed(numbers))
     return failure();
@@ -161,33 +150,24 @@ static LogicalResult gatherPlaces(OpContext &op, const Val &x, const Val &ids, i
   flat.push_back(places);
   flat.insert(flat.end(), from.begin() + batch + depth, from.end());
   const auto rank = static_cast<int64_t>(flat.size());
-  for (int64_t i = 0; i < rank; ++i)
-    if (i != batch) {
-      order.push_back(i);
-      whole.push_back(flat[i]);
-    }
-  order.push_back(batch);
+  std::vector<int64_t> whole = flat;
+  whole.erase(whole.begin() + batch);
   whole.push_back(count);
-  Val source = make.transpose(make.reshape(x, flat), order);
+  ImportedValue source = make.move(make.reshape(x, flat), batch, rank - 1);
   std::vector<int64_t> indexShape = whole;
   for (int64_t i = batch; i + 1 < rank; ++i)
     indexShape[i] = 1;
-  Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
-  Val picks = make("GatherElements", {source, index}, {{"axis", rank - 1}});
+  ImportedValue index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
+  ImportedValue picks = make("GatherElements", {source, index}, {{"axis", rank - 1}});
   // [batch..., rest..., count] -> [batch..., I..., rest...]
-  std::vector<int64_t> back, shape(flat.begin(), flat.begin() + batch);
-  for (int64_t i = 0; i < batch; ++i)
-    back.push_back(i);
-  back.push_back(rank - 1);
-  for (int64_t i = batch; i + 1 < rank; ++i)
-    back.push_back(i);
+  std::vector<int64_t> shape(flat.begin(), flat.begin() + batch);
   shape.insert(shape.end(), idShape.begin() + batch, idShape.end() - 1);
   shape.insert(shape.end(), flat.begin() + batch + 1, flat.end());
-  return make.result(make.reshape(make.transpose(picks, back), shape));
+  return make.result(make.reshape(make.move(picks, rank - 1, batch), shape));
 }
 
 /// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.
-static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, const Val &ids, int64_t depth) {
+static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t depth) {
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   if (x.isConstant()) {
@@ -203,11 +183,11 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, co
     }
   }
   // Component c as a tensor of the lead shape; it may move along one axis of it.
-  Val value = x;
+  ImportedValue value = x;
   std::vector<FactorList> dims(lead.size());
   std::vector<int> owner(lead.size(), -1);
   for (int64_t component = 0; component < depth; ++component) {
-    Val single = ids;
+    ImportedValue single = ids;
     if (!sliceView(single.view, single.rank() - 1, component, 1, 1))
       return std::nullopt;
     single.view.dims.pop_back();
@@ -220,7 +200,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, co
             return std::nullopt;
           axis = static_cast<int64_t>(i);
         }
-    Val line = single;
+    ImportedValue line = single;
     for (size_t i = 0; i < lead.size(); ++i)
       if (static_cast<int64_t>(i) != axis)
         line.view.dims[i].clear();
@@ -261,7 +241,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const Val &x, co
 }
 
 static LogicalResult importGatherND(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1);
+  ImportedValue x = op.operand(0), ids = op.operand(1);
   const int64_t batch = op.integer("batch_dims");
   if (ids.rank() == 0 || batch < 0 || batch >= ids.rank() || batch > x.rank())
     return op.error("expects ids of rank 1 or more, and fewer batch dimensions than their rank");
@@ -272,7 +252,7 @@ static LogicalResult importGatherND(OpContext &op) {
     if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
       return op.error("picks by the numbers of samples from what has its samples elsewhere; every op must treat samples apart");
     Composition make(op);
-    Val places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
+    ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;
     if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample, which a view may be
       places.view.dims.erase(places.view.dims.begin());
@@ -290,12 +270,12 @@ static LogicalResult importGatherND(OpContext &op) {
   return gatherPlaces(op, x, ids, batch, depth);
 }
 
-FailureOr<Val> zorse::onnx_import::placeNumbers(OpContext &op, const Val &ids, const std::vector<int64_t> &sizes) {
+FailureOr<ImportedValue> zorse::onnx_import::placeNumbers(OpContext &op, const ImportedValue &ids, const std::vector<int64_t> &sizes) {
   Composition make(op);
-  Val sum;
+  ImportedValue sum;
   const int64_t axis = ids.rank() - 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    Val component = make.squeeze(make.slice(ids, axis, static_cast<int64_t>(i), 1), axis);
+    ImportedValue component = make.squeeze(make.slice(ids, axis, static_cast<int64_t>(i), 1), axis);
     if (make.hasFailed())
       return failure();
     auto counted = countedFromFront(op, component, sizes[i]);
@@ -303,7 +283,7 @@ FailureOr<Val> zorse::onnx_import::placeNumbers(OpContext &op, const Val &ids, c
       return failure();
     sum = i == 0 ? *counted : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}), *counted});
   }
-  return make.hasFailed() ? FailureOr<Val>(failure()) : sum;
+  return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : sum;
 }
 
 void zorse::onnx_import::registerPickOps(OperatorRegistry &registry) {

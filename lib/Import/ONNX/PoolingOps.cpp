@@ -9,10 +9,10 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// What `combine` makes of the elements of every window, along all dimensions of positions, the last one first.
-template <typename Combine> static Val pooled(Composition &make, Val x, const Windows &windows, Combine combine) {
+template <typename Combine> static ImportedValue pooled(Composition &make, ImportedValue x, const Windows &windows, Combine combine) {
   for (size_t i = windows.rank(); i-- > 0 && !make.hasFailed();) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    Val all = atWindow(make, x, axis, windows, i, 0);
+    ImportedValue all = atWindow(make, x, axis, windows, i, 0);
     for (int64_t k = 1; k < windows.kernel[i]; ++k)
       all = combine(all, atWindow(make, x, axis, windows, i, k));
     x = all;
@@ -22,8 +22,8 @@ template <typename Combine> static Val pooled(Composition &make, Val x, const Wi
 
 static LogicalResult readPooling(OpContext &op, Windows &windows) {
   constexpr int64_t kMostSlices = 256;
-  const Val &x = op.operand(0);
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type))
+  const ImportedValue &x = op.operand(0);
+  if (!x.isArray() || !isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
   if (failed(readWindows(op, x, op.integers("kernel_shape").value_or(std::vector<int64_t>()), windows)))
     return failure();
@@ -48,8 +48,9 @@ static LogicalResult importMaxPool(OpContext &op) {
       if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[1]) != other.inputs.end())
         return op.error("its second output (positions of the largest elements) is used; only its first output is supported");
   Composition make(op);
-  Val x = paddedPositions(make, op.operand(0), windows, -std::numeric_limits<double>::infinity());
-  return make.result(pooled(make, x, windows, [&](const Val &a, const Val &b) { return make("Where", {make("Greater", {b, a}), b, a}); }));
+  ImportedValue x = paddedPositions(make, op.operand(0), windows, -std::numeric_limits<double>::infinity());
+  return make.result(
+      pooled(make, x, windows, [&](const ImportedValue &a, const ImportedValue &b) { return make("Where", {make("Greater", {b, a}), b, a}); }));
 }
 
 /// AveragePool and LpPool.
@@ -60,14 +61,15 @@ static LogicalResult importAveragePool(OpContext &op) {
   Composition make(op);
   const bool average = op.node.op == "AveragePool";
   const int64_t power = average ? 1 : op.integer("p");
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   if (power < 1)
     return op.error("expects a p of 1 or more, found " + Twine(power));
   if (!average)
     x = power == 2 ? make("Mul", {x, x}) : make("Abs", {x});
   if (power > 2)
     x = make("Pow", {x, make.number(static_cast<double>(power), x)});
-  Val sum = pooled(make, paddedPositions(make, x, windows, 0), windows, [&](const Val &a, const Val &b) { return make("Add", {a, b}); });
+  ImportedValue sum = pooled(make, paddedPositions(make, x, windows, 0), windows,
+                             [&](const ImportedValue &a, const ImportedValue &b) { return make("Add", {a, b}); });
   if (!average)
     return make.result(power == 1 ? sum : power == 2 ? make("Sqrt", {sum}) : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
   // How many elements a window has: those of the operand, and of the pads that the file asks for if they count.
@@ -94,8 +96,8 @@ static LogicalResult importAveragePool(OpContext &op) {
 }
 
 static LogicalResult importGlobalPool(OpContext &op) {
-  const Val &x = op.operand(0);
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || x.view.sampleAxis() > 0)
+  const ImportedValue &x = op.operand(0);
+  if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || x.view.sampleAxis() > 0)
     return op.error("expects floats of samples x channels x positions");
   std::vector<int64_t> axes;
   for (int64_t i = 2; i < x.rank(); ++i)

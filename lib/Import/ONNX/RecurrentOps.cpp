@@ -24,18 +24,18 @@ struct Cell {
 
 /// One direction's operands; absent where the node has none.
 struct Weights {
-  Val inputs, state; ///< I x gates*H, H x gates*H
-  Val bias, stateBias, peepholes;
+  ImportedValue inputs, state; ///< I x gates*H, H x gates*H
+  ImportedValue bias, stateBias, peepholes;
 };
 
 class Unrolled {
 public:
   Unrolled(Composition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
 
-  Val hidden, memory; ///< samples x H; absent: zero
+  ImportedValue hidden, memory; ///< samples x H; absent: zero
 
   /// \param brought  samples x gates*H, of the position's input and all biases that are added before the reset gate
-  void step(const Val &brought) {
+  void step(const ImportedValue &brought) {
     switch (cell.kind) {
     case Cell::Kind::Rnn:
       hidden = activate(0, plus(brought, recurrent(hidden, 0, 1)));
@@ -52,42 +52,42 @@ private:
   const Cell &cell;
   const Weights &weights;
 
-  Val gate(const Val &all, int64_t index, int64_t axis = 1) {
+  ImportedValue gate(const ImportedValue &all, int64_t index, int64_t axis = 1) {
     return cell.gates == 1 ? all : make.slice(all, axis, index * cell.hidden, cell.hidden);
   }
   /// What a state brings to gates [first, first + count).
-  Val recurrent(const Val &state, int64_t first, int64_t count) {
+  ImportedValue recurrent(const ImportedValue &state, int64_t first, int64_t count) {
     if (!state)
       return {};
-    Val matrix = count == cell.gates ? weights.state : make.slice(weights.state, 1, first * cell.hidden, count * cell.hidden);
+    ImportedValue matrix = count == cell.gates ? weights.state : make.slice(weights.state, 1, first * cell.hidden, count * cell.hidden);
     return make("MatMul", {state, matrix});
   }
-  Val plus(const Val &a, const Val &b) { return !a ? b : !b ? a : make("Add", {a, b}); }
-  Val times(const Val &a, const Val &b) { return !a || !b ? Val() : make("Mul", {a, b}); }
-  Val oneLess(const Val &x) { return make("Sub", {make.number(1, x), x}); }
-  Val activate(size_t which, Val x) {
+  ImportedValue plus(const ImportedValue &a, const ImportedValue &b) { return !a ? b : !b ? a : make("Add", {a, b}); }
+  ImportedValue times(const ImportedValue &a, const ImportedValue &b) { return !a || !b ? ImportedValue() : make("Mul", {a, b}); }
+  ImportedValue oneLess(const ImportedValue &x) { return make("Sub", {make.number(1, x), x}); }
+  ImportedValue activate(size_t which, ImportedValue x) {
     if (cell.clip > 0)
       x = make("Clip", {x, make.number(-cell.clip, x), make.number(cell.clip, x)});
     return make(cell.activations[which].c_str(), {x});
   }
 
-  void gru(const Val &brought) { // gates z, r, h
-    Val both = recurrent(hidden, 0, cell.resetsLast ? 3 : 2);
-    auto of = [&](int64_t index) { return both ? make.slice(both, 1, index * cell.hidden, cell.hidden) : Val(); };
-    Val update = activate(0, plus(gate(brought, 0), of(0))), reset = activate(0, plus(gate(brought, 1), of(1)));
-    Val before = cell.resetsLast ? times(reset, plus(of(2), weights.stateBias)) : recurrent(times(reset, hidden), 2, 1);
-    Val candidate = activate(1, plus(gate(brought, 2), before));
+  void gru(const ImportedValue &brought) { // gates z, r, h
+    ImportedValue both = recurrent(hidden, 0, cell.resetsLast ? 3 : 2);
+    auto of = [&](int64_t index) { return both ? make.slice(both, 1, index * cell.hidden, cell.hidden) : ImportedValue(); };
+    ImportedValue update = activate(0, plus(gate(brought, 0), of(0))), reset = activate(0, plus(gate(brought, 1), of(1)));
+    ImportedValue before = cell.resetsLast ? times(reset, plus(of(2), weights.stateBias)) : recurrent(times(reset, hidden), 2, 1);
+    ImportedValue candidate = activate(1, plus(gate(brought, 2), before));
     hidden = plus(times(oneLess(update), candidate), times(update, hidden));
   }
 
-  void lstm(const Val &brought) { // gates i, o, f, c; peepholes i, o, f
-    Val all = plus(brought, recurrent(hidden, 0, 4));
-    auto of = [&](int64_t index, const Val &seen) {
-      Val own = gate(all, index);
+  void lstm(const ImportedValue &brought) { // gates i, o, f, c; peepholes i, o, f
+    ImportedValue all = plus(brought, recurrent(hidden, 0, 4));
+    auto of = [&](int64_t index, const ImportedValue &seen) {
+      ImportedValue own = gate(all, index);
       return index < 3 && weights.peepholes && seen ? plus(own, times(make.slice(weights.peepholes, 0, index * cell.hidden, cell.hidden), seen))
                                                     : own;
     };
-    Val input = activate(0, of(0, memory)), forget = cell.inputForgets ? oneLess(input) : activate(0, of(2, memory));
+    ImportedValue input = activate(0, of(0, memory)), forget = cell.inputForgets ? oneLess(input) : activate(0, of(2, memory));
     memory = plus(times(forget, memory), times(input, activate(1, of(3, {}))));
     hidden = times(activate(0, of(1, memory)), make(cell.activations[2].c_str(), {memory}));
   }
@@ -122,7 +122,7 @@ public:
 private:
   OpContext &op;
   Composition make;
-  Val x, inputs, recurrent;
+  ImportedValue x, inputs, recurrent;
   const bool first;    ///< the samples' axis is the first
   const int64_t outer; ///< the axis of positions in x, and of directions in states
   Cell cell;
@@ -130,11 +130,11 @@ private:
   int64_t directions = 1, positions = 0;
   size_t perDirection = 0; ///< activations
   std::vector<std::string> activations;
-  std::vector<std::vector<Val>> outputs; ///< by position, then direction: samples x H
-  std::vector<Val> lastHidden, lastMemory;
+  std::vector<std::vector<ImportedValue>> outputs; ///< by position, then direction: samples x H
+  std::vector<ImportedValue> lastHidden, lastMemory;
 
   LogicalResult readShapes() {
-    if ((!x.isGraph() && !x.isConstant()) || x.rank() != 3 || inputs.rank() != 3 || recurrent.rank() != 3)
+    if (!x.isArray() || x.rank() != 3 || inputs.rank() != 3 || recurrent.rank() != 3)
       return op.error("expects inputs and two weights of rank 3");
     cell.kind = op.node.op == "LSTM" ? Cell::Kind::Lstm : op.node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
     cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
@@ -182,27 +182,28 @@ private:
     return success();
   }
 
-  Val own(const Val &all, int64_t d) { return make.squeeze(make.slice(all, 0, d, 1), 0); }
+  ImportedValue own(const ImportedValue &all, int64_t d) { return make.squeeze(make.slice(all, 0, d, 1), 0); }
 
   /// A state before the first position. What starts at zero everywhere is left out.
-  Val initial(size_t index, int64_t d) {
-    const Val given = op.operand(index);
+  ImportedValue initial(size_t index, int64_t d) {
+    const ImportedValue given = op.operand(index);
     if (!given || uniformValue(op.state, given) == std::optional<double>(0))
-      return Val();
+      return ImportedValue();
     return make.squeeze(make.slice(given, outer, d, 1), outer);
   }
 
   /// What the inputs of all positions bring, and all biases that are added before the reset gate.
-  Val broughtBy(Weights &weights, int64_t d) {
-    Val brought = make("MatMul", {x, weights.inputs});
+  ImportedValue broughtBy(Weights &weights, int64_t d) {
+    ImportedValue brought = make("MatMul", {x, weights.inputs});
     if (op.operand(3)) {
-      Val biases = own(op.operand(3), d);
+      ImportedValue biases = own(op.operand(3), d);
       const int64_t all = cell.gates * cell.hidden;
       brought = make("Add", {brought, make.slice(biases, 0, 0, all)});
       // Of a GRU that resets last the candidate's second bias is reset, too.
       if (cell.kind == Cell::Kind::Gru && cell.resetsLast) {
         weights.stateBias = make.slice(biases, 0, all + 2 * cell.hidden, cell.hidden);
-        Val others = make.slice(biases, 0, all, 2 * cell.hidden), nothing = make("Expand", {make.number(0, biases), make.ints({cell.hidden})});
+        ImportedValue others = make.slice(biases, 0, all, 2 * cell.hidden),
+                      nothing = make("Expand", {make.number(0, biases), make.ints({cell.hidden})});
         brought = make("Add", {brought, make("Concat", {others, nothing}, {{"axis", int64_t(0)}})});
       } else {
         brought = make("Add", {brought, make.slice(biases, 0, all, all)});
@@ -217,7 +218,7 @@ private:
     Weights weights;
     weights.inputs = make.transpose(own(inputs, d), {1, 0});
     weights.state = make.transpose(own(recurrent, d), {1, 0});
-    const Val brought = broughtBy(weights, d);
+    const ImportedValue brought = broughtBy(weights, d);
     if (cell.kind == Cell::Kind::Lstm && op.operand(7))
       weights.peepholes = own(op.operand(7), d);
     Unrolled unrolled(make, cell, weights);
@@ -235,13 +236,13 @@ private:
   }
 
   /// Directions behind the samples' axis, or in front of it.
-  FailureOr<Val> joined(std::vector<Val> parts) { return stacked(op, std::move(parts), outer); }
+  FailureOr<ImportedValue> joined(std::vector<ImportedValue> parts) { return stacked(op, std::move(parts), outer); }
 
   LogicalResult writeResults() {
     auto wanted = [&](size_t index) { return index < op.node.outputs.size() && op.node.outputs[index] >= 0; };
     if (wanted(0)) {
-      std::vector<Val> all;
-      for (std::vector<Val> &position : outputs) {
+      std::vector<ImportedValue> all;
+      for (std::vector<ImportedValue> &position : outputs) {
         auto whole = joined(std::move(position));
         if (failed(whole))
           return failure();

@@ -1,9 +1,9 @@
 // Reductions of constants, activations and samples.
 #include "Arithmetic.h"
-#include "Axes.h"
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Losses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 using namespace zorse;
@@ -38,13 +39,13 @@ Value zorse::onnx_import::sumPerSample(ImportState &state, Value value) {
   return create<ReduceOp>(state, value, ReduceKind::Sum, dims);
 }
 
-static LogicalResult reduceConstant(OpContext &op, const Val &x, const Reduction &reduction) {
+static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const Reduction &reduction) {
   const std::string &which = op.node.op;
   const std::vector<bool> &reduced = reduction.reduced;
   int64_t count = reduction.count;
   if (x.view.elements() > (int64_t(1) << 26) || x.view.elements() == 0)
     return op.error("reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
-  Val moved = x;
+  ImportedValue moved = x;
   std::vector<FactorList> dims;
   int64_t outer = 1;
   for (int64_t i = 0; i < x.rank(); ++i)
@@ -56,46 +57,34 @@ static LogicalResult reduceConstant(OpContext &op, const Val &x, const Reduction
     if (reduced[i])
       dims.push_back(x.view.dims[i]);
   moved.view.dims = dims;
-  if (isFloat(x.type)) {
-    auto values = *constantFloats(moved, int64_t(1) << 26);
-    std::vector<double> result(outer);
-    for (int64_t o = 0; o < outer; ++o) {
-      double total = which == "ReduceProd" ? 1 : which == "ReduceMax" ? -INFINITY : which == "ReduceMin" ? INFINITY : 0;
-      for (int64_t i = 0; i < count; ++i) {
-        double value = values[o * count + i];
-        if (which == "ReduceMax")
-          total = std::max(total, value);
-        else if (which == "ReduceMin")
-          total = std::min(total, value);
-        else if (which == "ReduceProd")
-          total *= value;
-        else
-          total += value;
-      }
-      if (which == "ReduceMean")
-        total /= static_cast<double>(count);
-      result[o] = roundTo(x.type, total);
+  // Every `count` values as one. Floats are rounded at the end; integers wrap.
+  const auto reduceRows = [&](auto values, auto least, auto most, auto add, auto multiply) {
+    using T = decltype(least);
+    std::vector<T> result(outer, which == "ReduceProd" ? 1 : which == "ReduceMax" ? least : which == "ReduceMin" ? most : 0);
+    for (size_t i = 0; i < values.size(); ++i) {
+      T &total = result[i / count];
+      total = which == "ReduceMax"    ? std::max(total, values[i])
+              : which == "ReduceMin"  ? std::min(total, values[i])
+              : which == "ReduceProd" ? multiply(total, values[i])
+                                      : add(total, values[i]);
     }
-    return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
+    for (T &total : result)
+      total = which == "ReduceMean" ? total / static_cast<T>(count) : total;
+    return result;
+  };
+  if (!isFloat(x.type)) {
+    auto result = reduceRows(*constantInts(moved, int64_t(1) << 26), INT64_MIN, INT64_MAX, addInts, mulInts);
+    return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
   }
-  auto values = *constantInts(moved, int64_t(1) << 26);
-  std::vector<int64_t> result(outer);
-  for (int64_t o = 0; o < outer; ++o) {
-    int64_t total = which == "ReduceProd" ? 1 : which == "ReduceMax" ? INT64_MIN : which == "ReduceMin" ? INT64_MAX : 0;
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t value = values[o * count + i];
-      total = which == "ReduceMax"    ? std::max(total, value)
-              : which == "ReduceMin"  ? std::min(total, value)
-              : which == "ReduceProd" ? mulInts(total, value)
-                                      : addInts(total, value);
-    }
-    result[o] = which == "ReduceMean" ? total / count : total;
-  }
-  return op.result(constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape));
+  auto result =
+      reduceRows(*constantFloats(moved, int64_t(1) << 26), -double(INFINITY), double(INFINITY), std::plus<double>(), std::multiplies<double>());
+  for (double &total : result)
+    total = roundTo(x.type, total);
+  return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
 }
 
 /// To a loss, or to a number that is known before the step.
-static LogicalResult reduceSamples(OpContext &op, Val x, int64_t rank) {
+static LogicalResult reduceSamples(OpContext &op, ImportedValue x, int64_t rank) {
   const ElementKind type = x.type;
   Number elements = 1.0;
   for (const FactorList &list : x.view.dims) {
@@ -107,28 +96,25 @@ static LogicalResult reduceSamples(OpContext &op, Val x, int64_t rank) {
     x = castTo(op.state, x, ElementKind::F32);
   LossSummand summand;
   summand.elementsPerRow = x.view.elements() / op.state.rows;
-  summand.factor = op.node.op == "ReduceMean" ? x.scale / elements : x.scale;
-  x.scale = 1.0;
+  summand.factor = x.takeScale();
+  if (op.node.op == "ReduceMean")
+    summand.factor /= elements;
   summand.numerator = sumPerSample(op.state, materialise(op.state, x, groupsOf(x.view, true), true));
   if (op.state.isFromInputs(summand.numerator)) { // known before the step
-    Val known = knownScalar(type, summand.factor * countOf(op.state, summand.numerator, ReduceKind::Sum));
+    ImportedValue known = knownScalar(type, summand.factor * countOf(op.state, summand.numerator, ReduceKind::Sum));
     known.view.dims.resize(static_cast<size_t>(rank));
     return op.result(std::move(known));
   }
-  Val loss;
-  loss.kind = Val::Kind::Loss;
-  loss.type = type;
-  loss.summands.push_back(summand);
-  return op.result(std::move(loss));
+  return op.result({type, {}, Loss{{std::move(summand)}}});
 }
 
 /// The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
-static LogicalResult extremumOfSamples(OpContext &op, const Val &x, int64_t rank) {
+static LogicalResult extremumOfSamples(OpContext &op, const ImportedValue &x, int64_t rank) {
   std::vector<int64_t> others;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != x.view.sampleAxis())
       others.push_back(i);
-  Val each = x;
+  ImportedValue each = x;
   const FactorList along = x.view.dims[x.view.sampleAxis()];
   if (along.size() > 1) { // an axis of its own for what is inside of the samples
     each.view.dims[x.view.sampleAxis()] = {Factor{op.state.rows, 0, true}};
@@ -148,7 +134,7 @@ static LogicalResult extremumOfSamples(OpContext &op, const Val &x, int64_t rank
   Value numerator = sumPerSample(op.state, materialise(op.state, each, groupsOf(each.view, true), true));
   if (!op.state.isFromInputs(numerator))
     return mixes(op, "takes the extremum of all samples");
-  Val known = knownScalar(x.type, countOf(op.state, numerator, op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
+  ImportedValue known = knownScalar(x.type, countOf(op.state, numerator, op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min));
   known.view.dims.resize(static_cast<size_t>(rank));
   return op.result(std::move(known));
 }
@@ -158,40 +144,23 @@ LogicalResult zorse::onnx_import::mixes(OpContext &op, const Twine &what) {
                          "Sums and extrema of inputs alone are known before the step and may be used anywhere in the loss");
 }
 
-static LogicalResult reduceActivation(OpContext &op, Val x, const Reduction &reduction) {
+static LogicalResult reduceActivation(OpContext &op, ImportedValue x, const Reduction &reduction) {
   const std::string &which = op.node.op;
   const std::vector<bool> &reduced = reduction.reduced;
-  int64_t count = reduction.count;
-  // Repeated elements are counted, not looped over: a sum of n copies is a product.
-  double copies = 1;
-  std::vector<Val> operands{x};
-  std::vector<Axis> loopAxes;
-  std::vector<int64_t> wholeShape;
-  if (failed(align(op, operands, loopAxes, wholeShape)))
+  Number scale = which == "ReduceSum" || which == "ReduceMean" ? x.takeScale() : Number(1.0);
+  auto nest = LoopNest::of(op, {x});
+  if (failed(nest))
     return failure();
-  x = operands[0];
-  Number scale = x.scale;
-  x.scale = 1.0;
-  bool linear = which == "ReduceSum" || which == "ReduceMean";
-  if (!linear && !scale.is(1)) {
-    x.scale = scale;
-    scale = 1.0;
-  }
-  orderAxes(operands, loopAxes);
-  std::vector<Axis> kept, gone;
-  for (const Axis &axis : loopAxes) {
-    if (reduced[axis.dim] && axis.strides[0] == 0)
-      copies *= static_cast<double>(axis.size);
-    (reduced[axis.dim] ? gone : kept).push_back(axis);
-  }
-  Loop loop = makeLoop(loopAxes);
-  Value value = operandOf(op.state, x, 0, loop);
+  Value y = nest->emit(op.state, 0);
+  auto type = cast<RankedTensorType>(y.getType());
+  // Repeated elements are counted, not looped over: a sum of n copies is a product.
   SmallVector<int64_t> dims;
-  for (size_t g = 0; g < loop.groups.size(); ++g)
-    if (reduced[loop.groups[g].front()->dim])
-      dims.push_back(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
-  Value y = value;
-  auto type = cast<RankedTensorType>(value.getType());
+  int64_t copies = reduction.count;
+  for (size_t g = 0; g < nest->size(); ++g)
+    if (reduced[nest->innermost(g).dim]) {
+      dims.push_back(static_cast<int64_t>(g) + nest->hasSamples());
+      copies /= type.getDimSize(dims.back());
+    }
   ReduceKind kind = which == "ReduceMax"    ? ReduceKind::Max
                     : which == "ReduceMin"  ? ReduceKind::Min
                     : which == "ReduceProd" ? ReduceKind::Prod
@@ -204,29 +173,28 @@ static LogicalResult reduceActivation(OpContext &op, Val x, const Reduction &red
     return op.error("multiplies repeated elements, which is not supported");
   if (!dims.empty())
     y = create<ReduceOp>(op.state, y, kind, dims);
-  Loop keptLoop = makeLoop(kept);
-  Val result = resultOf(y, x.type, kept, keptLoop, wholeShape);
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (reduced[i])
+  nest->reduce(reduced);
+  ImportedValue result = nest->result(y, x.type);
+  for (int64_t i = x.rank(); i-- > 0;)
+    if (reduced[i]) {
       result.view.dims[i].clear();
-  if (!reduction.keep)
-    for (int64_t i = x.rank(); i-- > 0;)
-      if (reduced[i])
+      if (!reduction.keep)
         result.view.dims.erase(result.view.dims.begin() + i);
+    }
   if (which == "ReduceSum")
-    scale *= copies;
+    scale *= static_cast<double>(copies);
   if (which == "ReduceMean")
-    scale *= Number(copies) / Number(static_cast<double>(count));
-  result.scale = scale;
+    scale *= Number(static_cast<double>(copies)) / Number(static_cast<double>(reduction.count));
+  result.tensor().scale = scale;
   if (!isFloat(x.type) && which == "ReduceMean")
     return op.error("is a mean of integers, which is not supported");
   return op.result(std::move(result));
 }
 
 /// What repeats for every sample and holds none: constants, values of parameters.
-static LogicalResult reduceRepeats(OpContext &op, Val x, Reduction reduction) {
+static LogicalResult reduceRepeats(OpContext &op, ImportedValue x, Reduction reduction) {
   const int64_t axis = x.view.sampleAxis();
-  if (!x.isGraph()) {
+  if (!x.isTensor()) {
     auto known = asKnown(op, x);
     return failed(known) ? failure() : reduceKnown(op, *known, reduction.reduced, reduction.keep);
   }
@@ -234,18 +202,17 @@ static LogicalResult reduceRepeats(OpContext &op, Val x, Reduction reduction) {
   reduction.count /= op.state.rows;
   if (failed(reduceActivation(op, x, reduction)))
     return failure();
-  Val &result = op.state.values[op.node.outputs[0]];
   if (op.node.op == "ReduceSum" && isFloat(x.type))
-    result.scale *= samplesPerRow(op.state);
+    op.result().tensor().scale *= samplesPerRow(op.state);
   else if (op.node.op == "ReduceSum" || op.node.op == "ReduceProd")
     return op.error("reduces repeats for every sample, which is not supported");
   return success();
 }
 
 static LogicalResult importReduce(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   const std::string &which = op.node.op;
-  if (x.kind == Val::Kind::Loss)
+  if (x.isLoss())
     return importIdentity(op); // one element
   std::optional<std::vector<int64_t>> axes;
   if (failed(op.axes(1, x.rank(), axes)))
@@ -280,9 +247,9 @@ static LogicalResult importReduce(OpContext &op) {
     return reduceKnown(op, x, reduction.reduced, keep);
   if (x.isConstant() && sampleAxis < 0)
     return reduceConstant(op, x, reduction);
-  if (x.isConstant() || (x.isGraph() && !isSampled(x) && overSamples))
+  if (x.isConstant() || (x.isTensor() && !isSampled(x) && overSamples))
     return reduceRepeats(op, x, reduction);
-  if (!x.isGraph())
+  if (!x.isTensor())
     return op.error("expects a tensor");
   if (!overSamples)
     return reduceActivation(op, x, reduction);

@@ -85,7 +85,7 @@ struct Resizing {
 
 } // namespace
 
-static LogicalResult readResizing(OpContext &op, const Val &x, Resizing &resizing) {
+static LogicalResult readResizing(OpContext &op, const ImportedValue &x, Resizing &resizing) {
   auto &[rule, axes, sizes, scales] = resizing;
   rule.mode = op.text("mode");
   rule.coordinates = op.text("coordinate_transformation_mode");
@@ -138,8 +138,8 @@ static LogicalResult readResizing(OpContext &op, const Val &x, Resizing &resizin
 }
 
 static LogicalResult importResize(OpContext &op) {
-  Val x = op.operand(0);
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type))
+  ImportedValue x = op.operand(0);
+  if (!x.isArray() || !isFloat(x.type))
     return op.error("expects a tensor of floats");
   Resizing resizing;
   if (failed(readResizing(op, x, resizing)))
@@ -164,13 +164,13 @@ static LogicalResult importResize(OpContext &op) {
       x = make("Gather", {x, make.ints(std::move(picked))}, {{"axis", axis}});
       continue;
     }
-    Val matrix = constantOf(x.type, makeFloats(x.type, weightsOf(rule, size, count, scale)), {size, count});
+    ImportedValue matrix = constantOf(x.type, makeFloats(x.type, weightsOf(rule, size, count, scale)), {size, count});
     std::vector<int64_t> order;
     for (int64_t d = 0; d < x.rank(); ++d)
       order.push_back(d);
     std::swap(order[static_cast<size_t>(axis)], order.back()); // its own inverse
     const bool last = axis + 1 == x.rank();
-    Val product = make("MatMul", {last ? x : make.transpose(x, order), matrix});
+    ImportedValue product = make("MatMul", {last ? x : make.transpose(x, order), matrix});
     x = last ? product : make.transpose(product, order);
   }
   return make.result(x);

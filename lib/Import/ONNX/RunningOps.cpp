@@ -8,10 +8,10 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static Val runningSumOfConstant(ImportState &state, Val x, int64_t axis) {
+static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, int64_t axis) {
   // Sums of copies: only the axis itself and those that move need storage.
   x = compressed(state, x);
-  Val small = x;
+  ImportedValue small = x;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
       FactorList kept;
@@ -24,20 +24,17 @@ static Val runningSumOfConstant(ImportState &state, Val x, int64_t axis) {
   int64_t inner = 1, size = shape[axis];
   for (size_t i = axis + 1; i < shape.size(); ++i)
     inner *= shape[i];
-  Val sums;
-  if (isFloat(x.type)) {
-    auto values = *constantFloats(small, int64_t(1) << 25);
+  const auto summed = [&](auto values, auto add) {
     for (size_t i = 0; i < values.size(); ++i)
       if (static_cast<int64_t>(i) / inner % size)
-        values[i] = roundTo(x.type, values[i] + values[i - inner]);
-    sums = constantOf(x.type, makeFloats(x.type, std::move(values)), shape);
-  } else {
-    auto values = *constantInts(small, int64_t(1) << 25);
-    for (size_t i = 0; i < values.size(); ++i)
-      if (static_cast<int64_t>(i) / inner % size)
-        values[i] = addInts(values[i], values[i - inner]);
-    sums = constantOf(x.type, makeInts(x.type, std::move(values)), shape);
-  }
+        values[i] = add(values[i], values[i - inner]);
+    return values;
+  };
+  const auto addFloats = [&](double a, double b) { return roundTo(x.type, a + b); };
+  ImportedValue sums = constantOf(x.type,
+                                  isFloat(x.type) ? makeFloats(x.type, summed(*constantFloats(small, int64_t(1) << 25), addFloats))
+                                                  : makeInts(x.type, summed(*constantInts(small, int64_t(1) << 25), addInts)),
+                                  shape);
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
       // Repeats go back between the factors that move; a merged axis keeps its order.
@@ -58,8 +55,9 @@ static Val runningSumOfConstant(ImportState &state, Val x, int64_t axis) {
 }
 
 // The sum of n copies is n times the element, where n counts the samples up to this one, or from it on.
-static Val runningOverSamples(Composition &make, bool reverse, bool exclusive, const Val &x, const Val &before, const Val &all) {
-  Val copies = reverse ? make("Sub", {all, before}) : before; // before this one, or from it on
+static ImportedValue runningOverSamples(Composition &make, bool reverse, bool exclusive, const ImportedValue &x, const ImportedValue &before,
+                                        const ImportedValue &all) {
+  ImportedValue copies = reverse ? make("Sub", {all, before}) : before; // before this one, or from it on
   if (reverse == exclusive)
     copies = make(reverse ? "Sub" : "Add", {copies, make.number(1, x)});
   return make("Mul", {x, copies});
@@ -67,18 +65,18 @@ static Val runningOverSamples(Composition &make, bool reverse, bool exclusive, c
 
 /// By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
 static LogicalResult importRunning(OpContext &op) {
-  Val x = op.operand(0);
-  auto given = constantInts(op.operand(1), 1);
-  if ((!x.isGraph() && !x.isConstant()) || !given || given->size() != 1)
+  ImportedValue x = op.operand(0);
+  auto given = constantInt(op.operand(1));
+  if (!x.isArray() || !given)
     return op.error("expects a tensor and a constant axis");
-  int64_t axis = given->front() < 0 ? given->front() + x.rank() : given->front();
+  int64_t axis = *given < 0 ? *given + x.rank() : *given;
   if (axis < 0 || axis >= x.rank())
     return op.error("axis is outside the rank");
   const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0, exclusive = op.integer("exclusive") != 0;
-  if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep == 0 && sums) {
+  if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep() == 0 && sums) {
     Composition make(op);
-    Val number = fillOver(ElementKind::I64, 0, x.view);
-    number.sampleStep = 1;
+    ImportedValue number = fillOver(ElementKind::I64, 0, x.view);
+    number.constant().sampleStep = 1;
     return make.result(runningOverSamples(make, reverse, exclusive, x, make.cast(number, x.type),
                                           castKnown(knownScalar(ElementKind::I64, Number::samples()), x.type)));
   }
@@ -91,16 +89,16 @@ static LogicalResult importRunning(OpContext &op) {
   Composition make(op);
   const int64_t size = x.view.size(axis);
   // Elements `count` places further, the neutral one where nothing arrives.
-  auto shifted = [&](const Val &value, int64_t count) {
+  auto shifted = [&](const ImportedValue &value, int64_t count) {
     std::vector<int64_t> shape = x.shape();
     shape[axis] = std::min(count, size);
-    Val filler = make("Expand", {make.number(sums ? 0 : 1, x), make.ints(shape)});
+    ImportedValue filler = make("Expand", {make.number(sums ? 0 : 1, x), make.ints(shape)});
     if (count >= size)
       return filler;
-    Val rest = make.slice(value, axis, reverse ? count : 0, size - count);
-    return make("Concat", reverse ? std::vector<Val>{rest, filler} : std::vector<Val>{filler, rest}, {{"axis", axis}});
+    ImportedValue rest = make.slice(value, axis, reverse ? count : 0, size - count);
+    return make("Concat", reverse ? std::vector<ImportedValue>{rest, filler} : std::vector<ImportedValue>{filler, rest}, {{"axis", axis}});
   };
-  Val running = exclusive ? shifted(x, 1) : x;
+  ImportedValue running = exclusive ? shifted(x, 1) : x;
   for (int64_t step = 1; step < size && !make.hasFailed(); step *= 2)
     running = make(sums ? "Add" : "Mul", {running, shifted(running, step)});
   return make.result(running);

@@ -16,14 +16,15 @@ using namespace zorse::onnx_import;
 static constexpr int64_t kMostPairs = int64_t(1) << 26;
 
 /// data [lead..., V], updates [lead..., J] at ids [lead..., J]. Updates that overwrite have different ids, as ONNX asks.
-static Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction) {
+static ImportedValue scatteredAlongLast(Composition &make, const ImportedValue &data, const ImportedValue &ids, const ImportedValue &updates,
+                                        const std::string &reduction) {
   const int64_t rank = data.rank(), size = data.view.size(rank - 1);
   std::vector<int64_t> numbers(size);
   for (int64_t i = 0; i < size; ++i)
     numbers[i] = i;
-  Val places = make.cast(make.reshape(make.ints(std::move(numbers)), {size, 1}), ids.type);
-  Val hit = make("Equal", {make.unsqueeze(ids, rank - 1), places}); // [lead..., V, J]
-  Val spread = make.unsqueeze(updates, rank - 1);
+  ImportedValue places = make.cast(make.reshape(make.ints(std::move(numbers)), {size, 1}), ids.type);
+  ImportedValue hit = make("Equal", {make.unsqueeze(ids, rank - 1), places}); // [lead..., V, J]
+  ImportedValue spread = make.unsqueeze(updates, rank - 1);
   auto combined = [&](const char *reduce, double neutral) {
     return make.reduce(reduce, make("Where", {hit, spread, make.number(neutral, updates)}), {rank});
   };
@@ -37,15 +38,14 @@ static Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids
     return make("Max", {data, combined("ReduceMax", least)});
   if (reduction == "min")
     return make("Min", {data, combined("ReduceMin", most)});
-  Val any = make("Greater", {make.reduce("ReduceSum", make.cast(hit, ElementKind::I64), {rank}), make.ints({0})});
+  ImportedValue any = make("Greater", {make.reduce("ReduceSum", make.cast(hit, ElementKind::I64), {rank}), make.ints({0})});
   return make("Where", {any, combined("ReduceSum", 0), data});
 }
 
 static LogicalResult importScatterElements(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank() || isFloat(ids.type))
+  ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  const int64_t axis = op.axis(x.rank()), last = x.rank() - 1;
+  if (axis < 0 || ids.rank() != x.rank() || isFloat(ids.type))
     return op.error("expects a valid axis and integer ids of the first operand's rank");
   if (ids.shape() != updates.shape())
     return op.error("expects as many updates as ids");
@@ -65,29 +65,22 @@ static LogicalResult importScatterElements(OpContext &op) {
     return failure();
   Composition make(op);
   const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // 0 and 1 while they are scattered
-  auto cast = [&](const Val &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
+  auto cast = [&](const ImportedValue &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
   if (flags) {
     x = cast(x, ElementKind::F32);
     updates = cast(updates, ElementKind::F32);
   }
-  std::vector<int64_t> last, back;
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != axis)
-      last.push_back(i);
-    back.push_back(i < axis ? i : i == axis ? x.rank() - 1 : i - 1);
-  }
-  last.push_back(axis);
-  Val moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
+  ImportedValue moved = make.move(x, axis, last), index = make.move(*counted, axis, last), values = make.move(updates, axis, last);
   if (make.hasFailed())
     return failure();
-  Val result = make.transpose(scatteredAlongLast(make, moved, index, values, op.text("reduction")), back);
+  ImportedValue result = make.move(scatteredAlongLast(make, moved, index, values, op.text("reduction")), last, axis);
   return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
 /// A ScatterND by any ids.
 /// data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
 static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
-  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (isFloat(ids.type))
     return op.error("expects integer ids");
   const int64_t sampleAxis = x.view.sampleAxis(), lead = ids.rank() - 1;
@@ -114,28 +107,23 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   if (failed(numbers))
     return failure();
   Composition make(op);
-  std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, last, back, indexShape(rest.size(), 1), whole = rest;
+  std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, indexShape(rest.size(), 1), whole = rest;
   flat.insert(flat.end(), rest.begin(), rest.end());
   flatUpdates.insert(flatUpdates.end(), rest.begin(), rest.end());
-  const auto rank = static_cast<int64_t>(flat.size());
-  back.push_back(rank - 1);
-  for (int64_t i = 1; i < rank; ++i) {
-    last.push_back(i);
-    back.push_back(i - 1);
-  }
-  last.push_back(0);
+  const auto last = static_cast<int64_t>(rest.size());
   indexShape.push_back(count);
   whole.push_back(count);
-  Val moved = make.transpose(make.reshape(x, flat), last), values = make.transpose(make.reshape(updates, flatUpdates), last);
-  Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
+  ImportedValue moved = make.move(make.reshape(x, flat), 0, last), values = make.move(make.reshape(updates, flatUpdates), 0, last);
+  ImportedValue index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
   if (make.hasFailed())
     return failure();
-  Val changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
-  return make.result(make.reshape(make.transpose(changed, back), from));
+  ImportedValue changed = scatteredAlongLast(make, moved, index, values, op.text("reduction"));
+  return make.result(make.reshape(make.move(changed, last, 0), from));
 }
 
 /// The constant x with updates at the places that ids [..., depth] name.
-static FailureOr<Val> scatteredConstant(OpContext &op, const Val &x, const Val &updates, const std::vector<int64_t> &index, int64_t depth) {
+static FailureOr<ImportedValue> scatteredConstant(OpContext &op, const ImportedValue &x, const ImportedValue &updates,
+                                                  const std::vector<int64_t> &index, int64_t depth) {
   std::vector<int64_t> shape = x.shape();
   int64_t count = static_cast<int64_t>(index.size()) / depth, inner = 1;
   for (size_t i = depth; i < shape.size(); ++i)
@@ -195,7 +183,7 @@ static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const
 
 /// Constants only, or an update that overwrites a range of one axis of data.
 static LogicalResult importScatterND(OpContext &op) {
-  Val x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
+  ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (ids.rank() == 0)
     return op.error("expects ids of rank 1 or more");
   int64_t depth = ids.view.size(ids.rank() - 1);
@@ -208,7 +196,7 @@ static LogicalResult importScatterND(OpContext &op) {
     return op.error("has too many constant ids");
   // A constant that all samples share stays one: its axis of samples is put back behind.
   const int64_t along = x.view.sampleAxis(), alongUpdates = along - depth + ids.rank() - 1;
-  auto isShared = [](const Val &value, int64_t axis) {
+  auto isShared = [](const ImportedValue &value, int64_t axis) {
     return value.isConstant() && value.view.sampleAxis() == axis && value.view.dims[axis].size() == 1 && value.view.dims[axis][0].stride == 0;
   };
   FactorList shared;
@@ -237,12 +225,12 @@ static LogicalResult importScatterND(OpContext &op) {
     return op.result(updates);
   if (x.view.sampleAxis() == axis)
     return op.error("overwrites some of the samples; every op must treat samples apart");
-  std::vector<Val> parts;
+  std::vector<ImportedValue> parts;
   for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
                                    std::make_tuple(first + length, x.view.size(axis) - first - length, x)}) {
     if (size <= 0)
       continue;
-    Val piece = part;
+    ImportedValue piece = part;
     if (failed(take(op, piece, axis, start, 1, size)))
       return failure();
     parts.push_back(piece);
@@ -252,31 +240,31 @@ static LogicalResult importScatterND(OpContext &op) {
 
 /// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
 static LogicalResult importOneHot(OpContext &op) {
-  Val ids = op.operand(0), values = op.operand(2);
-  auto depth = constantInts(op.operand(1), 1);
+  ImportedValue ids = op.operand(0), values = op.operand(2);
+  auto depth = constantInt(op.operand(1));
   if (op.operand(1).isConstant() && isFloat(op.operand(1).type))
     if (auto number = uniformValue(op.state, op.operand(1)))
-      depth = std::vector<int64_t>{truncateToInt(*number)};
-  if ((!ids.isGraph() && !ids.isConstant()) || !depth || depth->size() != 1 || depth->front() < 1)
+      depth = truncateToInt(*number);
+  if (!ids.isArray() || !depth || *depth < 1)
     return op.error("expects ids and a constant, positive number of classes");
   if (values.rank() != 1 || values.view.size(0) != 2)
     return op.error("expects two values, those off and on");
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + ids.rank() + 1 : axis;
-  if (axis < 0 || axis > ids.rank())
+  const int64_t axis = op.axis(ids.rank() + 1);
+  if (axis < 0)
     return op.error("axis is outside the rank of its result");
-  const int64_t size = depth->front();
+  const int64_t size = *depth;
   if (size > op.state.options.mostComputed)
     return op.error("has " + Twine(size) + " classes; at most " + Twine(op.state.options.mostComputed) + " are supported");
   Composition make(op);
   std::vector<int64_t> shape(ids.rank() + 1, 1);
   shape[axis] = size;
-  const Val numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);
+  const ImportedValue numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);
   if (isFloat(ids.type))
     ids = make.cast(ids, ElementKind::I64);
-  Val wrapped = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
-  Val hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(numbers, ids.type)});
-  Val off = make.squeeze(make.slice(values, 0, 0, 1), 0), on = make.squeeze(make.slice(values, 0, 1, 1), 0);
+  ImportedValue wrapped =
+      make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+  ImportedValue hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(numbers, ids.type)});
+  ImportedValue off = make.squeeze(make.slice(values, 0, 0, 1), 0), on = make.squeeze(make.slice(values, 0, 1, 1), 0);
   return make.result(make("Where", {hit, on, off}));
 }
 

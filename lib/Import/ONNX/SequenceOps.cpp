@@ -1,11 +1,12 @@
 // Sequences of tensors, and tensors put together.
-#include "Axes.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "OpContext.h"
 #include "Parts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/Sequence.h"
 
 #include <algorithm>
 #include <limits>
@@ -16,11 +17,10 @@ using namespace zorse::onnx_import;
 
 static LogicalResult importSplitToSequence(OpContext &op) {
   constexpr int64_t kMostParts = 1 << 16;
-  const Val &x = op.operand(0);
-  int64_t axis = op.integer("axis");
+  const ImportedValue &x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
   bool keep = op.integer("keepdims") != 0;
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
+  if (axis < 0)
     return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis);
   std::vector<int64_t> sizes;
@@ -43,14 +43,12 @@ static LogicalResult importSplitToSequence(OpContext &op) {
     return op.error("would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMostParts) + " are possible");
   else
     sizes.assign(size, 1);
-  Val sequence;
-  sequence.kind = Val::Kind::Sequence;
-  sequence.type = x.type;
+  Sequence sequence;
   int64_t at = 0;
   for (int64_t part : sizes) {
     if (part < 0 || part > size - at)
       return op.error("its sizes exceed the dimension of " + Twine(size));
-    Val value = x;
+    ImportedValue value = x;
     if (failed(take(op, value, axis, at, 1, part)))
       return failure();
     if (!keep)
@@ -58,39 +56,33 @@ static LogicalResult importSplitToSequence(OpContext &op) {
     sequence.elements.push_back(std::move(value));
     at += part;
   }
-  return op.result(std::move(sequence));
+  return op.result({x.type, {}, std::move(sequence)});
 }
 
 static LogicalResult importSequenceAt(OpContext &op) {
-  const Val &sequence = op.operand(0);
+  const ImportedValue &sequence = op.operand(0);
   auto index = uniformValue(op.state, op.operand(1));
-  if (sequence.kind != Val::Kind::Sequence || !index)
+  if (!sequence.isSequence() || !index)
     return op.error("expects a sequence and a constant position");
-  int64_t at = truncateToInt(*index), size = static_cast<int64_t>(sequence.elements.size());
+  int64_t at = truncateToInt(*index), size = static_cast<int64_t>(sequence.elements().size());
   at = at < 0 ? at + size : at;
   if (at < 0 || at >= size)
     return op.error("position " + Twine(at) + " is outside a sequence of " + Twine(size));
-  return op.result(sequence.elements[at]);
+  return op.result(sequence.elements()[at]);
 }
 
-static LogicalResult importSequenceConstruct(OpContext &op) {
-  Val sequence;
-  sequence.kind = Val::Kind::Sequence;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    sequence.elements.push_back(op.operand(i));
-  return op.result(std::move(sequence));
-}
+static LogicalResult importSequenceConstruct(OpContext &op) { return op.result({ElementKind::Undefined, {}, Sequence{op.operands()}}); }
 
 static LogicalResult importConcatFromSequence(OpContext &op) {
-  std::vector<Val> parts = op.operand(0).elements;
-  if (parts.empty())
+  if (!op.operand(0).isSequence() || op.operand(0).elements().empty())
     return op.error("expects a sequence of at least one tensor");
+  std::vector<ImportedValue> parts = op.operand(0).elements();
   int64_t axis = op.integer("axis");
   if (op.integer("new_axis")) {
-    axis = axis < 0 ? axis + parts[0].rank() + 1 : axis;
-    if (axis < 0 || axis > parts[0].rank())
+    axis = op.axis(parts[0].rank() + 1);
+    if (axis < 0)
       return op.error("axis is outside the rank");
-    for (Val &part : parts)
+    for (ImportedValue &part : parts)
       part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()), FactorList{});
   }
   return concatenate(op, parts, axis);
@@ -98,14 +90,15 @@ static LogicalResult importConcatFromSequence(OpContext &op) {
 
 /// Replaces a part of ids that counts the samples, which no value of the IR can, where the ids are for picks alone. \returns whether it did
 /// x[arange(samples), places]: exporters stack both to ids of a GatherND.
-static bool dropSampleNumbers(OpContext &op, std::vector<Val> &parts, int64_t axis) {
+static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, int64_t axis) {
   if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
     return false;
   axis += axis < 0 ? parts[0].rank() : 0;
-  const bool told = parts[0].sampleStep != 0;
+  const bool told = parts[0].sampleStep() != 0;
   const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == op.state.rows;
-  const bool sampled = std::any_of(parts.begin() + 1, parts.end(),
-                                   [&](const Val &part) { return (isSampled(part) || told) && part.sampleStep == 0 && part.view.sampleAxis() == 0; });
+  const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const ImportedValue &part) {
+    return (isSampled(part) || told) && part.sampleStep() == 0 && part.view.sampleAxis() == 0;
+  });
   if (!last || !sampled)
     return false;
   for (const GraphNode &other : op.state.graph.body.nodes)
@@ -113,7 +106,7 @@ static bool dropSampleNumbers(OpContext &op, std::vector<Val> &parts, int64_t ax
       if (other.inputs[i] == op.node.outputs[0] && (other.op != "GatherND" || i != 1))
         return false;
   auto numbers = constantInts(parts[0]);
-  if (!numbers || numbers->empty() || (told && (parts[0].sampleStep != 1 || parts[0].view.sampleAxis() != 0)) || (!told && !op.state.rowsBaked))
+  if (!numbers || numbers->empty() || (told && (parts[0].sampleStep() != 1 || parts[0].view.sampleAxis() != 0)) || (!told && !op.state.rowsBaked))
     return false;
   const size_t each = numbers->size() / static_cast<size_t>(op.state.rows);
   for (size_t i = 0; i < numbers->size(); ++i)
@@ -124,18 +117,16 @@ static bool dropSampleNumbers(OpContext &op, std::vector<Val> &parts, int64_t ax
 }
 
 static LogicalResult importConcat(OpContext &op) {
-  std::vector<Val> parts;
-  for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    parts.push_back(op.operand(i));
+  std::vector<ImportedValue> parts = op.operands();
   const int64_t axis = op.integer("axis");
   const bool countsSamples = dropSampleNumbers(op, parts, axis);
   if (failed(concatenate(op, parts, axis)))
     return failure();
-  op.state.values[op.node.outputs[0]].countsSamples = countsSamples;
+  op.result().countsSamples = countsSamples;
   return success();
 }
 
-static Val joinedConstants(ImportState &state, const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+static ImportedValue joinedConstants(ImportState &state, const std::vector<ImportedValue> &parts, int64_t axis, const std::vector<int64_t> &shape) {
   std::vector<LazyPtr> bases;
   std::vector<int64_t> runs;
   int64_t outer = 1, inner = 1;
@@ -144,8 +135,8 @@ static Val joinedConstants(ImportState &state, const std::vector<Val> &parts, in
   for (int64_t i = 0; i < parts[0].rank(); ++i)
     for (const Factor &factor : like.dims[i])
       (i < axis ? outer : inner) *= i == axis || factor.sample ? 1 : factor.size;
-  for (const Val &part : parts) {
-    bases.push_back(copied(state, part).lazy);
+  for (const ImportedValue &part : parts) {
+    bases.push_back(copied(state, part).lazy());
     runs.push_back(part.view.size(axis) * inner);
     if (bases.back()->isFill() && bases.back()->size() != outer * runs.back()) {
       double value;
@@ -153,127 +144,73 @@ static Val joinedConstants(ImportState &state, const std::vector<Val> &parts, in
       bases.back() = makeFill(part.type, outer * runs.back(), value);
     }
   }
-  Val joined = knownOver(parts[0].type, {}, like);
-  joined.kind = Val::Kind::Constant;
-  joined.lazy = makeInterleaved(parts[0].type, bases, runs, outer);
+  ImportedValue joined = knownOver(parts[0].type, {}, like);
+  joined.content = Constant{makeInterleaved(parts[0].type, bases, runs, outer)};
   return joined;
 }
 
-/// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
-static Val viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes, const Loop &loop) {
-  Val value;
-  value.kind = Val::Kind::Graph;
-  value.type = type;
-  value.value = joined;
-  value.view.dims.resize(rank);
-  std::vector<int64_t> dimStrides(loop.groups.size() + 1);
-  int64_t stride = 1;
-  for (size_t g = loop.groups.size() + 1; g-- > 0;) {
-    dimStrides[g] = stride;
-    stride *= cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
-  }
-  int64_t total = cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(place) + (loop.sampled ? 1 : 0));
-  value.view.dims[axis] = {Factor{total, dimStrides[place], false}};
-  llvm::DenseMap<const Axis *, int64_t> strides;
-  for (size_t g = 0; g < loop.groups.size(); ++g) {
-    int64_t inner = dimStrides[g < place ? g : g + 1];
-    for (size_t i = loop.groups[g].size(); i-- > 0;) {
-      strides[loop.groups[g][i]] = inner;
-      inner *= loop.groups[g][i]->size;
-    }
-  }
-  std::vector<const Axis *> sorted;
-  for (const Axis &own : axes)
-    sorted.push_back(&own);
-  std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
-  for (const Axis *own : sorted) {
-    int64_t target = own->dim < axis ? own->dim : own->dim + 1;
-    auto found = strides.find(own);
-    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->perSample});
-  }
-  for (FactorList &list : value.view.dims)
-    coalesce(list);
-  return value;
-}
-
-static FailureOr<Val> joinedActivations(OpContext &op, const std::vector<Val> &parts, int64_t axis) {
+static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis) {
   // The other axes are common; the joined one is a dimension of its own in each operand.
-  std::vector<Val> outers = parts;
-  for (Val &part : outers)
+  std::vector<ImportedValue> outers = parts;
+  for (ImportedValue &part : outers)
     part.view.dims.erase(part.view.dims.begin() + axis);
-  std::vector<Axis> axes;
-  std::vector<int64_t> outerShape;
-  std::vector<Val> before = outers;
-  if (failed(align(op, outers, axes, outerShape)))
+  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
+  auto nest = LoopNest::of(op, std::move(outers));
+  if (failed(nest))
     return failure();
   for (size_t k = 0; k < parts.size(); ++k)
-    if (outers[k].value != before[k].value || outers[k].view.offset != before[k].view.offset)
+    if (nest->isCopied(k))
       return op.error("its operands group their axes in ways that do not match");
-  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
-  orderAxes(outers, axes);
-  Loop loop = makeLoop(axes);
   // Where the joined dimension lies in memory in the first operand that carries samples: after all axes with larger strides.
   size_t primary = 0;
   for (size_t k = parts.size(); k-- > 0;)
     if (isSampled(parts[k]))
       primary = k;
-  int64_t ownStride = parts[primary].view.dims[axis].empty() ? 0 : parts[primary].view.dims[axis].back().stride;
-  size_t place = loop.groups.size();
-  if (!parts[primary].view.dims[axis].empty())
-    while (place > 0 && loop.groups[place - 1].back()->strides[primary] < ownStride && loop.groups[place - 1].back()->strides[primary] != 0)
-      --place;
+  const FactorList &own = parts[primary].view.dims[axis];
+  const auto strideOf = [&](size_t group) { return nest->innermost(group).strides[primary]; };
+  size_t place = nest->size();
+  if (own.empty())
+    place = llvm::count_if(llvm::seq(place), [&](size_t group) { return nest->innermost(group).dim < axis; });
   else
-    place = std::count_if(loop.groups.begin(), loop.groups.end(), [&](auto &group) { return group.back()->dim < axis; });
+    while (place > 0 && strideOf(place - 1) != 0 && strideOf(place - 1) < own.back().stride)
+      --place;
   SmallVector<Value> operands;
-  for (size_t k = 0; k < parts.size(); ++k) {
-    Groups groups;
-    for (size_t g = 0; g <= loop.groups.size(); ++g) {
-      if (g == place)
-        groups.push_back(parts[k].view.dims[axis]);
-      if (g == loop.groups.size())
-        break;
-      FactorList list;
-      for (const Axis *own : loop.groups[g])
-        list.push_back(Factor{own->size, own->strides[k], false});
-      coalesce(list);
-      groups.push_back(std::move(list));
-    }
-    operands.push_back(materialise(op.state, parts[k], groups, loop.sampled));
-  }
-  int64_t dim = static_cast<int64_t>(place) + (loop.sampled ? 1 : 0);
+  for (size_t k = 0; k < parts.size(); ++k)
+    operands.push_back(nest->emit(op.state, k, parts[k].view.dims[axis], place));
+  const int64_t dim = static_cast<int64_t>(place) + nest->hasSamples();
   Value joined = create<ConcatOp>(op.state, operands, dim);
-  return viewOfJoined(joined, parts[0].type, parts[0].rank(), axis, place, axes, loop);
+  return nest->result(joined, parts[0].type, cast<RankedTensorType>(joined.getType()).getDimSize(dim), axis, place);
 }
 
 /// Along the axis of samples: what is joined becomes an axis outside of the samples.
-static LogicalResult joinBySamples(OpContext &op, std::vector<Val> parts, int64_t axis) {
+static LogicalResult joinBySamples(OpContext &op, std::vector<ImportedValue> parts, int64_t axis) {
   const int64_t extent = parts[0].view.size(axis);
-  for (Val &part : parts) {
+  for (ImportedValue &part : parts) {
     if (!part.view.dims[axis].front().sample || part.view.size(axis) != extent)
       return op.error("joins along the axis that holds the samples; expects parts that have one element, or as many, of every sample");
     part.view.dims.insert(part.view.dims.begin() + axis, FactorList{});
   }
   if (failed(concatenate(op, parts, axis)))
     return failure();
-  Val &joined = op.state.values[op.node.outputs[0]];
+  ImportedValue &joined = op.result();
   FactorList inside = joined.view.dims[axis + 1];
   joined.view.dims[axis].insert(joined.view.dims[axis].end(), inside.begin(), inside.end());
   joined.view.dims.erase(joined.view.dims.begin() + axis + 1);
   return success();
 }
 
-LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<Val> &given, int64_t axis) {
-  std::vector<Val> parts;
-  for (const Val &part : given) {
-    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Known && part.kind != Val::Kind::Graph)
+LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<ImportedValue> &given, int64_t axis) {
+  std::vector<ImportedValue> parts;
+  for (const ImportedValue &part : given) {
+    if (!part.isArray() && !part.isKnown())
       return op.error("expects tensors");
-    if (part.sampleStep != 0)
+    if (part.sampleStep() != 0)
       return op.error("joins the numbers of the samples in the batch (arange) with others; they are supported in ids x[arange(B), places] alone");
     if (part.view.elements() > 0)
       parts.push_back(part);
   }
   if (parts.empty())
-    return op.result(given.empty() ? Val{} : given[0]);
+    return op.result(given.empty() ? ImportedValue{} : given[0]);
   int64_t rank = parts[0].rank();
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis >= rank)
@@ -283,7 +220,7 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<V
   std::vector<int64_t> shape = parts[0].shape();
   int64_t total = 0;
   bool constant = true, known = false, graphs = false;
-  for (const Val &part : parts) {
+  for (const ImportedValue &part : parts) {
     std::vector<int64_t> own = part.shape();
     if (own.size() != shape.size())
       return op.error("expects operands of equal rank");
@@ -294,33 +231,26 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<V
     total += own[axis];
     constant &= part.isConstant();
     known |= part.isKnown();
-    graphs |= part.isGraph();
+    graphs |= part.isTensor();
   }
-  if (std::all_of(parts.begin(), parts.end(), [&](const Val &part) { return part.view.sampleAxis() == axis; }))
+  if (std::all_of(parts.begin(), parts.end(), [&](const ImportedValue &part) { return part.view.sampleAxis() == axis; }))
     return joinBySamples(op, std::move(parts), axis);
-  for (const Val &part : parts)
+  for (const ImportedValue &part : parts)
     if (part.view.sampleAxis() == axis)
       return op.error("joins samples and what are none along one axis");
   shape[axis] = total;
   if (constant)
     return op.result(joinedConstants(op.state, parts, axis, shape));
-  if (known && !graphs) {
-    auto joined = joinedKnown(op, parts, axis, shape);
-    if (failed(joined))
-      return failure();
-    return op.result(std::move(*joined));
-  }
-  for (Val &part : parts)
+  if (known && !graphs)
+    return op.result(joinedKnown(op, parts, axis, shape));
+  for (ImportedValue &part : parts)
     if (part.isKnown()) {
-      auto value = asGraph(op, part);
+      auto value = asTensor(op, part);
       if (failed(value))
         return failure();
       part = std::move(*value);
     }
-  auto value = joinedActivations(op, parts, axis);
-  if (failed(value))
-    return failure();
-  return op.result(std::move(*value));
+  return op.result(joinedActivations(op, parts, axis));
 }
 
 void zorse::onnx_import::registerSequenceOps(OperatorRegistry &registry) {

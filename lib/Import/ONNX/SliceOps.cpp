@@ -1,8 +1,8 @@
 // Operators that take parts of a value or put more around them: views, and copies only where a view cannot say it.
-#include "Axes.h"
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
+#include "LoopNest.h"
 #include "Parts.h"
 
 #include "zorse/Dialect/Zorse/SampleOps.h"
@@ -18,19 +18,16 @@ using namespace zorse::onnx_import;
 
 /// Every element of one sample of inputs as a number of the step: a sum over all samples in which those that are not `isThis` [B] count as 0.
 /// \param count  the number that sums a value [B]
-static std::vector<Number> numbersOfSample(Composition &make, const Val &x, int64_t axis, const Val &isThis, function_ref<Number(Val)> count) {
-  std::vector<int64_t> order{axis};
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis)
-      order.push_back(i);
+static std::vector<Number> numbersOfSample(Composition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
+                                           function_ref<Number(ImportedValue)> count) {
   const int64_t elements = x.view.elements() / x.view.size(axis);
-  Val flat = make.reshape(make.transpose(x, order), {x.view.size(axis), elements});
+  ImportedValue flat = make.reshape(make.move(x, axis, 0), {x.view.size(axis), elements});
   std::vector<Number> numbers;
   for (int64_t i = 0; i < elements && !make.hasFailed(); ++i) {
-    Val single = make.squeeze(make.slice(flat, 1, i, 1), 1);
+    ImportedValue single = make.squeeze(make.slice(flat, 1, i, 1), 1);
     if (single.type == ElementKind::Bool)
       single = make.cast(single, ElementKind::I64);
-    Val counted = make("Where", {isThis, single, make.number(0, single)});
+    ImportedValue counted = make("Where", {isThis, single, make.number(0, single)});
     if (!make.hasFailed())
       numbers.push_back(count(std::move(counted)));
   }
@@ -38,7 +35,7 @@ static std::vector<Number> numbersOfSample(Composition &make, const Val &x, int6
 }
 
 // A sum over all samples in which all but one count as 0 is known before the step.
-LogicalResult zorse::onnx_import::takeSample(OpContext &op, Val &x, int64_t axis, int64_t place) {
+LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, int64_t axis, int64_t place) {
   constexpr int64_t kMostPicked = 64;
   std::vector<int64_t> shape = x.shape();
   shape.erase(shape.begin() + axis);
@@ -48,11 +45,10 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, Val &x, int64_t axis
   const auto type = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type());
   const auto real = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getF64Type());
   Composition make(op);
-  const Val wanted = knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
-  const Val isThis = make("Equal", {wrap(create<SampleNumberOp>(op.state, type), ElementKind::I64, {op.state.rows}), wanted});
-  auto numbers = numbersOfSample(make, x, axis, isThis, [&](Val value) {
-    Number scale = 1.0;
-    std::swap(scale, value.scale);
+  const ImportedValue wanted = knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
+  const ImportedValue isThis = make("Equal", {wrap(create<SampleNumberOp>(op.state, type), ElementKind::I64, {op.state.rows}), wanted});
+  auto numbers = numbersOfSample(make, x, axis, isThis, [&](ImportedValue value) {
+    const Number scale = value.takeScale();
     Value numerator = materialise(op.state, value, groupsOf(value.view, true), true);
     if (!isFloat(value.type)) // f64 holds them
       numerator = create<arith::SIToFPOp>(op.state, real, numerator);
@@ -65,14 +61,14 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, Val &x, int64_t axis
   return success();
 }
 
-bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const Val &x, int64_t axis, int64_t place) {
-  return (place == 0 || place == -1) && isSampled(x) && state.isFromInputs(x.value) && x.view.sampleAxis() == axis && x.view.dims[axis].size() == 1 &&
-         !state.rowsBaked && state.options.batchNormRows == 0;
+bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const ImportedValue &x, int64_t axis, int64_t place) {
+  return (place == 0 || place == -1) && isSampled(x) && state.isFromInputs(x.value()) && x.view.sampleAxis() == axis &&
+         x.view.dims[axis].size() == 1 && !state.rowsBaked && state.options.batchNormRows == 0;
 }
 
 /// A strided slice of the axis as one dimension.
-static void takeStrided(ImportState &state, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
-  Val whole = copied(state, x);
+static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+  ImportedValue whole = copied(state, x);
   Groups groups = groupsOf(whole.view, false);
   Value value = materialise(state, whole, groups, false);
   auto type = cast<RankedTensorType>(value.getType());
@@ -85,8 +81,7 @@ static void takeStrided(ImportState &state, Val &x, int64_t axis, int64_t start,
   offsets[dim] = start;
   sizes[dim] = count;
   strides[dim] = step;
-  x.value = create<SliceOp>(state, value, offsets, sizes, strides);
-  x.scale = whole.scale;
+  x.content = Tensor{create<SliceOp>(state, value, offsets, sizes, strides)};
   x.view.offset = 0;
   std::vector<int64_t> shape = whole.shape();
   shape[axis] = count;
@@ -107,7 +102,7 @@ static void takeStrided(ImportState &state, Val &x, int64_t axis, int64_t start,
 }
 
 // Elements start, start + step, ... of one axis, by view where possible.
-LogicalResult zorse::onnx_import::take(OpContext &op, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
     return success();
@@ -126,12 +121,12 @@ LogicalResult zorse::onnx_import::take(OpContext &op, Val &x, int64_t axis, int6
     return success();
   }
   View before = x.view;
-  if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value))))
+  if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value()))))
     return success();
   x.view = before;
   if (holdsSamples && isSampled(x)) {
     x = copied(op.state, x);
-    if (sliceView(x.view, axis, start, step, count) && isCuttable(x.view, perRow(x.value)))
+    if (sliceView(x.view, axis, start, step, count) && isCuttable(x.view, perRow(x.value())))
       return success();
     return op.error("cuts an axis that holds the samples in a way that is not supported");
   }
@@ -157,7 +152,7 @@ LogicalResult zorse::onnx_import::take(OpContext &op, Val &x, int64_t axis, int6
 
 static LogicalResult importSlice(OpContext &op) {
   constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end that means all
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   auto starts = constantInts(op.operand(1)), ends = constantInts(op.operand(2));
   if (op.operand(1).isKnown() || op.operand(2).isKnown())
     return sliceByNumbers(op);
@@ -212,10 +207,9 @@ static LogicalResult importSlice(OpContext &op) {
 }
 
 static LogicalResult importSplit(OpContext &op) {
-  const Val &x = op.operand(0);
-  int64_t axis = op.integer("axis");
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
+  const ImportedValue &x = op.operand(0);
+  const int64_t axis = op.axis(x.rank());
+  if (axis < 0)
     return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis), parts = static_cast<int64_t>(op.node.outputs.size());
   if (int64_t said = op.integer("num_outputs", parts); said != parts)
@@ -238,7 +232,7 @@ static LogicalResult importSplit(OpContext &op) {
   for (int64_t i = 0; i < parts; ++i) {
     if (sizes[i] < 0 || sizes[i] > size - at)
       return op.error("its sizes exceed the dimension of " + Twine(size));
-    Val part = x;
+    ImportedValue part = x;
     if (op.node.outputs[i] >= 0 && failed(take(op, part, axis, at, 1, sizes[i])))
       return failure();
     op.set(i, std::move(part));
@@ -248,7 +242,7 @@ static LogicalResult importSplit(OpContext &op) {
 }
 
 static LogicalResult importPad(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   auto pads = constantInts(op.operand(1));
   if (!pads)
     return op.error("expects constant pads");
@@ -286,7 +280,7 @@ static LogicalResult importPad(OpContext &op) {
       return op.error("its pads are not sensible");
     if (failed(take(op, x, axis, cutFront, 1, size - cutFront - cutBack)))
       return failure();
-    std::vector<Val> parts;
+    std::vector<ImportedValue> parts;
     auto filler = [&](int64_t count) {
       View view = x.view;
       view.dims[axis] = {Factor{count, 0, false}};
@@ -299,13 +293,13 @@ static LogicalResult importPad(OpContext &op) {
       parts.push_back(filler(after));
     if (failed(concatenate(op, parts, axis)))
       return failure();
-    x = op.state.values[op.node.outputs[0]];
+    x = op.result();
   }
   return op.result(std::move(x));
 }
 
 static LogicalResult importTrilu(OpContext &op) {
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   if (x.rank() < 2)
     return op.error("expects a tensor of rank 2 or more");
   int64_t diagonal = 0;
@@ -317,8 +311,8 @@ static LogicalResult importTrilu(OpContext &op) {
   }
   bool upper = op.integer("upper") != 0;
   int64_t height = x.view.size(x.rank() - 2), width = x.view.size(x.rank() - 1);
-  Val row = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
-  Val column = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
+  ImportedValue row = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
+  ImportedValue column = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
   Kernel keep;
   keep.ints = [=](int64_t n, const int64_t *const *operands, int64_t *to) {
     for (int64_t i = 0; i < n; ++i) {
@@ -326,8 +320,8 @@ static LogicalResult importTrilu(OpContext &op) {
       to[i] = upper ? distance >= diagonal : distance <= diagonal;
     }
   };
-  Val mask = foldElementwise(op.state, {row, column}, ElementKind::Bool, keep);
-  Val zero = constantOf(x.type, makeFill(x.type, 1, 0), {});
+  ImportedValue mask = foldElementwise(op.state, {row, column}, ElementKind::Bool, keep);
+  ImportedValue zero = constantOf(x.type, makeFill(x.type, 1, 0), {});
   if (x.isConstant()) {
     Kernel select;
     select.select = true;

@@ -9,27 +9,27 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// (x - mean) / sqrt(variance + epsilon) over the last axis.
-static Val normalisedLast(Composition &make, const Val &x, double epsilon) {
+static ImportedValue normalisedLast(Composition &make, const ImportedValue &x, double epsilon) {
   const int64_t last = x.rank() - 1;
-  Val centred = make("Sub", {x, make.reduce("ReduceMean", x, {last}, true)});
-  Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {last}, true);
+  ImportedValue centred = make("Sub", {x, make.reduce("ReduceMean", x, {last}, true)});
+  ImportedValue variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {last}, true);
   return make("Div", {centred, make("Sqrt", {make("Add", {variance, make.number(epsilon, x)})})});
 }
 
 /// values [C] over x [N, C, ...]
-static Val alongChannels(Composition &make, const Val &values, const Val &x) {
+static ImportedValue alongChannels(Composition &make, const ImportedValue &values, const ImportedValue &x) {
   std::vector<int64_t> shape(x.rank() - 1, 1);
   shape[0] = values.view.elements();
   return make.reshape(values, shape);
 }
 
-static Val scaledAndShifted(Composition &make, const Val &x, const Val &scale, const Val &bias) {
+static ImportedValue scaledAndShifted(Composition &make, const ImportedValue &x, const ImportedValue &scale, const ImportedValue &bias) {
   return make("Add", {make("Mul", {x, alongChannels(make, scale, x)}), alongChannels(make, bias, x)});
 }
 
 /// What all three need of x [N, C, ...] and of their weights.
-static LogicalResult checkChannels(OpContext &op, const Val &x, int64_t weights) {
-  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 2 || x.view.elements() == 0)
+static LogicalResult checkChannels(OpContext &op, const ImportedValue &x, int64_t weights) {
+  if (!x.isArray() || !isFloat(x.type) || x.rank() < 2 || x.view.elements() == 0)
     return op.error("expects floats of samples x channels x positions");
   if (x.view.sampleAxis() > 0)
     return op.error("has its samples in dimension " + Twine(x.view.sampleAxis()) + "; expects them in dimension 0");
@@ -40,23 +40,23 @@ static LogicalResult checkChannels(OpContext &op, const Val &x, int64_t weights)
 }
 
 static LogicalResult importInstanceNorm(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   if (failed(checkChannels(op, x, 2)))
     return failure();
   std::vector<int64_t> shape = x.shape();
   if (op.operand(1).view.size(0) != shape[1] || op.operand(2).view.size(0) != shape[1])
     return op.error("expects " + Twine(shape[1]) + " scales and biases, one per channel");
   Composition make(op);
-  Val flat = make.reshape(x, {shape[0], shape[1], x.view.elements() / shape[0] / shape[1]});
+  ImportedValue flat = make.reshape(x, {shape[0], shape[1], x.view.elements() / shape[0] / shape[1]});
   if (make.hasFailed())
     return failure();
-  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
+  ImportedValue normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
   return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
 /// \tparam scalesChannels  a scale belongs to a channel, else to a group
 template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &op) {
-  Val x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
+  ImportedValue x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
   if (failed(checkChannels(op, x, 2)))
     return failure();
   std::vector<int64_t> shape = x.shape();
@@ -68,12 +68,12 @@ template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &o
     return op.error("expects " + Twine(expected) + " scales and biases, one per " + (scalesChannels ? "channel" : "group") + " in opset " +
                     Twine(op.node.opset) + ", found " + Twine(scale.view.size(0)) + " and " + Twine(bias.view.size(0)));
   Composition make(op);
-  Val flat = make.reshape(x, {shape[0], groups, x.view.elements() / shape[0] / groups});
+  ImportedValue flat = make.reshape(x, {shape[0], groups, x.view.elements() / shape[0] / groups});
   if (make.hasFailed())
     return failure();
-  Val normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
-  auto perChannel = [&](const Val &values) {
-    Val repeated = make("Expand", {make.unsqueeze(values, 1), make.ints({expected, channels / expected})});
+  ImportedValue normal = make.reshape(normalisedLast(make, flat, op.real("epsilon")), shape);
+  auto perChannel = [&](const ImportedValue &values) {
+    ImportedValue repeated = make("Expand", {make.unsqueeze(values, 1), make.ints({expected, channels / expected})});
     return make.reshape(repeated, {channels});
   };
   return make.result(scaledAndShifted(make, normal, perChannel(scale), perChannel(bias)));
@@ -83,7 +83,7 @@ template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &o
 /// A row is a group of samples, and its statistics are those of the row: over the samples and positions of every channel. In evaluation the running
 /// ones take their place.
 static LogicalResult normalisedByGroups(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   if (x.view.sampleAxis() != 0)
     return op.error("expects samples in dimension 0");
   const std::vector<int64_t> shape = x.shape();
@@ -99,31 +99,31 @@ static LogicalResult normalisedByGroups(OpContext &op) {
     return failure();
 
   Composition make(op);
-  Val grouped = make.reshape(x, {op.state.rows, samples, channels, positions});
-  Val mean = make.reduce("ReduceMean", grouped, {1, 3}, true);
-  Val centred = make("Sub", {grouped, mean});
-  Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {1, 3}, true);
+  ImportedValue grouped = make.reshape(x, {op.state.rows, samples, channels, positions});
+  ImportedValue mean = make.reduce("ReduceMean", grouped, {1, 3}, true);
+  ImportedValue centred = make("Sub", {grouped, mean});
+  ImportedValue variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {1, 3}, true);
   if (make.hasFailed())
     return failure();
   const double momentum = op.real("momentum"), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
   const double weight = static_cast<float>(1 - decimal) == static_cast<float>(momentum) ? decimal : 1 - momentum; // files have single precision
   if (!(weight > 0 && weight <= 1))
     return op.error("expects a momentum of at least 0 and below 1");
-  auto tracked = [&](const Val &observed, Value running, double correction) {
+  auto tracked = [&](const ImportedValue &observed, Value running, double correction) {
     Value row = materialise(op.state, make.reshape(observed, {op.state.rows, channels}), /*dropOnes=*/false);
     Value used = create<TrackOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight), op.state.builder.getF64FloatAttr(correction));
     return make.reshape(wrap(used, x.type, {op.state.rows, channels}), {op.state.rows, 1, channels, 1});
   };
   const auto n = static_cast<double>(count);
-  Val usedMean = tracked(mean, *runningMean, 1), usedVariance = tracked(variance, *runningVariance, n / (n - 1));
-  Val root = make("Sqrt", {make("Add", {usedVariance, make.number(op.real("epsilon"), usedVariance)})});
-  Val normal = make.reshape(make("Div", {make("Sub", {grouped, usedMean}), root}), shape);
+  ImportedValue usedMean = tracked(mean, *runningMean, 1), usedVariance = tracked(variance, *runningVariance, n / (n - 1));
+  ImportedValue root = make("Sqrt", {make("Add", {usedVariance, make.number(op.real("epsilon"), usedVariance)})});
+  ImportedValue normal = make.reshape(make("Div", {make("Sub", {grouped, usedMean}), root}), shape);
   return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
 /// With statistics that are constants, samples stay independent.
 static LogicalResult importBatchNorm(OpContext &op) {
-  Val x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
+  ImportedValue x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
   // Exporters write batch norms as in evaluation, whatever the module's mode; what is to train is said beside, or every one does.
   auto initializer = op.state.initializers.find(op.node.inputs[3]);
   const bool told = op.integer("training_mode") != 0;
@@ -145,9 +145,9 @@ static LogicalResult importBatchNorm(OpContext &op) {
   if (training)
     return normalisedByGroups(op);
   Composition make(op);
-  Val mean = frozenStatistic(op, 3), variance = frozenStatistic(op, 4);
-  Val root = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), variance)})});
-  Val normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
+  ImportedValue mean = frozenStatistic(op, 3), variance = frozenStatistic(op, 4);
+  ImportedValue root = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), variance)})});
+  ImportedValue normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
   op.state.frozenNorms.push_back(op.node.name);
   op.state.normsMayTrain |= op.state.options.batchNormRows == 0 && trains;
   return make.result(scaledAndShifted(make, normal, scale, bias));
@@ -155,15 +155,15 @@ static LogicalResult importBatchNorm(OpContext &op) {
 
 /// (x - E x) / (sqrt(E x^2 - (E x)^2) + 1e-9), as ONNX defines it.
 static LogicalResult importMeanVarianceNorm(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   std::vector<int64_t> axes = *op.integers("axes");
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
   Composition make(op);
-  Val mean = make.reduce("ReduceMean", x, axes, true), square = make.reduce("ReduceMean", make("Mul", {x, x}), axes, true);
-  if (make.hasFailed() || mean.kind == Val::Kind::Loss)
+  ImportedValue mean = make.reduce("ReduceMean", x, axes, true), square = make.reduce("ReduceMean", make("Mul", {x, x}), axes, true);
+  if (make.hasFailed() || mean.isLoss())
     return make.hasFailed() ? failure() : op.error("normalises over the samples; every op must treat samples apart");
-  Val deviation = make("Sqrt", {make("Sub", {square, make("Mul", {mean, mean})})});
+  ImportedValue deviation = make("Sqrt", {make("Sub", {square, make("Mul", {mean, mean})})});
   return make.result(make("Div", {make("Sub", {x, mean}), make("Add", {deviation, make.number(1e-9, x)})}));
 }
 

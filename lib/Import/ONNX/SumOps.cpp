@@ -16,45 +16,34 @@ using namespace zorse::onnx_import;
 constexpr int64_t kMostCounts = 64; // of one tensor
 
 /// Sums over the samples in dimension 0 of each, as a loss.
-static Val sumsOf(ImportState &state, std::vector<Val> each) {
-  Val value;
-  value.kind = Val::Kind::Loss;
-  value.type = each[0].type;
+static ImportedValue sumsOf(ImportState &state, std::vector<ImportedValue> each) {
+  const ElementKind type = each[0].type;
   std::vector<int64_t> shape = each[0].shape();
   shape.erase(shape.begin());
-  value.view = contiguousView(shape, false);
-  if (value.view.elements() != 1) {
-    value.elements = std::move(each);
-    return value;
+  View view = contiguousView(shape, false);
+  if (view.elements() != 1)
+    return {type, std::move(view), Sums{std::move(each)}};
+  Loss loss;
+  for (ImportedValue &summand : each) {
+    Number factor = summand.takeScale();
+    loss.summands.push_back({std::move(factor), sumPerSample(state, materialise(state, summand, groupsOf(summand.view, true), true)), 1});
   }
-  value.view = View{};
-  for (Val &summand : each) {
-    LossSummand scalar;
-    scalar.elementsPerRow = 1;
-    scalar.factor = summand.scale;
-    summand.scale = 1.0;
-    scalar.numerator = sumPerSample(state, materialise(state, summand, groupsOf(summand.view, true), true));
-    value.summands.push_back(std::move(scalar));
-  }
-  return value;
+  return {type, {}, std::move(loss)};
 }
 
 // The sum or mean over samples, and over other axes, where axes are left; of inputs the largest or smallest element as well.
-LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, const std::vector<bool> &reduced, bool keep) {
+LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValue &x, const std::vector<bool> &reduced, bool keep) {
   const int64_t samples = x.view.sampleAxis();
-  const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value);
+  const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value());
   if (x.view.dims[samples].size() != 1 || (op.node.op != "ReduceSum" && op.node.op != "ReduceMean" && !extremum))
     return mixes(op, "reduces samples to a tensor");
-  std::vector<int64_t> others, order{samples};
-  Val each = isFloat(x.type) ? x : castTo(op.state, x, ElementKind::F32);
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != samples)
-      order.push_back(i);
+  std::vector<int64_t> others;
+  ImportedValue each = isFloat(x.type) ? x : castTo(op.state, x, ElementKind::F32);
+  for (int64_t i = 0; i < x.rank(); ++i)
     if (i != samples && reduced[i])
       others.push_back(i < samples ? i + 1 : i);
-  }
   Composition make(op);
-  each = make.transpose(each, order);
+  each = make.move(each, samples, 0);
   if (!others.empty())
     each = make.reduce(op.node.op.c_str(), each, others, keep);
   if (keep) // where the samples were
@@ -62,8 +51,8 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, cons
   if (make.hasFailed())
     return failure();
   if (op.node.op == "ReduceMean")
-    each.scale /= Number::samples();
-  if (!op.state.isFromInputs(each.value))
+    each.tensor().scale /= Number::samples();
+  if (!op.state.isFromInputs(each.value()))
     return op.result(sumsOf(op.state, {std::move(each)}));
   // Known before the step, one count for each element.
   const int64_t count = each.view.elements() / op.state.rows;
@@ -71,15 +60,13 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, cons
     return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMostCounts) +
                     " are possible; compute them in the data and make them an input");
   const ReduceKind kind = !extremum ? ReduceKind::Sum : op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min;
-  Val flat = make.reshape(each, {op.state.rows, count});
+  ImportedValue flat = make.reshape(each, {op.state.rows, count});
   std::vector<Number> numbers;
   for (int64_t i = 0; i < count && !make.hasFailed(); ++i) {
-    Val single = make.slice(flat, 1, i, 1);
+    ImportedValue single = make.slice(flat, 1, i, 1);
     if (make.hasFailed())
       break;
-    Number scale = 1.0;
-    if (!extremum) // a sum is linear
-      std::swap(scale, single.scale);
+    const Number scale = extremum ? Number(1.0) : single.takeScale(); // a sum is linear
     numbers.push_back(scale * countOf(op.state, sumPerSample(op.state, materialise(op.state, single, groupsOf(single.view, true), true)), kind));
   }
   if (make.hasFailed())
@@ -90,17 +77,16 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const Val &x, cons
 }
 
 /// A scalar sum, a number or a scalar of parameters as sums of the shape [1].
-static FailureOr<std::vector<Val>> summandsOf(OpContext &op, const Val &value) {
-  if (value.kind == Val::Kind::Loss && !value.elements.empty())
-    return value.elements;
+static FailureOr<std::vector<ImportedValue>> summandsOf(OpContext &op, const ImportedValue &value) {
+  if (value.isSums())
+    return value.sums();
   std::vector<LossSummand> scalars;
   if (failed(addSummand(op, value, 1, scalars)))
     return failure();
-  std::vector<Val> each;
+  std::vector<ImportedValue> each;
   for (const LossSummand &scalar : scalars) {
-    Val summand = wrap(scalar.numerator, ElementKind::F32, {op.state.rows});
-    summand.type = value.type;
-    summand.scale = scalar.factor;
+    ImportedValue summand = wrap(scalar.numerator, value.type, {op.state.rows});
+    summand.tensor().scale = scalar.factor;
     summand.view.dims.emplace_back();
     each.push_back(std::move(summand));
   }
@@ -112,69 +98,69 @@ static LogicalResult joinSums(OpContext &op) {
   int64_t axis = op.integer("axis"), total = 0, at = 0, rank = 1;
   std::vector<int64_t> extents;
   for (size_t i = 0; i < op.node.inputs.size(); ++i)
-    rank = std::max(rank, op.operand(i).elements.empty() ? 1 : op.operand(i).rank());
+    rank = std::max(rank, op.operand(i).isSums() ? op.operand(i).rank() : 1);
   axis += axis < 0 ? rank : 0;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    const Val &part = op.operand(i);
-    if (axis >= rank || (part.elements.empty() ? rank != 1 : part.rank() != rank))
+    const ImportedValue &part = op.operand(i);
+    if (axis >= rank || (part.isSums() ? part.rank() : 1) != rank)
       return op.error("joins sums over samples of different ranks");
-    extents.push_back(part.elements.empty() ? 1 : part.view.size(axis));
+    extents.push_back(part.isSums() ? part.view.size(axis) : 1);
     total += extents.back();
   }
   Composition make(op);
-  std::vector<Val> all;
+  std::vector<ImportedValue> all;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
     auto each = summandsOf(op, op.operand(i));
     if (failed(each))
       return failure();
-    for (Val summand : *each) {
-      const Number scale = summand.scale;
-      summand.scale = 1.0;
+    for (ImportedValue summand : *each) {
+      const Number scale = summand.takeScale();
       std::vector<int64_t> pads(2 * static_cast<size_t>(rank + 1), 0);
       pads[static_cast<size_t>(axis) + 1] = at;
       pads[static_cast<size_t>(axis + rank) + 2] = total - at - extents[i];
-      summand = make("Pad", {summand, make.ints(pads)}, {{"mode", std::string("constant")}});
-      summand.scale *= scale;
+      summand = make("Pad", {summand, make.ints(pads)});
+      if (make.hasFailed())
+        return failure();
+      summand.tensor().scale *= scale;
       all.push_back(std::move(summand));
     }
     at += extents[i];
   }
-  if (make.hasFailed())
-    return failure();
   if (all.empty())
     return op.error("joins nothing but zeros");
   return op.result(sumsOf(op.state, std::move(all)));
 }
 
-static LogicalResult addSums(OpContext &op, const Val &a, const Val &b, double sign) {
-  std::vector<Val> all;
+static LogicalResult addSums(OpContext &op, const ImportedValue &a, const ImportedValue &b, double sign) {
+  std::vector<ImportedValue> all;
   std::vector<int64_t> shape;
-  for (const Val *operand : {&a, &b}) {
-    std::vector<int64_t> own = operand->kind == Val::Kind::Loss && operand->elements.empty() ? std::vector<int64_t>{} : operand->shape();
+  for (const ImportedValue *operand : {&a, &b}) {
+    std::vector<int64_t> own = operand->shape();
     if (own.size() > shape.size() || (own.size() == shape.size() && operand->view.elements() > a.view.elements()))
       shape = own;
   }
   Composition make(op);
-  for (const Val *operand : {&a, &b}) {
-    std::vector<Val> each;
-    if (operand->kind == Val::Kind::Loss || operand->view.elements() == 1) {
+  for (const ImportedValue *operand : {&a, &b}) {
+    std::vector<ImportedValue> each;
+    if (operand->isLoss() || operand->view.elements() == 1) {
       auto summands = summandsOf(op, *operand);
       if (failed(summands))
         return failure();
       each = std::move(*summands);
-    } else if (operand->isGraph() && !isSampled(*operand)) { // parameters: the mean over rows that all have it
-      Val same = *operand;
+    } else if (operand->isTensor() && !isSampled(*operand)) { // parameters: the mean over rows that all have it
+      ImportedValue same = *operand;
       same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{op.state.rows, 0, true}});
-      same.scale /= samplesPerRow(op.state);
+      same.tensor().scale /= samplesPerRow(op.state);
       each.push_back(std::move(same));
     } else if (isSampled(*operand)) {
       return mixes(op, "adds a sum over samples to values of samples");
     } else {
       return op.error("adds a tensor of numbers to sums over samples, which is not supported; reduce the sums first");
     }
-    for (Val summand : each) {
-      const Number scale = operand == &b ? summand.scale * Number(sign) : summand.scale;
-      summand.scale = 1.0;
+    for (ImportedValue summand : each) {
+      Number scale = summand.takeScale();
+      if (operand == &b)
+        scale *= Number(sign);
       while (summand.rank() > static_cast<int64_t>(shape.size()) + 1)
         summand.view.dims.erase(summand.view.dims.begin() + 1); // of size 1
       while (summand.rank() < static_cast<int64_t>(shape.size()) + 1)
@@ -182,14 +168,16 @@ static LogicalResult addSums(OpContext &op, const Val &a, const Val &b, double s
       std::vector<int64_t> whole = shape;
       whole.insert(whole.begin(), op.state.rows);
       summand = make("Expand", {summand, make.ints(whole)});
-      summand.scale *= scale;
+      if (make.hasFailed())
+        return failure();
+      summand.tensor().scale *= scale;
       all.push_back(std::move(summand));
     }
   }
-  return make.hasFailed() ? failure() : op.result(sumsOf(op.state, std::move(all)));
+  return op.result(sumsOf(op.state, std::move(all)));
 }
 
-static FailureOr<Val> movedSum(OpContext &op, Composition &make, const Val &each) {
+static FailureOr<ImportedValue> movedSum(OpContext &op, Composition &make, const ImportedValue &each) {
   const std::string &which = op.node.op;
   const int64_t rank = each.rank() - 1;
   std::optional<std::vector<int64_t>> axes;
@@ -233,8 +221,8 @@ static FailureOr<Val> movedSum(OpContext &op, Composition &make, const Val &each
         (*shape)[i] = each.view.size(static_cast<int64_t>(i));
     return which == "Reshape" ? make.reshape(each, *shape) : make("Expand", {each, make.ints(*shape)});
   }
-  const bool right = op.operand(0).kind == Val::Kind::Loss;
-  const Val &other = op.operand(right ? 1 : 0);
+  const bool right = op.operand(0).isLoss();
+  const ImportedValue &other = op.operand(right ? 1 : 0);
   if ((which == "Mul" || (which == "Div" && right)) && other.rank() <= rank && !isSampled(other))
     return make(which.c_str(), {each, other});
   if (which == "MatMul" && rank == 1 && other.rank() == 1 && !isSampled(other))
@@ -246,9 +234,9 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
   bool tensors = false, losses = false;
   int64_t sums = 0;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
-    tensors |= op.operand(i).kind == Val::Kind::Loss && !op.operand(i).elements.empty();
-    losses |= op.operand(i).kind == Val::Kind::Loss;
-    sums += op.operand(i).kind == Val::Kind::Loss;
+    tensors |= op.operand(i).isSums();
+    losses |= op.operand(i).isLoss();
+    sums += op.operand(i).isLoss();
   }
   const std::string &which = op.node.op;
   if (losses && which == "Concat")
@@ -262,10 +250,10 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
   if (sums > 1 && which != "Sum")
     return notAffine(op, which == "Div" ? "divides by" : "multiplies");
   Composition make(op);
-  std::vector<Val> all;
-  for (Val each : op.operand(op.operand(0).kind == Val::Kind::Loss ? 0 : 1).elements) {
+  std::vector<ImportedValue> all;
+  for (ImportedValue each : op.operand(op.operand(0).isLoss() ? 0 : 1).sums()) {
     if (which == "Neg") {
-      each.scale = -each.scale;
+      each.tensor().scale = -each.scale();
       all.push_back(std::move(each));
       continue;
     }
@@ -278,7 +266,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
 }
 
 // A product of vectors along the samples is the sum over them of the products.
-FailureOr<Val> zorse::onnx_import::dotOfSamples(OpContext &op, const Val &a, Val b) {
+FailureOr<ImportedValue> zorse::onnx_import::dotOfSamples(OpContext &op, const ImportedValue &a, ImportedValue b) {
   const bool columns = a.rank() == 1 && (b.rank() == 1 || (b.rank() == 2 && b.view.size(1) == 1));
   if (!columns)
     return op.error("sums over the samples; every op must treat samples apart. In the loss, write the sum over samples of products of two vectors");
@@ -286,10 +274,10 @@ FailureOr<Val> zorse::onnx_import::dotOfSamples(OpContext &op, const Val &a, Val
   if (rank == 2)
     b.view.dims.pop_back();
   Composition make(op);
-  Val sum = make.reduce("ReduceSum", make("Mul", {a, b}), {0});
+  ImportedValue sum = make.reduce("ReduceSum", make("Mul", {a, b}), {0});
   if (make.hasFailed())
     return failure();
-  if (rank == 2 && sum.kind != Val::Kind::Loss)
+  if (rank == 2 && !sum.isLoss())
     sum.view.dims.emplace_back();
   return sum;
 }

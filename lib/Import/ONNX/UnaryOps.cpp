@@ -1,7 +1,7 @@
 // Elementwise operators of one operand: casts, functions, activations with a parameter. Folded on constants, otherwise arith and math.
-#include "Axes.h"
 #include "Kernels.h"
 #include "Known.h"
+#include "LoopNest.h"
 #include "Losses.h"
 #include "OpContext.h"
 
@@ -18,8 +18,8 @@ using namespace zorse::onnx_import;
 
 // --- casts
 
-Val zorse::onnx_import::castTo(ImportState &state, const Val &value, ElementKind type) {
-  if (value.type == type || value.kind == Val::Kind::Loss)
+ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue &value, ElementKind type) {
+  if (value.type == type || value.isLoss())
     return value;
   if (value.isKnown())
     return castKnown(value, type);
@@ -40,11 +40,11 @@ Val zorse::onnx_import::castTo(ImportState &state, const Val &value, ElementKind
       };
     else
       kernel = intKernel1([](int64_t x) { return x; });
-    Val out = foldElementwise(state, {value}, type, kernel);
+    ImportedValue out = foldElementwise(state, {value}, type, kernel);
     out.hides = value.hides;
     return rounded(state, out, type);
   }
-  Val out = value;
+  ImportedValue out = value;
   out.type = type;
   if (isFloat(value.type) && isFloat(type)) {
     if (!isNarrow(type) && !isNarrow(value.type))
@@ -57,27 +57,24 @@ Val zorse::onnx_import::castTo(ImportState &state, const Val &value, ElementKind
   Type from = elementType(state, value.type), to = elementType(state, type);
   if (from == to)
     return out;
-  Val whole = value.scale.is(1) ? value : copied(state, value);
-  out = whole;
+  out = value.scale().is(1) ? value : copied(state, value);
   out.type = type;
-  auto toType = cast<RankedTensorType>(whole.value.getType()).clone(to);
-  if (isFloat(value.type)) {
-    if (type == ElementKind::Bool)
-      out.value =
-          create<arith::CmpFOp>(state, arith::CmpFPredicate::UNE, whole.value, splat(state, 0, cast<RankedTensorType>(whole.value.getType())));
-    else
-      out.value = create<arith::FPToSIOp>(state, toType, whole.value);
-  } else if (isFloat(type)) {
-    out.value =
-        value.type == ElementKind::Bool ? create<arith::UIToFPOp>(state, toType, whole.value) : create<arith::SIToFPOp>(state, toType, whole.value);
-  } else if (type == ElementKind::Bool) {
-    out.value = create<arith::CmpIOp>(state, arith::CmpIPredicate::ne, whole.value, splat(state, 0, cast<RankedTensorType>(whole.value.getType())));
-  } else if (value.type == ElementKind::Bool) {
-    out.value = create<arith::ExtUIOp>(state, toType, whole.value);
-  } else {
-    out.value = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(state, toType, whole.value)
-                                                                          : create<arith::TruncIOp>(state, toType, whole.value);
-  }
+  Value &made = out.tensor().value;
+  auto fromType = cast<RankedTensorType>(made.getType()), toType = fromType.clone(to);
+  const bool fromBool = value.type == ElementKind::Bool;
+  if (type == ElementKind::Bool && isFloat(value.type))
+    made = create<arith::CmpFOp>(state, arith::CmpFPredicate::UNE, made, splat(state, 0, fromType));
+  else if (type == ElementKind::Bool)
+    made = create<arith::CmpIOp>(state, arith::CmpIPredicate::ne, made, splat(state, 0, fromType));
+  else if (isFloat(value.type))
+    made = create<arith::FPToSIOp>(state, toType, made);
+  else if (isFloat(type))
+    made = fromBool ? create<arith::UIToFPOp>(state, toType, made) : create<arith::SIToFPOp>(state, toType, made);
+  else if (fromBool)
+    made = create<arith::ExtUIOp>(state, toType, made);
+  else
+    made = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(state, toType, made)
+                                                                     : create<arith::TruncIOp>(state, toType, made);
   return out;
 }
 
@@ -85,16 +82,16 @@ static LogicalResult importCast(OpContext &op) {
   auto type = static_cast<ElementKind>(op.integer("to"));
   if (!byteSize(type))
     return op.error("casts to an element type that is not supported");
-  if (op.operand(0).kind == Val::Kind::Loss && !isFloat(type))
+  if (op.operand(0).isLoss() && !isFloat(type))
     return notAffine(op, "casts to integers");
-  if (op.operand(0).isGraph() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
+  if (op.operand(0).isTensor() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
     return op.error("casts activations to " + Twine(name(type)) + ", which is not supported");
   return op.result(castTo(op.state, op.operand(0), type));
 }
 
 static LogicalResult importCastLike(OpContext &op) {
-  ElementKind type = op.operand(1).kind == Val::Kind::Loss ? ElementKind::F32 : op.operand(1).type;
-  if (op.operand(0).kind == Val::Kind::Loss && !isFloat(type))
+  ElementKind type = op.operand(1).isLoss() ? ElementKind::F32 : op.operand(1).type;
+  if (op.operand(0).isLoss() && !isFloat(type))
     return notAffine(op, "casts to integers");
   return op.result(castTo(op.state, op.operand(0), type));
 }
@@ -193,9 +190,9 @@ static Value unaryOnFloats(OpContext &op, Value x, RankedTensorType type) {
 }
 
 static LogicalResult importUnary(OpContext &op) {
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   const std::string &which = op.node.op;
-  if (x.kind == Val::Kind::Loss) {
+  if (x.isLoss()) {
     if (which != "Neg")
       return notAffine(op, "takes a function of");
     return scaledLoss(op, x, scalar(ElementKind::F64, -1), /*divides=*/false);
@@ -208,7 +205,7 @@ static LogicalResult importUnary(OpContext &op) {
       return op.error("is not defined for " + Twine(name(x.type)));
     return op.result(foldElementwise(op.state, {x}, x.type, *kernel));
   }
-  if (!x.isGraph())
+  if (!x.isTensor())
     return op.error("expects a tensor");
   if (!isFloat(x.type)) {
     if (which == "Not" || which == "Neg" || which == "Abs")
@@ -221,21 +218,21 @@ static LogicalResult importUnary(OpContext &op) {
     return op.error("is not supported on integer activations");
   }
   if (which == "Neg") {
-    Val value = x;
-    value.scale = -value.scale;
+    ImportedValue value = x;
+    value.tensor().scale = -x.scale();
     return op.result(std::move(value));
   }
   return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) { return unaryOnFloats(op, a[0], type); });
 }
 
 static LogicalResult importActivation(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   const std::string &which = op.node.op;
   if (x.isConstant()) {
     if (which != "Gelu" && which != "Swish" && which != "HardSwish" && which != "LeakyRelu" && which != "Mish")
       return op.error("is not supported on constants");
   }
-  if (!x.isGraph() || !isFloat(x.type))
+  if (!x.isTensor() || !isFloat(x.type))
     return op.error("expects float activations");
   double alpha = which == "Gelu" ? 1.0 : op.real("alpha");
   return emitElementwise(op, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {

@@ -39,6 +39,23 @@ bool isSensible(const std::vector<int64_t> &shape);
 /// Row-major view of a value with these sizes; `sampled`: dimension 0 is the sample axis and takes no part in strides.
 View contiguousView(const std::vector<int64_t> &shape, bool sampled);
 
+/// Calls visit(from, stride, count, before) for runs of the innermost factor in row-major order, `before`: how many elements were in the runs before,
+/// until it says false. \returns whether it never did
+template <typename Visit> bool visitRuns(int64_t offset, const FactorList &factors, Visit visit) {
+  const Factor inner = factors.empty() ? Factor{1, 1, false} : factors.back();
+  int64_t total = 1;
+  for (const Factor &factor : factors)
+    total *= factor.size;
+  for (int64_t before = 0; before < total; before += inner.size) {
+    int64_t from = offset, rest = before / inner.size;
+    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0; rest /= factors[i].size)
+      from += rest % factors[i].size * factors[i].stride;
+    if (!visit(from, inner.stride, inner.size, before))
+      return false;
+  }
+  return true;
+}
+
 /// Joins neighbours that lie one after the other, drops factors of size 1.
 void coalesce(FactorList &list);
 

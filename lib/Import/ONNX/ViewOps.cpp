@@ -20,12 +20,7 @@ static LogicalResult importConstant(OpContext &op) {
     auto bytes = op.state.model.bytes(tensor);
     if (bytes.failed())
       return op.error(bytes.message());
-    int64_t size = 1;
-    std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
-    for (int64_t dim : shape)
-      size *= dim;
-    auto kind = static_cast<ElementKind>(tensor.data_type());
-    return op.result(constantOf(kind, makeBytes(kind, *bytes, size), shape));
+    return op.result(constantOf(tensor, *bytes));
   }
   if (name == "value_int")
     return op.result(constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {}));
@@ -70,7 +65,7 @@ static LogicalResult importConstantOfShape(OpContext &op) {
 LogicalResult zorse::onnx_import::importIdentity(OpContext &op) { return op.result(op.operand(0)); }
 
 static LogicalResult importShape(OpContext &op) {
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   int64_t rank = x.rank(), start = op.integer("start"), end = op.integer("end", rank);
   start = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
   end = std::clamp<int64_t>(end < 0 ? end + rank : end, 0, rank);
@@ -109,8 +104,8 @@ static LogicalResult importRange(OpContext &op) {
 }
 
 static LogicalResult importReshape(OpContext &op) {
-  const Val x = op.operand(0);
-  if (x.kind == Val::Kind::Loss)
+  const ImportedValue x = op.operand(0);
+  if (x.isLoss())
     return importIdentity(op);
   auto lengths = lengthsOf(op, 1);
   if (failed(lengths))
@@ -160,7 +155,7 @@ static LogicalResult importReshape(OpContext &op) {
 }
 
 static LogicalResult importFlatten(OpContext &op) {
-  const Val &x = op.operand(0);
+  const ImportedValue &x = op.operand(0);
   int64_t axis = op.integer("axis"), rank = x.rank();
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis > rank)
@@ -168,14 +163,11 @@ static LogicalResult importFlatten(OpContext &op) {
   std::vector<int64_t> shape = x.shape(), flat{1, 1};
   for (int64_t i = 0; i < rank; ++i)
     flat[i >= axis] *= shape[i];
-  auto value = reshaped(op, x, flat);
-  if (failed(value))
-    return failure();
-  return op.result(*value);
+  return op.result(reshaped(op, x, flat));
 }
 
 static LogicalResult importTranspose(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   int64_t rank = x.rank();
   std::vector<int64_t> permutation;
   if (auto given = op.integers("perm"))
@@ -198,8 +190,8 @@ static LogicalResult importTranspose(OpContext &op) {
 }
 
 static LogicalResult importSqueeze(OpContext &op) {
-  Val x = op.operand(0);
-  if (x.kind == Val::Kind::Loss)
+  ImportedValue x = op.operand(0);
+  if (x.isLoss())
     return importIdentity(op);
   std::optional<std::vector<int64_t>> axes;
   if (failed(op.axes(1, x.rank(), axes)))
@@ -223,8 +215,8 @@ static LogicalResult importSqueeze(OpContext &op) {
 }
 
 static LogicalResult importUnsqueeze(OpContext &op) {
-  Val x = op.operand(0);
-  if (x.kind == Val::Kind::Loss)
+  ImportedValue x = op.operand(0);
+  if (x.isLoss())
     return importIdentity(op);
   auto given = op.has(1) ? constantInts(op.operand(1)) : op.integers("axes");
   if (!given || given->size() > 8)
@@ -248,7 +240,7 @@ static LogicalResult importUnsqueeze(OpContext &op) {
 }
 
 static LogicalResult importExpand(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   auto lengths = lengthsOf(op, 1);
   if (failed(lengths))
     return failure();
@@ -278,7 +270,7 @@ static LogicalResult importExpand(OpContext &op) {
 }
 
 static LogicalResult importTile(OpContext &op) {
-  Val x = op.operand(0);
+  ImportedValue x = op.operand(0);
   auto repeats = lengthsOf(op, 1);
   if (failed(repeats))
     return failure();

@@ -13,7 +13,7 @@ bool Windows::tile() const {
   return true;
 }
 
-LogicalResult zorse::onnx_import::readWindows(OpContext &op, const Val &x, std::vector<int64_t> kernel, Windows &w) {
+LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue &x, std::vector<int64_t> kernel, Windows &w) {
   if (x.rank() < 3 || x.view.elements() == 0 || x.view.sampleAxis() > 0)
     return op.error("expects samples x channels x positions");
   const auto rank = static_cast<size_t>(x.rank() - 2);
@@ -71,7 +71,7 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const Val &x, std::
   return success();
 }
 
-Val zorse::onnx_import::paddedPositions(Composition &make, const Val &x, const Windows &windows, double value) {
+ImportedValue zorse::onnx_import::paddedPositions(Composition &make, const ImportedValue &x, const Windows &windows, double value) {
   std::vector<int64_t> before{0, 0}, after{0, 0};
   bool any = false;
   for (size_t i = 0; i < windows.rank(); ++i) {
@@ -83,6 +83,6 @@ Val zorse::onnx_import::paddedPositions(Composition &make, const Val &x, const W
   return any ? make("Pad", {x, make.ints(before), make.number(value, x)}) : x;
 }
 
-Val zorse::onnx_import::atWindow(Composition &make, const Val &x, int64_t axis, const Windows &windows, size_t i, int64_t at) {
+ImportedValue zorse::onnx_import::atWindow(Composition &make, const ImportedValue &x, int64_t axis, const Windows &windows, size_t i, int64_t at) {
   return make.slice(x, axis, at * windows.dilations[i], windows.counts[i], windows.strides[i]);
 }

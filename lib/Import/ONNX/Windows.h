@@ -21,12 +21,12 @@ struct Windows {
 };
 
 /// Reads the attributes of a convolution or pooling over x; `kernel`: extents of its windows. Fails after an error.
-mlir::LogicalResult readWindows(OpContext &op, const Val &x, std::vector<int64_t> kernel, Windows &windows);
+mlir::LogicalResult readWindows(OpContext &op, const ImportedValue &x, std::vector<int64_t> kernel, Windows &windows);
 
 /// x with `value` around its positions, so that all windows are whole.
-Val paddedPositions(Composition &make, const Val &x, const Windows &windows, double value);
+ImportedValue paddedPositions(Composition &make, const ImportedValue &x, const Windows &windows, double value);
 
 /// Element `at` of every window along dimension of positions `i`, which is dimension `axis` of x.
-Val atWindow(Composition &make, const Val &x, int64_t axis, const Windows &windows, size_t i, int64_t at);
+ImportedValue atWindow(Composition &make, const ImportedValue &x, int64_t axis, const Windows &windows, size_t i, int64_t at);
 
 } // namespace zorse::onnx_import

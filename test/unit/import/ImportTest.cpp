@@ -481,6 +481,78 @@ TEST(Import, ScatteredFlags) {
   EXPECT_TRUE(outcome.ok) << outcome.text;
 }
 
+// Ids that are part of a value, part of a constant, or copies: they lie in another way than those that count from the front. The loss is compared
+// with the file's nodes by numbers.
+TEST(Import, PicksByIdsThatAreViews) {
+  for (const std::string how : {"part", "constant", "copies"}) {
+    Graph graph;
+    graph.input("x", 1, {2, 3, 8});
+    graph.input("places", 7, {2, 3, 5});
+    graph.weight("scale", {8});
+    graph.weight("weights", {3});
+    graph.ints("one", {1});
+    graph.ints("four", {4});
+    graph.ints("axis", {2});
+    graph.ints("numbers", how == "copies" ? std::vector<int64_t>{3, 1, 7} : std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6});
+    graph.ints("shape", {1, 3, -1});
+    graph.ints("sizes", {2, 3, 3});
+    graph.node("Reshape", {"numbers", "shape"}, {"table"});
+    if (how == "copies")
+      graph.node("Identity", {"table"}, {"cut"});
+    else
+      graph.node("Slice", {how == "part" ? "places" : "table", "one", "four", "axis"}, {"cut"});
+    graph.node("Expand", {"cut", "sizes"}, {"picks"});
+    graph.node("Mul", {"x", "scale"}, {"y"});
+    Graph::attribute(graph.node("GatherElements", {"y", "picks"}, {"picked"}), "axis", 2);
+    graph.node("Mul", {"picked", "weights"}, {"weighted"});
+    graph.node("ReduceMean", {"weighted"}, {"loss"});
+    graph.output("loss");
+    ImportOptions options;
+    options.trustGuess = true;
+    Outcome outcome = import(graph.write("picks.onnx"), options);
+    EXPECT_TRUE(outcome.ok) << how << ": " << outcome.text;
+    EXPECT_NE(notesOf(outcome, "the loss is the file's"), "") << how;
+  }
+}
+
+// Positions of logits and of labels that are two axes each, in different orders.
+TEST(Import, LabelsWhoseAxesAreOthers) {
+  Graph graph;
+  graph.input("x", 1, {2, 4, 3, 2});
+  graph.input("classes", 7, {2, 2, 3});
+  graph.weight("scale", {2});
+  graph.ints("flat", {2, 4, 6});
+  graph.ints("flatClasses", {2, 6});
+  graph.node("Mul", {"x", "scale"}, {"y"});
+  Graph::attribute(graph.node("Transpose", {"y"}, {"turned"}), "perm", {0, 1, 3, 2});
+  graph.node("Reshape", {"turned", "flat"}, {"logits"});
+  Graph::attribute(graph.node("Transpose", {"classes"}, {"turnedClasses"}), "perm", {0, 2, 1});
+  graph.node("Reshape", {"turnedClasses", "flatClasses"}, {"targets"});
+  graph.node("SoftmaxCrossEntropyLoss", {"logits", "targets"}, {"loss"});
+  graph.output("loss");
+  ImportOptions options;
+  options.trustGuess = true;
+  Outcome outcome = import(graph.write("axes.onnx"), options);
+  EXPECT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_NE(notesOf(outcome, "the loss is the file's"), "");
+}
+
+// The shape of a scalar has no elements, which no number of samples can be combined with.
+TEST(ImportErrors, ShapeOfAScalarWithNumbersOfTheBatch) {
+  Graph graph(0);
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("Shape", {"ids"}, {"sizes"});
+  graph.ints("first", {0});
+  graph.node("Gather", {"sizes", "first"}, {"samples"});
+  Graph::attribute(graph.node("ReduceMean", {"x"}, {"mean"}), "keepdims", 0);
+  graph.node("Shape", {"mean"}, {"none"});
+  graph.node("Mul", {"none", "samples"}, {"product"});
+  Graph::attribute(graph.node("Cast", {"product"}, {"real"}), "to", 1);
+  graph.node("Mul", {"mean", "real"}, {"loss"});
+  graph.output("loss");
+  EXPECT_ERROR(import(graph.write("none.onnx")), "(Mul): combines numbers that are known only with the batch with a tensor that is none of at most");
+}
+
 // What an initializer is used as is found out before operands are checked.
 TEST(Import, OperandsAnOperatorDoesNotHave) {
   for (std::vector<std::string> operands : {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {

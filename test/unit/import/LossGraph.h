@@ -75,7 +75,6 @@ struct LossGraph : Graph {
     options.lossOutput = loss;
     options.trainable["w"] = TrainableChoice::Train;
     options.trustGuess = true; // of constants of one element
-    options.batch = 512;
     return import(write("numbers.onnx"), options);
   }
 };

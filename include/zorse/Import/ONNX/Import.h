@@ -35,10 +35,7 @@ struct ImportOptions {
   std::map<std::string, int64_t> dims;
   /// Length of dimension 1 of inputs where it is symbolic; 0: an error if one is needed.
   int64_t sequence = 0;
-  /// Samples per step, for losses that are plain sums; 0: unknown. Never changes the graph otherwise.
-  int64_t batch = 0;
-  /// Samples that a batch norm in training takes the statistics of together; such a group is a row of what is emitted, `batch` counts groups. 0: such
-  /// a node is an error.
+  /// Samples that a batch norm in training takes the statistics of together; such a group is a row of what is emitted. 0: such a node is an error.
   int64_t batchNormRows = 0;
   /// "": the loss is an output of the graph (`lossOutput`, or the only scalar one). "cross_entropy": it is added to `logits`.
   std::string loss;

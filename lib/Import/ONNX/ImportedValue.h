@@ -1,0 +1,109 @@
+// What a value of the file's graph is while it is interpreted.
+#pragma once
+
+#include "Lazy.h"
+#include "Number.h"
+#include "View.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace zorse::onnx_import {
+
+struct ImportedValue;
+
+/// Numbers that can be read while importing.
+struct Constant {
+  LazyPtr lazy;
+  int64_t sampleStep = 0; ///< of integers: this times the number of the sample is added; axes of samples have stride 0
+};
+
+/// Numbers that are known before the step.
+struct Known {
+  std::vector<Number> numbers; ///< the elements that the view is of
+};
+
+/// A tensor of the IR.
+struct Tensor {
+  mlir::Value value;
+  Number scale = 1.0; ///< of floats: a factor not yet applied
+};
+
+/// Values one after the other, each with a shape of its own.
+struct Sequence {
+  std::vector<ImportedValue> elements;
+};
+
+/// One summand factor * (sum over samples of numerator) of a loss.
+struct LossSummand {
+  Number factor = 1.0;
+  mlir::Value numerator;      ///< tensor<?xfloat>
+  int64_t elementsPerRow = 0; ///< numbers added into one numerator
+};
+
+/// A scalar that is a sum over all samples of a step.
+struct Loss {
+  std::vector<LossSummand> summands;
+};
+
+/// Sums over samples that have a shape.
+struct Sums {
+  std::vector<ImportedValue> summands; ///< tensors whose dimension 0, the samples, is summed over; the others are those of the view
+};
+
+/// Uniform numbers that a node draws, on their way to a mask (DrawnMasks.cpp).
+struct Drawn {
+  int64_t instance = 0;
+  double low = 0, high = 1;
+  double kept = -1; ///< the probability of `true`, once they have been compared
+};
+
+/// Exactly one of the above, or absent: an operand that is left out, or what an operator that has failed would have made. Reading one as another kind
+/// ends the program.
+struct ImportedValue {
+  ElementKind type = ElementKind::Undefined;
+  View view; ///< of what has a shape; else that of a scalar
+  std::variant<std::monostate, Constant, Known, Tensor, Sequence, Loss, Sums, Drawn> content;
+  bool hides = false;         ///< may hold a row (last axis) in which every entry is masked
+  bool countsSamples = false; ///< ids for a GatherND whose first component is the number of the sample, written as 0
+
+  explicit operator bool() const { return !is<std::monostate>(); }
+  bool isConstant() const { return is<Constant>(); }
+  bool isKnown() const { return is<Known>(); }
+  bool isTensor() const { return is<Tensor>(); }
+  bool isArray() const { return isConstant() || isTensor(); }
+  bool isSequence() const { return is<Sequence>(); }
+  bool isSums() const { return is<Sums>(); }
+  bool isLoss() const { return is<Loss>() || isSums(); } ///< with a shape or without
+  bool isDrawn() const { return is<Drawn>(); }
+
+  std::vector<int64_t> shape() const { return view.shape(); }
+  int64_t rank() const { return view.rank(); }
+
+  Constant &constant() { return std::get<Constant>(content); }
+  Tensor &tensor() { return std::get<Tensor>(content); }
+  Loss &loss() { return std::get<Loss>(content); }
+  const Loss &loss() const { return std::get<Loss>(content); }
+  const LazyPtr &lazy() const { return std::get<Constant>(content).lazy; }
+  mlir::Value value() const { return std::get<Tensor>(content).value; }
+  std::vector<Number> &numbers() { return std::get<Known>(content).numbers; }
+  const std::vector<Number> &numbers() const { return std::get<Known>(content).numbers; }
+  Drawn &drawn() { return std::get<Drawn>(content); }
+  const std::vector<ImportedValue> &elements() const { return std::get<Sequence>(content).elements; }
+  const std::vector<ImportedValue> &sums() const { return std::get<Sums>(content).summands; }
+
+  /// 0 of what is no constant.
+  int64_t sampleStep() const { return isConstant() ? std::get<Constant>(content).sampleStep : 0; }
+  /// 1 of what is no tensor.
+  Number scale() const { return isTensor() ? std::get<Tensor>(content).scale : Number(1.0); }
+  /// Leaves 1 in place of the scale.
+  Number takeScale() { return isTensor() ? std::exchange(tensor().scale, 1.0) : Number(1.0); }
+
+private:
+  template <typename T> bool is() const { return std::holds_alternative<T>(content); }
+};
+
+} // namespace zorse::onnx_import
