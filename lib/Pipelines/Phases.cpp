@@ -449,11 +449,10 @@ bool Compiler::convert(std::string &remark) {
     return true;
   // The same step by way of the host, for where GPUs turn out not to reach each other. Large steps take most of the memory of a compilation: of the
   // two there is one at a time.
-  std::string error;
-  std::optional<step::StepGraph> staged = expandAs(planned.plan, error);
-  if (!staged) {
+  Result<step::StepGraph> staged = expandAs(planned.plan);
+  if (staged.failed()) {
     printError((options.plan.empty() ? options.cluster : options.plan) +
-               ": by way of the host, which is for where GPUs do not reach each other: " + error);
+               ": by way of the host, which is for where GPUs do not reach each other: " + staged.message());
     return false;
   }
   stagedPrograms = buildPrograms(*staged, summary, library(), options.threads);

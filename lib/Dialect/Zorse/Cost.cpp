@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace zorse;
 
-using detail::kSpecialFunction;
+using zorse::detail::kSpecialFunction;
 
 static RankedTensorType typeOf(Value value) { return dyn_cast<RankedTensorType>(value.getType()); }
 

@@ -14,7 +14,7 @@ template <typename Op> struct Cost : CostOpInterface::ExternalModel<Cost<Op>, Op
       return 0;
     auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
     bool special = isa<math::MathDialect>(op->getDialect());
-    return (type ? static_cast<double>(elementsPerRow(type)) : 1.0) * (special ? detail::kSpecialFunction : 1);
+    return (type ? static_cast<double>(elementsPerRow(type)) : 1.0) * (special ? zorse::detail::kSpecialFunction : 1);
   }
   /// A constant stands where it is read.
   SmallVector<Value> getTouchedValues(Operation *op) const {
