@@ -2,10 +2,10 @@
 #include "KernelSet.h"
 
 #include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 
 #include "llvm/Support/FileSystem.h"
 
@@ -14,12 +14,9 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 void zorse::codegen::writeTarget(ModuleOp module, CompiledBodies &bodies) {
-  const std::string bytes = bundle::serialize(bodies.library);
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  auto type = RankedTensorType::get({int64_t(bytes.size())}, builder.getI8Type());
-  auto resource = DenseResourceElementsAttr::get(type, "bodies_" + bodies.library.arch(),
-                                                 HeapAsmResourceBlob::allocateAndCopyInferAlign(ArrayRef<char>(bytes.data(), bytes.size())));
-  auto target = TargetOp::create(builder, module.getLoc(), bodies.library.arch(), resource);
+  const std::string &arch = bodies.library.arch();
+  auto target = TargetOp::create(builder, module.getLoc(), arch, bytesAttr(module.getContext(), "bodies_" + arch, bundle::serialize(bodies.library)));
   bodies.sources->moveTo(target.getKernels().emplaceBlock());
 }
 
@@ -27,9 +24,7 @@ FailureOr<std::vector<CompiledBodies>> zorse::codegen::readTargets(ModuleOp modu
   std::vector<CompiledBodies> all;
   for (auto target : module.getOps<TargetOp>()) {
     CompiledBodies &bodies = all.emplace_back();
-    auto resource = dyn_cast<DenseResourceElementsAttr>(target.getBodies());
-    AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
-    if (!blob || !bodies.library.ParseFromArray(blob->getData().data(), int(blob->getData().size())))
+    if (!parseBytes(target.getBodies(), bodies.library))
       return target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
     CodegenOptions code = options;
     code.arch = bodies.library.arch();

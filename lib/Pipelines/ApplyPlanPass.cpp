@@ -14,6 +14,9 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
+#define GEN_PASS_REGISTRATION
+#include "zorse/Pipelines/Passes.h.inc"
+
 namespace {
 
 struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
@@ -119,8 +122,8 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
 
 void registerPasses() {
   PassRegistration<ApplyPlanPass>();
+  registerPipelinesPasses();
   registerTrainPipeline();
-  registerLowerBodies();
 }
 
 } // namespace zorse::pipelines

@@ -6,7 +6,6 @@
 #include "Compiler.h"
 #include "Diagnostics.h"
 #include "EarlyChecks.h"
-#include "PlanPhase.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -84,17 +83,6 @@ bool checkEarly(const CompileOptions &options) {
     printError(problem);
     return false;
   }
-  // Under a plan, its devices alone count (Compiler::plan).
-  if (options.writesBundle() && !options.simulateOnly && options.plan.empty())
-    if (std::string problem = withoutDriver(options.cluster); !problem.empty()) {
-      printError(options.cluster + ": " + problem);
-      return false;
-    }
-  if (options.writesBundle() && !options.simulateOnly)
-    if (std::string problem = withoutArchitecture(options.cluster); !problem.empty()) {
-      printError(options.cluster + ": " + problem);
-      return false;
-    }
   return true;
 }
 
@@ -203,7 +191,7 @@ bool compileModel(const CompileOptions &options) {
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
   const Phase last = phaseOf(options.emit, options.last);
-  Compiler c{options, context, last};
+  Compiler c{options, context, printer, last};
   return checkEarly(options) && makeUnits(runner, c, last) && (last <= Phase::Backward || makeBundle(runner, c, last));
 }
 
@@ -213,7 +201,7 @@ bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary
   prepareContext(context);
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
-  Compiler c{options, context, Phase::Bodies};
+  Compiler c{options, context, printer, Phase::Bodies};
   if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) ||
       !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;

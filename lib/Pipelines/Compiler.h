@@ -1,7 +1,8 @@
 // The state of one compilation, and its phases in order (Compile.cpp runs them).
 #pragma once
 
-#include "PlanPhase.h"
+#include "Diagnostics.h"
+#include "Planned.h"
 #include "TrainPipeline.h"
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -22,6 +23,8 @@ struct Compiler {
   const CompileOptions &options;
   mlir::MLIRContext &context;
 
+  DiagnosticPrinter &printer;
+
   Phase last; ///< that runs
 
   ImportedModel imported = {};           ///< its module is what all phases change
@@ -29,7 +32,7 @@ struct Compiler {
   std::string decay = {};                ///< likewise
   bundle::ModelSummary summary = {};
   std::vector<codegen::CompiledBodies> targets = {}; ///< with equal slots; kernels stay in the module until they are compiled
-  PlanOutcome planned = {};
+  std::optional<Planned> planned = {};
   std::string planJson = {};                                   ///< canonical
   step::StepGraph graph = {};                                  ///< until its programs are there
   std::vector<std::string> programs = {}, stagedPrograms = {}; ///< the latter of the same step by way of the host, where something goes directly
@@ -57,12 +60,8 @@ struct Compiler {
 
   /// The bodies that programs, plan and verifier know: those of the first target.
   const bundle::BodyLibrary &library() const { return targets.front().library; }
-  /// The architectures to compile for: that of processors, and those that devices of the cluster ask for.
-  std::vector<std::string> architectures() const;
   /// Compiles the kernels of all targets.
   bool compileTargets();
-  /// The summary's work on every architecture of GPUs in the cluster, from the bodies lowered for it.
-  bool addWorkOnGpus(const codegen::CodegenOptions &first);
   /// Says which target each of the plan's devices runs, and forgets those that none does.
   void assignTargets();
   std::string describeKernels() const;

@@ -3,15 +3,14 @@
 
 #include "AssignBodies.h"
 #include "Diagnostics.h"
-#include "GpuWork.h"
 #include "OwnTraining.h"
 #include "Programs.h"
 #include "Rebuild.h"
 #include "WeightTable.h"
 
 #include "zorse/Bundle/DescribeTraining.h"
-#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Codegen/PrivateFolder.h"
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Overwrites.h"
@@ -19,7 +18,6 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/TargetParser/Host.h"
@@ -34,16 +32,6 @@
 using namespace mlir;
 
 namespace zorse::pipelines {
-
-namespace {
-
-std::string counted(size_t count, const char *word) { return std::to_string(count) + " " + word + (count == 1 ? "" : "s"); }
-
-std::string megabytes(uint64_t bytes) {
-  return bytes < (1 << 20) ? llvm::formatv("{0:f0} KiB", bytes / 1024.0).str() : llvm::formatv("{0:f1} MiB", bytes / double(1 << 20)).str();
-}
-
-} // namespace
 
 void Compiler::dump(const std::string &name, const std::string &text) const {
   if (options.dumpDir.empty())
@@ -134,8 +122,11 @@ void Compiler::fill(TrainPipelineOptions &passOptions) const {
                      : options.saved == "full" ? autodiff::SavePolicy::Full
                                                : autodiff::SavePolicy::MinimumCut;
   passOptions.sampling = options.sampling;
-  passOptions.architectures = architectures();
-  passOptions.sumTerms = options.cluster.empty() ? 0 : directTerms(options.cluster);
+  passOptions.cluster = options.cluster;
+  passOptions.profiles = options.profiles;
+  passOptions.plan = options.plan;
+  passOptions.architectures = {codegen::resolveArch(options.arch)};
+  passOptions.simulateOnly = options.simulateOnly;
 }
 
 std::string Compiler::pipelineText() const {
@@ -224,9 +215,8 @@ bool Compiler::compileBodies(std::string &remark) {
   if (failed(read))
     return false;
   targets = std::move(*read);
-  if (!addWorkOnGpus(code))
+  if (!parseBytes(module()->getAttr(kSummaryAttr), summary))
     return false;
-  nameBodies(summary, library());
   size_t launches = 0;
   for (const bundle::Body &body : library().bodies())
     launches += body.launches_size();
@@ -257,39 +247,10 @@ bool Compiler::compileTargets() {
 }
 
 bool Compiler::compileKernels(std::string &remark) {
-  dropUnusedParts(summary, planned.plan, options.splitBodies, targets);
+  dropUnusedParts(summary, planned->plan, options.splitBodies, targets);
   if (!compileTargets())
     return false;
   remark = describeKernels();
-  return true;
-}
-
-std::vector<std::string> Compiler::architectures() const {
-  std::vector<std::string> all{codegen::resolveArch(options.arch)};
-  if (!options.simulateOnly && !options.cluster.empty()) // nobody runs a bundle for simulations
-    for (const std::string &arch : architecturesOf(options.cluster))
-      if (!arch.empty() && !llvm::is_contained(all, arch))
-        all.push_back(arch);
-  return all;
-}
-
-bool Compiler::addWorkOnGpus(const codegen::CodegenOptions &first) {
-  for (const std::string &arch : options.cluster.empty() ? std::vector<std::string>() : architecturesOf(options.cluster)) {
-    if (!codegen::isCudaArch(arch))
-      continue;
-    auto lowered = llvm::find_if(targets, [&](const codegen::CompiledBodies &target) { return target.library.arch() == arch; });
-    if (lowered != targets.end()) {
-      addGpuWork(module(), summary, *lowered);
-      continue;
-    }
-    codegen::CodegenOptions code = first; // a bundle for simulations alone has no code for them
-    code.arch = arch;
-    code.dumpDir.clear();
-    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(module(), code);
-    if (failed(result))
-      return false;
-    addGpuWork(module(), summary, *result);
-  }
   return true;
 }
 
@@ -297,28 +258,26 @@ void Compiler::assignTargets() {
   if (options.simulateOnly)
     return;
   std::vector<codegen::CompiledBodies> all = std::move(targets), used;
-  const std::string first = all.front().library.arch();
-  bool hostLeftOut = false;
-  for (codegen::CompiledBodies &target : all) {
-    bool any = false;
-    for (size_t d = 0; d < planned.devices.size(); ++d)
-      if (target.library.arch() == (planned.architectures[d].empty() ? first : planned.architectures[d])) {
-        planned.devices[d].target = uint32_t(used.size());
-        any = true;
-      }
-    if (any)
-      used.push_back(std::move(target));
-    else if (&target == &all.front())
-      hostLeftOut = true;
+  std::vector<uint32_t> places(all.size(), UINT32_MAX); // in `used`
+  for (bundle::BundleDevice &device : planned->devices) {
+    if (places[device.target] == UINT32_MAX)
+      places[device.target] = 0;
   }
+  for (size_t t = 0; t < all.size(); ++t)
+    if (places[t] == 0) {
+      places[t] = uint32_t(used.size());
+      used.push_back(std::move(all[t]));
+    }
+  for (bundle::BundleDevice &device : planned->devices)
+    device.target = places[device.target];
   // The host counts what the loss is divided by, and updates what a plan gives it: where all devices are GPUs, it has a library of its own with the
   // code of these bodies alone.
   std::set<int> ofHost;
   if (summary.count_body() >= 0)
     ofHost.insert(summary.count_body());
-  if (llvm::any_of(planned.plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
+  if (llvm::any_of(planned->plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
     ofHost.insert({int(summary.update_body_decay()), int(summary.update_body_plain())});
-  if (hostLeftOut && !codegen::isCudaArch(first) && !ofHost.empty() &&
+  if (places.front() == UINT32_MAX && !codegen::isCudaArch(all.front().library.arch()) && !ofHost.empty() &&
       llvm::all_of(used, [](const codegen::CompiledBodies &target) { return codegen::isCudaArch(target.library.arch()); })) {
     for (int b = 0; b < all.front().library.bodies_size(); ++b)
       if (!ofHost.count(b))
@@ -340,25 +299,12 @@ std::string Compiler::describeKernels() const {
 }
 
 bool Compiler::plan(std::string &remark) {
-  Result<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, summary, library());
-  if (result.failed()) {
-    printError(result.message());
+  if (!runPasses(Stage::Bodies, Stage::Plan))
     return false;
-  }
-  planned = std::move(*result);
-  if (options.writesBundle() && !options.simulateOnly)
-    if (std::string problem = withoutDriver(planned.devices); !problem.empty()) {
-      printError((options.plan.empty() ? options.cluster : options.plan) + ": " + problem);
-      return false;
-    }
+  remark = printer.takeRemarks();
+  planned.emplace(module());
+  planJson = fileOf(module()->getAttr(units::kPlanAttr))->text;
   assignTargets();
-  for (size_t d = 0; d < planned.devices.size(); ++d)
-    planned.plan.devices[d].staged = deviceKindOf(planned.devices[d].kind).stages();
-  planJson = step::writePlan(planned.plan, summary);
-  remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") +
-           (options.plan.empty() ? " (searched)" : "");
-  for (const std::string &line : planned.assumptions)
-    remark += "; " + line;
   return true;
 }
 
@@ -395,7 +341,7 @@ Result<step::StepGraph> Compiler::expandAs(const step::Plan &plan) {
   releaseFreed();
   step::ExpandOptions expand;
   expand.bodies = &library();
-  expand.costs = planned.costs.get();
+  expand.costs = planned->costs.get();
   Result<step::StepGraph> made = step::expandPlan(summary, plan, expand);
   releaseFreed();
   return made;
@@ -403,21 +349,21 @@ Result<step::StepGraph> Compiler::expandAs(const step::Plan &plan) {
 
 bool Compiler::expand(std::string &remark) {
   std::string direct;
-  const bool tryDirect = mayBeDirect(planned.plan, planned.direct);
-  Result<step::StepGraph> result = tryDirect ? expandAs(directly(planned.plan, planned.direct)) : expandAs(planned.plan);
+  const bool tryDirect = mayBeDirect(planned->plan, planned->direct);
+  Result<step::StepGraph> result = tryDirect ? expandAs(directly(planned->plan, planned->direct)) : expandAs(planned->plan);
   if (tryDirect && result.failed()) {
     const std::string why = result.message();
     direct = "; transfers go by way of the host, as there is no room for direct ones: " + why.substr(0, why.find('\n'));
-    result = expandAs(planned.plan);
+    result = expandAs(planned->plan);
   }
   if (result.failed()) {
-    printError((options.plan.empty() ? options.cluster : options.plan) + ": " + result.message());
+    printError(planned->file + ": " + result.message());
     return false;
   }
   graph = std::move(*result);
   if (isDirect(graph)) {
-    for (size_t d = 0; d < planned.devices.size(); ++d)
-      planned.devices[d].direct = planned.direct[d];
+    for (size_t d = 0; d < planned->devices.size(); ++d)
+      planned->devices[d].direct = planned->direct[d];
     direct = ", GPUs exchange directly";
   }
   uint64_t largest = 0;
@@ -449,10 +395,9 @@ bool Compiler::convert(std::string &remark) {
     return true;
   // The same step by way of the host, for where GPUs turn out not to reach each other. Large steps take most of the memory of a compilation: of the
   // two there is one at a time.
-  Result<step::StepGraph> staged = expandAs(planned.plan);
+  Result<step::StepGraph> staged = expandAs(planned->plan);
   if (staged.failed()) {
-    printError((options.plan.empty() ? options.cluster : options.plan) +
-               ": by way of the host, which is for where GPUs do not reach each other: " + staged.message());
+    printError(planned->file + ": by way of the host, which is for where GPUs do not reach each other: " + staged.message());
     return false;
   }
   stagedPrograms = buildPrograms(*staged, summary, library(), options.threads);
@@ -464,9 +409,9 @@ bool Compiler::verify(std::string &remark) {
   remark = "any number of steps: matching, order, races, memory, values";
   std::vector<bool> byHost;
   std::vector<int32_t> direct;
-  for (size_t d = 0; d < planned.plan.devices.size(); ++d) {
-    byHost.push_back(planned.plan.devices[d].staged);
-    direct.push_back(planned.devices[d].direct);
+  for (size_t d = 0; d < planned->plan.devices.size(); ++d) {
+    byHost.push_back(planned->plan.devices[d].staged);
+    direct.push_back(planned->devices[d].direct);
   }
   return verifySerialized(programs, summary, library(), planJson, options.threads, byHost, direct) &&
          (stagedPrograms.empty() || verifySerialized(stagedPrograms, summary, library(), planJson, options.threads, byHost));
@@ -478,10 +423,10 @@ bool Compiler::write(std::string &remark) {
   contents.batch = options.batch;
   contents.sequence = options.sequence;
   contents.precision = options.precision.name();
-  contents.devices = planned.devices;
+  contents.devices = planned->devices;
   contents.plan = planJson;
-  contents.cluster = planned.cluster;
-  contents.topology = planned.costs->topology();
+  contents.cluster = fileOf(module()->getAttr(units::kClusterAttr))->text;
+  contents.topology = planned->costs->topology();
   contents.summary = summary;
   contents.bodies = library();
   contents.programs = std::move(programs);
