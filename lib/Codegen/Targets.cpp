@@ -7,7 +7,7 @@
 
 #include "mlir/IR/Builders.h"
 
-#include "llvm/Support/FileSystem.h"
+#include <set>
 
 using namespace mlir;
 using namespace zorse;
@@ -20,18 +20,29 @@ void zorse::codegen::writeTarget(ModuleOp module, CompiledBodies &bodies) {
   bodies.sources->moveTo(target.getKernels().emplaceBlock());
 }
 
-FailureOr<std::vector<CompiledBodies>> zorse::codegen::readTargets(ModuleOp module, const CodegenOptions &options) {
-  std::vector<CompiledBodies> all;
-  for (auto target : module.getOps<TargetOp>()) {
-    CompiledBodies &bodies = all.emplace_back();
-    if (!parseBytes(target.getBodies(), bodies.library))
-      return target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
-    CodegenOptions code = options;
-    code.arch = bodies.library.arch();
-    if (!code.dumpDir.empty() && all.size() > 1)
-      code.dumpDir += "/" + code.arch;
-    bodies.sources = makeKernels(code);
-    bodies.sources->refer(target.getKernels().front());
-  }
-  return all;
+void zorse::codegen::setBodies(TargetOp target, const bundle::BodyLibrary &bodies) {
+  std::set<StringRef> launched;
+  for (const bundle::Body &body : bodies.bodies())
+    for (const bundle::Launch &launch : body.launches())
+      if (launch.has_kernel())
+        launched.insert(launch.kernel().symbol());
+  for (auto kernel : llvm::make_early_inc_range(target.getKernels().getOps<ModuleOp>()))
+    if (!launched.count(*kernel.getSymName()))
+      kernel.erase();
+  target.setBodiesAttr(bytesAttr(target.getContext(), "bodies_" + bodies.arch(), bundle::serialize(bodies)));
+}
+
+LogicalResult zorse::codegen::compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled) {
+  CompiledBodies bodies;
+  if (!parseBytes(target.getBodies(), bodies.library))
+    return target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
+  options.arch = bodies.library.arch();
+  bodies.sources = makeKernels(options);
+  bodies.sources->refer(target.getKernels().front());
+  if (failed(compileKernels(bodies, target.getLoc())))
+    return failure();
+  target.setObjectAttr(bytesAttr(target.getContext(), "object_" + options.arch, std::move(bodies.object)));
+  kernels += bodies.kernels;
+  compiled += bodies.compiled;
+  return success();
 }

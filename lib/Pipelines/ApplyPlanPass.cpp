@@ -4,6 +4,8 @@
 
 #include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Dialect/Exec/Exec.h"
+#include "zorse/Dialect/Zorse/Resources.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/WriteProgram.h"
@@ -73,40 +75,39 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     buildTrainPipeline(passes, passOptions);
     if (failed(runPipeline(passes, module)))
       return failure();
-    FailureOr<bundle::ModelSummary> summary = units::summarize(module);
-    if (failed(summary))
+    auto target = *module.getOps<TargetOp>().begin(); // one is enough to look at programs, which bind exactly the slots that bodies have
+    bundle::ModelSummary summary;
+    bundle::BodyLibrary bodies;
+    if (!parseBytes(module->getAttr("zorse.summary"), summary) || !parseBytes(target.getBodies(), bodies))
       return failure();
-    // Programs bind exactly the slots that bodies have, so the bodies are needed too.
-    codegen::CodegenOptions code;
-    code.dumpDir = dumpDir;
-    FailureOr<std::vector<codegen::CompiledBodies>> targets = codegen::readTargets(module, code); // one is enough to look at programs
-    if (failed(targets))
-      return failure();
-    codegen::CompiledBodies &bodies = targets->front();
-    nameBodies(*summary, bodies.library);
-
-    Result<step::Plan> read = step::readPlanFile(plan, *summary);
+    Result<step::Plan> read = step::readPlanFile(plan, summary);
     if (read.failed())
       return module.emitError(read.message());
-    dropUnusedParts(*summary, *read, /*split=*/false, *targets);
-    if (!dumpDir.empty() && failed(codegen::compileKernels(bodies, module.getLoc())))
+    for (const std::string &part : unusedParts(summary, *read, /*split=*/false))
+      llvm::erase_if(*bodies.mutable_bodies(), [&](const bundle::Body &body) { return body.name() == part; });
+    nameBodies(summary, bodies);
+    codegen::setBodies(target, bodies);
+    codegen::CodegenOptions code;
+    code.dumpDir = dumpDir;
+    unsigned kernels = 0, compiled = 0;
+    if (!dumpDir.empty() && failed(codegen::compileTarget(target, code, kernels, compiled)))
       return failure();
     step::ExpandOptions expand;
-    expand.bodies = &bodies.library;
+    expand.bodies = &bodies;
     expand.until = until;
-    Result<step::StepGraph> graph = step::expandPlan(*summary, *read, expand);
+    Result<step::StepGraph> graph = step::expandPlan(summary, *read, expand);
     if (graph.failed())
       return module.emitError(plan + ": " + graph.message());
 
     conversion::ExecNames names;
-    names.summary = &*summary;
-    names.bodies = &bodies.library;
+    names.summary = &summary;
+    names.bodies = &bodies;
     for (const step::DeviceProgram &device : graph->devices)
       names.devices.push_back(device.name);
     module.getBody()->clear();
     module->setAttrs(DictionaryAttr::get(&getContext()));
     for (uint32_t device = 0; device < graph->devices.size(); ++device) {
-      Result<bundle::Program> program = step::writeProgram(*graph, device, bodies.library);
+      Result<bundle::Program> program = step::writeProgram(*graph, device, bodies);
       if (program.failed())
         return module.emitError(program.message());
       FailureOr<OwningOpRef<ModuleOp>> text = conversion::programToExec(&getContext(), *program, names);

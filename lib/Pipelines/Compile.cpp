@@ -1,5 +1,6 @@
 // Runs the phases in order, times them, and prints, dumps and stops where asked.
 #include "zorse/Pipelines/Compile.h"
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Summarize.h"
 
@@ -192,6 +193,8 @@ bool compileModel(const CompileOptions &options) {
   Runner runner{options};
   const Phase last = phaseOf(options.emit, options.last);
   Compiler c{options, context, printer, last};
+  if (!options.dumpDir.empty())
+    c.kernelTexts = options.dumpDir + "/4-bodies";
   return checkEarly(options) && makeUnits(runner, c, last) && (last <= Phase::Backward || makeBundle(runner, c, last));
 }
 
@@ -205,9 +208,7 @@ bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary
   if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) ||
       !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
-  summary = std::move(c.summary);
-  bodies = std::move(c.targets.front().library);
-  return true;
+  return parseBytes(c.module()->getAttr(kSummaryAttr), summary) && parseBytes((*c.module().getOps<TargetOp>().begin()).getBodies(), bodies);
 }
 
 } // namespace zorse::pipelines

@@ -31,7 +31,7 @@ struct Compiler {
   bundle::TrainingOptions training = {}; ///< the options', with what the file brings of its own
   std::string decay = {};                ///< likewise
   bundle::ModelSummary summary = {};
-  std::vector<codegen::CompiledBodies> targets = {}; ///< with equal slots; kernels stay in the module until they are compiled
+  std::string kernelTexts = {};          ///< folder for them; empty: they are not wanted
   std::optional<Planned> planned = {};
   std::string planJson = {};                                   ///< canonical
   step::StepGraph graph = {};                                  ///< until its programs are there
@@ -58,13 +58,6 @@ struct Compiler {
   /// What the summary says that the graph does not.
   std::string settings() const;
 
-  /// The bodies that programs, plan and verifier know: those of the first target.
-  const bundle::BodyLibrary &library() const { return targets.front().library; }
-  /// Compiles the kernels of all targets.
-  bool compileTargets();
-  /// Says which target each of the plan's devices runs, and forgets those that none does.
-  void assignTargets();
-  std::string describeKernels() const;
   Result<step::StepGraph> expandAs(const step::Plan &plan);
 
   /// Writes `text` to options.dumpDir/name, if there is one.

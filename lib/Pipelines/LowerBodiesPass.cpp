@@ -92,6 +92,10 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
     levelTargets(&getContext(), targets, *summary, sumTerms);
     nameBodies(*summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(*summary)));
+    size_t launches = 0;
+    for (const bundle::Body &body : targets.front().library.bodies())
+      launches += body.launches_size();
+    emitRemark(module.getLoc(), std::to_string(targets.front().library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches");
     for (codegen::CompiledBodies &target : targets)
       codegen::writeTarget(module, target);
     return success();

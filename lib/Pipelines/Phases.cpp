@@ -1,7 +1,6 @@
 // What each phase does.
 #include "Compiler.h"
 
-#include "AssignBodies.h"
 #include "Diagnostics.h"
 #include "OwnTraining.h"
 #include "Programs.h"
@@ -127,6 +126,10 @@ void Compiler::fill(TrainPipelineOptions &passOptions) const {
   passOptions.plan = options.plan;
   passOptions.architectures = {codegen::resolveArch(options.arch)};
   passOptions.simulateOnly = options.simulateOnly;
+  passOptions.keepSplit = options.splitBodies;
+  passOptions.threads = options.threads;
+  passOptions.cache = options.emit != Emit::Llvm; // cached kernels have no text
+  passOptions.kernelTexts = kernelTexts;
 }
 
 std::string Compiler::pipelineText() const {
@@ -181,121 +184,42 @@ bool Compiler::buildUnits(std::string &remark) {
 }
 
 bool Compiler::compileBodies(std::string &remark) {
-  codegen::CodegenOptions code;
-  code.threads = options.threads;
-  code.tf32 = options.precision.tf32;
-  code.sumsF16 = options.precision.sumsF16;
-  code.arch = options.arch;
-  if (code.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
-      llvm::X86::parseArchX86(code.arch, /*Only64Bit=*/true) == llvm::X86::CK_None) {
-    printError("--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + code.arch +
-               "'");
+  if (options.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
+      llvm::X86::parseArchX86(options.arch, /*Only64Bit=*/true) == llvm::X86::CK_None) {
+    printError("--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" +
+               options.arch + "'");
     return false;
-  }
-  if (!options.dumpDir.empty()) {
-    code.dumpDir = options.dumpDir + "/4-bodies";
-    llvm::sys::fs::create_directories(code.dumpDir);
-  }
-  std::unique_ptr<codegen::PrivateFolder> temporary;
-  if (options.emit == Emit::Llvm) {
-    code.useCache = false; // cached kernels have no text
-    if (code.dumpDir.empty()) {
-      llvm::Expected<std::unique_ptr<codegen::PrivateFolder>> made = codegen::PrivateFolder::create("zorse-emit");
-      if (!made) {
-        printError(llvm::toString(made.takeError()));
-        return false;
-      }
-      temporary = std::move(*made);
-      code.dumpDir = temporary->path();
-    }
   }
   if (!runPasses(Stage::Functions, Stage::Bodies))
     return false;
-  FailureOr<std::vector<codegen::CompiledBodies>> read = codegen::readTargets(module(), code);
-  if (failed(read))
-    return false;
-  targets = std::move(*read);
-  if (!parseBytes(module()->getAttr(kSummaryAttr), summary))
-    return false;
-  size_t launches = 0;
-  for (const bundle::Body &body : library().bodies())
-    launches += body.launches_size();
-  remark = std::to_string(library().bodies_size()) + " bodies, " + std::to_string(launches) + " launches";
+  remark = printer.takeRemarks();
   if (options.emit != Emit::Llvm && options.last != Phase::Bodies)
     return true;
-  // No plan will say which are used: all.
-  bool good = compileTargets();
-  if (good && options.emit == Emit::Llvm) {
+  // No plan will say which kernels are used: all.
+  std::unique_ptr<codegen::PrivateFolder> temporary;
+  if (options.emit == Emit::Llvm && options.dumpDir.empty()) {
+    llvm::Expected<std::unique_ptr<codegen::PrivateFolder>> made = codegen::PrivateFolder::create("zorse-emit");
+    if (!made) {
+      printError(llvm::toString(made.takeError()));
+      return false;
+    }
+    temporary = std::move(*made);
+    kernelTexts = temporary->path();
+  }
+  if (!runPasses(Stage::Plan, Stage::Kernels))
+    return false;
+  if (options.emit == Emit::Llvm) {
     std::error_code failure;
     std::set<std::string> files; // sorted: the same text every time
-    for (llvm::sys::fs::directory_iterator it(code.dumpDir, failure), end; it != end && !failure; it.increment(failure))
+    for (llvm::sys::fs::directory_iterator it(kernelTexts, failure), end; it != end && !failure; it.increment(failure))
       if (llvm::StringRef(it->path()).ends_with(".ll"))
         files.insert(it->path());
     for (const std::string &file : files)
       if (auto text = llvm::MemoryBuffer::getFile(file))
         llvm::outs() << (*text)->getBuffer() << '\n';
   }
-  remark += ", " + describeKernels();
-  return good;
-}
-
-bool Compiler::compileTargets() {
-  for (codegen::CompiledBodies &target : targets)
-    if (failed(codegen::compileKernels(target, module()->getLoc())))
-      return false;
+  remark += ", " + printer.takeRemarks();
   return true;
-}
-
-bool Compiler::compileKernels(std::string &remark) {
-  dropUnusedParts(summary, planned->plan, options.splitBodies, targets);
-  if (!compileTargets())
-    return false;
-  remark = describeKernels();
-  return true;
-}
-
-void Compiler::assignTargets() {
-  if (options.simulateOnly)
-    return;
-  std::vector<codegen::CompiledBodies> all = std::move(targets), used;
-  std::vector<uint32_t> places(all.size(), UINT32_MAX); // in `used`
-  for (bundle::BundleDevice &device : planned->devices) {
-    if (places[device.target] == UINT32_MAX)
-      places[device.target] = 0;
-  }
-  for (size_t t = 0; t < all.size(); ++t)
-    if (places[t] == 0) {
-      places[t] = uint32_t(used.size());
-      used.push_back(std::move(all[t]));
-    }
-  for (bundle::BundleDevice &device : planned->devices)
-    device.target = places[device.target];
-  // The host counts what the loss is divided by, and updates what a plan gives it: where all devices are GPUs, it has a library of its own with the
-  // code of these bodies alone.
-  std::set<int> ofHost;
-  if (summary.count_body() >= 0)
-    ofHost.insert(summary.count_body());
-  if (llvm::any_of(planned->plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
-    ofHost.insert({int(summary.update_body_decay()), int(summary.update_body_plain())});
-  if (places.front() == UINT32_MAX && !codegen::isCudaArch(all.front().library.arch()) && !ofHost.empty() &&
-      llvm::all_of(used, [](const codegen::CompiledBodies &target) { return codegen::isCudaArch(target.library.arch()); })) {
-    for (int b = 0; b < all.front().library.bodies_size(); ++b)
-      if (!ofHost.count(b))
-        all.front().library.mutable_bodies(b)->clear_launches();
-    used.push_back(std::move(all.front()));
-  }
-  targets = std::move(used);
-}
-
-std::string Compiler::describeKernels() const {
-  unsigned kernels = 0, compiled = 0;
-  std::string names;
-  for (const codegen::CompiledBodies &target : targets) {
-    kernels += target.kernels;
-    compiled += target.compiled;
-    names += (names.empty() ? "" : ", ") + target.library.arch();
-  }
-  return counted(kernels, "kernel") + " (" + std::to_string(kernels - compiled) + " cached) for " + names;
 }
 
 bool Compiler::plan(std::string &remark) {
@@ -304,7 +228,13 @@ bool Compiler::plan(std::string &remark) {
   remark = printer.takeRemarks();
   planned.emplace(module());
   planJson = fileOf(module()->getAttr(units::kPlanAttr))->text;
-  assignTargets();
+  return true;
+}
+
+bool Compiler::compileKernels(std::string &remark) {
+  if (!runPasses(Stage::Plan, Stage::Kernels))
+    return false;
+  remark = printer.takeRemarks();
   return true;
 }
 
@@ -340,9 +270,9 @@ static void releaseFreed() {
 Result<step::StepGraph> Compiler::expandAs(const step::Plan &plan) {
   releaseFreed();
   step::ExpandOptions expand;
-  expand.bodies = &library();
+  expand.bodies = &planned->bodies;
   expand.costs = planned->costs.get();
-  Result<step::StepGraph> made = step::expandPlan(summary, plan, expand);
+  Result<step::StepGraph> made = step::expandPlan(planned->summary, plan, expand);
   releaseFreed();
   return made;
 }
@@ -383,7 +313,7 @@ bool Compiler::convert(std::string &remark) {
         llvm::outs() << program;
     };
   const bool direct = isDirect(graph);
-  programs = buildPrograms(graph, summary, library(), options.threads, text);
+  programs = buildPrograms(graph, planned->summary, planned->bodies, options.threads, text);
   graph = {};
   if (programs.empty())
     return false;
@@ -400,7 +330,7 @@ bool Compiler::convert(std::string &remark) {
     printError(planned->file + ": by way of the host, which is for where GPUs do not reach each other: " + staged.message());
     return false;
   }
-  stagedPrograms = buildPrograms(*staged, summary, library(), options.threads);
+  stagedPrograms = buildPrograms(*staged, planned->summary, planned->bodies, options.threads);
   remark += "; " + std::to_string(staged->entries.size()) + " entries by way of the host";
   return !stagedPrograms.empty();
 }
@@ -413,13 +343,13 @@ bool Compiler::verify(std::string &remark) {
     byHost.push_back(planned->plan.devices[d].staged);
     direct.push_back(planned->devices[d].direct);
   }
-  return verifySerialized(programs, summary, library(), planJson, options.threads, byHost, direct) &&
-         (stagedPrograms.empty() || verifySerialized(stagedPrograms, summary, library(), planJson, options.threads, byHost));
+  return verifySerialized(programs, planned->summary, planned->bodies, planJson, options.threads, byHost, direct) &&
+         (stagedPrograms.empty() || verifySerialized(stagedPrograms, planned->summary, planned->bodies, planJson, options.threads, byHost));
 }
 
 bool Compiler::write(std::string &remark) {
   bundle::BundleContents contents;
-  contents.model = summary.name();
+  contents.model = planned->summary.name();
   contents.batch = options.batch;
   contents.sequence = options.sequence;
   contents.precision = options.precision.name();
@@ -427,14 +357,19 @@ bool Compiler::write(std::string &remark) {
   contents.plan = planJson;
   contents.cluster = fileOf(module()->getAttr(units::kClusterAttr))->text;
   contents.topology = planned->costs->topology();
-  contents.summary = summary;
-  contents.bodies = library();
+  contents.summary = planned->summary;
+  contents.bodies = planned->bodies;
   contents.programs = std::move(programs);
   contents.staged = std::move(stagedPrograms);
-  contents.kernels = std::move(targets.front().object);
-  for (codegen::CompiledBodies &target : llvm::drop_begin(targets))
-    contents.otherTargets.push_back({target.library, std::move(target.object)});
-  Result<std::vector<bundle::WeightData>> weights = collectWeights(imported, module(), summary);
+  for (auto target : module().getOps<TargetOp>()) {
+    std::string object = bytesOf(target.getObjectAttr())->str();
+    bundle::BodyLibrary bodies;
+    if (target == *module().getOps<TargetOp>().begin())
+      contents.kernels = std::move(object);
+    else if (parseBytes(target.getBodies(), bodies))
+      contents.otherTargets.push_back({std::move(bodies), std::move(object)});
+  }
+  Result<std::vector<bundle::WeightData>> weights = collectWeights(imported, module(), planned->summary);
   if (weights.failed()) {
     printError(weights.message());
     return false;

@@ -15,7 +15,8 @@ llvm::cl::ValuesClass TrainPipelineOptions::stages() {
                           clEnumValN(Stage::Units, "units", "a chain of units, with a forward for each class"),
                           clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
                           clEnumValN(Stage::Bodies, "bodies", "bodies and kernels for each architecture"),
-                          clEnumValN(Stage::Plan, "plan", "with a plan"));
+                          clEnumValN(Stage::Plan, "plan", "a plan, and of bodies what it uses"),
+                          clEnumValN(Stage::Kernels, "kernels", "machine code"));
 }
 
 void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &options) {
@@ -37,8 +38,12 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   // Bodies before the plan: they say which slots a task has and how much workspace, and the plan must fit.
   if (makes(Stage::Bodies))
     passes.addPass(createLowerBodies({list(options.architectures), options.simulateOnly}));
-  if (makes(Stage::Plan))
+  if (makes(Stage::Plan)) {
     passes.addPass(createMakePlan());
+    passes.addPass(createDropUnusedBodies({options.keepSplit}));
+  }
+  if (makes(Stage::Kernels))
+    passes.addPass(createCompileKernels({options.threads, options.cache, options.kernelTexts}));
 }
 
 void registerTrainPipeline() {

@@ -19,7 +19,8 @@ enum class Stage : uint8_t {
   Units,      ///< @model a chain of units, a forward for each class
   Functions,  ///< all functions that programs call
   Bodies,     ///< a zorse.target for each architecture: bodies, and their kernels
-  Plan,       ///< zorse.plan is canonical
+  Plan,       ///< zorse.plan is canonical; targets have what it uses
+  Kernels,    ///< and machine code
 };
 
 /// Options of the single passes under the same names, but for `save` of zorse-choose-saved and `round` of zorse-insert-rounds.
@@ -41,6 +42,10 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
   Option<bool> simulateOnly{*this, "simulate-only", llvm::cl::desc("As zorse-lower-bodies has it"), llvm::cl::init(false)};
 
   static llvm::cl::ValuesClass stages();
+  Option<bool> keepSplit{*this, "keep-split", llvm::cl::desc("As zorse-drop-unused-bodies has it"), llvm::cl::init(false)};
+  Option<unsigned> threads{*this, "threads", llvm::cl::desc("As zorse-compile-kernels has it"), llvm::cl::init(2)};
+  Option<bool> cache{*this, "cache", llvm::cl::desc("As zorse-compile-kernels has it"), llvm::cl::init(true)};
+  Option<std::string> kernelTexts{*this, "dump-dir", llvm::cl::desc("As zorse-compile-kernels has it"), llvm::cl::init("")};
 };
 
 void buildTrainPipeline(mlir::OpPassManager &passes, const TrainPipelineOptions &options);
