@@ -1,10 +1,14 @@
-#include "EarlyChecks.h"
+#include "Phases.h"
 
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/Cluster.h"
 #include "zorse/Planning/Profile.h"
 #include "zorse/Step/Plan.h"
+
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/Triple.h"
+#include "llvm/TargetParser/X86TargetParser.h"
 
 namespace zorse::pipelines {
 
@@ -46,6 +50,10 @@ static std::vector<planning::ClusterDevice> usedDevices(const planning::Cluster 
 }
 
 std::string problemAtStart(const CompileOptions &options) {
+  if (options.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
+      llvm::X86::parseArchX86(options.arch, /*Only64Bit=*/true) == llvm::X86::CK_None)
+    return "--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + options.arch +
+           "'";
   std::optional<planning::Cluster> cluster;
   if (!options.cluster.empty()) {
     Result<planning::Cluster> read = planning::readClusterFile(options.cluster);

@@ -21,15 +21,12 @@ namespace {
 
 /// \param rows  the batch
 Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int64_t rows) {
-  Result<step::Plan> plan = step::readPlan(file.text, inputs.summary);
+  Result<step::Plan> plan = readPlan(file, inputs);
   if (plan.failed())
-    return userError(file.path + ": " + plan.message());
+    return plan;
   if (plan->batch != rows)
     return userError(step::otherBatch(file.path, plan->batch * plan->samplesPerRow, rows * plan->samplesPerRow));
-  Status status = planning::applyCluster(*plan, inputs.cluster, productType(inputs.summary));
-  if (status.succeeded())
-    status = step::validatePlan(*plan, inputs.summary);
-  if (status.failed())
+  if (Status status = step::validatePlan(*plan, inputs.summary); status.failed())
     return userError(file.path + ": " + status.message());
   return plan;
 }

@@ -10,6 +10,14 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
+std::vector<std::string> programsOf(ModuleOp module, StringRef attribute) {
+  std::vector<std::string> programs;
+  if (auto all = module->getAttrOfType<ArrayAttr>(attribute))
+    for (Attribute program : all)
+      programs.push_back(bytesOf(program).value_or("").str()); // one that a text has left out is no program
+  return programs;
+}
+
 Result<planning::Cluster> clusterOf(ModuleOp module) {
   const std::optional<FileText> file = fileOf(module->getAttr(units::kClusterAttr));
   if (!file)
@@ -59,6 +67,14 @@ Result<PlanInputs> readPlanInputs(ModuleOp module) {
   return inputs;
 }
 
+Result<step::Plan> readPlan(const FileText &file, const PlanInputs &inputs) {
+  Result<step::Plan> plan = step::readPlan(file.text, inputs.summary);
+  Status status = plan.failed() ? Status(plan.error()) : planning::applyCluster(*plan, inputs.cluster, productType(inputs.summary));
+  if (status.failed())
+    return userError(file.path + ": " + status.message());
+  return plan;
+}
+
 /// Which of the module's targets a device runs. \param arch  that the cluster asks for; "": the first
 static uint32_t targetOf(ModuleOp module, StringRef arch) {
   uint32_t index = 0;
@@ -78,12 +94,10 @@ static Status readPlanned(ModuleOp module, Planned &planned) {
   std::optional<FileText> file = fileOf(module->getAttr(units::kPlanAttr));
   if (!file)
     return userError("expected " + units::kPlanAttr.str() + ", found none: run --zorse-plan first");
-  planned.file = std::move(file->path);
-  Result<step::Plan> plan = step::readPlan(file->text, planned.summary);
+  planned.file = file->path;
+  Result<step::Plan> plan = readPlan(*file, planned);
   if (plan.failed())
-    return userError(planned.file + ": " + plan.message());
-  if (Status status = planning::applyCluster(*plan, planned.cluster, productType(planned.summary)); status.failed())
-    return userError(planned.file + ": " + status.message());
+    return plan.error();
   Result<planning::CostModel> costs =
       planning::CostModel::make(planned.summary, planned.cluster, planned.profile ? &*planned.profile : nullptr, plan->devices);
   if (costs.failed())
@@ -101,9 +115,6 @@ static Status readPlanned(ModuleOp module, Planned &planned) {
   return Status::success();
 }
 
-Planned::Planned(Operation *module) {
-  if (Status status = readPlanned(cast<ModuleOp>(module), *this); status.failed())
-    problem = status.message();
-}
+Planned::Planned(Operation *module) { status = readPlanned(cast<ModuleOp>(module), *this); }
 
 } // namespace zorse::pipelines

@@ -21,25 +21,11 @@ namespace zorse::pipelines {
 
 namespace {
 
-/// The program as exec IR; false after a diagnostic.
-bool show(const bundle::Program &program, const conversion::ExecNames &names, std::string &text) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  DiagnosticPrinter printer(&context, "program of device " + program.device_name());
-  auto module = conversion::programToExec(&context, program, names);
-  if (failed(module))
-    return false;
-  llvm::raw_string_ostream os(text);
-  for (Operation &op : *(*module)->getBody())
-    os << op << '\n';
-  return true;
-}
-
 /// Bytes a thread keeps between programs, at most.
 constexpr uint64_t kLargestBlock = 64 << 20;
 
 /// A program is many small messages, on an arena whose first block serves one program after another. \param block  the thread's
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::vector<char> &block, std::string &bytes,
-                  std::string *text) {
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::vector<char> &block, std::string &bytes) {
   uint64_t used = 0;
   {
     google::protobuf::ArenaOptions memory;
@@ -47,13 +33,11 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
     memory.initial_block_size = block.size();
     google::protobuf::Arena arena(memory);
     auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-    if (Status status = step::writeProgram(graph, device, *names.bodies, *program); status.failed()) {
+    if (Status status = step::writeProgram(graph, device, bodies, *program); status.failed()) {
       printError(status.message());
       return false;
     }
     bytes = bundle::serialize(*program);
-    if (text && !show(*program, names, *text))
-      return false;
     used = arena.SpaceAllocated();
   }
   if (used > block.size())
@@ -63,20 +47,14 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
 
 } // namespace
 
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
-                                       unsigned threads, const std::function<void(size_t, const std::string &)> &text) {
-  conversion::ExecNames names;
-  names.summary = &summary;
-  names.bodies = &bodies;
-  for (const step::DeviceProgram &device : graph.devices)
-    names.devices.push_back(device.name);
-  std::vector<std::string> programs(graph.devices.size()), texts(text ? programs.size() : 0);
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::BodyLibrary &bodies, unsigned threads) {
+  std::vector<std::string> programs(graph.devices.size());
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};
   auto work = [&] {
     std::vector<char> block;
     for (uint32_t device; (device = next++) < programs.size();)
-      if (!buildProgram(graph, device, names, block, programs[device], text ? &texts[device] : nullptr))
+      if (!buildProgram(graph, device, bodies, block, programs[device]))
         good = false;
   };
   std::vector<std::thread> pool;
@@ -86,10 +64,32 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   for (std::thread &thread : pool)
     thread.join();
   if (!good)
-    return {};
-  for (size_t device = 0; device < texts.size(); ++device)
-    text(device, texts[device]);
+    programs.clear();
   return programs;
+}
+
+conversion::ExecNames execNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies) {
+  conversion::ExecNames names;
+  names.summary = &summary;
+  names.bodies = &bodies;
+  for (const step::PlanDevice &device : plan.devices)
+    names.devices.push_back(device.name);
+  return names;
+}
+
+std::string programText(const std::string &program, const conversion::ExecNames &names) {
+  bundle::Program read;
+  if (!read.ParseFromString(program))
+    return {};
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  DiagnosticPrinter printer(&context, "program of device " + read.device_name());
+  auto module = conversion::programToExec(&context, read, names);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (succeeded(module))
+    for (Operation &op : *(*module)->getBody())
+      os << op << '\n';
+  return text;
 }
 
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,

@@ -66,15 +66,15 @@ struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBo
 
   void runOnOperation() final {
     const Planned &planned = getAnalysis<Planned>();
-    if (!planned.problem.empty()) {
-      printError(planned.problem);
+    if (failed(told(planned.status)))
       return signalPassFailure();
-    }
     ModuleOp module = getOperation();
     std::vector<Target> targets;
     for (auto target : module.getOps<TargetOp>())
-      if (!parseBytes(target.getBodies(), targets.emplace_back(Target{target, {}}).library))
+      if (!parseBytes(target.getBodies(), targets.emplace_back(Target{target, {}}).library)) {
+        target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
         return signalPassFailure();
+      }
     dropTargets(targets, planned);
     const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
     for (Target &target : targets) {
@@ -86,7 +86,6 @@ struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBo
     nameBodies(summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(summary)));
   }
-
 };
 
 struct CompileKernelsPass : pipelines::impl::CompileKernelsBase<CompileKernelsPass> {

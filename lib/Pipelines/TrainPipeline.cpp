@@ -16,7 +16,8 @@ llvm::cl::ValuesClass TrainPipelineOptions::stages() {
                           clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
                           clEnumValN(Stage::Bodies, "bodies", "bodies and kernels for each architecture"),
                           clEnumValN(Stage::Plan, "plan", "a plan, and of bodies what it uses"),
-                          clEnumValN(Stage::Kernels, "kernels", "machine code"));
+                          clEnumValN(Stage::Kernels, "kernels", "machine code"), clEnumValN(Stage::Step, "step", "the plan expanded, which can run"),
+                          clEnumValN(Stage::Programs, "programs", "a program for each device"), clEnumValN(Stage::Verified, "verified", "verified"));
 }
 
 void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &options) {
@@ -42,11 +43,22 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
     passes.addPass(createMakePlan());
     passes.addPass(createDropUnusedBodies({options.keepSplit}));
   }
+  // Machine code behind the plan: one that does not split the backward needs half of the backwards' kernels, and one that is refused none.
   if (makes(Stage::Kernels))
     passes.addPass(createCompileKernels({options.threads, options.cache, options.kernelTexts}));
+  if (makes(Stage::Step))
+    passes.addPass(createExpandStep());
+  if (makes(Stage::Programs))
+    passes.addPass(createWritePrograms({options.threads}));
+  if (makes(Stage::Verified))
+    passes.addPass(createVerifyPrograms({options.threads}));
 }
 
-void registerTrainPipeline() {
+#define GEN_PASS_REGISTRATION
+#include "zorse/Pipelines/Passes.h.inc"
+
+void registerPasses() {
+  registerPipelinesPasses();
   PassPipelineRegistration<TrainPipelineOptions>(
       "zorse-train-pipeline", "What zorse-compile makes of a model: from what the module is to what it becomes", buildTrainPipeline);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zorse/Autodiff/SaveOption.h"
+#include "zorse/Pipelines/Compile.h"
 #include "zorse/Units/Units.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -12,18 +13,6 @@
 
 namespace zorse::pipelines {
 
-/// What the module is, in order (docs/passes.md).
-enum class Stage : uint8_t {
-  Graph,      ///< as it was imported
-  Recognized, ///< in one canonical form, with its content hash and roundings
-  Units,      ///< @model a chain of units, a forward for each class
-  Functions,  ///< all functions that programs call
-  Bodies,     ///< a zorse.target for each architecture: bodies, and their kernels
-  Plan,       ///< zorse.plan is canonical; targets have what it uses
-  Kernels,    ///< and machine code
-};
-
-/// Options of the single passes under the same names, but for `save` of zorse-choose-saved and `round` of zorse-insert-rounds.
 struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
   Option<Stage> from{*this, "from", llvm::cl::desc("What the module is"), llvm::cl::init(Stage::Graph), stages()};
   Option<Stage> to{*this, "to", llvm::cl::desc("What it becomes"), llvm::cl::init(Stage::Functions), stages()};
@@ -49,8 +38,5 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
 };
 
 void buildTrainPipeline(mlir::OpPassManager &passes, const TrainPipelineOptions &options);
-
-/// Registers `zorse-train-pipeline`.
-void registerTrainPipeline();
 
 } // namespace zorse::pipelines

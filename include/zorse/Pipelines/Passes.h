@@ -1,6 +1,8 @@
 // Passes from functions to verified programs (Passes.td), and all passes in order.
 #pragma once
 
+#include "zorse/Step/StepGraph.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 

@@ -38,4 +38,30 @@ def CompileKernels : Pass<"zorse-compile-kernels", "::mlir::ModuleOp"> {
                         "Folder for .mlir, .ll and .s or .ptx of every kernel; of targets behind the first, in one of their name">];
 }
 
+def ExpandStep : Pass<"zorse-expand-step", "::mlir::ModuleOp"> {
+  let summary = "Expands the plan to the step: an analysis of everything that has to happen, in order, with places in memory";
+}
+
+def WritePrograms : Pass<"zorse-write-programs", "::mlir::ModuleOp"> {
+  let summary = "Writes the programs of all devices: zorse.programs; and zorse.staged, the step by way of the host, where GPUs exchange directly";
+  let options = [Option<"threads", "threads", "unsigned", "2", "That write; the programs do not depend on it">];
+}
+
+def VerifyPrograms : Pass<"zorse-verify-programs", "::mlir::ModuleOp"> {
+  let summary = "Verifies the programs as they are serialised, by code that trusts nothing above";
+  let options = [Option<"threads", "threads", "unsigned", "2", "That verify">];
+}
+
+def ShowPrograms : Pass<"zorse-show-programs", "::mlir::ModuleOp"> {
+  let summary = "Expands the plan and makes the module one exec.program for each device, to be read";
+  let options = [Option<"until", "until", "::zorse::step::ExpandUntil", "::zorse::step::ExpandUntil::All", "Show what is known earlier", [{::llvm::cl::values(
+      clEnumValN(::zorse::step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
+      clEnumValN(::zorse::step::ExpandUntil::Offload, "offload", "and parameters as they come: from hosts, and gathered"),
+      clEnumValN(::zorse::step::ExpandUntil::Collectives, "collectives", "and reductions, norms, updates, what goes back to hosts, the report"),
+      clEnumValN(::zorse::step::ExpandUntil::Order, "order", "and one global list with times"),
+      clEnumValN(::zorse::step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
+      clEnumValN(::zorse::step::ExpandUntil::All, "all", "and waits: the programs"))}]>];
+  let dependentDialects = ["::zorse::exec::ExecDialect"];
+}
+
 #endif // ZORSE_PIPELINES_PASSES_TD
