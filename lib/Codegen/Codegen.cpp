@@ -62,12 +62,6 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
 }
 
 LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location location) {
-  std::set<std::string> symbols;
-  for (const bundle::Body &body : bodies.library.bodies())
-    for (const bundle::Launch &launch : body.launches())
-      if (launch.has_kernel())
-        symbols.insert(launch.kernel().symbol());
-  bodies.sources->retain(symbols);
   bodies.kernels = bodies.sources->size();
   llvm::Expected<std::string> object = bodies.sources->link(bodies.compiled);
   if (!object)

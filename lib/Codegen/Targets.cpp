@@ -2,41 +2,47 @@
 #include "KernelSet.h"
 
 #include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 
-#include "llvm/Support/FileSystem.h"
+#include <set>
 
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
 void zorse::codegen::writeTarget(ModuleOp module, CompiledBodies &bodies) {
-  const std::string bytes = bundle::serialize(bodies.library);
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  auto type = RankedTensorType::get({int64_t(bytes.size())}, builder.getI8Type());
-  auto resource = DenseResourceElementsAttr::get(type, "bodies_" + bodies.library.arch(),
-                                                 HeapAsmResourceBlob::allocateAndCopyInferAlign(ArrayRef<char>(bytes.data(), bytes.size())));
-  auto target = TargetOp::create(builder, module.getLoc(), bodies.library.arch(), resource);
+  const std::string &arch = bodies.library.arch();
+  auto target = TargetOp::create(builder, module.getLoc(), arch, bytesAttr(module.getContext(), "bodies_" + arch, bundle::serialize(bodies.library)));
   bodies.sources->moveTo(target.getKernels().emplaceBlock());
 }
 
-FailureOr<std::vector<CompiledBodies>> zorse::codegen::readTargets(ModuleOp module, const CodegenOptions &options) {
-  std::vector<CompiledBodies> all;
-  for (auto target : module.getOps<TargetOp>()) {
-    CompiledBodies &bodies = all.emplace_back();
-    auto resource = dyn_cast<DenseResourceElementsAttr>(target.getBodies());
-    AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
-    if (!blob || !bodies.library.ParseFromArray(blob->getData().data(), int(blob->getData().size())))
-      return target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
-    CodegenOptions code = options;
-    code.arch = bodies.library.arch();
-    if (!code.dumpDir.empty() && all.size() > 1)
-      code.dumpDir += "/" + code.arch;
-    bodies.sources = makeKernels(code);
-    bodies.sources->refer(target.getKernels().front());
-  }
-  return all;
+void zorse::codegen::setBodies(TargetOp target, const bundle::BodyLibrary &bodies) {
+  std::set<StringRef> launched;
+  for (const bundle::Body &body : bodies.bodies())
+    for (const bundle::Launch &launch : body.launches())
+      if (launch.has_kernel())
+        launched.insert(launch.kernel().symbol());
+  for (auto kernel : llvm::make_early_inc_range(target.getKernels().getOps<ModuleOp>()))
+    if (!launched.count(*kernel.getSymName()))
+      kernel.erase();
+  target.setBodiesAttr(bytesAttr(target.getContext(), "bodies_" + bodies.arch(), bundle::serialize(bodies)));
+}
+
+LogicalResult zorse::codegen::compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled) {
+  CompiledBodies bodies;
+  if (!parseBytes(target.getBodies(), bodies.library))
+    return target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
+  options.arch = bodies.library.arch();
+  bodies.sources = makeKernels(options);
+  bodies.sources->refer(target.getKernels().front());
+  if (failed(compileKernels(bodies, target.getLoc())))
+    return failure();
+  target.setObjectAttr(bytesAttr(target.getContext(), "object_" + options.arch, std::move(bodies.object)));
+  kernels += bodies.kernels;
+  compiled += bodies.compiled;
+  return success();
 }

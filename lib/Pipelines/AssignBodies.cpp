@@ -6,7 +6,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
 
@@ -80,12 +79,6 @@ void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
     assert(bundle::differentSlots(first.library, other.library).empty() && "targets have different slots");
 }
 
-void dropParts(bundle::BodyLibrary &library, const llvm::StringSet<> &parts) {
-  for (int i = library.bodies_size() - 1; i >= 0; --i)
-    if (parts.contains(library.bodies(i).name()))
-      library.mutable_bodies()->DeleteSubrange(i, 1);
-}
-
 } // namespace
 
 void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms) {
@@ -120,8 +113,8 @@ void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &librar
       }
 }
 
-void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool split, std::vector<codegen::CompiledBodies> &targets) {
-  llvm::StringSet<> parts;
+std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan, bool split) {
+  std::set<std::string> parts;
   std::vector<bool> repeated(size_t(summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)
     if (step::recomputes(summary, cell, plan.schedule.splitBackward) &&
@@ -135,9 +128,7 @@ void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool
     if (!isRepeated)
       parts.insert(functionName(unitClass, Function::RECOMPUTE));
   }
-  for (codegen::CompiledBodies &target : targets)
-    dropParts(target.library, parts);
-  nameBodies(summary, targets.front().library);
+  return parts;
 }
 
 } // namespace zorse::pipelines

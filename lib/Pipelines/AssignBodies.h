@@ -5,6 +5,8 @@
 #include "zorse/Step/Plan.h"
 #include "zorse/Units/Units.h"
 
+#include <set>
+#include <string>
 #include <vector>
 
 namespace zorse::pipelines {
@@ -17,9 +19,7 @@ void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodie
 /// Tells the summary which body of the library each function is, and its workspace.
 void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &library);
 
-/// Removes the parts of backwards and forwards that no task of the plan calls from all targets: their kernels need not be compiled. The summary still
-/// says what they would cost.
-/// \param split  keep the parts of split backwards, whatever the plan says
-void dropUnusedParts(bundle::ModelSummary &summary, const step::Plan &plan, bool split, std::vector<codegen::CompiledBodies> &targets);
+/// Bodies of parts of backwards and forwards that no task of the plan calls. \param split  not those of parts of split backwards
+std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan, bool split);
 
 } // namespace zorse::pipelines

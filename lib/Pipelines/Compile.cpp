@@ -1,189 +1,31 @@
-// Runs the phases in order, times them, and prints, dumps and stops where asked.
+// A compilation: the model is imported, passes make programs of it, and the bundle is written.
 #include "zorse/Pipelines/Compile.h"
+
+#include "Phases.h"
+#include "Planned.h"
+#include "Progress.h"
+#include "TrainPipeline.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Codegen/Codegen.h"
+#include "zorse/Codegen/PrivateFolder.h"
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
-#include "zorse/Pipelines/Summarize.h"
+#include "zorse/Units/Units.h"
 
-#include "Compiler.h"
-#include "Diagnostics.h"
-#include "EarlyChecks.h"
-#include "PlanPhase.h"
-
-#include "llvm/ADT/StringExtras.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/WithColor.h"
+#include "llvm/Support/Path.h"
 
-#include <chrono>
+#include <map>
 
 using namespace mlir;
 
 namespace zorse::pipelines {
 
 namespace {
-
-constexpr const char *kPhaseNames[] = {"import", "recognize", "units", "backward", "bodies", "plan", "kernels", "step", "exec", "verify", "bundle"};
-
-using Clock = std::chrono::steady_clock;
-double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-struct Runner {
-  const CompileOptions &options;
-  Clock::time_point start = Clock::now();
-
-  /// One line: name, time, what was made.
-  bool run(Phase phase, Compiler &compiler, bool (Compiler::*what)(std::string &)) {
-    auto begin = Clock::now();
-    std::string remark;
-    bool good = (compiler.*what)(remark);
-    if (good && !options.quiet)
-      llvm::errs() << "  " << llvm::format("%-10s", kPhaseNames[int(phase)]) << llvm::format("%7.2f s  ", secondsSince(begin)) << remark << '\n';
-    return good;
-  }
-};
-
-/// With `names`, values are called by the ONNX nodes they come from; without, equal graphs are equal texts.
-std::string textOf(Operation *op, bool names = true) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  OpPrintingFlags flags;
-  flags.printNameLocAsPrefix(names);
-  flags.elideLargeElementsAttrs(32);
-  op->print(os, flags);
-  return text + "\n";
-}
-
-Phase phaseOf(Emit emit, Phase asked) {
-  switch (emit) {
-  case Emit::Graph:
-    return std::min(asked, Phase::Recognize);
-  case Emit::Pipeline:
-    return Phase::Import;
-  case Emit::Units:
-    return std::min(asked, Phase::Backward);
-  case Emit::Plan:
-    return Phase::Plan;
-  case Emit::Exec:
-    return Phase::Exec;
-  case Emit::Llvm:
-    return Phase::Bodies;
-  case Emit::Nothing:
-    break;
-  }
-  return asked;
-}
-
-/// What no model changes: known before minutes are spent.
-bool checkEarly(const CompileOptions &options) {
-  if (!options.dumpDir.empty())
-    if (std::error_code failure = llvm::sys::fs::create_directories(options.dumpDir)) {
-      printError(options.dumpDir + ": cannot be made: " + failure.message());
-      return false;
-    }
-
-  if (std::string problem = problemAtStart(options); !problem.empty()) {
-    printError(problem);
-    return false;
-  }
-  // Under a plan, its devices alone count (Compiler::plan).
-  if (options.writesBundle() && !options.simulateOnly && options.plan.empty())
-    if (std::string problem = withoutDriver(options.cluster); !problem.empty()) {
-      printError(options.cluster + ": " + problem);
-      return false;
-    }
-  if (options.writesBundle() && !options.simulateOnly)
-    if (std::string problem = withoutArchitecture(options.cluster); !problem.empty()) {
-      printError(options.cluster + ": " + problem);
-      return false;
-    }
-  return true;
-}
-
-void print(const std::string &text) { llvm::outs() << text; }
-
-/// From the file to units with their backwards, or as far as `last`.
-bool makeUnits(Runner &runner, Compiler &c, Phase last) {
-  const CompileOptions &options = c.options;
-  // Import first: everything else needs the graph. What the file says wrongly is found here, at the user's nodes.
-  if (!runner.run(Phase::Import, c, &Compiler::import))
-    return false;
-  c.dump("1-import.mlir", textOf(*c.imported.module));
-  if (last == Phase::Import) {
-    if (options.emit == Emit::Graph)
-      print(textOf(*c.imported.module));
-    if (options.emit == Emit::Pipeline)
-      print(c.pipelineText() + "\n");
-    return true;
-  }
-
-  // Single ops before units: cuts and the saved set are chosen on norms and attentions, not on their parts.
-  if (!runner.run(Phase::Recognize, c, &Compiler::recognize))
-    return false;
-  c.dump("2-recognize.mlir", textOf(*c.imported.module));
-  if (options.emit == Emit::Graph)
-    print(textOf(*c.imported.module, /*names=*/false)); // the canonical graph: the same whichever exporter wrote the model
-  if (last == Phase::Recognize)
-    return true;
-
-  // One function per class, differentiated once each: 80 equal blocks cost one.
-  if (!runner.run(last == Phase::Units ? Phase::Units : Phase::Backward, c, &Compiler::buildUnits))
-    return false;
-  c.dump("3-units.mlir", textOf(*c.imported.module));
-  if (options.emit == Emit::Units)
-    print(textOf(*c.imported.module));
-  return true;
-}
-
-/// From the units to the bundle, or as far as `last`.
-bool makeBundle(Runner &runner, Compiler &c, Phase last) {
-  const CompileOptions &options = c.options;
-  // Bodies before the plan: they say which slots a task has and how much workspace, and the plan must fit.
-  if (!runner.run(Phase::Bodies, c, &Compiler::compileBodies))
-    return false;
-  if (!options.dumpDir.empty())
-    c.dump("4-bodies.mlir", textOf(*c.imported.module));
-  if (last == Phase::Bodies)
-    return true;
-  if (!runner.run(Phase::Plan, c, &Compiler::plan))
-    return false;
-  c.dump("5-plan.json", c.planJson);
-  if (options.emit == Emit::Plan)
-    print(c.planJson);
-  if (last == Phase::Plan)
-    return true;
-  // Machine code after it: a plan that does not split the backward needs half of the backwards' kernels, and one that is refused none.
-  if (!runner.run(Phase::Kernels, c, &Compiler::compileKernels))
-    return false;
-  if (last == Phase::Kernels)
-    return true;
-  if (!runner.run(Phase::Step, c, &Compiler::expand))
-    return false;
-  if (last == Phase::Step)
-    return true;
-  if (!runner.run(Phase::Exec, c, &Compiler::convert))
-    return false;
-  if (last == Phase::Exec)
-    return true;
-
-  // The programs as serialised, by code that trusts nothing above: a bundle that was not verified is never written.
-  if (!runner.run(Phase::Verify, c, &Compiler::verify))
-    return false;
-  if (last == Phase::Verify || options.output.empty())
-    return true;
-  if (!runner.run(Phase::Bundle, c, &Compiler::write))
-    return false;
-  if (!options.quiet)
-    llvm::errs() << "  " << llvm::format("%-10s", "") << llvm::format("%7.2f s  ", secondsSince(runner.start)) << "in all\n";
-  return true;
-}
-
-} // namespace
-
-std::optional<Phase> findPhase(const std::string &name) {
-  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
-    if (name == kPhaseNames[i])
-      return static_cast<Phase>(i);
-  return std::nullopt;
-}
 
 // MLIR's own threads order part of what they do by atomics inside its libraries, which ThreadSanitizer does not see: with it, passes run on one
 // thread. The threads of this project (kernels, programs, verifier) are checked as ever.
@@ -196,30 +38,197 @@ std::optional<Phase> findPhase(const std::string &name) {
 #define ZORSE_MLIR_THREADS true
 #endif
 
+Stage lastStage(const CompileOptions &options) {
+  switch (options.emit) {
+  case Emit::Graph:
+    return std::min(options.last, Stage::Recognized);
+  case Emit::Pipeline:
+    return Stage::Graph;
+  case Emit::Units:
+    return std::min(options.last, Stage::Functions);
+  case Emit::Plan:
+    return Stage::Plan;
+  case Emit::Exec:
+    return Stage::Programs;
+  case Emit::Llvm:
+    return Stage::Bodies;
+  case Emit::Nothing:
+    break;
+  }
+  return options.last;
+}
+
+/// A context with the dialects and interfaces of a compilation, and what people see of it.
+struct Session {
+  Session(const CompileOptions &options, Stage last)
+      : options(options), last(last),
+        context(ZORSE_MLIR_THREADS && options.threads > 1 ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED),
+        printer(&context, options.model), progress(options, last, printer) {
+    DialectRegistry registry;
+    registry.insert<ZorseDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect>();
+    registerCostAndFactorsModels(registry);
+    autodiff::registerDifferentiableModels(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    context.printOpOnDiagnostic(false); // users know nodes of their file, which locations name, and not our operations
+  }
+
+  const CompileOptions &options;
+  const Stage last;
+  MLIRContext context;
+  DiagnosticPrinter printer;
+  Progress progress;
+};
+
+/// Tells the progress when the last pass of a stage is over.
+struct StageEnds : PassInstrumentation {
+  explicit StageEnds(Progress &progress) : progress(progress) {}
+
+  void runAfterPass(Pass *pass, Operation *module) override {
+    if (auto end = stages.find(pass); end != stages.end())
+      progress.end(end->second, cast<ModuleOp>(module));
+  }
+
+  Progress &progress;
+  std::map<Pass *, Stage> stages; ///< by their last passes
+};
+
+/// What the summary says that the graph does not.
+std::string settings(const CompileOptions &options, const Model &model) {
+  bundle::ModelSummary given;
+  given.set_name(llvm::sys::path::stem(options.model).str());
+  *given.mutable_training() = model.training;
+  given.set_samples_per_row(options.batchNormRows);
+  given.set_rounded_to(options.precision.rounded);
+  given.set_wide_residual(options.precision.wideResidual);
+  given.set_tf32(options.precision.tf32);
+  given.set_sums_f16(options.precision.sumsF16);
+  return units::settingsText(given);
+}
+
+void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, const Model &model) {
+  passOptions.round = options.precision.rounds() ? elementTypeName(options.precision.rounded) : "";
+  passOptions.wideResidual = options.precision.wideResidual;
+  passOptions.settings = settings(options, model);
+  passOptions.decay = model.decay;
+  passOptions.batch = options.batch;
+  passOptions.save = options.saved == "keep"   ? autodiff::SavePolicy::Keep
+                     : options.saved == "full" ? autodiff::SavePolicy::Full
+                                               : autodiff::SavePolicy::MinimumCut;
+  passOptions.sampling = options.sampling;
+  passOptions.cluster = options.cluster;
+  passOptions.profiles = options.profiles;
+  passOptions.plan = options.plan;
+  passOptions.architectures = {codegen::resolveArch(options.arch)};
+  passOptions.simulateOnly = options.simulateOnly;
+  passOptions.keepSplit = options.splitBodies;
+  passOptions.threads = options.threads;
+  passOptions.cache = options.emit != Emit::Llvm; // cached kernels have no text
+}
+
+/// All passes, as `zorse-opt --pass-pipeline` takes them.
+void printPipeline(const CompileOptions &options, const Model &model) {
+  TrainPipelineOptions passOptions;
+  fill(passOptions, options, model);
+  passOptions.to = options.cluster.empty() ? Stage::Bodies : Stage::Verified;
+  OpPassManager passes(ModuleOp::getOperationName());
+  buildTrainPipeline(passes, passOptions);
+  passes.printAsTextualPipeline(llvm::outs());
+  llvm::outs() << '\n';
+}
+
+/// Runs the passes of all stages up to the last.
+bool runPasses(Session &session, const Model &model) {
+  const CompileOptions &options = session.options;
+  PassManager passes(&session.context);
+  if (options.mlirFlags && failed(applyPassManagerCLOptions(passes)))
+    return false;
+  if (options.mlirFlags)
+    applyDefaultTimingPassManagerCLOptions(passes);
+  TrainPipelineOptions passOptions;
+  fill(passOptions, options, model);
+  passOptions.kernelTexts = session.progress.kernelTexts;
+  auto ends = std::make_unique<StageEnds>(session.progress);
+  auto add = [&](Stage from, Stage to) {
+    passOptions.from = from;
+    passOptions.to = to;
+    buildTrainPipeline(passes, passOptions);
+    return &*std::prev(passes.end());
+  };
+  for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
+    Pass *end = add(Stage(stage - 1), Stage(stage));
+    if (Stage(stage) == Stage::Bodies && (options.emit == Emit::Llvm || options.last == Stage::Bodies))
+      end = add(Stage::Plan, Stage::Kernels); // no plan says which are used: all
+    ends->stages[end] = Stage(stage);
+  }
+  passes.addInstrumentation(std::move(ends));
+  return succeeded(passes.run(*model.imported.module));
+}
+
+/// Runs all stages up to the last but for the bundle; nothing after a message.
+std::optional<Model> makeModule(Session &session) {
+  std::optional<Model> model = importModel(session.options, session.context);
+  if (!model)
+    return std::nullopt;
+  session.progress.end(Stage::Graph, *model->imported.module);
+  if (session.options.emit == Emit::Pipeline)
+    printPipeline(session.options, *model);
+  if (session.last > Stage::Graph && !runPasses(session, *model))
+    return std::nullopt;
+  return model;
+}
+
+/// Makes the folder of dumps, and one for texts of kernels; false after a message.
+bool makeFolders(Session &session, std::unique_ptr<codegen::PrivateFolder> &temporary) {
+  const CompileOptions &options = session.options;
+  if (!options.dumpDir.empty()) {
+    if (std::error_code failure = llvm::sys::fs::create_directories(options.dumpDir)) {
+      printError(options.dumpDir + ": cannot be made: " + failure.message());
+      return false;
+    }
+    session.progress.kernelTexts = options.dumpDir + "/4-bodies";
+  } else if (options.emit == Emit::Llvm) {
+    llvm::Expected<std::unique_ptr<codegen::PrivateFolder>> made = codegen::PrivateFolder::create("zorse-emit");
+    if (!made) {
+      printError(llvm::toString(made.takeError()));
+      return false;
+    }
+    temporary = std::move(*made);
+    session.progress.kernelTexts = temporary->path();
+  }
+  return true;
+}
+
+} // namespace
+
 bool compileModel(const CompileOptions &options) {
-  bool threads = ZORSE_MLIR_THREADS && options.threads > 1;
-  MLIRContext context(threads ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED);
-  prepareContext(context);
-  DiagnosticPrinter printer(&context, options.model);
-  Runner runner{options};
-  const Phase last = phaseOf(options.emit, options.last);
-  Compiler c{options, context, last};
-  return checkEarly(options) && makeUnits(runner, c, last) && (last <= Phase::Backward || makeBundle(runner, c, last));
+  Session session(options, lastStage(options));
+  std::unique_ptr<codegen::PrivateFolder> temporary;
+  if (!makeFolders(session, temporary))
+    return false;
+  if (const std::string problem = problemAtStart(options); !problem.empty()) {
+    printError(problem);
+    return false;
+  }
+  std::optional<Model> model = makeModule(session);
+  if (!model || session.last < Stage::Bundle)
+    return model.has_value();
+  Result<std::string> written = writeBundle(options, model->imported);
+  if (written.failed())
+    return succeeded(told(written.error()));
+  emitRemark(UnknownLoc::get(&session.context), *written);
+  session.progress.end(Stage::Bundle, *model->imported.module);
+  session.progress.endAll();
+  return true;
 }
 
 bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies) {
-  bool threads = ZORSE_MLIR_THREADS && options.threads > 1;
-  MLIRContext context(threads ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED);
-  prepareContext(context);
-  DiagnosticPrinter printer(&context, options.model);
-  Runner runner{options};
-  Compiler c{options, context, Phase::Bodies};
-  if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) ||
-      !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
+  Session session(options, Stage::Bodies);
+  const std::optional<Model> model = makeModule(session);
+  if (!model)
     return false;
-  summary = std::move(c.summary);
-  bodies = std::move(c.targets.front().library);
-  return true;
+  ModuleOp module = *model->imported.module;
+  return parseBytes(module->getAttr(kSummaryAttr), summary) && parseBytes((*module.getOps<TargetOp>().begin()).getBodies(), bodies);
 }
 
 } // namespace zorse::pipelines

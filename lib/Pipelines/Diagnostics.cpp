@@ -4,6 +4,7 @@
 #include "mlir/IR/Location.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/WithColor.h"
 
@@ -58,8 +59,11 @@ void print(const Diagnostic &diagnostic, StringRef file, bool note) {
 } // namespace
 
 DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, std::string file) : context(context) {
-  handler = context->getDiagEngine().registerHandler([file = std::move(file)](Diagnostic &diagnostic) {
-    print(diagnostic, file, false);
+  handler = context->getDiagEngine().registerHandler([this, file = std::move(file)](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+      remarks += (remarks.empty() ? "" : ", ") + diagnostic.str();
+    else
+      print(diagnostic, file, false);
     return success();
   });
 }
@@ -71,6 +75,18 @@ void printError(const std::string &message) {
   StringRef(message).split(lines, '\n', -1, /*KeepEmpty=*/false);
   for (StringRef line : lines)
     line.starts_with(" ") ? llvm::errs() << line << '\n' : llvm::WithColor::error(llvm::errs()) << line << '\n';
+}
+
+LogicalResult told(const Status &status) {
+  if (status.failed())
+    printError(status.message());
+  return success(status.succeeded());
+}
+
+std::string counted(size_t count, const char *word) { return std::to_string(count) + " " + word + (count == 1 ? "" : "s"); }
+
+std::string megabytes(uint64_t bytes) {
+  return bytes < (1 << 20) ? llvm::formatv("{0:f0} KiB", bytes / 1024.0).str() : llvm::formatv("{0:f1} MiB", bytes / double(1 << 20)).str();
 }
 
 } // namespace zorse::pipelines

@@ -1,39 +1,47 @@
 // zorse-lower-bodies: from functions to a zorse.target for each architecture.
 #include "AssignBodies.h"
-#include "TrainPipeline.h"
+#include "Diagnostics.h"
+#include "GpuWork.h"
+#include "Planned.h"
 
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Pipelines/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Pass/Pass.h"
 
-using namespace mlir;
+#include <map>
+#include <set>
 
 namespace zorse::pipelines {
+#define GEN_PASS_DEF_LOWERBODIES
+#include "zorse/Pipelines/Passes.h.inc"
+} // namespace zorse::pipelines
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::pipelines;
 
 namespace {
 
-struct LowerBodiesPass : PassWrapper<LowerBodiesPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerBodiesPass)
+/// Most terms that sums of GPUs need, which exchange directly (codegen::appendBuiltinBodies); 0: there are none.
+uint32_t directTerms(const planning::Cluster &cluster) {
+  std::map<int32_t, uint32_t> sizes;
+  uint32_t most = 0;
+  for (int32_t group : planning::directGroups(cluster))
+    if (group >= 0)
+      most = std::max(most, ++sizes[group]);
+  return most < 2 ? 0 : std::min(most, kMostSumTerms);
+}
 
-  LowerBodiesPass() = default;
-  LowerBodiesPass(const LowerBodiesPass &other) : PassWrapper(other) {}
+struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
+  using LowerBodiesBase::LowerBodiesBase;
 
-  ListOption<std::string> architectures{
-      *this, "arch", llvm::cl::desc("What to compile for: a CPU as LLVM knows it, native, or a CUDA architecture; default: native")};
-  Option<unsigned> sumTerms{*this, "sum-terms", llvm::cl::desc("Most terms of sums of GPUs that exchange directly; 0: there are none"),
-                            llvm::cl::init(0)};
-
-  StringRef getArgument() const override { return "zorse-lower-bodies"; }
-  StringRef getDescription() const override { return "Lowers functions to bodies and kernels, which a zorse.target of each architecture holds"; }
-  void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
-  }
-
-  void runOnOperation() override {
+  void runOnOperation() final {
     if (failed(run(getOperation())))
       signalPassFailure();
   }
@@ -45,9 +53,28 @@ struct LowerBodiesPass : PassWrapper<LowerBodiesPass, OperationPass<ModuleOp>> {
     FailureOr<bundle::ModelSummary> summary = units::summarize(module);
     if (failed(summary))
       return failure();
+    SmallVector<std::string> wanted;
+    auto want = [&](const std::string &arch) {
+      if (std::string resolved = codegen::resolveArch(arch); !llvm::is_contained(wanted, resolved))
+        wanted.push_back(std::move(resolved));
+    };
+    llvm::for_each(architectures, want);
+    if (wanted.empty())
+      want("native");
+    uint32_t sumTerms = 0;
+    if (module->hasAttr(units::kClusterAttr)) {
+      Result<planning::Cluster> cluster = clusterOf(module);
+      if (cluster.failed())
+        return told(cluster.error());
+      sumTerms = directTerms(*cluster);
+      std::set<std::string> asked; // by devices; others leave it to the compiler
+      for (const planning::ClusterDevice &device : cluster->devices)
+        if (!device.arch.empty())
+          asked.insert(device.arch);
+      llvm::for_each(asked, want);
+    }
     std::vector<codegen::CompiledBodies> targets;
-    SmallVector<std::string> wanted(architectures.begin(), architectures.end());
-    for (const std::string &arch : wanted.empty() ? SmallVector<std::string>{"native"} : wanted) {
+    for (const std::string &arch : wanted) {
       codegen::CodegenOptions code;
       code.arch = arch;
       code.useCache = false; // nothing is compiled
@@ -56,9 +83,19 @@ struct LowerBodiesPass : PassWrapper<LowerBodiesPass, OperationPass<ModuleOp>> {
       FailureOr<codegen::CompiledBodies> lowered = codegen::lowerBodies(module, code);
       if (failed(lowered))
         return failure();
+      if (codegen::isCudaArch(arch))
+        addGpuWork(module, *summary, *lowered);
       targets.push_back(std::move(*lowered));
     }
+    if (simulateOnly) // nobody runs code of the others: they say how long GPUs take
+      targets.erase(targets.begin() + 1, targets.end());
     levelTargets(&getContext(), targets, *summary, sumTerms);
+    nameBodies(*summary, targets.front().library);
+    module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(*summary)));
+    size_t launches = 0;
+    for (const bundle::Body &body : targets.front().library.bodies())
+      launches += body.launches_size();
+    emitRemark(module.getLoc(), std::to_string(targets.front().library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches");
     for (codegen::CompiledBodies &target : targets)
       codegen::writeTarget(module, target);
     return success();
@@ -66,14 +103,3 @@ struct LowerBodiesPass : PassWrapper<LowerBodiesPass, OperationPass<ModuleOp>> {
 };
 
 } // namespace
-
-std::unique_ptr<Pass> createLowerBodies(const std::vector<std::string> &architectures, uint32_t sumTerms) {
-  auto pass = std::make_unique<LowerBodiesPass>();
-  pass->architectures = architectures;
-  pass->sumTerms = sumTerms;
-  return pass;
-}
-
-void registerLowerBodies() { PassRegistration<LowerBodiesPass>(); }
-
-} // namespace zorse::pipelines

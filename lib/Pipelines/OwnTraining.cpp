@@ -1,4 +1,4 @@
-#include "OwnTraining.h"
+#include "Phases.h"
 
 #include "zorse/Base/Format.h"
 

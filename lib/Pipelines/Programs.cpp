@@ -3,7 +3,6 @@
 #include "Diagnostics.h"
 
 #include "zorse/Bundle/BundleWriter.h"
-#include "zorse/Bundle/ProgramText.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
 
@@ -20,8 +19,7 @@ namespace {
 constexpr uint64_t kLargestBlock = 64 << 20;
 
 /// A program is many small messages, on an arena whose first block serves one program after another. \param block  the thread's
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::ProgramNames &names, std::vector<char> &block, std::string &bytes,
-                  std::string *text) {
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::vector<char> &block, std::string &bytes) {
   uint64_t used = 0;
   {
     google::protobuf::ArenaOptions memory;
@@ -29,19 +27,11 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::P
     memory.initial_block_size = block.size();
     google::protobuf::Arena arena(memory);
     auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-    if (Status status = step::writeProgram(graph, device, *names.bodies, *program); status.failed()) {
+    if (Status status = step::writeProgram(graph, device, bodies, *program); status.failed()) {
       printError(status.message());
       return false;
     }
     bytes = bundle::serialize(*program);
-    if (text) {
-      Result<std::string> shown = bundle::programText(*program, names);
-      if (shown.failed()) {
-        printError("program of device " + program->device_name() + ": " + shown.message());
-        return false;
-      }
-      *text = std::move(*shown);
-    }
     used = arena.SpaceAllocated();
   }
   if (used > block.size())
@@ -51,20 +41,14 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::P
 
 } // namespace
 
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
-                                       unsigned threads, const std::function<void(size_t, const std::string &)> &text) {
-  bundle::ProgramNames names;
-  names.summary = &summary;
-  names.bodies = &bodies;
-  for (const step::DeviceProgram &device : graph.devices)
-    names.devices.push_back(device.name);
-  std::vector<std::string> programs(graph.devices.size()), texts(text ? programs.size() : 0);
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::BodyLibrary &bodies, unsigned threads) {
+  std::vector<std::string> programs(graph.devices.size());
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};
   auto work = [&] {
     std::vector<char> block;
     for (uint32_t device; (device = next++) < programs.size();)
-      if (!buildProgram(graph, device, names, block, programs[device], text ? &texts[device] : nullptr))
+      if (!buildProgram(graph, device, bodies, block, programs[device]))
         good = false;
   };
   std::vector<std::thread> pool;
@@ -74,10 +58,27 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   for (std::thread &thread : pool)
     thread.join();
   if (!good)
-    return {};
-  for (size_t device = 0; device < texts.size(); ++device)
-    text(device, texts[device]);
+    programs.clear();
   return programs;
+}
+
+bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies) {
+  bundle::ProgramNames names;
+  names.summary = &summary;
+  names.bodies = &bodies;
+  for (const step::PlanDevice &device : plan.devices)
+    names.devices.push_back(device.name);
+  return names;
+}
+
+std::string programText(const std::string &program, const bundle::ProgramNames &names) {
+  bundle::Program read;
+  if (!read.ParseFromString(program))
+    return {};
+  Result<std::string> text = bundle::programText(read, names);
+  if (text.failed())
+    printError("program of device " + read.device_name() + ": " + text.message());
+  return text.failed() ? "" : *text;
 }
 
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,

@@ -1,9 +1,11 @@
 // From the step graph to serialised, verified programs.
 #pragma once
 
+#include "zorse/Bundle/ProgramText.h"
+#include "zorse/Step/Plan.h"
+
 #include "bundle.pb.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,11 +16,14 @@ struct StepGraph;
 namespace zorse::pipelines {
 
 /// Writes the programs of all devices, on `threads` threads.
-///
-/// \param text  called with the text of every program, in the order of devices, if given.
 /// \returns the serialised programs; empty when one of them is wrong, after a diagnostic.
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
-                                       unsigned threads, const std::function<void(size_t device, const std::string &text)> &text = {});
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::BodyLibrary &bodies, unsigned threads);
+
+/// What the text of programs calls things. The summary and the bodies must outlive it.
+bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies);
+
+/// A serialised program as text; empty after a diagnostic.
+std::string programText(const std::string &program, const bundle::ProgramNames &names);
 
 /// Verifies them as serialised (lib/Verify). Findings are printed as errors.
 /// \param staged, direct  VerifyOptions

@@ -1,4 +1,4 @@
-#include "Rebuild.h"
+#include "Phases.h"
 
 #include "zorse/Bundle/BundleReader.h"
 #include "zorse/Summary/Summary.h"

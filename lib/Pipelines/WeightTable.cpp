@@ -1,9 +1,9 @@
-#include "WeightTable.h"
+#include "Phases.h"
 
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Transforms/Passes.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
 
@@ -47,11 +47,9 @@ std::string nameOf(Type type) {
 }
 
 /// The elements as the bundle stores them: row-major, little-endian, booleans one byte.
-std::optional<std::string> bytesOf(Attribute attr) {
-  if (auto resource = dyn_cast<DenseResourceElementsAttr>(attr)) {
-    AsmResourceBlob *blob = resource.getRawHandle().getBlob();
-    return blob ? std::optional<std::string>(std::string(blob->getData().data(), blob->getData().size())) : std::nullopt;
-  }
+std::optional<std::string> elementsOf(Attribute attr) {
+  if (std::optional<StringRef> resource = bytesOf(attr))
+    return resource->str();
   auto dense = dyn_cast<DenseElementsAttr>(attr);
   if (!dense)
     return std::nullopt;
@@ -70,12 +68,12 @@ std::optional<std::string> bytesOf(Attribute attr) {
 
 } // namespace
 
-Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, ModuleOp model, const bundle::ModelSummary &summary) {
+Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, const bundle::ModelSummary &summary) {
   std::vector<bundle::WeightData> weights;
   llvm::StringMap<const WeightSource *> sources;
   for (const WeightSource &source : imported.weights)
     sources[source.parameter] = &source;
-  auto constants = model->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
+  auto constants = imported.module->getOperation()->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
 
   for (const bundle::ParameterInfo &parameter : summary.parameters()) {
     bundle::WeightData weight;
@@ -99,7 +97,7 @@ Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &impo
       }
     } else if (Attribute constant = constants ? constants.get(parameter.name()) : Attribute()) {
       auto elements = dyn_cast<ElementsAttr>(constant);
-      std::optional<std::string> bytes = bytesOf(constant);
+      std::optional<std::string> bytes = elementsOf(constant);
       if (!elements || !bytes)
         return userError("constant '" + parameter.name() + "': its elements are not in memory");
       weight.type = nameOf(elements.getElementType());
@@ -111,14 +109,6 @@ Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &impo
     weights.push_back(std::move(weight));
   }
   return weights;
-}
-
-bundle::HubModel hubOf(const ImportedModel &imported) {
-  bundle::HubModel out;
-  out.buffers = imported.hub.buffers;
-  if (const auto &lora = imported.hub.lora)
-    out.lora = bundle::Lora{lora->rank, lora->alpha, lora->targets, lora->fanInFanOut};
-  return out;
 }
 
 } // namespace zorse::pipelines

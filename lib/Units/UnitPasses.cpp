@@ -1,8 +1,10 @@
 // Passes around units, and their order.
 #include "LogitsFunction.h"
 
+#include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/Support/RegularFile.h"
 #include "zorse/Units/Units.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -39,7 +41,7 @@ struct HashModelPass : units::impl::HashModelBase<HashModelPass> {
     if (module->hasAttr(kContentHashAttr))
       return;
     const DictionaryAttr all = module->getAttrDictionary();
-    for (StringRef setting : {kSettingsAttr, kDecayAttr, kBatchAttr})
+    for (StringRef setting : {kSettingsAttr, kDecayAttr, kBatchAttr, kClusterAttr, kProfilesAttr, kPlanAttr})
       module->removeAttr(setting);
     OpPrintingFlags flags; // each said here: options of the command line, which are what it begins with, do not count
     flags.elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope().printNameLocAsPrefix(false).enableDebugInfo(false);
@@ -68,9 +70,32 @@ struct ConfigurePass : units::impl::ConfigureBase<ConfigurePass> {
       return signalPassFailure();
     }
     Builder b(&getContext());
-    getOperation()->setAttr(kSettingsAttr, b.getStringAttr(settingsText(read)));
-    getOperation()->setAttr(kDecayAttr, b.getStringAttr(decay));
-    getOperation()->setAttr(kBatchAttr, b.getI64IntegerAttr(batch));
+    auto set = [&](StringRef name, bool given, Attribute value) {
+      if (given || !getOperation()->hasAttr(name))
+        getOperation()->setAttr(name, value);
+    };
+    set(kSettingsAttr, settings.hasValue(), b.getStringAttr(settingsText(read)));
+    set(kDecayAttr, decay.hasValue(), b.getStringAttr(decay));
+    set(kBatchAttr, batch.hasValue(), b.getI64IntegerAttr(batch));
+    SmallVector<Attribute> measured;
+    for (const std::string &path : profiles)
+      measured.push_back(fileAt(path));
+    if (!measured.empty())
+      set(kProfilesAttr, true, b.getArrayAttr(measured));
+    if (!cluster.empty())
+      set(kClusterAttr, true, fileAt(cluster));
+    if (!plan.empty())
+      set(kPlanAttr, true, fileAt(plan));
+  }
+
+  /// A message fails the pass.
+  Attribute fileAt(const std::string &path) {
+    Result<std::string> text = readRegularFile(path, size_t(256) << 20); // whoever reads it has limits of its own
+    if (text.failed()) {
+      getOperation().emitError("zorse-configure: ") << text.message();
+      signalPassFailure();
+    }
+    return fileAttr(&getContext(), {path, text.failed() ? "" : *text});
   }
 };
 

@@ -1,6 +1,6 @@
 """Every example of docs/passes.md: commands run as they stand, and what stands below a command occurs in its output, line by line and in this order.
 
-A fenced block of mlir or json is the file that the text before it names last.
+A fenced block of mlir, json or yaml is the file that the text before it names last.
 """
 import os
 import re
@@ -17,7 +17,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for block in re.finditer(r"```(\w+)\n(.*?)```", page, re.S):
             language, text = block.groups()
-            if language in ("mlir", "json"):
+            if language in ("mlir", "json", "yaml"):
                 name = re.findall(r"`([\w-]+\.%s)`" % language, page[:block.start()])[-1]
                 with open(os.path.join(folder, name), "w") as f:
                     f.write(text)

@@ -1,4 +1,4 @@
-"""zorse-opt makes of a model what zorse-compile makes of it: the same module, with the same bodies and kernels, byte for byte, from the pipeline that zorse-compile prints.
+"""zorse-opt makes of a model what zorse-compile makes of it: the same module, with the same bodies and kernels, and the same programs, byte for byte, from the pipeline that zorse-compile prints.
 
     train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half as many cases
 """
@@ -48,9 +48,16 @@ def compare(folder, model, words, precision, cluster, more=()):
         f.write(call("zorse-import", source, "--full", *words))
     flags = [source, "--batch", "8", *[word.replace("=", " ") for word in words], "--precision", precision, "--cluster", cluster, "--quiet", *more]
     flags = [part for word in flags for part in (word.split(" ") if word.startswith("--seq") else [word])]
-    pipeline = call("zorse-compile", *flags, "--emit", "pipeline").strip()
-    call("zorse-opt", graph, f"--pass-pipeline={pipeline}", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
     call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
+    flags += ["--plan", os.path.join(dump, "5-plan.json")]
+    programs = call("zorse-compile", *flags, "--emit", "exec").splitlines()
+    pipeline = call("zorse-compile", *flags, "--emit", "pipeline").strip()
+    call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
+    bodies, rest = pipeline.split(",zorse-plan,")
+    call("zorse-opt", graph, f"--pass-pipeline={bodies})", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
+    shown = call("zorse-opt", made, f"--pass-pipeline=builtin.module(zorse-plan,{rest[:-1]},zorse-show-programs)").splitlines()
+    if [line.strip() for line in shown[1:-1]] != [line.strip() for line in programs if line]:
+        return "programs are others", 0
     with open(made) as f, open(os.path.join(dump, "4-bodies.mlir")) as g:
         ours, theirs = f.read().splitlines(), g.read().splitlines()
     kernels = sum(line.startswith("    module @") or line.startswith("    builtin.module @") for line in ours)

@@ -172,7 +172,7 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
     return false;
   }
   marks.end(2);
-  std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.summary, model.bodies, o.threads);
+  std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.bodies, o.threads);
   marks.end(3);
   if (programs.empty() || !pipelines::verifySerialized(programs, model.summary, model.bodies, json, o.threads))
     return false;

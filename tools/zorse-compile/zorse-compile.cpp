@@ -73,11 +73,11 @@ Status readWords(const Words &words, pipelines::CompileOptions &o) {
               : weights == "later"     ? pipelines::Weights::Later
                                        : pipelines::Weights::Auto;
   if (!compileTo.empty()) {
-    std::optional<pipelines::Phase> phase = pipelines::findPhase(compileTo);
-    if (!phase)
+    std::optional<pipelines::Stage> made = pipelines::findPhase(compileTo);
+    if (!made)
       return userError("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" +
                        compileTo + "'");
-    o.last = *phase;
+    o.last = *made;
   }
   if (!emit.empty())
     o.emit = emit == "graph"      ? pipelines::Emit::Graph
@@ -106,9 +106,9 @@ Status checkPaths(const pipelines::CompileOptions &o) {
 
 /// What is missing for the phases that are asked for, or nothing.
 std::string missing(const pipelines::CompileOptions &o) {
-  bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Phase::Bundle;
+  bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Stage::Bundle;
   bool needsPlan =
-      (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Phase::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
+      (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Stage::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
   if (o.output.empty() && !stopsEarly)
     return "expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop before";
   if (needsPlan && o.cluster.empty())

@@ -15,17 +15,8 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 static int run(int argc, char **argv) {
-  // `--zorse-apply-plan=plan.json` is short for `--zorse-apply-plan="plan=plan.json"`, other options may follow.
-  std::vector<std::string> words(argv, argv + argc);
-  std::vector<char *> arguments;
-  bool help = false;
-  for (std::string &word : words) {
-    llvm::StringRef value(word);
-    help |= value == "--help" || value == "-help" || value == "-h";
-    if (value.consume_front("--zorse-apply-plan=") && !value.take_until([](char c) { return c == ' '; }).contains('='))
-      word = "--zorse-apply-plan=plan=" + value.str();
-    arguments.push_back(word.data());
-  }
+  std::vector<char *> arguments(argv, argv + argc);
+  const bool help = llvm::any_of(arguments, [](llvm::StringRef word) { return word == "--help" || word == "-help" || word == "-h"; });
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
   // MLIR is not instrumented and orders its threads by means that the sanitizer does not see.

@@ -1,7 +1,6 @@
 #include "LoadModel.h"
 
 #include "zorse/Bundle/BundleReader.h"
-#include "zorse/Pipelines/Summarize.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Support/RegularFile.h"
 

@@ -20,6 +20,9 @@ class Location;
 class MLIRContext;
 class ModuleOp;
 } // namespace mlir
+namespace zorse {
+class TargetOp;
+}
 
 namespace zorse::codegen {
 
@@ -50,8 +53,7 @@ struct CompiledBodies {
 /// bytes. Functions must only hold ops of `zorse`, `arith` and `math` on ranked tensors; others are diagnosed at the op.
 mlir::FailureOr<CompiledBodies> compileBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
 
-/// The same in two steps, the second of which takes the time: everything but machine code, and the machine code of the kernels that the bodies in
-/// `library` name. Bodies may be removed from the library in between.
+/// The same in two steps, the second of which takes the time: everything but machine code, and the machine code.
 mlir::FailureOr<CompiledBodies> lowerBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
 mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location location);
 
@@ -61,9 +63,11 @@ void appendBuiltinBodies(mlir::MLIRContext *context, CompiledBodies &bodies, con
 
 /// Puts bodies that were lowered, and their kernels, into a module as the zorse.target of their architecture.
 void writeTarget(mlir::ModuleOp module, CompiledBodies &bodies);
-/// The bodies of the targets of a module, in order; their kernels stay in the module. `options` are those by which they would be compiled, but for
-/// the architecture; of the targets behind the first, dumpDir is the folder of that name in it.
-mlir::FailureOr<std::vector<CompiledBodies>> readTargets(mlir::ModuleOp module, const CodegenOptions &options);
+/// Replaces the bodies of a target. Kernels that none of them launches go.
+void setBodies(TargetOp target, const bundle::BodyLibrary &bodies);
+/// Compiles the kernels of a target, which stay, to its object. \param options  but for the architecture
+/// \param kernels, compiled  are raised by what CompiledBodies says of them
+mlir::LogicalResult compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled);
 
 /// "sum.f32.4": a body of ModelSummary.sums.
 std::string sumName(bundle::ElementType type, uint32_t terms);

@@ -1,8 +1,8 @@
-// The compiler as one call: what zorse-compile does. The only place that orders passes.
+// The compiler as one call: what zorse-compile does.
 //
 //   import → recognize → units → backward → bodies → plan → kernels → step → exec → verify → bundle
 //
-// Each phase ends by verifying what it made; compileModel can stop after any of them, and print or dump what it has.
+// The phases between the first and the last are passes (docs/passes.md). compileModel can stop after any of them, and print or dump what it has.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -18,18 +18,19 @@
 
 namespace zorse::pipelines {
 
-enum class Phase : uint8_t {
-  Import,    ///< the ONNX file as graph IR
-  Recognize, ///< decomposed norms, attention, ... as single ops; a canonical graph
-  Units,     ///< cuts, classes, one forward function per class
-  Backward,  ///< one backward function per class; the model summary
-  Bodies,    ///< lists of launches (and machine code, where it is the last phase)
-  Plan,      ///< read or made
-  Kernels,   ///< machine code of what the plan uses
-  Step,      ///< the plan expanded: tasks, transfers, memory, order
-  Exec,      ///< one program per device
-  Verify,    ///< of the serialised programs, for any number of steps
-  Bundle,    ///< written
+/// What the module is, in order (docs/passes.md).
+enum class Stage : uint8_t {
+  Graph,      ///< as it was imported
+  Recognized, ///< in one canonical form, with its content hash and roundings
+  Units,      ///< @model a chain of units, a forward for each class
+  Functions,  ///< all functions that programs call
+  Bodies,     ///< a zorse.target for each architecture: bodies, and their kernels
+  Plan,       ///< zorse.plan is canonical; targets have what it uses
+  Kernels,    ///< and machine code
+  Step,       ///< the plan is expanded, and can run: beside the module, which it does not change
+  Programs,   ///< zorse.programs
+  Verified,   ///< they are verified
+  Bundle,     ///< and written
 };
 
 enum class Emit : uint8_t { Nothing, Graph, Pipeline, Units, Plan, Exec, Llvm };
@@ -71,25 +72,28 @@ struct CompileOptions {
   bool sampling = false;     ///< a further body for zorse-run to sample text by
   bool splitBodies = false;  ///< the parts of split backwards also where the plan does not split: to be measured
 
-  Phase last = Phase::Bundle;
-  Emit emit = Emit::Nothing; ///< printed to standard output after the phase that makes it
-  std::string dumpDir;       ///< what every phase made, as files
+  Stage last = Stage::Bundle; ///< that is made
+  Emit emit = Emit::Nothing;  ///< printed to standard output after the phase that makes it
+  std::string dumpDir;        ///< what every phase made, as files
   std::string arch = "native";
   unsigned threads = 2;
   bool quiet = false;     ///< no line per phase
   bool mlirFlags = false; ///< MLIR's own options (--mlir-timing, ...) have been parsed, and hold for the passes
 
-  bool writesBundle() const { return emit == Emit::Nothing && last == Phase::Bundle && !output.empty(); }
+  bool writesBundle() const { return emit == Emit::Nothing && last == Stage::Bundle && !output.empty(); }
 };
 
-/// The phase called so by `--compile-to`, or nothing.
-std::optional<Phase> findPhase(const std::string &name);
+/// What the phase makes that `--compile-to` calls so, or nothing.
+std::optional<Stage> findPhase(const std::string &name);
 
 /// Takes plan, cluster, batch, sequence, precision, training options and processor from the bundle `options.rebuild`.
 Status adoptBundle(CompileOptions &options);
 
-/// Runs the phases up to `options.last`. Diagnostics, warnings and one line per phase go to standard error, `emit` to standard output.
+/// Runs the phases that make `options.last`. Diagnostics, warnings and one line per phase go to standard error, `emit` to standard output.
 /// \returns whether everything went well; what went wrong has been printed.
 bool compileModel(const CompileOptions &options);
+
+/// The first half, up to bodies: what planning needs to know of a model.
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies);
 
 } // namespace zorse::pipelines

@@ -1,10 +1,19 @@
-// Passes that run several phases, for zorse-opt.
+// Passes from functions to verified programs (Passes.td), and all passes in order.
 #pragma once
+
+#include "zorse/Step/StepGraph.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+#include <memory>
 
 namespace zorse::pipelines {
 
-/// Registers `zorse-train-pipeline`, `zorse-lower-bodies` and `zorse-apply-plan` (option `plan`: a plan.json): replaces a recognised module by the
-/// exec programs of all devices of the plan.
+#define GEN_PASS_DECL
+#include "zorse/Pipelines/Passes.h.inc"
+
+/// Registers the passes of Passes.td and `zorse-train-pipeline`.
 void registerPasses();
 
 } // namespace zorse::pipelines

@@ -16,11 +16,17 @@ def HashModel : Zorse_ModulePass<"zorse-hash-model"> {
 }
 
 def Configure : Zorse_ModulePass<"zorse-configure"> {
-  let summary = "Sets what the user decides and the graph does not say: training, precision, weight decay, batch";
+  let summary = "Sets what the user decides and the graph does not say: training, precision, weight decay, batch, cluster, plan";
+  let description = [{
+    Files are put into the module: no later pass reads one. What is set already and not given stays.
+  }];
   let options = [Option<"settings", "settings", "std::string", "\"training { optimizer: ADAMW beta1: 0.9 beta2: 0.999 epsilon: 1e-08 weight_decay: 0.1 }\"",
                         "Fields of ModelSummary (bundle.proto) in protobuf's text format">,
                  Option<"decay", "decay", "std::string", "\"rank\"", "What weight decay applies to: rank, all, none or names:P,Q">,
-                 Option<"batch", "batch", "int64_t", "1", "Samples of a step">];
+                 Option<"batch", "batch", "int64_t", "1", "Samples of a step">,
+                 Option<"cluster", "cluster", "std::string", "", "Devices and links (docs/cluster.md)">,
+                 ListOption<"profiles", "profile", "std::string", "Measured times (docs/profile.md); later ones go before">,
+                 Option<"plan", "plan", "std::string", "", "plan.json (docs/plan.md); none: zorse-plan searches one">];
 }
 
 def FindUnits : Zorse_ModulePass<"zorse-find-units"> {

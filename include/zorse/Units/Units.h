@@ -39,6 +39,9 @@ inline constexpr llvm::StringLiteral kSettingsAttr =
 inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< as parseDecay reads it
 inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples of a step
 inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
+/// Texts of files (FileText) that say how the model is trained: devices and links; measured times, an array of files; the plan, which zorse-plan
+/// makes canonical, or finds.
+inline constexpr llvm::StringLiteral kClusterAttr = "zorse.cluster", kProfilesAttr = "zorse.profiles", kPlanAttr = "zorse.plan";
 /// Of `@model`, as zorse-find-units sets it: first unit, period and count of the repeated blocks (array<i64>).
 inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 

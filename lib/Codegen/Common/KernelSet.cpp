@@ -63,16 +63,6 @@ std::string KernelSet::add(StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> ker
 
 std::string KernelSet::dumpOf(const std::string &symbol) const { return options.dumpDir.empty() ? std::string() : options.dumpDir + "/" + symbol; }
 
-void KernelSet::retain(const std::set<std::string> &symbols) {
-  for (auto it = sources.begin(); it != sources.end();)
-    if (symbols.count(it->first)) {
-      ++it;
-    } else {
-      it->second.erase();
-      it = sources.erase(it);
-    }
-}
-
 void KernelSet::moveTo(mlir::Block &block) {
   for (auto &[symbol, kernel] : sources)
     kernel->moveBefore(&block, block.end());

@@ -9,7 +9,6 @@
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -45,8 +44,6 @@ public:
   void moveTo(mlir::Block &block);
   /// Takes the kernels that a block has, which stay there.
   void refer(mlir::Block &block);
-  /// Erases all others.
-  void retain(const std::set<std::string> &symbols);
 
   /// Compiles what the cache does not hold and joins everything, in the order of symbols.
   llvm::Expected<std::string> link(unsigned &compiled);

@@ -87,7 +87,8 @@ def Zorse_TargetOp : Op<Zorse_Dialect, "target", [Symbol, SymbolTable, IsolatedF
   let summary = "what is compiled for one kind of processor: its bodies, and the kernels that they launch";
   let description = [{
     Is called by its architecture. `bodies` is a serialised `BodyLibrary` (runtime/schema/bundle.proto), which owns this data. Holds one `builtin.module`
-    for each kernel, whose name is its symbol: a hash of the module's text, so that equal kernels are one.
+    for each kernel, whose name is its symbol: a hash of the module's text, so that equal kernels are one. `object` is their machine code, once they are
+    compiled.
 
     ```mlir
     zorse.target @sm_80 attributes {bodies = dense_resource<bodies_sm_80> : tensor<15012xi8>} {
@@ -95,7 +96,7 @@ def Zorse_TargetOp : Op<Zorse_Dialect, "target", [Symbol, SymbolTable, IsolatedF
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, ElementsAttr:$bodies);
+  let arguments = (ins SymbolNameAttr:$sym_name, ElementsAttr:$bodies, OptionalAttr<ElementsAttr>:$object);
   let regions = (region SizedRegion<1>:$kernels);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $kernels";
   let hasRegionVerifier = 1;

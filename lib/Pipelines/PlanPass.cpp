@@ -1,0 +1,78 @@
+// zorse-plan: the plan of the user, checked, or one that was searched.
+#include "Diagnostics.h"
+#include "Planned.h"
+
+#include "zorse/Dialect/Zorse/Resources.h"
+#include "zorse/Pipelines/Passes.h"
+#include "zorse/Planning/Search.h"
+#include "zorse/Summary/Summary.h"
+#include "zorse/Units/Units.h"
+
+namespace zorse::pipelines {
+#define GEN_PASS_DEF_MAKEPLAN
+#include "zorse/Pipelines/Passes.h.inc"
+} // namespace zorse::pipelines
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::pipelines;
+
+namespace {
+
+/// \param rows  the batch
+Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int64_t rows) {
+  Result<step::Plan> plan = readPlan(file, inputs);
+  if (plan.failed())
+    return plan;
+  if (plan->batch != rows)
+    return userError(step::otherBatch(file.path, plan->batch * plan->samplesPerRow, rows * plan->samplesPerRow));
+  if (Status status = step::validatePlan(*plan, inputs.summary); status.failed())
+    return userError(file.path + ": " + status.message());
+  return plan;
+}
+
+Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
+  // Programs bind what bodies ask for; to plan, measured workspace counts where it is more, as libraries take the rest beside programs.
+  bundle::ModelSummary counted = inputs.summary;
+  const planning::Profile *profile = inputs.profile ? &*inputs.profile : nullptr;
+  if (profile)
+    llvm::append_range(inputs.assumptions, planning::raiseWorkspace(*profile, inputs.cluster, counted));
+  Result<planning::CostModel> costs = planning::CostModel::make(counted, inputs.cluster, profile, {});
+  if (costs.failed())
+    return userError(inputs.clusterFile + ": " + costs.message());
+  planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.bodies};
+  Result<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions());
+  if (found.failed())
+    return userError(inputs.clusterFile + ": no plan was found: " + found.message());
+  return std::move(found->plan);
+}
+
+struct MakePlanPass : pipelines::impl::MakePlanBase<MakePlanPass> {
+  void runOnOperation() final {
+    markAllAnalysesPreserved(); // none of those of the module's operations
+    if (failed(told(plan(getOperation()))))
+      signalPassFailure();
+  }
+
+  Status plan(ModuleOp module) {
+    Result<PlanInputs> inputs = readPlanInputs(module);
+    if (inputs.failed())
+      return inputs.error();
+    auto batch = module->getAttrOfType<IntegerAttr>(units::kBatchAttr);
+    if (!batch)
+      return userError("expected " + units::kBatchAttr.str() + ", found none: run --zorse-configure=batch=N first");
+    const int64_t rows = batch.getInt() / samplesPerRow(inputs->summary);
+    std::optional<FileText> file = fileOf(module->getAttr(units::kPlanAttr));
+    Result<step::Plan> plan = file ? givenPlan(*inputs, *file, rows) : searchedPlan(*inputs, rows);
+    if (plan.failed())
+      return plan.error();
+    module->setAttr(units::kPlanAttr, fileAttr(&getContext(), {file ? file->path : inputs->clusterFile, step::writePlan(*plan, inputs->summary)}));
+    std::string remark = counted(plan->cells.size(), "cell") + " on " + counted(plan->devices.size(), "device") + (file ? "" : " (searched)");
+    for (const std::string &line : inputs->assumptions)
+      remark += "; " + line;
+    emitRemark(module.getLoc(), remark);
+    return Status::success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,215 @@
+// From a plan to verified programs: zorse-expand-step, zorse-write-programs, zorse-verify-programs and zorse-show-programs.
+#include "Diagnostics.h"
+#include "Planned.h"
+#include "Programs.h"
+
+#include "zorse/Dialect/Zorse/Resources.h"
+#include "zorse/Pipelines/Passes.h"
+#include "zorse/Step/WriteProgram.h"
+#include "zorse/Units/Units.h"
+
+#include "mlir/Pass/AnalysisManager.h"
+
+#include <set>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace zorse::pipelines {
+#define GEN_PASS_DEF_EXPANDSTEP
+#define GEN_PASS_DEF_SHOWPROGRAMS
+#define GEN_PASS_DEF_VERIFYPROGRAMS
+#define GEN_PASS_DEF_WRITEPROGRAMS
+#include "zorse/Pipelines/Passes.h.inc"
+} // namespace zorse::pipelines
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::pipelines;
+
+namespace {
+
+/// Gives what has been freed back to the system: what a search and an expansion leave lies between what stays, and the next one takes as much again.
+void releaseFreed() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::ExpandUntil until) {
+  releaseFreed();
+  step::ExpandOptions options;
+  options.bodies = &planned.bodies;
+  options.costs = planned.costs.get();
+  options.until = until;
+  Result<step::StepGraph> made = step::expandPlan(planned.summary, plan, options);
+  releaseFreed();
+  return made;
+}
+
+/// Whether the step has what goes directly from GPU to GPU.
+bool isDirect(const step::StepGraph &graph) {
+  return llvm::any_of(graph.devices, [](const step::DeviceProgram &device) {
+    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DIRECT; });
+  });
+}
+
+/// Whether two devices with work are of one group of those that exchange directly: else nothing goes directly, and no expansion is needed to see it.
+bool mayBeDirect(const Planned &planned) {
+  std::set<uint32_t> used;
+  for (const step::Cell &cell : planned.plan.cells)
+    used.insert(cell.device);
+  std::set<int32_t> groups;
+  return llvm::any_of(used, [&](uint32_t device) { return planned.direct[device] >= 0 && !groups.insert(planned.direct[device]).second; });
+}
+
+/// The step of a module's plan, with direct transfers where there are GPUs for them and room: an analysis.
+struct ExpandedStep {
+  ExpandedStep(Operation *module, AnalysisManager &analyses) : ExpandedStep(analyses.getAnalysis<Planned>(), step::ExpandUntil::All) {}
+
+  ExpandedStep(const Planned &planned, step::ExpandUntil until) : status(planned.status) {
+    if (status.failed() || (mayBeDirect(planned) && expandDirectly(planned, until)))
+      return;
+    Result<step::StepGraph> made = expand(planned, planned.plan, until);
+    if (made.failed())
+      status = userError(planned.file + ": " + made.message());
+    else
+      graph = std::move(*made);
+  }
+
+  Status status;
+  std::string remark;
+  step::StepGraph graph; ///< where there is one
+
+private:
+  bool expandDirectly(const Planned &planned, step::ExpandUntil until) {
+    step::Plan plan = planned.plan;
+    for (size_t d = 0; d < plan.devices.size(); ++d)
+      plan.devices[d].direct = planned.direct[d];
+    Result<step::StepGraph> made = expand(planned, plan, until);
+    if (made.failed()) {
+      remark = "; transfers go by way of the host, as there is no room for direct ones: " + StringRef(made.message()).split('\n').first.str();
+      return false;
+    }
+    if (isDirect(*made))
+      remark = ", GPUs exchange directly";
+    graph = std::move(*made);
+    return true;
+  }
+};
+
+ArrayAttr programsAttr(MLIRContext *context, const char *name, std::vector<std::string> programs) {
+  SmallVector<Attribute> all;
+  for (std::string &program : programs)
+    all.push_back(bytesAttr(context, name, std::move(program)));
+  return ArrayAttr::get(context, all);
+}
+
+struct ExpandStepPass : pipelines::impl::ExpandStepBase<ExpandStepPass> {
+  void runOnOperation() final {
+    markAllAnalysesPreserved();
+    const ExpandedStep &step = getAnalysis<ExpandedStep>();
+    if (failed(told(step.status)))
+      return signalPassFailure();
+    uint64_t largest = 0;
+    for (const step::DeviceProgram &device : step.graph.devices)
+      largest = std::max(largest, device.plannedBytes);
+    emitRemark(getOperation().getLoc(), std::to_string(step.graph.entries.size()) + " entries, " + counted(step.graph.waits.size(), "wait") +
+                                            ", at most " + megabytes(largest) + " on a device" + step.remark);
+  }
+};
+
+struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass> {
+  using WriteProgramsBase::WriteProgramsBase;
+
+  void runOnOperation() final {
+    markAllAnalysesPreserved(); // they do not read the programs
+    ModuleOp module = getOperation();
+    const Planned &planned = getAnalysis<Planned>();
+    const ExpandedStep *step = &getAnalysis<ExpandedStep>();
+    if (failed(told(step->status)))
+      return signalPassFailure();
+    const bool direct = isDirect(step->graph);
+    std::vector<std::string> programs = buildPrograms(step->graph, planned.bodies, threads), staged;
+    // Large steps take most of the memory of a compilation: there is one at a time.
+    AnalysisManager::PreservedAnalyses others;
+    others.preserve<Planned>();
+    getAnalysisManager().invalidate(others);
+    if (programs.empty())
+      return signalPassFailure();
+    uint64_t bytes = 0;
+    for (const std::string &program : programs)
+      bytes += program.size();
+    std::string remark = counted(programs.size(), "program") + ", " + megabytes(bytes);
+    if (direct) { // the same step by way of the host, for where GPUs turn out not to reach each other
+      Result<step::StepGraph> graph = expand(planned, planned.plan, step::ExpandUntil::All);
+      if (graph.failed())
+        printError(planned.file + ": by way of the host, which is for where GPUs do not reach each other: " + graph.message());
+      else
+        staged = buildPrograms(*graph, planned.bodies, threads);
+      if (staged.empty())
+        return signalPassFailure();
+      remark += "; " + std::to_string(graph->entries.size()) + " entries by way of the host";
+    }
+    module->setAttr(kProgramsAttr, programsAttr(&getContext(), "program", std::move(programs)));
+    module->setAttr(kStagedAttr, programsAttr(&getContext(), "staged", std::move(staged)));
+    emitRemark(module.getLoc(), remark);
+  }
+};
+
+struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPass> {
+  using VerifyProgramsBase::VerifyProgramsBase;
+
+  void runOnOperation() final {
+    markAllAnalysesPreserved();
+    ModuleOp module = getOperation();
+    const Planned &planned = getAnalysis<Planned>();
+    const std::vector<std::string> programs = programsOf(module, kProgramsAttr), staged = programsOf(module, kStagedAttr);
+    Status status = planned.status;
+    if (status.succeeded() && programs.empty())
+      status = userError("expected " + kProgramsAttr.str() + ", found none: run --zorse-write-programs first");
+    if (failed(told(status)))
+      return signalPassFailure();
+    std::vector<bool> byHost;
+    for (const step::PlanDevice &device : planned.plan.devices)
+      byHost.push_back(device.staged);
+    const std::string plan = fileOf(module->getAttr(units::kPlanAttr))->text;
+    auto verified = [&](const std::vector<std::string> &set, const std::vector<int32_t> &direct) {
+      return set.empty() || verifySerialized(set, planned.summary, planned.bodies, plan, threads, byHost, direct);
+    };
+    if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.direct) || !verified(staged, {}))
+      return signalPassFailure();
+    emitRemark(module.getLoc(), "any number of steps: matching, order, races, memory, values");
+  }
+};
+
+struct ShowProgramsPass : pipelines::impl::ShowProgramsBase<ShowProgramsPass> {
+  using ShowProgramsBase::ShowProgramsBase;
+
+  void runOnOperation() final {
+    if (failed(told(show(getOperation()))))
+      signalPassFailure();
+  }
+
+  Status show(ModuleOp module) {
+    const Planned &planned = getAnalysis<Planned>();
+    const ExpandedStep step(planned, until);
+    if (step.status.failed())
+      return step.status;
+    const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.bodies);
+    module.getBody()->clear();
+    module->setAttrs(DictionaryAttr::get(&getContext()));
+    for (uint32_t device = 0; device < step.graph.devices.size(); ++device) {
+      Result<bundle::Program> program = step::writeProgram(step.graph, device, planned.bodies);
+      if (program.failed())
+        return program.error();
+      Result<std::string> text = bundle::programText(*program, names);
+      if (text.failed())
+        return text.error();
+      llvm::outs() << *text;
+    }
+    return Status::success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,113 @@
+// zorse-drop-unused-bodies and zorse-compile-kernels: of every target what the plan uses, and its machine code.
+#include "AssignBodies.h"
+#include "Diagnostics.h"
+#include "Planned.h"
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Dialect/Zorse/Resources.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Pipelines/Passes.h"
+
+#include <set>
+
+namespace zorse::pipelines {
+#define GEN_PASS_DEF_DROPUNUSEDBODIES
+#define GEN_PASS_DEF_COMPILEKERNELS
+#include "zorse/Pipelines/Passes.h.inc"
+} // namespace zorse::pipelines
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::pipelines;
+
+namespace {
+
+struct Target {
+  TargetOp op;
+  bundle::BodyLibrary library;
+  bool used = false;
+};
+
+/// What the host does where all devices are GPUs: it counts what the loss is divided by, and updates what a plan gives it.
+std::set<int> bodiesOfHost(const Planned &planned) {
+  std::set<int> bodies;
+  if (planned.summary.count_body() >= 0)
+    bodies.insert(planned.summary.count_body());
+  if (llvm::any_of(planned.plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
+    bodies.insert({int(planned.summary.update_body_decay()), int(planned.summary.update_body_plain())});
+  return bodies;
+}
+
+/// Erases targets that no device runs. One that the host alone needs is the last, with the code of those bodies alone.
+void dropTargets(std::vector<Target> &targets, const Planned &planned) {
+  for (const bundle::BundleDevice &device : planned.devices)
+    targets[device.target].used = true;
+  auto forGpus = [](const Target &target) { return codegen::isCudaArch(target.library.arch()); };
+  const std::set<int> ofHost = bodiesOfHost(planned);
+  Target &first = targets.front();
+  const bool forHost = !first.used && !forGpus(first) && !ofHost.empty() &&
+                       llvm::all_of(targets, [&](const Target &target) { return !target.used || forGpus(target); });
+  if (forHost) {
+    for (int b = 0; b < first.library.bodies_size(); ++b)
+      if (!ofHost.count(b))
+        first.library.mutable_bodies(b)->clear_launches();
+    first.used = true;
+    first.op->moveBefore(first.op->getBlock(), first.op->getBlock()->end());
+    std::rotate(targets.begin(), targets.begin() + 1, targets.end());
+  }
+  for (Target &target : targets)
+    if (!target.used)
+      target.op.erase();
+  llvm::erase_if(targets, [](const Target &target) { return !target.used; });
+}
+
+struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBodiesPass> {
+  using DropUnusedBodiesBase::DropUnusedBodiesBase;
+
+  void runOnOperation() final {
+    const Planned &planned = getAnalysis<Planned>();
+    if (failed(told(planned.status)))
+      return signalPassFailure();
+    ModuleOp module = getOperation();
+    std::vector<Target> targets;
+    for (auto target : module.getOps<TargetOp>())
+      if (!parseBytes(target.getBodies(), targets.emplace_back(Target{target, {}}).library)) {
+        target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
+        return signalPassFailure();
+      }
+    dropTargets(targets, planned);
+    const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
+    for (Target &target : targets) {
+      auto &bodies = *target.library.mutable_bodies();
+      bodies.erase(llvm::remove_if(bodies, [&](const bundle::Body &body) { return parts.count(body.name()) > 0; }), bodies.end());
+      codegen::setBodies(target.op, target.library);
+    }
+    bundle::ModelSummary summary = planned.summary;
+    nameBodies(summary, targets.front().library);
+    module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(summary)));
+  }
+};
+
+struct CompileKernelsPass : pipelines::impl::CompileKernelsBase<CompileKernelsPass> {
+  using CompileKernelsBase::CompileKernelsBase;
+
+  void runOnOperation() final {
+    markAllAnalysesPreserved();
+    codegen::CodegenOptions code;
+    code.threads = threads;
+    code.useCache = cache;
+    code.dumpDir = dumpDir;
+    unsigned kernels = 0, compiled = 0;
+    std::string names;
+    for (auto target : getOperation().getOps<TargetOp>()) {
+      if (!dumpDir.empty() && !names.empty())
+        code.dumpDir = dumpDir + "/" + target.getSymName().str();
+      if (failed(codegen::compileTarget(target, code, kernels, compiled)))
+        return signalPassFailure();
+      names += (names.empty() ? "" : ", ") + target.getSymName().str();
+    }
+    emitRemark(getOperation().getLoc(), counted(kernels, "kernel") + " (" + std::to_string(kernels - compiled) + " cached) for " + names);
+  }
+};
+
+} // namespace
