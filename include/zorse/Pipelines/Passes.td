@@ -53,7 +53,7 @@ def VerifyPrograms : Pass<"zorse-verify-programs", "::mlir::ModuleOp"> {
 }
 
 def ShowPrograms : Pass<"zorse-show-programs", "::mlir::ModuleOp"> {
-  let summary = "Expands the plan and makes the module one exec.program for each device, to be read";
+  let summary = "Expands the plan, prints the program of each device, and leaves no module";
   let options = [Option<"until", "until", "::zorse::step::ExpandUntil", "::zorse::step::ExpandUntil::All", "Show what is known earlier", [{::llvm::cl::values(
       clEnumValN(::zorse::step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
       clEnumValN(::zorse::step::ExpandUntil::Offload, "offload", "and parameters as they come: from hosts, and gathered"),
