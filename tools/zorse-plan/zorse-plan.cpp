@@ -279,11 +279,10 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
                                           const planning::SearchOptions &search) {
   planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
-    Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.profile, {});
+    Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
     if (otherCosts.failed())
       return std::nullopt;
     planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.bodies};
-    changed.profile = problem.profile;
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
@@ -334,7 +333,6 @@ int run(Options &o) {
   if (costs.failed())
     return fail(costs.message());
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
-  problem.profile = inputs.profileIfAny();
   problem.assumptions = inputs.assumptions;
   problem.blocking = o.communication == "blocking";
   if (plan && !o.communication.empty())

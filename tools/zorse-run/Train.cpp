@@ -2,6 +2,7 @@
 
 #include "DirectTransfers.h"
 #include "JobOutput.h"
+#include "PrefixedGroup.h"
 
 #include "zorse/Bundle/OutputFolder.h"
 #include "zorse/Summary/Summary.h"
@@ -27,22 +28,6 @@ using namespace zorse::run;
 using namespace zorse::runtime;
 
 namespace {
-
-/// The same ranks, for a second series of exchanges: names serve once.
-class Again final : public Group {
-public:
-  Again(Group &group, std::string prefix) : group_(group), prefix_(std::move(prefix)) {}
-  uint32_t rank() const override { return group_.rank(); }
-  uint32_t size() const override { return group_.size(); }
-  uint64_t generation() const override { return group_.generation(); }
-  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
-    return group_.exchange(prefix_ + name, mine);
-  }
-
-private:
-  Group &group_;
-  const std::string prefix_;
-};
 
 class Here {
 public:
@@ -578,7 +563,7 @@ private:
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
   std::unique_ptr<Sampler> sampler;     // ends before the executor: it has memory of its devices.
-  Again again;                          // of the checkpoint's parts
+  PrefixedGroup again;                  // of the checkpoint's parts
   std::unique_ptr<Snapshots> snapshots; // ends before the executor.
   RunIdentity identity;
   bool unchanged = false;                   // no update was applied.

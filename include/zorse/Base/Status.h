@@ -21,7 +21,7 @@ struct Error {
   std::string message;
   uint32_t peer = UINT32_MAX; ///< of a transfer: the rank whose connection failed, which may know more.
   std::string where = {};     ///< of a run: "device a, entry 17 (receive from b) of step 4"
-  int exitCode = 0;           ///< of tools, where it is not the kind's: 2 for what a new start may mend although nobody made a mistake
+  int exitCode = 0;           ///< of tools, in place of the kind's; 2: a restart may help although the input is right
 
   int code() const { return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2; }
 

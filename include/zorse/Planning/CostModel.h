@@ -44,6 +44,10 @@ public:
   /// What `network` was made of, measured links and algorithms included: for whoever simulates the programs later (the bundle's topology.pb).
   const bundle::Topology &topology() const;
 
+  /// What was measured of these devices; null: nothing. Lives as long as the model and its copies: for whoever makes costs of other devices or
+  /// clusters.
+  const Profile *profile() const;
+
   /// Where the times of a device's units come from, and what was assumed: "modelled: products at most 253 TFLOP/s (0.81 of the vendor's 312) ...".
   const std::string &source(uint32_t device) const;
 

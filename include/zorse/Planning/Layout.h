@@ -56,7 +56,6 @@ struct Problem {
   int64_t batch = 0;
   const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
   Techniques techniques = {};                  ///< of every layout, besides its own
-  const Profile *profile = nullptr;            ///< what `costs` was made from
   std::vector<std::string> assumptions = {};   ///< about model and memory, for reports
   bool blocking = false;                       ///< Plan::blocking of every layout
 };

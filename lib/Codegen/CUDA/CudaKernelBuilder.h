@@ -52,7 +52,7 @@ public:
   Value exchange(Value x, int mask);
   /// Every thread of the warp gets the combination over its warp, the same bits.
   Value combineWarp(ReduceKind kind, Value x);
-  /// Likewise over a block of `threads`, with one barrier. Each call has places of its own.
+  /// Every thread of a block of `threads` gets the combination over the block, with one barrier. Each call has its own shared memory.
   Value combineBlock(ReduceKind kind, Value x, int threads);
 
   /// `count` elements that the threads of a block share.

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
@@ -24,6 +25,7 @@ struct CostModel::Tables {
   uint32_t unitClasses = 0;
   sim::Network network;
   bundle::Topology topology;
+  std::optional<Profile> profile;
   sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
 
   /// One unit of each class.
@@ -94,6 +96,8 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   if (chosen.failed())
     return chosen.error();
   auto tables = std::make_shared<Tables>();
+  if (profile)
+    tables->profile = *profile;
   const std::vector<UnitWork> units = tables->classifyUnits(summary);
   const bundle::ElementType type = productType(summary);
   using Key = decltype(keyOf(cluster.devices[0], 0.0, cluster.nodes[0], 0.0, nullptr));
@@ -185,6 +189,8 @@ double CostModel::load(uint32_t device, uint64_t bytes) const {
 
 const sim::Network &CostModel::network() const { return tables->network; }
 const bundle::Topology &CostModel::topology() const { return tables->topology; }
+
+const Profile *CostModel::profile() const { return tables->profile ? &*tables->profile : nullptr; }
 
 sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
 sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }

@@ -12,7 +12,7 @@ namespace {
 
 /// The step of the same plan on another cluster; nullopt if it cannot be told.
 std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, const Cluster &cluster) {
-  const Result<CostModel> costs = CostModel::make(problem.summary, cluster, problem.profile, plan.devices);
+  const Result<CostModel> costs = CostModel::make(problem.summary, cluster, problem.costs.profile(), plan.devices);
   if (costs.failed())
     return std::nullopt;
   step::ExpandOptions options;

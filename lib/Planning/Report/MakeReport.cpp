@@ -296,7 +296,7 @@ int64_t zorse::planning::tokensPerSample(const bundle::ModelSummary &summary) {
 }
 
 Result<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, step::StepGraph *keep) {
-  Result<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.profile, plan.devices);
+  Result<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.costs.profile(), plan.devices);
   if (costs.failed())
     return costs.error();
   step::ExpandOptions options;

@@ -216,7 +216,7 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
     pair.set_a(siteAt[pair.a()]);
     pair.set_b(siteAt[pair.b()]);
   }
-  Result<CostModel> costs = CostModel::make(problem.summary, made.cluster, problem.profile, {});
+  Result<CostModel> costs = CostModel::make(problem.summary, made.cluster, problem.costs.profile(), {});
   if (costs.failed())
     return costs.error();
   made.costs = std::move(*costs);
@@ -224,7 +224,7 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, problem.profile, {}, problem.blocking};
+  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, {}, problem.blocking};
 }
 
 Layout CanonicalProblem::restore(Layout layout) const {

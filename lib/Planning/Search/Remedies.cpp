@@ -28,10 +28,10 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
       larger.devices.push_back(device);
       larger.topology.add_node_of_device(device.node);
     }
-    const Result<CostModel> costs = CostModel::make(problem.summary, larger, nullptr, {});
+    const Result<CostModel> costs = CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
+    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, {}, problem.blocking};
     if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
@@ -47,7 +47,7 @@ std::string show(const Technique &technique) {
 /// What would do: techniques that were left out, or hosts with memory for them.
 std::string techniqueThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
-    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, nullptr, {}, problem.blocking};
+    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, {}, problem.blocking};
     for (const Technique &technique : techniqueAnswers()) {
       eased.techniques.most = technique;
       if (shortSearchOfParts(eased, options))
@@ -172,7 +172,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
+    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques, {}, problem.blocking};
     if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;

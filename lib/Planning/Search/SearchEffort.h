@@ -18,20 +18,20 @@ struct SearchEffort {
   // Budget, in layouts that are simulated.
   double tasks;                                 ///< of all layouts together, by default; 3e6 take half a second of two cores or less
   uint32_t leastBudget = 16, mostBudget = 6000; ///< whatever a layout takes
-  uint32_t seedsPart = 4, laterPart = 8;        ///< one part in so many is for the first seeds; and for moves after the later search of parts
-  int64_t mostRows = 256;                       ///< of a micro-batch, where no limit is asked for
-  int32_t ways;                                 ///< ways of samples where stages share out units: with 16 plans were no faster, and took longer
-  bool everySchedule;                           ///< GPipe, too
+  uint32_t seedsPart = 4, laterPart = 8; ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for moves after the later search of parts
+  int64_t mostRows = 256;                ///< of a micro-batch, where no limit is asked for
+  int32_t ways;                          ///< ways of samples where stages share out units: with 16 plans were no faster, and took longer
+  bool everySchedule;                    ///< GPipe, too
 
   // Seeds (Seeds.cpp).
   size_t seedOrders, copyOrders; ///< orders of kinds of devices, of one pipeline and of several alike: 24 are all orders of four kinds
   uint32_t mostCopies = 16;      ///< pipelines alike
   bool everyCopies;              ///< 3, 5 and 16 of them, not 2, 4, 8 and one for each site alone
   bool bothSides;                ///< of two kinds of devices, one stands on both sides of the other, too
-  size_t seedRows;               ///< micro-batches of so many sizes, each for all stages alike, which is quicker; 0: stages choose for themselves
+  size_t seedRows;               ///< number of micro-batch sizes that are tried for all stages alike, which is quicker; 0: each stage chooses its own
   size_t seedsInPieces = 3;      ///< of each number of pipelines: whose nodes are taken apart
   double piecesWithin;           ///< of the best estimate, as a factor: others stay whole. Cutting took half of the time for 512 devices without
-  bool singlePieces;             ///< down to single devices; of many, whole nodes do better, as a node's card then carries a sum once
+  bool singlePieces;             ///< pieces may be single devices. With many devices whole nodes do better: a node's card then carries a sum once
   bool roughFirst;               ///< the first cut is a rough one, to compare
   size_t seedsAgain;             ///< cut again under other assumptions, the most promising first
   size_t seedsAgainOfKind = 2;   ///< of each size of atoms, number of pipelines and rows
@@ -69,8 +69,8 @@ struct SearchEffort {
   uint64_t kicks = 4;       ///< random moves, and down again, of each walk in a round
   size_t descentPatience;   ///< rounds without a better plan
   size_t dividedMost = 6;   ///< devices of a stage that is divided in all ways, which are 62
-  size_t mostPipelines = 3; ///< after a device has become a pipeline of its own
-  bool deviceTechniques;    ///< single devices may have memory techniques of their own
+  size_t mostPipelines = 3; ///< also after one device has become a separate pipeline
+  bool deviceTechniques;    ///< memory techniques may differ by device
 
   // Judgement (Judgement.cpp).
   size_t judged;             ///< plans that fit, by the full expansion
@@ -79,7 +79,7 @@ struct SearchEffort {
   size_t judgeRounds = 12;   ///< of these
   bool placesFirst;          ///< buffers are placed before plans are compared; placing them takes as long as the rest for many devices
   bool placesFull;           ///< only plans are placed that nearly fill a device which holds one micro-batch already: the others give way
-  uint64_t gaps;             ///< memory counts one part of the activations in so many for gaps between buffers; 0: none, they are placed
+  uint64_t gaps;             ///< 1/gaps of the activations is added for gaps between buffers; 0: nothing is added, buffers are placed
 
   // Memory techniques (Techniques.cpp, Phases.cpp).
   bool easesMemory;                                                      ///< also where a plan fits without
@@ -93,7 +93,7 @@ struct SearchEffort {
   size_t pricedParts;             ///< short searches
   size_t pricedSearched = 3;      ///< searched in full, the most promising
   double pricedWithin = 1.15;     ///< of the best score, as a factor: others are not
-  size_t pricedSmall = 4;         ///< and so many of the smallest, which short searches know least of
+  size_t pricedSmall = 4;         ///< the smallest parts are searched, too: short searches know least about them
   size_t pricedFew = 2;           ///< devices of these
 
   // Where nothing fits (Remedies.cpp).
@@ -123,7 +123,7 @@ struct SearchEffort {
 struct CutEffort {
   static constexpr size_t kMixed = 16; ///< stages of longer orders have two classes at most
   static constexpr int kStrides = 60;  ///< in which times grow until one suffices; otherwise nothing fits
-  /// Whether no stage has so many atoms: of many not every number is tried.
+  /// Whether no stage may have this number of atoms. Not every large number is tried.
   static constexpr bool passesOver(size_t atoms, bool rough) {
     return (atoms > 8 && rough && atoms % 2 != 0) || (atoms > 16 && atoms % (atoms > 32 ? 4 : 2) != 0);
   }

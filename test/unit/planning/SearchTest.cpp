@@ -258,6 +258,23 @@ TEST(Search, CheapestThatIsFastEnough) {
   EXPECT_GE(16 / fast->evaluation.step, options.leastThroughput);
 }
 
+/// The search makes costs of its own from those of the problem: they count what was measured, too.
+TEST(Search, MeasuredTimesDecide) {
+  auto made = setUp({80, 40}, 1, 3, 16);
+  Profile profile;
+  profile.devices.emplace_back();
+  profile.devices[0].device = "d0"; // twice as fast by its description
+  profile.devices[0].launch = 1;
+  made->costs = must(CostModel::make(made->summary, made->cluster, &profile, {}));
+  SearchOptions options;
+  options.candidates = 200;
+  auto found = searchPlan({made->summary, made->cluster, *made->costs, 16}, options);
+  ASSERT_FALSE(found.failed()) << found.message();
+  for (const step::Cell &cell : found->plan.cells)
+    EXPECT_EQ(found->plan.devices[cell.device].name, "d1");
+  EXPECT_LT(found->evaluation.step, 1);
+}
+
 /// Leaving devices out by hand finds nothing cheaper, with and without a limit of the price, also where parts fit with memory techniques alone.
 TEST(Search, NoPartIsCheaper) {
   const std::vector<std::vector<uint32_t>> parts = {{0}, {4}, {2, 3}, {4, 5}};

@@ -59,7 +59,7 @@ public:
   Value maxF(Value x, Value y) { return mlir::arith::MaxNumFOp::create(b, loc, x, y); }
   /// One operation of the special-function unit, to 2 units in the last place; 0 of -inf.
   Value exp2(Value x) { return k.intrinsic("llvm.nvvm.ex2.approx.ftz", real, {x}); }
-  /// Likewise, to 1.
+  /// One operation of the special-function unit, to 1 unit in the last place.
   Value reciprocal(Value x) { return k.intrinsic("llvm.nvvm.rcp.approx.ftz.f", real, {x}); }
   Value isMinusInfinite(Value x);
   /// What lane ^ `lanes` has.

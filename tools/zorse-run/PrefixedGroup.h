@@ -1,0 +1,28 @@
+// A group of the same ranks for a second series of exchanges: a name of an exchange can be used once.
+#pragma once
+
+#include "zorse/runtime/Group.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zorse::run {
+
+/// Puts a prefix in front of the names of exchanges. The group must outlive it.
+class PrefixedGroup final : public runtime::Group {
+public:
+  PrefixedGroup(runtime::Group &group, std::string prefix) : group_(group), prefix_(std::move(prefix)) {}
+  uint32_t rank() const override { return group_.rank(); }
+  uint32_t size() const override { return group_.size(); }
+  uint64_t generation() const override { return group_.generation(); }
+  runtime::Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
+    return group_.exchange(prefix_ + name, mine);
+  }
+
+private:
+  runtime::Group &group_;
+  const std::string prefix_;
+};
+
+} // namespace zorse::run
