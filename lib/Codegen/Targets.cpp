@@ -16,7 +16,8 @@ using namespace zorse::codegen;
 void zorse::codegen::writeTarget(ModuleOp module, CompiledBodies &bodies) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   const std::string &arch = bodies.library.arch();
-  auto target = TargetOp::create(builder, module.getLoc(), arch, bytesAttr(module.getContext(), "bodies_" + arch, bundle::serialize(bodies.library)));
+  ElementsAttr bytes = bytesAttr(module.getContext(), "bodies_" + arch, bundle::serialize(bodies.library));
+  auto target = TargetOp::create(builder, module.getLoc(), builder.getStringAttr(arch), bytes, nullptr);
   bodies.sources->moveTo(target.getKernels().emplaceBlock());
 }
 

@@ -19,7 +19,6 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
   import.dims = options.dims;
   import.sequence = options.sequence;
   import.batchNormRows = options.batchNormRows;
-  import.batch = options.batch / std::max<int64_t>(options.batchNormRows, 1);
   import.loss = options.loss;
   import.lossOutput = options.lossOutput;
   import.logits = options.logits;

@@ -8,6 +8,7 @@
 #include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"
+#include "zorse/Summary/Summary.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

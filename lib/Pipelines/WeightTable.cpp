@@ -73,7 +73,7 @@ Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &impo
   llvm::StringMap<const WeightSource *> sources;
   for (const WeightSource &source : imported.weights)
     sources[source.parameter] = &source;
-  auto constants = imported.module->getOperation()->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
+  auto constants = ModuleOp(imported.module.get())->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
 
   for (const bundle::ParameterInfo &parameter : summary.parameters()) {
     bundle::WeightData weight;
