@@ -15,8 +15,8 @@ static cl::OptionCategory category("zorse-import options");
 static cl::opt<std::string> input(cl::Positional, cl::desc("<model.onnx>"), cl::Required, cl::cat(category));
 static cl::opt<int64_t> sequence("seq", cl::desc("length of dimension 1 of inputs where it is symbolic"), cl::init(0), cl::cat(category));
 static cl::opt<int64_t> batchNormRows("batch-norm-rows",
-                                      cl::desc("samples whose statistics batch norm takes together: a row of the graph is such a group"),
-                                      cl::init(0), cl::cat(category));
+                                      cl::desc("samples whose statistics batch norm takes together: a row of the graph is such a group"), cl::init(0),
+                                      cl::cat(category));
 static cl::list<std::string> dims("dim", cl::desc("value of a symbolic dimension"), cl::value_desc("name=N"), cl::cat(category));
 static cl::opt<std::string> loss("loss", cl::desc("loss to add: cross_entropy"), cl::cat(category));
 static cl::opt<std::string> lossOutput("loss-output", cl::desc("output that is the loss"), cl::cat(category));
