@@ -3,6 +3,7 @@
     train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half as many cases
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,18 @@ def call(tool, *words):
     return done.stdout
 
 
+def lines_of(path):
+    """The module's lines, with the values of every function numbered in the order of the text: names come from locations, and which of two equal ops gives its
+    own is no matter."""
+    numbers, lines = {}, []
+    with open(path) as f:
+        for line in f.read().splitlines():
+            if "func @" in line:
+                numbers = {}
+            lines.append(re.sub(r"%[\w.$-]+", lambda name: numbers.setdefault(name.group(), f"%{len(numbers)}"), line))
+    return lines
+
+
 def compare(folder, model, words, precision, cluster, more=()):
     """The first line that differs, or None; and how many kernels there are."""
     source = os.path.join(z.SMALL, model)
@@ -55,11 +68,10 @@ def compare(folder, model, words, precision, cluster, more=()):
     call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
     bodies, rest = pipeline.split(",zorse-plan,")
     call("zorse-opt", graph, f"--pass-pipeline={bodies})", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
-    shown = call("zorse-opt", made, f"--pass-pipeline=builtin.module(zorse-plan,{rest[:-1]},zorse-show-programs)").splitlines()
-    if [line.strip() for line in shown[1:-1]] != [line.strip() for line in programs if line]:
+    shown = call("zorse-opt", made, f"--pass-pipeline=builtin.module(zorse-plan,{rest[:-1]},zorse-show-programs)", "-o", os.devnull).splitlines()
+    if [line.strip() for line in shown if line] != [line.strip() for line in programs if line]:
         return "programs are others", 0
-    with open(made) as f, open(os.path.join(dump, "4-bodies.mlir")) as g:
-        ours, theirs = f.read().splitlines(), g.read().splitlines()
+    ours, theirs = lines_of(made), lines_of(os.path.join(dump, "4-bodies.mlir"))
     kernels = sum(line.startswith("    module @") or line.startswith("    builtin.module @") for line in ours)
     for number, (one, two) in enumerate(zip(ours, theirs), 1):
         if one != two:
