@@ -1,6 +1,7 @@
 // One device's program under examination: where findings go, how entries and values are called in messages, and the checks, one per file.
 #pragma once
 
+#include "Collectives.h"
 #include "Model.h"
 #include "Places.h"
 #include "SlotBindings.h"
@@ -128,9 +129,6 @@ public:
   Places &getPlaces() { return places; }
   const std::vector<uint32_t> &getBound() const { return bound; }
 };
-
-/// Members of a collective that must have a half of it; ascending.
-std::vector<uint32_t> participantsOf(const bundle::Entry &entry);
 
 /// Replays a step and an evaluation of a device's program on what its arenas hold (Replay.h). The program must have passed the other checks.
 void replayValues(Device &device);

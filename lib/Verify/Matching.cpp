@@ -7,29 +7,6 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-std::vector<uint32_t> verify::participantsOf(const bundle::Entry &entry) {
-  std::vector<uint32_t> list;
-  auto add = [&](const auto &members) { list.insert(list.end(), members.begin(), members.end()); };
-  switch (entry.what_case()) {
-  case bundle::Entry::kAllGather:
-    add(entry.all_gather().readers());
-    add(entry.all_gather().shards().members());
-    break;
-  case bundle::Entry::kReduceScatter:
-    add(entry.reduce_scatter().contributors());
-    add(entry.reduce_scatter().shards().members());
-    break;
-  case bundle::Entry::kAllReduce:
-    add(entry.all_reduce().members());
-    break;
-  default:
-    break;
-  }
-  std::sort(list.begin(), list.end());
-  list.erase(std::unique(list.begin(), list.end()), list.end());
-  return list;
-}
-
 namespace {
 
 /// A digest of numbers in order (FNV-1a over 64-bit words, finished by a multiply and shift each).
@@ -82,24 +59,16 @@ void Device::collectHalves() {
       half.bytes = int64_t(entry.receive().region().bytes());
       value = &entry.receive().value();
       break;
-    case bundle::Entry::kAllGather: {
-      const auto &gather = entry.all_gather();
-      value = &gather.value();
-      digest.add(uint64_t(gather.group()));
-      digest.add(uint64_t(gather.type()));
-      digest.add(gather.shards());
-      digest.add(gather.readers());
-      break;
-    }
+    case bundle::Entry::kAllGather:
     case bundle::Entry::kReduceScatter: {
-      const auto &reduce = entry.reduce_scatter();
-      value = &reduce.value();
-      digest.add(uint64_t(reduce.group()));
-      digest.add(uint64_t(reduce.type()));
-      digest.add(uint64_t(reduce.order()));
-      digest.add(reduce.shards());
-      digest.add(reduce.contributors());
-      digest.add(uint64_t(reduce.chunk()));
+      const bundle::Collective collective = *bundle::collectiveOf(entry);
+      value = &collective.value;
+      digest.add(uint64_t(collective.group));
+      digest.add(uint64_t(collective.type));
+      digest.add(uint64_t(entry.reduce_scatter().order()));
+      digest.add(collective.shards);
+      digest.add(collective.members);
+      digest.add(uint64_t(entry.reduce_scatter().chunk()));
       break;
     }
     case bundle::Entry::kAllReduce: {
@@ -271,12 +240,10 @@ private:
 
   /// The owners a collective names must be those of the state, and it must reach everyone.
   void checkCollective(const Half &half) {
-    if (half.what != bundle::Entry::kAllGather && half.what != bundle::Entry::kReduceScatter)
-      return;
     const auto &entry = *half.whole;
-    bool gather = half.what == bundle::Entry::kAllGather;
-    const auto &extents = gather ? entry.all_gather().shards() : entry.reduce_scatter().shards();
-    uint32_t group = gather ? entry.all_gather().group() : entry.reduce_scatter().group();
+    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    const bundle::Extents &extents = collective.shards;
+    const uint32_t group = collective.group;
     std::vector<Shard> named;
     for (int i = 0; i < extents.members_size(); ++i)
       if (extents.begin(i) < extents.end(i))
@@ -284,8 +251,8 @@ private:
     std::sort(named.begin(), named.end());
     if (named != owners[group])
       failHalf(Code::Mismatched, half, "its shards are not the extents the owners hold as state");
-    if (!gather) {
-      std::vector<uint32_t> contributors(entry.reduce_scatter().contributors().begin(), entry.reduce_scatter().contributors().end());
+    if (!collective.gathers) {
+      std::vector<uint32_t> contributors(collective.members.begin(), collective.members.end());
       std::sort(contributors.begin(), contributors.end());
       for (uint32_t expected : model.groupContributors[group])
         if (!std::binary_search(contributors.begin(), contributors.end(), expected))

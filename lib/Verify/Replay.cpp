@@ -269,9 +269,8 @@ bool Replay::declareTransfer() {
     return good;
   }
   case bundle::Entry::kAllGather:
-    return declareCollective(e.all_gather(), e.all_gather().readers(), /*gather=*/true);
   case bundle::Entry::kReduceScatter:
-    return declareCollective(e.reduce_scatter(), e.reduce_scatter().contributors(), /*gather=*/false);
+    return declareCollective(*bundle::collectiveOf(e));
   case bundle::Entry::kAllReduce: {
     const auto &reduce = e.all_reduce();
     const bool good = declare(reduce.from(), reduce.region().bytes());
@@ -291,12 +290,12 @@ bool Replay::declareTransfer() {
   }
 }
 
-/// An all-gather or a reduce-scatter: of a whole group, which `members` have, each device's shard being its extent.
-template <typename Collective>
-bool Replay::declareCollective(const Collective &collective, const google::protobuf::RepeatedField<uint32_t> &members, bool gather) {
-  const uint32_t group = collective.group();
-  const auto &value = collective.value();
-  const auto &full = collective.full();
+/// Of a whole group, each device's shard being its extent.
+bool Replay::declareCollective(const bundle::Collective &collective) {
+  const uint32_t group = collective.group;
+  const bundle::Value &value = collective.value;
+  const bundle::Region &full = collective.full, &region = collective.shard;
+  const bool gather = collective.gathers;
   const int64_t elements = model.summary.groups(int(group)).elements(),
                 element = gather ? model.copyElementSize(group) : model.groupElementSize(group);
   const int64_t bytes = elements * element;
@@ -305,11 +304,10 @@ bool Replay::declareCollective(const Collective &collective, const google::proto
                      : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
   if (!kind || value.id() != group || value.begin() != 0 || value.end() != elements)
     good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");
-  bool member = std::find(members.begin(), members.end(), program.device()) != members.end();
+  const bool member = collective.hasWhole(program.device());
   if (int64_t(full.bytes()) != (member ? bytes : 0))
     good = fail(Code::Size, "its whole group has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(member ? bytes : 0));
-  const auto &region = collective.shard();
-  good = checkShard(collective.shards(), region, full, transfers.back()) && good;
+  good = checkShard(collective.shards, region, full, transfers.back()) && good;
   if (gather && region.bytes() && full.bytes() &&
       !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
     good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");

@@ -173,8 +173,7 @@ private:
   bool prepare();
   bool declare(const bundle::Value &value, uint64_t bytes);
   bool declareTransfer();
-  template <typename Collective>
-  bool declareCollective(const Collective &collective, const google::protobuf::RepeatedField<uint32_t> &members, bool gather);
+  bool declareCollective(const bundle::Collective &collective);
   bool checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group);
   bool checkMoved();
   void load();

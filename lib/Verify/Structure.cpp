@@ -148,15 +148,11 @@ bool Device::checkEntry(int index) {
            checkRegion(entry.load_input().region(), &entry, at);
   case bundle::Entry::kLoadScalars:
     return checkRegion(entry.load_scalars().region(), &entry, at);
-  case bundle::Entry::kAllGather: {
-    const auto &gather = entry.all_gather();
-    return group(gather.group()) && type(gather.group(), gather.type(), true) && checkExtents(gather.shards(), gather.group(), id) &&
-           checkDevices(gather.readers(), id, "readers") && travels(gather.full()) && travels(gather.shard());
-  }
+  case bundle::Entry::kAllGather:
   case bundle::Entry::kReduceScatter: {
-    const auto &reduce = entry.reduce_scatter();
-    return group(reduce.group()) && type(reduce.group(), reduce.type(), false) && checkExtents(reduce.shards(), reduce.group(), id) &&
-           checkDevices(reduce.contributors(), id, "contributors") && travels(reduce.full()) && travels(reduce.shard());
+    const bundle::Collective c = *bundle::collectiveOf(entry);
+    return group(c.group) && type(c.group, c.type, c.gathers) && checkExtents(c.shards, c.group, id) &&
+           checkDevices(c.members, id, c.gathers ? "readers" : "contributors") && travels(c.full) && travels(c.shard);
   }
   case bundle::Entry::kAllReduce:
     return checkDevices(entry.all_reduce().members(), id, "members") && travels(entry.all_reduce().region());

@@ -1,5 +1,6 @@
 #include "DeviceProgram.h"
 
+#include "Collectives.h"
 #include "SlotBindings.h"
 #include "zorse/runtime/HostProcessor.h"
 #include "zorse/runtime/Workers.h"
@@ -49,8 +50,6 @@ bool changesState(const bundle::Program &program, const Entry &entry) {
     return home.arena() == to.arena() && home.offset() < to.offset() + to.bytes() && to.offset() < home.offset() + home.bytes();
   });
 }
-
-template <typename List> bool contains(const List &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
 
 } // namespace
 
@@ -145,6 +144,15 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
       problem = pointer.error();
     return pointer.failed() ? nullptr : *pointer;
   };
+  auto share = [&](auto &out, std::vector<uint32_t> &members) {
+    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    members.assign(collective.members.begin(), collective.members.end());
+    out.shards = shardsOf(collective.shards);
+    if (collective.hasWhole(index))
+      out.full = exposed(collective.full);
+    if (collective.owns(index))
+      out.shard = exposed(collective.shard);
+  };
 
   switch (entry.what_case()) {
   case Entry::kCompute:
@@ -156,30 +164,14 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   case Entry::kReceive:
     prepared.data = exposed(entry.receive().region());
     break;
-  case Entry::kAllGather: {
-    const bundle::AllGather &a = entry.all_gather();
-    AllGatherArguments &out = prepared.gather;
-    out.elementBytes = elementBytes(a.type());
-    out.shards = shardsOf(a.shards());
-    out.readers.assign(a.readers().begin(), a.readers().end());
-    if (contains(a.readers(), index))
-      out.full = exposed(a.full());
-    if (contains(a.shards().members(), index))
-      out.shard = exposed(a.shard());
+  case Entry::kAllGather:
+    prepared.gather.elementBytes = elementBytes(entry.all_gather().type());
+    share(prepared.gather, prepared.gather.readers);
     break;
-  }
-  case Entry::kReduceScatter: {
-    const bundle::ReduceScatter &r = entry.reduce_scatter();
-    ReduceScatterArguments &out = prepared.reduction;
-    out.type = numberType(r.type());
-    out.contributors.assign(r.contributors().begin(), r.contributors().end());
-    out.shards = shardsOf(r.shards());
-    if (contains(r.contributors(), index))
-      out.full = exposed(r.full());
-    if (contains(r.shards().members(), index))
-      out.shard = exposed(r.shard());
+  case Entry::kReduceScatter:
+    prepared.reduction.type = numberType(entry.reduce_scatter().type());
+    share(prepared.reduction, prepared.reduction.contributors);
     break;
-  }
   case Entry::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
     prepared.sum.type = numberType(a.type());

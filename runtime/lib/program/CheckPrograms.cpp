@@ -1,4 +1,5 @@
 // Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "Collectives.h"
 #include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
@@ -254,26 +255,21 @@ private:
         return;
   }
 
-  /// Regions of a gather or a reduction on this device: `full` where it is among `whole`, its shard where it owns one.
-  template <typename List>
-  void collective(const bundle::Program &p, const bundle::Extents &owners, const List &whole, uint32_t group, bundle::ElementType type,
-                  const bundle::Region &full, const bundle::Region &shard) {
-    members(whole);
-    shards(owners, group);
-    size_t size = elementBytes(type);
+  /// Regions of a gather or a reduction on this device: its whole and its shard, where it has one.
+  void collective(const bundle::Program &p, const bundle::Collective &c) {
+    members(c.members);
+    shards(c.shards, c.group);
+    size_t size = elementBytes(c.type);
     if (!problem_.empty())
       return;
     if (!size)
       return fail("unknown element type");
-    bool takesPart = contains(whole, device_);
-    if (takesPart)
-      region(p, full, bundle_.summary.groups(group).elements() * size, size);
-    for (int i = 0; i < owners.members_size(); ++i)
-      if (owners.members(i) == device_) {
-        takesPart = true;
-        region(p, shard, uint64_t(owners.end(i) - owners.begin(i)) * size, size);
-      }
-    if (!takesPart)
+    if (c.hasWhole(device_))
+      region(p, c.full, bundle_.summary.groups(c.group).elements() * size, size);
+    for (int i = 0; i < c.shards.members_size(); ++i)
+      if (c.shards.members(i) == device_)
+        region(p, c.shard, uint64_t(c.shards.end(i) - c.shards.begin(i)) * size, size);
+    if (!c.hasWhole(device_) && !c.owns(device_))
       fail("this device takes no part in it");
   }
 
@@ -330,14 +326,12 @@ private:
       region(p, e.load_scalars().region(), sizeof(zorse::abi::StepScalars), alignof(zorse::abi::StepScalars));
       break;
     case Entry::kAllGather:
-      collective(p, e.all_gather().shards(), e.all_gather().readers(), e.all_gather().group(), e.all_gather().type(), e.all_gather().full(),
-                 e.all_gather().shard());
+      collective(p, *bundle::collectiveOf(e));
       break;
     case Entry::kReduceScatter:
       if (e.reduce_scatter().contributors_size() == 0)
         return fail("a reduction without contributors");
-      collective(p, e.reduce_scatter().shards(), e.reduce_scatter().contributors(), e.reduce_scatter().group(), e.reduce_scatter().type(),
-                 e.reduce_scatter().full(), e.reduce_scatter().shard());
+      collective(p, *bundle::collectiveOf(e));
       if (p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
         rounds(p, e.reduce_scatter());
       break;
@@ -396,21 +390,10 @@ private:
   }
 
   static std::vector<uint32_t> participants(uint32_t device, const Entry &entry) {
-    std::vector<uint32_t> list;
-    auto add = [&](const auto &members) { list.insert(list.end(), members.begin(), members.end()); };
-    if (entry.has_send())
-      list = {device, entry.send().peer()};
-    else if (entry.has_receive())
-      list = {device, entry.receive().peer()};
-    else if (entry.has_all_gather())
-      add(entry.all_gather().shards().members()), add(entry.all_gather().readers());
-    else if (entry.has_reduce_scatter())
-      add(entry.reduce_scatter().shards().members()), add(entry.reduce_scatter().contributors());
-    else if (entry.has_all_reduce())
-      add(entry.all_reduce().members());
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-    return list;
+    if (!entry.has_send() && !entry.has_receive())
+      return bundle::participantsOf(entry);
+    const uint32_t peer = entry.has_send() ? entry.send().peer() : entry.receive().peer();
+    return peer == device ? std::vector{device} : std::vector{std::min(device, peer), std::max(device, peer)};
   }
 
   static bool matches(const Entry &a, uint32_t deviceA, const Entry &b, uint32_t deviceB) {
@@ -424,16 +407,10 @@ private:
     if (a.has_receive())
       return b.has_send() && matches(b, deviceB, a, deviceA);
     auto equal = [](const auto &x, const auto &y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
-    auto equalShards = [&](const bundle::Extents &x, const bundle::Extents &y) {
-      return equal(x.members(), y.members()) && equal(x.begin(), y.begin()) && equal(x.end(), y.end());
-    };
-    if (a.has_all_gather())
-      return b.has_all_gather() && a.all_gather().type() == b.all_gather().type() && equal(a.all_gather().readers(), b.all_gather().readers()) &&
-             equalShards(a.all_gather().shards(), b.all_gather().shards());
-    if (a.has_reduce_scatter())
-      return b.has_reduce_scatter() && a.reduce_scatter().type() == b.reduce_scatter().type() &&
-             equal(a.reduce_scatter().contributors(), b.reduce_scatter().contributors()) &&
-             equalShards(a.reduce_scatter().shards(), b.reduce_scatter().shards());
+    if (const auto one = bundle::collectiveOf(a), other = bundle::collectiveOf(b); one)
+      return other && one->gathers == other->gathers && one->type == other->type && equal(one->members, other->members) &&
+             equal(one->shards.members(), other->shards.members()) && equal(one->shards.begin(), other->shards.begin()) &&
+             equal(one->shards.end(), other->shards.end());
     return a.has_all_reduce() && b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() &&
            equal(a.all_reduce().members(), b.all_reduce().members()) && a.all_reduce().region().bytes() == b.all_reduce().region().bytes();
   }
