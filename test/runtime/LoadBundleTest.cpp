@@ -308,7 +308,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
     e.mutable_copy()->mutable_from()->set_bytes(16);
     e.mutable_copy()->mutable_to()->set_bytes(16);
   });
-  says("elements [2, 9) of a group of 4", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
+  says("at least 36 are needed", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
   says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
   says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
   says("takes no part", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });

@@ -244,28 +244,30 @@ private:
     return std::find(list.begin(), list.end(), device) != list.end();
   }
 
-  void shards(const bundle::Extents &shards, uint32_t group) {
-    if (!below("state group", group, bundle_.summary.groups_size()))
-      return;
+  void shards(const bundle::Extents &shards) {
     if (shards.begin_size() != shards.members_size() || shards.end_size() != shards.members_size())
       return fail("the arrays of the shards differ in length");
     members(shards.members());
     for (int i = 0; i < shards.members_size(); ++i)
-      if (!extent(shards.begin(i), shards.end(i), group))
-        return;
+      if (shards.begin(i) < 0 || shards.begin(i) > shards.end(i) || shards.end(i) > (int64_t(1) << 48))
+        return fail("elements [" + std::to_string(shards.begin(i)) + ", " + std::to_string(shards.end(i)) + ") of a whole");
+  }
+  /// Of a whole, as far as shards reach: nobody touches more of it.
+  static int64_t elements(const bundle::Extents &shards) {
+    return shards.end_size() ? *std::max_element(shards.end().begin(), shards.end().end()) : 0;
   }
 
-  /// Regions of a gather or a reduction on this device: its whole and its shard, where it has one.
+  /// Regions of a gather or a reduction on this device, whatever it is of: its whole and its shard, where it has one.
   void collective(const bundle::Program &p, const bundle::Collective &c) {
     members(c.members);
-    shards(c.shards, c.group);
+    shards(c.shards);
     size_t size = elementBytes(c.type);
     if (!problem_.empty())
       return;
     if (!size)
       return fail("unknown element type");
     if (c.hasWhole(device_))
-      region(p, c.full, bundle_.summary.groups(c.group).elements() * size, size);
+      region(p, c.full, uint64_t(elements(c.shards)) * size, size);
     for (int i = 0; i < c.shards.members_size(); ++i)
       if (c.shards.members(i) == device_)
         region(p, c.shard, uint64_t(c.shards.end(i) - c.shards.begin(i)) * size, size);
@@ -287,7 +289,7 @@ private:
       largest = std::max(largest, r.shards().end(i) - r.shards().begin(i));
       own = r.shards().members(i) == device_ ? r.shards().end(i) - r.shards().begin(i) : own;
     }
-    if (r.chunk() > bundle_.summary.groups(r.group()).elements() || r.chunk() < (largest > 0 ? 1 : 0))
+    if (r.chunk() > elements(r.shards()) || r.chunk() < (largest > 0 ? 1 : 0))
       return fail("a direct reduction in rounds of " + std::to_string(r.chunk()) + " elements");
     if (own > 0 && r.contributors_size() > 1)
       parts(p, r.parts(), r.type(), uint64_t(r.contributors_size()), partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
