@@ -95,7 +95,7 @@ private:
     return region.offset() <= size && region.bytes() <= size - region.offset();
   }
   bool reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what);
-  bool checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry);
+  bool checkExtents(const bundle::Extents &extents, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: what goes from GPU to GPU

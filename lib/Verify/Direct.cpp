@@ -67,7 +67,7 @@ bool Device::checkDirect(int index) {
     return onDevice(entry.all_gather().full()) && onDevice(entry.all_gather().shard());
   case bundle::Entry::kReduceScatter: {
     const auto &reduce = entry.reduce_scatter();
-    const int64_t size = model.groupElementSize(reduce.group()), terms = reduce.contributors_size();
+    const int64_t size = elementSize(reduce.type()), terms = reduce.contributors_size();
     if (!checkRegion(reduce.parts(), &entry, "parts", /*mayBeAbsent=*/true) || !onDevice(reduce.full()) || !onDevice(reduce.shard()) ||
         !onDevice(reduce.parts()))
       return false;

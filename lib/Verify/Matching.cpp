@@ -238,28 +238,28 @@ private:
       checkCollective(*whole);
   }
 
-  /// The owners a collective names must be those of the state, and it must reach everyone.
+  /// The owners a collective of state names must be those of the state, and it must reach everyone. What it may be of, its devices have checked.
   void checkCollective(const Half &half) {
-    const auto &entry = *half.whole;
-    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    const bundle::Collective collective = *bundle::collectiveOf(*half.whole);
     const bundle::Extents &extents = collective.shards;
-    const uint32_t group = collective.group;
     std::vector<Shard> named;
     for (int i = 0; i < extents.members_size(); ++i)
       if (extents.begin(i) < extents.end(i))
         named.push_back({extents.begin(i), extents.end(i), extents.members(i)});
     std::sort(named.begin(), named.end());
-    if (named != owners[group])
+    if (isState(half.value.kind) && half.value.id < owners.size() && named != owners[half.value.id])
       failHalf(Code::Mismatched, half, "its shards are not the extents the owners hold as state");
     if (!collective.gathers) {
+      const std::vector<uint32_t> expected = model.contributorsOf(collective.value);
       std::vector<uint32_t> contributors(collective.members.begin(), collective.members.end());
       std::sort(contributors.begin(), contributors.end());
-      for (uint32_t expected : model.groupContributors[group])
-        if (!std::binary_search(contributors.begin(), contributors.end(), expected))
-          return failHalf(Code::Contributions, half, "lacks contributor " + device(expected) + ", which has a backward task on the group");
-      if (contributors.size() != model.groupContributors[group].size())
-        failHalf(Code::Contributions, half, "names a contributor without a backward task on the group");
-      if (entry.reduce_scatter().order() != bundle::RANKED && entry.reduce_scatter().order() != bundle::TRANSPORT)
+      for (uint32_t contributor : expected)
+        if (!std::binary_search(contributors.begin(), contributors.end(), contributor))
+          return failHalf(Code::Contributions, half, "lacks contributor " + device(contributor) + ", which has tasks that add to it");
+      if (contributors.size() != expected.size())
+        failHalf(Code::Contributions, half, "names a contributor without tasks that add to it");
+      const bundle::ReductionOrder order = half.whole->reduce_scatter().order();
+      if (order != bundle::RANKED && order != bundle::TRANSPORT)
         failHalf(Code::Malformed, half, "states no order of summation");
     }
   }

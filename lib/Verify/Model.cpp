@@ -415,6 +415,11 @@ bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) cons
   return false;
 }
 
+std::vector<uint32_t> Model::contributorsOf(const bundle::Value &sum) const {
+  const bool exists = isState(sum.kind()) && sum.id() < groupContributors.size();
+  return exists ? groupContributors[sum.id()] : std::vector<uint32_t>();
+}
+
 void Model::index() {
   auto addOnce = [](std::vector<uint32_t> &list, uint32_t item) {
     if (list.empty() || list.back() != item)

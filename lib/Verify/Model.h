@@ -35,6 +35,12 @@ int64_t elementSize(bundle::ElementType type);
 /// Packed tensors of one unit and the rows of one cell: only whole are they what they are.
 inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::DEFERRED_BLOCK; }
 
+/// Elements of a state group.
+inline bool isState(bundle::Value::Kind kind) {
+  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
+         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
+}
+
 struct Range {
   int64_t begin, end;
   bool operator==(const Range &o) const { return begin == o.begin && end == o.end; }
@@ -64,6 +70,9 @@ public:
   /// Devices with a cell of a unit that has loss terms; ascending.
   std::vector<uint32_t> lossDevices;
   std::vector<std::vector<uint32_t>> cellsOfDevice;
+
+  /// Devices that have a term of what is summed, each one; ascending.
+  std::vector<uint32_t> contributorsOf(const bundle::Value &sum) const;
 
   /// Most terms that one body adds in a type; 0: none does.
   uint32_t mostTerms(bundle::ElementType type) const {

@@ -114,27 +114,21 @@ void Replay::transfer() {
     writeScalars(placeOf(e.load_scalars().region()));
     return;
   case bundle::Entry::kAllGather: {
-    const auto &gather = e.all_gather();
-    if (gather.shard().bytes())
-      require(placeOf(gather.shard()), shardOf(gather.shards(), value));
-    if (gather.full().bytes())
-      write(placeOf(gather.full()), value);
+    const bundle::Collective gather = *bundle::collectiveOf(e);
+    if (gather.shard.bytes())
+      require(placeOf(gather.shard), shardOf(gather, value));
+    if (gather.full.bytes())
+      write(placeOf(gather.full), value);
     return;
   }
   case bundle::Entry::kReduceScatter: {
-    const auto &reduce = e.reduce_scatter();
-    if (reduce.full().bytes()) {
-      Logical accumulator = value;
-      accumulator.kind = bundle::Value::GRADIENTS;
-      require(placeOf(reduce.full()), accumulator);
-    }
-    if (reduce.shard().bytes()) {
-      Logical sum = shardOf(reduce.shards(), value);
-      sum.kind = bundle::Value::REDUCED_GRADIENTS;
-      write(placeOf(reduce.shard()), sum);
-    }
-    if (reduce.parts().bytes())
-      scratch(placeOf(reduce.parts()));
+    const bundle::Collective reduction = *bundle::collectiveOf(e);
+    if (reduction.full.bytes())
+      require(placeOf(reduction.full), terms[current]);
+    if (reduction.shard.bytes())
+      write(placeOf(reduction.shard), shardOf(reduction, value));
+    if (e.reduce_scatter().parts().bytes())
+      scratch(placeOf(e.reduce_scatter().parts()));
     return;
   }
   case bundle::Entry::kAllReduce: {
@@ -208,13 +202,15 @@ void Replay::copyScalars(const Place &from, const Place &to) {
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// This device's extent of a group.
-Logical Replay::shardOf(const bundle::Extents &extents, const Logical &group) const {
-  Logical shard = group;
+/// This device's extent of a whole.
+Logical Replay::shardOf(const bundle::Collective &collective, const Logical &whole) const {
+  const bundle::Extents &extents = collective.shards;
+  const int64_t size = elementSize(collective.type);
+  Logical shard = whole;
   for (int i = 0; i < extents.members_size(); ++i)
     if (extents.members(i) == program.device()) {
-      shard.begin = extents.begin(i);
-      shard.end = extents.end(i);
+      shard.begin = whole.begin + extents.begin(i) * size / whole.stride;
+      shard.end = whole.begin + extents.end(i) * size / whole.stride;
     }
   shard.bytes = (shard.end - shard.begin) * shard.stride;
   return shard;
@@ -290,52 +286,46 @@ bool Replay::declareTransfer() {
   }
 }
 
-/// Of a whole group, each device's shard being its extent.
+/// Of a whole, each device's shard being its extent.
 bool Replay::declareCollective(const bundle::Collective &collective) {
-  const uint32_t group = collective.group;
-  const bundle::Value &value = collective.value;
   const bundle::Region &full = collective.full, &region = collective.shard;
-  const bool gather = collective.gathers;
-  const int64_t elements = model.summary.groups(int(group)).elements(),
-                element = gather ? model.copyElementSize(group) : model.groupElementSize(group);
-  const int64_t bytes = elements * element;
-  bool good = declare(value, uint64_t(bytes));
-  bool kind = gather ? value.kind() == (model.hasCopy(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
-                     : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
-  if (!kind || value.id() != group || value.begin() != 0 || value.end() != elements)
-    good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");
-  const bool member = collective.hasWhole(program.device());
-  if (int64_t(full.bytes()) != (member ? bytes : 0))
-    good = fail(Code::Size, "its whole group has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(member ? bytes : 0));
-  good = checkShard(collective.shards, region, full, transfers.back()) && good;
-  if (gather && region.bytes() && full.bytes() &&
+  Logical whole, term;
+  bool good = fromCollective(device, entry(), collective, whole, term);
+  transfers.push_back(whole);
+  if (!good)
+    return false;
+  if (!collective.gathers)
+    terms[current] = term;
+  const int64_t bytes = collective.hasWhole(program.device()) ? whole.bytes : 0;
+  if (int64_t(full.bytes()) != bytes)
+    good = fail(Code::Size, "its whole has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(bytes));
+  good = checkShard(collective, whole) && good;
+  if (collective.gathers && region.bytes() && full.bytes() &&
       !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
-    good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");
+    good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole");
   return good;
 }
 
-bool Replay::checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group) {
-  Logical own = shardOf(extents, group);
-  bool member = std::find(extents.members().begin(), extents.members().end(), program.device()) != extents.members().end();
-  int64_t expected = member ? own.bytes : 0;
+bool Replay::checkShard(const bundle::Collective &collective, const Logical &whole) {
+  const bundle::Region &region = collective.shard, &full = collective.full;
+  const Logical own = shardOf(collective, whole);
+  const int64_t expected = collective.owns(program.device()) ? own.bytes : 0;
   if (int64_t(region.bytes()) != expected)
     return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(expected));
   bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
                   full.offset() < region.offset() + region.bytes();
-  if (overlaps && region.offset() != full.offset() + uint64_t(own.begin * own.stride))
-    return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
+  if (overlaps && region.offset() != full.offset() + uint64_t((own.begin - whole.begin) * own.stride))
+    return fail(Code::Alias, "its shard lies inside the whole, but not at its place");
   return true;
 }
 
 /// Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and back.
 bool Replay::checkMoved() {
   const bundle::Entry &e = entry();
-  const bundle::Value::Kind kind = transfers.empty() ? bundle::Value::NONE : transfers.back().kind;
-  const bool ofDevice = kind == bundle::Value::GRADIENTS || kind == bundle::Value::SUMS || kind == bundle::Value::GLOBAL_SUM ||
-                        kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::STEP_SCALARS || kind == bundle::Value::OPTIMIZER_STEP;
-  if ((e.has_send() || e.has_receive()) && ofDevice)
+  if ((e.has_send() || e.has_receive()) && transfers.back().stays)
     return fail(Code::Unsupported, "such a value is not moved by transfers");
-  if (e.has_copy() && kind == bundle::Value::STEP_SCALARS && (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
+  if (e.has_copy() && transfers.back().kind == bundle::Value::STEP_SCALARS &&
+      (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
     return fail(Code::Declared, "expects the scalars with the decision, " + std::to_string(Block::scalarsEnd) + " bytes");
   return true;
 }

@@ -12,6 +12,7 @@
 #include "Pieces.h"
 
 #include <cassert>
+#include <map>
 #include <tuple>
 
 namespace zorse::verify {
@@ -73,8 +74,9 @@ private:
   Pieces<Content> memory; ///< of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
-  std::vector<Logical> slots;     ///< of all calls, in order: as `bound`
-  std::vector<Logical> transfers; ///< of all other entries
+  std::vector<Logical> slots;       ///< of all calls, in order: as `bound`
+  std::vector<Logical> transfers;   ///< of all other entries
+  std::map<int32_t, Logical> terms; ///< what contributors to a reduction have, by entry
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0, nextTransfer = 0;
@@ -93,10 +95,6 @@ private:
     bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP ||
                      ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
     return versioned ? int32_t(value.version) : 0;
-  }
-  static bool isState(bundle::Value::Kind kind) {
-    return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-           kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
   }
 
   Content contentOf(const Logical &value, int64_t address) const {
@@ -174,14 +172,14 @@ private:
   bool declare(const bundle::Value &value, uint64_t bytes);
   bool declareTransfer();
   bool declareCollective(const bundle::Collective &collective);
-  bool checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group);
+  bool checkShard(const bundle::Collective &collective, const Logical &whole);
   bool checkMoved();
   void load();
   void call(const bundle::Call &call);
   void transfer();
   void copy(const Place &from, const Place &to, const Logical &value);
   void copyScalars(const Place &from, const Place &to);
-  Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
+  Logical shardOf(const bundle::Collective &collective, const Logical &whole) const;
   void checkState(uint32_t version);
 };
 

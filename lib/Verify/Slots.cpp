@@ -10,7 +10,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   auto fail = [&](Code code, const std::string &message) {
     return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message);
   };
-  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1};
+  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1, false};
   int64_t limit = model.plan.batch;
   auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
   bool exists = true, perUnit = true;
@@ -28,6 +28,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
       limit = summary.groups(int(value.id())).elements();
       out.stride = value.kind() == bundle::Value::PARAMETER_COPY ? model.copyElementSize(value.id()) : model.groupElementSize(value.id());
     }
+    out.stays = value.kind() == bundle::Value::GRADIENTS || value.kind() == bundle::Value::REDUCED_GRADIENTS;
     break;
   case bundle::Value::ACTIVATION:
   case bundle::Value::ACTIVATION_GRADIENT:
@@ -54,15 +55,18 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     break;
   case bundle::Value::STEP_SCALARS:
     perUnit = false;
+    out.stays = true;
     out.bytes = bytes == uint64_t(Block::scalarsEnd) ? Block::scalarsEnd : Block::bytes;
     break;
   case bundle::Value::SUMS:
   case bundle::Value::GLOBAL_SUM:
     perUnit = false;
+    out.stays = true;
     out.bytes = Block::sumsBytes;
     break;
   case bundle::Value::OPTIMIZER_STEP:
     perUnit = false;
+    out.stays = true;
     out.bytes = model.optimizerStepBytes();
     break;
   default:
@@ -79,6 +83,33 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   }
   if (out.bytes != int64_t(bytes))
     return fail(Code::Size, "has " + std::to_string(out.bytes) + " bytes, the region " + std::to_string(bytes));
+  return true;
+}
+
+bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+  const Model &model = device.getModel();
+  const bundle::Value &value = collective.value;
+  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
+  const uint32_t group = value.id();
+  if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
+    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not what it declares");
+  const auto &info = model.summary.groups(int(group));
+  const bool copy = collective.gathers && model.hasCopy(group);
+  if (!fromDeclared(device, entry, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))), whole))
+    return false;
+  const bool kind = collective.gathers ? value.kind() == (copy ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
+                                       : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
+  if (!kind || value.begin() != 0 || value.end() != info.elements())
+    return fail(Code::Declared, "expects the whole group");
+  if (collective.type != (copy ? info.copy_type() : info.type()))
+    return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the group's");
+  for (int64_t end : collective.shards.end())
+    if (end > info.elements())
+      return fail(Code::Malformed, "a shard ends at element " + std::to_string(end) + " of " + std::to_string(info.elements()));
+  if (!collective.gathers)
+    whole.kind = bundle::Value::REDUCED_GRADIENTS;
+  term = whole;
+  term.kind = bundle::Value::GRADIENTS;
   return true;
 }
 

@@ -26,7 +26,7 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
   return true;
 }
 
-bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry) {
+bool Device::checkExtents(const bundle::Extents &extents, int64_t entry) {
   if (extents.begin_size() != extents.members_size() || extents.end_size() != extents.members_size())
     return report(Code::Malformed, entry,
                   "shards: " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) + " begins, " +
@@ -34,11 +34,10 @@ bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_
   if (!checkDevices(extents.members(), entry, "shards"))
     return false;
   for (int i = 0; i < extents.members_size(); ++i)
-    if (extents.begin(i) < 0 || extents.begin(i) > extents.end(i) || extents.end(i) > model.summary.groups(int(group)).elements())
+    if (extents.begin(i) < 0 || extents.begin(i) > extents.end(i) || extents.end(i) > kMaxSize)
       return report(Code::Malformed, entry,
                     "shard of " + deviceName(extents.members(i)) + ": elements " + std::to_string(extents.begin(i)) + "-" +
-                        std::to_string(extents.end(i)) + " are not inside the group's " +
-                        std::to_string(model.summary.groups(int(group)).elements()));
+                        std::to_string(extents.end(i)) + " are impossible");
   return true;
 }
 
@@ -111,14 +110,6 @@ bool Device::checkEntry(int index) {
     return (device < model.plan.devices.size() && device != program.device()) ||
            report(Code::Malformed, id, place() + ": peer " + std::to_string(device) + " is this device or does not exist");
   };
-  auto group = [&](uint32_t g) {
-    return g < uint32_t(model.summary.groups_size()) || report(Code::Malformed, id, place() + ": group " + std::to_string(g) + " does not exist");
-  };
-  auto type = [&](uint32_t g, bundle::ElementType t, bool gather) {
-    const auto &info = model.summary.groups(int(g));
-    return t == (gather && model.hasCopy(g) ? info.copy_type() : info.type()) ||
-           report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
-  };
   const bool staged = program.device() < options.staged.size() && options.staged[program.device()];
   const bool direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
   auto travels = [&](const bundle::Region &region) {
@@ -151,8 +142,8 @@ bool Device::checkEntry(int index) {
   case bundle::Entry::kAllGather:
   case bundle::Entry::kReduceScatter: {
     const bundle::Collective c = *bundle::collectiveOf(entry);
-    return group(c.group) && type(c.group, c.type, c.gathers) && checkExtents(c.shards, c.group, id) &&
-           checkDevices(c.members, id, c.gathers ? "readers" : "contributors") && travels(c.full) && travels(c.shard);
+    return (elementSize(c.type) || report(Code::Malformed, id, place() + ": element type " + std::to_string(int(c.type)) + " does not exist")) &&
+           checkExtents(c.shards, id) && checkDevices(c.members, id, c.gathers ? "readers" : "contributors") && travels(c.full) && travels(c.shard);
   }
   case bundle::Entry::kAllReduce:
     return checkDevices(entry.all_reduce().members(), id, "members") && travels(entry.all_reduce().region());
