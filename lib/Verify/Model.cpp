@@ -408,6 +408,19 @@ uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {
   return isB == (inputs || !weights) ? bodyOf(unit, Function::BACKWARD) : kNoBody;
 }
 
+void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const {
+  calls.clear();
+  auto add = [&](int64_t unit, uint32_t body) {
+    if (body != kNoBody)
+      calls.push_back({unit, body, {cell.firstSample, cell.endSample}});
+  };
+  if (task == bundle::Compute::F || (task == bundle::Compute::B && recomputes(cell)))
+    for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+      add(u, task == bundle::Compute::F ? bodyOf(uint32_t(u), task) : repeatedBody(cell, uint32_t(u)));
+  for (int64_t u = cell.endUnit; task != bundle::Compute::F && u-- > cell.firstUnit;)
+    add(u, bodyOf(uint32_t(u), task));
+}
+
 bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {
   for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
     if (bodyOf(uint32_t(u), task) != kNoBody)
