@@ -238,16 +238,18 @@ private:
 
   // ---- Tasks.
 
-  /// B or W of a cell; without work it is ordered, and not listed.
-  uint32_t addBackwardTask(uint32_t c, TaskKind kind) {
+  /// A task without work is ordered, and not listed.
+  CellTask addTask(uint32_t c, TaskKind kind) {
     const Cell &cell = x.plan.cells[c];
-    uint32_t op = x.addOp(x.taskSeconds(c, kind), kind == TaskKind::Backward ? kBackwardRank : kWeightsRank, cell.sampleBegin, cell.unitBegin);
-    x.ops.back().cell = c;
-    if (!x.hasWork(c, kind))
-      return op;
-    x.addHalf(cell.device, kCompute);
-    x.describe(kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
-    return op;
+    const uint8_t rank = kind == TaskKind::Forward ? kForwardRank : kind == TaskKind::Backward ? kBackwardRank : kWeightsRank;
+    const uint32_t op = x.addOp(x.taskSeconds(c, kind), rank, cell.sampleBegin, cell.unitBegin);
+    x.ops[op].cell = c;
+    x.ops[op].enters = kind == TaskKind::Forward;
+    if (x.hasWork(c, kind)) {
+      x.addHalf(cell.device, kCompute);
+      x.describe(kind == TaskKind::Forward ? OpKind::Forward : kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
+    }
+    return {op, op};
   }
 
   void forward(uint32_t c) {
@@ -266,17 +268,12 @@ private:
     loadInputs(c);
     info.loads.end = static_cast<uint32_t>(x.loads.size());
 
-    info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForwardRank, cell.sampleBegin, cell.unitBegin);
-    x.ops.back().cell = c;
-    x.ops.back().enters = true;
-    x.addHalf(cell.device, kCompute);
-    x.describe(OpKind::Forward, c);
-
+    info.forward = addTask(c, TaskKind::Forward);
     for (uint32_t i = info.loads.begin; i < info.loads.end; ++i)
-      x.addEdge(x.inputs[x.loads[i]].op, info.forward);
+      x.addEdge(x.inputs[x.loads[i]].op, info.forward.begin);
     for (size_t i = 0; i < inPorts.size(); ++i) {
       if (shape.usesIn[i])
-        afterSources(inPorts[i], info.forward);
+        afterSources(inPorts[i], info.forward.begin);
       touchBy(info, shape.in[i] & kInF, inPorts[i].buffer);
     }
     info.numberOfF = x.takeNumbers(shape.numbersOfF);
@@ -290,7 +287,7 @@ private:
     info.produced.begin = static_cast<uint32_t>(x.ports.size());
     for (const CellTemplate::Made &value : shape.produced) {
       const uint32_t buffer = addValue(cell, value.id, info.numberOfF + value.place);
-      x.ports.push_back(producedBy(value.id, buffer, cell, info.forward));
+      x.ports.push_back(producedBy(value.id, buffer, cell, info.forward.end));
       touchBy(info, value.tasks & kInF, buffer);
     }
     info.produced.end = info.out.begin = static_cast<uint32_t>(x.ports.size());
@@ -330,7 +327,7 @@ private:
       x.touch(info.forward, buffer);
       x.touch(op, buffer);
     }
-    x.addEdge(info.forward, op);
+    x.addEdge(info.forward.end, op);
     x.sumLoss[cell.device].push_back(op);
   }
 
@@ -348,15 +345,15 @@ private:
     info.gradIn = addPorts(inPorts);
 
     bringBack(x, c);
-    info.backward = addBackwardTask(c, TaskKind::Backward);
-    x.addEdge(info.forward, info.backward);
+    info.backward = addTask(c, TaskKind::Backward);
+    x.addEdge(info.forward.end, info.backward.begin);
     for (size_t i = 0; i < inPorts.size(); ++i)
       if (shape.usesGradIn[i])
-        afterSources(inPorts[i], info.backward);
+        afterSources(inPorts[i], info.backward.begin);
     // W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.
     if (x.plan.schedule.splitBackward) {
-      info.weights = addBackwardTask(c, TaskKind::Weights);
-      x.addEdge(info.backward, info.weights);
+      info.weights = addTask(c, TaskKind::Weights);
+      x.addEdge(info.backward.end, info.weights.begin);
     }
     for (size_t i = 0; i < inPorts.size(); ++i)
       touchBy(info, shape.gradIn[i], inPorts[i].buffer);
@@ -382,7 +379,7 @@ private:
     for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
       const Offloaded &item = x.offloads[i];
       if (item.back != kNone)
-        x.addEdge(item.back, item.later & kInB ? info.backward : info.weights);
+        x.addEdge(item.back, (item.later & kInB ? info.backward : info.weights).begin);
       touchBy(info, item.later, item.image);
     }
   }
@@ -398,7 +395,7 @@ private:
       Port port = from >= 0 ? Port{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
                             : inPorts[static_cast<size_t>(-1 - from)];
       if (touched) {
-        Port done = producedBy(port.value, port.buffer, cell, info.backward);
+        Port done = producedBy(port.value, port.buffer, cell, info.backward.end);
         done.rowBase = port.rowBase;
         port = done;
       }

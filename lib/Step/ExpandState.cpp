@@ -63,14 +63,14 @@ public:
             later.push_back(op);
       }
       for (uint32_t c : chunk.cells)
-        x.addEdge(ready, x.cells[c].forward);
+        x.addEdge(ready, x.cells[c].forward.begin);
       if (later.empty())
         continue;
       const uint32_t again = x.addOp(0, kShortRank, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
       for (uint32_t c : chunk.cells) // W follows its B; where B does nothing, others may follow it before the image is there
-        x.addEdge(again, x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights);
+        x.addEdge(again, (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
     }
   }
 
@@ -96,7 +96,7 @@ public:
     for (const Chunk &chunk : x.chunks) {
       uint32_t all = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
-        x.addEdge(x.cells[c].last(), all);
+        x.addEdge(x.cells[c].last().end, all);
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (reduction[g] != kNone)
           x.addEdge(all, reduction[g]);
@@ -164,10 +164,8 @@ private:
       if (begins.empty())
         continue;
       const uint32_t free = x.addOp(0, kShortRank, 0, 0);
-      for (const TaskName &task : limit.tasks) {
-        const CellInfo &cell = x.cells[task.cell];
-        x.addEdge(task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights, free);
-      }
+      for (const TaskName &task : limit.tasks)
+        x.addEdge(x.cells[task.cell].of(task.kind).end, free);
       for (uint32_t op : begins)
         x.addEdge(free, op);
     }
@@ -291,7 +289,7 @@ private:
       x.describe(OpKind::ScaleSeeds, d);
       x.addEdge(x.loadScalars[d], op);
       for (uint32_t c : users)
-        x.addEdge(op, x.cells[c].backward);
+        x.addEdge(op, x.cells[c].backward.begin);
     }
   }
 

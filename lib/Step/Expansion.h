@@ -222,11 +222,18 @@ struct Band {
   int64_t rows = 0;
 };
 
+/// The ops of a cell's task: it needs what comes before the one that begins it, and has made everything after the one that ends it.
+struct CellTask {
+  uint32_t begin = kNone, end = kNone;
+  bool exists() const { return begin != kNone; }
+};
+
 struct CellInfo {
-  uint32_t forward = kNone, backward = kNone; ///< ops
-  uint32_t weights = kNone;                   ///< op W, where the plan splits the backward
-  /// The op after which the cell's gradients are complete and its activations free.
-  uint32_t last() const { return weights != kNone ? weights : backward; }
+  CellTask forward, backward;
+  CellTask weights; ///< where the plan splits the backward
+  const CellTask &of(TaskKind kind) const { return kind == TaskKind::Forward ? forward : kind == TaskKind::Backward ? backward : weights; }
+  /// The task after which the cell's gradients are complete and its activations free.
+  const CellTask &last() const { return weights.exists() ? weights : backward; }
   Span in, out;         ///< ports at the first and last cut, in the order of liveAt
   Span gradIn, gradOut; ///< ports of gradients at the last and first cut, in the order of gradsAt
   Span produced;        ///< ports of values produced here
@@ -365,6 +372,11 @@ struct Expansion : ExpansionArrays {
   std::map<uint32_t, std::pair<Region, Region>> staged;
   std::map<uint32_t, Region> parts;
   void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
+  void touch(const CellTask &task, uint32_t buffer) {
+    touch(task.begin, buffer);
+    if (task.end != task.begin)
+      touch(task.end, buffer);
+  }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
   /// An activation of a cell whose number has been taken.
