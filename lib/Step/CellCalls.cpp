@@ -41,8 +41,8 @@ private:
     for (const CellTemplate *shape : x.shapeOf)
       for (const auto &list : templates.inside(*shape).calls) {
         calls += list.size();
-        for (const CellInside::Call &call : list)
-          slots += x.tables.unitCalls().of(call.unit, call.task).slots.size();
+        for (const CellInside::Call &of : list)
+          slots += of.call->slots.size();
       }
     constexpr size_t kSlotsOfSums = 4; // a loss and its sum; seldom more
     calls += x.shapeOf.size();
@@ -161,9 +161,8 @@ private:
   /// \param kind  0 for F, 1 for B, 2 for W
   void addUnits(int kind) {
     for (const CellInside::Call &of : inside->calls[kind]) {
-      const UnitCall &call = x.tables.unitCalls().of(of.unit, of.task);
-      addCall(call.body, of.unit);
-      for (const Binding &binding : call.slots)
+      addCall(of.call->body, of.unit);
+      for (const Binding &binding : of.call->slots)
         bind(of, binding, /*later=*/kind > 0);
     }
   }

@@ -88,5 +88,5 @@ UnitCalls::UnitCalls(const ExpansionTables &tables) {
   calls.reserve(static_cast<size_t>(tables.summary.units_size()) * kTasks);
   for (int32_t u = 0; u < tables.summary.units_size(); ++u)
     for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients, UnitTask::Recompute})
-      calls.push_back(Maker(tables, u, task).run());
+      calls.push_back({Maker(tables, u, task).run()});
 }
