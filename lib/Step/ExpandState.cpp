@@ -172,18 +172,17 @@ private:
   }
 
   /// Of the op added last.
-  void addCollective(uint32_t g, const std::vector<uint32_t> &members, Work work) {
-    x.ops.back().work = work;
-    x.ops.back().from = static_cast<uint32_t>(x.graph.collectives.size());
+  void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type, const std::vector<uint32_t> &members) {
     Collective collective;
-    collective.group = g;
-    collective.type = x.summary.groups(g).type();
+    collective.value = value;
+    collective.phase = phase;
+    collective.type = type;
     collective.members = members;
-    for (uint32_t d : x.ownersOf[g]) {
-      const Holding &h = *x.findHolding(d, g);
+    for (uint32_t d : x.ownersOf[value.id]) {
+      const Holding &h = *x.findHolding(d, value.id);
       collective.shards.push_back({d, h.begin, h.end});
     }
-    x.graph.collectives.push_back(std::move(collective));
+    x.describeCollective(work, std::move(collective));
   }
 
   std::vector<uint32_t> participants(uint32_t g, const std::vector<uint32_t> &members) const {
@@ -206,13 +205,16 @@ private:
   void addGather(uint32_t w) {
     Window &window = x.windows[w];
     const uint32_t g = window.group;
+    const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
     window.gather = x.addOp(0, kShortRank, 0, rankOf(w));
-    x.describe(OpKind::Gather, w);
-    addCollective(g, window.readers, Work::Gather);
-    x.graph.collectives.back().type = x.computeType(g);
+    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), window.readers);
     for (uint32_t d : participants(g, window.readers)) {
-      x.touch(window.gather, x.imageOf(*x.findHolding(d, g), w));
-      x.addHalf(d, kCollective);
+      const Holding &h = *x.findHolding(d, g);
+      const uint32_t image = x.imageOf(h, w);
+      const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
+      x.touch(window.gather, image);
+      x.addPart(d, reads ? elementRegion(image, 0, 0, elements, gatheredSize(g)) : Region(),
+                h.owns() ? elementRegion(image, h.base(), h.begin, h.end, gatheredSize(g)) : Region());
     }
   }
 
@@ -294,17 +296,16 @@ private:
   }
 
   void addReduction(uint32_t g) {
-    std::vector<uint32_t> all = participants(g, x.readersOf[g]);
+    const auto &info = x.summary.groups(static_cast<int>(g));
     reduction[g] = x.addOp(0, kShortRank, 0, completionRank(g));
-    x.describe(OpKind::Reduce, g);
-    addCollective(g, x.readersOf[g], Work::Scatter);
-    for (uint32_t d : all) {
+    addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE, info.type(), x.readersOf[g]);
+    for (uint32_t d : participants(g, x.readersOf[g])) {
       const Holding &h = *x.findHolding(d, g);
       if (h.reads)
         x.touch(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::Side::Both : Expansion::Side::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
         x.touch(reduction[g], h.reduced, Expansion::Side::After);
-      x.addHalf(d, kCollective);
+      x.addPart(d, h.reads ? elementRegion(h.gradients, 0, 0, info.elements(), size(g)) : Region(), h.owns() ? reduced(h, h.begin, h.end) : Region());
     }
   }
 
@@ -359,16 +360,15 @@ private:
   /// The sums of all devices, known to all members.
   uint32_t addSum(const std::vector<uint32_t> &members) {
     const uint32_t total = x.addOp(0, kShortRank, 0, 0);
-    x.ops[total].work = Work::Sum;
-    x.ops[total].from = static_cast<uint32_t>(x.graph.collectives.size());
     x.ops[total].bytes = static_cast<double>(kSumsBytes);
     Collective collective;
+    collective.value = Value::sums();
+    collective.phase = bundle::REPORT;
     collective.type = bundle::F64;
     collective.members = members;
-    x.graph.collectives.push_back(std::move(collective));
-    x.describe(OpKind::Sum, 0);
+    x.describeCollective(Work::Sum, std::move(collective));
     for (uint32_t d : members)
-      x.addHalf(d, kCollective);
+      x.addPart(d, region(x.scalars[d], kScalarsBytes, kSumsBytes), {});
     for (uint32_t d : members) {
       x.addEdge(x.loadScalars[d], total);
       afterSums(d, kNone, total);

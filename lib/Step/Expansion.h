@@ -103,13 +103,11 @@ enum class OpKind : uint8_t {
   Move,       ///< in Expansion::moves
   Copy,       ///< in Expansion::copies
   Cast,       ///< likewise, into another type
-  Gather,     ///< in Expansion::windows
-  Reduce,
-  Norm,   ///< of a group
-  Sum,    ///< of all devices' sums
-  Decide, ///< 1: before there are sums
-  Update, ///< in Expansion::updates
-  Report, ///< 1: scalars that have been decided about
+  Collective, ///< in Expansion::parts: that of its first half
+  Norm,       ///< of a group
+  Decide,     ///< 1: before there are sums
+  Update,     ///< in Expansion::updates
+  Report,     ///< 1: scalars that have been decided about
 };
 
 /// One entry of the global list. `halves` are those of its devices; none: a barrier that is ordered but not listed.
@@ -268,6 +266,11 @@ struct CopyOp {
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
 };
 
+/// A device's part in a collective, of buffers: the whole where it is a member, its shard where it is an owner.
+struct Part {
+  Region whole, shard;
+};
+
 /// The update of elements [begin, end) of a group.
 struct UpdateOp {
   /// An array of the group: its element `base` is the buffer's first.
@@ -321,6 +324,7 @@ struct ExpansionArrays {
   std::vector<InputRows> inputs; ///< by op, likewise the next two
   std::vector<Move> moves;
   std::vector<CopyOp> copies;
+  std::vector<Part> parts;         ///< of collectives, by half
   std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
   std::vector<Offloaded> offloads; ///< lists by cell
 
@@ -370,7 +374,7 @@ struct Expansion : ExpansionArrays {
   /// By half of transfers and collectives. Where devices are staged: what it works on in the host's memory, in place of its regions. Where sums are
   /// direct: where their terms arrive.
   std::map<uint32_t, std::pair<Region, Region>> staged;
-  std::map<uint32_t, Region> parts;
+  std::map<uint32_t, Region> terms;
   void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
   void touch(const CellTask &task, uint32_t buffer) {
     touch(task.begin, buffer);
@@ -399,6 +403,12 @@ struct Expansion : ExpansionArrays {
   void describeCopy(Region from, Region to, const Value &value, bundle::Phase phase, OpKind kind = OpKind::Copy) {
     describe(kind, static_cast<uint32_t>(copies.size()));
     copies.push_back({from, to, value, phase});
+  }
+  /// Likewise; its halves are its parts.
+  void describeCollective(Work work, Collective collective);
+  void addPart(uint32_t device, Region whole, Region shard) {
+    addHalf(device, kCollective);
+    parts.push_back({whole, shard});
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   Holding *findHolding(uint32_t device, uint32_t group);

@@ -83,7 +83,7 @@ private:
       return;
     const uint32_t buffer = x.addBuffer(deviceOf(half), bytes, Purpose::Workspace);
     x.touch(op, buffer);
-    x.parts[half] = region(buffer, 0, bytes);
+    x.terms[half] = region(buffer, 0, bytes);
   }
 };
 

@@ -117,7 +117,7 @@ private:
   }
 
   /// What a device has to do with a group's collective.
-  struct Part {
+  struct Share {
     bool whole = false;         ///< it reads, or contributes, all of it
     int64_t begin = 0, end = 0; ///< elements that it owns
     int64_t elements = 0;
@@ -125,11 +125,11 @@ private:
     uint32_t group = 0;
     uint64_t bytes(int64_t count) const { return static_cast<uint64_t>(count) * size; }
   };
-  Part partOf(uint32_t op, uint32_t device) const {
+  Share shareOf(uint32_t op, uint32_t device) const {
     const Collective &collective = x.graph.collectives[x.ops[op].from];
-    Part part;
-    part.group = collective.group;
-    part.elements = x.summary.groups(static_cast<int>(collective.group)).elements();
+    Share part;
+    part.group = collective.value.id;
+    part.elements = collective.value.end;
     part.size = elementBytes(collective.type);
     part.whole = std::find(collective.members.begin(), collective.members.end(), device) != collective.members.end();
     for (const auto &shard : collective.shards)
@@ -139,7 +139,7 @@ private:
   }
 
   /// An image of the whole group, or of the shard alone; `half` works on it. \returns where elements [begin, end) of the image lie
-  auto imageOf(uint32_t op, const Part &part, uint32_t half, uint32_t device) {
+  auto imageOf(uint32_t op, const Share &part, uint32_t half, uint32_t device) {
     const int64_t first = part.whole ? 0 : part.begin, count = part.whole ? part.elements : part.end - part.begin;
     const uint32_t buffer = image(op, device, part.bytes(count));
     auto at = [=](int64_t begin, int64_t end) { return inside(buffer, part.bytes(begin - first), part.bytes(end - begin)); };
@@ -148,7 +148,7 @@ private:
   }
 
   void stageGather(uint32_t op, uint32_t half, uint32_t device) {
-    const Part part = partOf(op, device);
+    const Share part = shareOf(op, device);
     const Entry entry = entryOf(x, x.ops[op], half);
     const Region whole = entry.region, shard = entry.to;
     const auto at = imageOf(op, part, half, device);
@@ -175,7 +175,7 @@ private:
   }
 
   void stageReduction(uint32_t op, uint32_t half, uint32_t device) {
-    const Part part = partOf(op, device);
+    const Share part = shareOf(op, device);
     const Entry entry = entryOf(x, x.ops[op], half);
     const Region whole = entry.region, shard = entry.to;
     const auto at = imageOf(op, part, half, device);

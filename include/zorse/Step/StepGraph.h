@@ -150,7 +150,8 @@ struct Collective {
     uint32_t device = 0;
     int64_t begin = 0, end = 0;
   };
-  uint32_t group = 0;
+  Value value; ///< of the whole
+  bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::ElementType type = bundle::F32;
   bundle::ReductionOrder order = bundle::RANKED;
   std::vector<uint32_t> members;
