@@ -2,8 +2,7 @@
 #include "AssignBodies.h"
 #include "TrainPipeline.h"
 
-#include "zorse/Conversion/ExecConversion.h"
-#include "zorse/Dialect/Exec/Exec.h"
+#include "zorse/Bundle/ProgramText.h"
 #include "zorse/Pipelines/Passes.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/WriteProgram.h"
@@ -38,10 +37,9 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
 
   StringRef getArgument() const override { return "zorse-apply-plan"; }
   StringRef getDescription() const override {
-    return "Splits a recognised @model by a plan: the module becomes one exec.program per device, with its collectives and copies";
+    return "Splits a recognised @model by a plan, and prints the program of every device, with its collectives and copies";
   }
   void getDependentDialects(DialectRegistry &registry) const override {
-    registry.insert<exec::ExecDialect>();
     OpPassManager passes(ModuleOp::getOperationName());
     TrainPipelineOptions all;
     all.to = Stage::Bodies;
@@ -95,7 +93,7 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     if (graph.failed())
       return module.emitError(plan + ": " + graph.message());
 
-    conversion::ExecNames names;
+    bundle::ProgramNames names;
     names.summary = &*summary;
     names.bodies = &bodies.library;
     for (const step::DeviceProgram &device : graph->devices)
@@ -106,10 +104,10 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
       Result<bundle::Program> program = step::writeProgram(*graph, device, bodies.library);
       if (program.failed())
         return module.emitError(program.message());
-      FailureOr<OwningOpRef<ModuleOp>> text = conversion::programToExec(&getContext(), *program, names);
-      if (failed(text))
-        return failure();
-      module.getBody()->getOperations().splice(module.getBody()->end(), (*text)->getBody()->getOperations());
+      Result<std::string> text = bundle::programText(*program, names);
+      if (text.failed())
+        return module.emitError(text.message());
+      llvm::outs() << *text;
     }
     return success();
   }

@@ -3,42 +3,24 @@
 #include "Diagnostics.h"
 
 #include "zorse/Bundle/BundleWriter.h"
-#include "zorse/Conversion/ExecConversion.h"
+#include "zorse/Bundle/ProgramText.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
-
-#include "mlir/IR/MLIRContext.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <google/protobuf/arena.h>
 
 #include <atomic>
 #include <thread>
 
-using namespace mlir;
-
 namespace zorse::pipelines {
 
 namespace {
-
-/// The program as exec IR; false after a diagnostic.
-bool show(const bundle::Program &program, const conversion::ExecNames &names, std::string &text) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  DiagnosticPrinter printer(&context, "program of device " + program.device_name());
-  auto module = conversion::programToExec(&context, program, names);
-  if (failed(module))
-    return false;
-  llvm::raw_string_ostream os(text);
-  for (Operation &op : *(*module)->getBody())
-    os << op << '\n';
-  return true;
-}
 
 /// Bytes a thread keeps between programs, at most.
 constexpr uint64_t kLargestBlock = 64 << 20;
 
 /// A program is many small messages, on an arena whose first block serves one program after another. \param block  the thread's
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::vector<char> &block, std::string &bytes,
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::ProgramNames &names, std::vector<char> &block, std::string &bytes,
                   std::string *text) {
   uint64_t used = 0;
   {
@@ -52,8 +34,14 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
       return false;
     }
     bytes = bundle::serialize(*program);
-    if (text && !show(*program, names, *text))
-      return false;
+    if (text) {
+      Result<std::string> shown = bundle::programText(*program, names);
+      if (shown.failed()) {
+        printError("program of device " + program->device_name() + ": " + shown.message());
+        return false;
+      }
+      *text = std::move(*shown);
+    }
     used = arena.SpaceAllocated();
   }
   if (used > block.size())
@@ -65,7 +53,7 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
 
 std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
                                        unsigned threads, const std::function<void(size_t, const std::string &)> &text) {
-  conversion::ExecNames names;
+  bundle::ProgramNames names;
   names.summary = &summary;
   names.bodies = &bodies;
   for (const step::DeviceProgram &device : graph.devices)

@@ -15,7 +15,7 @@ namespace zorse::pipelines {
 
 /// Writes the programs of all devices, on `threads` threads.
 ///
-/// \param text  called with the exec IR of every program, in the order of devices, if given.
+/// \param text  called with the text of every program, in the order of devices, if given.
 /// \returns the serialised programs; empty when one of them is wrong, after a diagnostic.
 std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
                                        unsigned threads, const std::function<void(size_t device, const std::string &text)> &text = {});

@@ -37,8 +37,8 @@ struct Waiting {
 class Simulator {
 public:
   Simulator(const Expansion &x, const Order &order, ListSchedule &listed)
-      : x(x), order(order), listed(listed), traffic(x.tables.traffic), admission(order.admission), missing(x.tables.listScratch.missing),
-        finished(x.tables.listScratch.finished), next(x.tables.listScratch.next) {
+      : x(x), opCount(static_cast<uint32_t>(x.ops.size())), order(order), listed(listed), traffic(x.tables.traffic), admission(order.admission),
+        missing(x.tables.listScratch.missing), finished(x.tables.listScratch.finished), next(x.tables.listScratch.next) {
     traffic.reset();
     const size_t n = order.priority.size();
     linkEdges(order.edges, n, next);
@@ -239,7 +239,7 @@ private:
     finished[index] = 1;
     if (blocks(opOf(index)))
       release(opOf(index));
-    if (index < x.ops.size() && !x.next.items.empty())
+    if (index < opCount && !x.next.items.empty())
       finishBefore(x.next[index]);
     if (!next.items.empty())
       finishBefore(next[index]);
@@ -438,9 +438,10 @@ private:
   }
 
   /// An index behind those of the expansion is a barrier of the order.
-  const Op &opOf(uint32_t index) const { return index < x.ops.size() ? x.ops[index] : barrier; }
+  const Op &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
 
   const Expansion &x;
+  const uint32_t opCount; ///< of the expansion: asked for every op, and a vector divides to tell its size
   const Order &order;
   ListSchedule &listed;
   const Op barrier;

@@ -1,4 +1,4 @@
-// Programs as the compiler makes them: a synthetic model, a plan, the step graph, exec IR, serialised.
+// Programs as the compiler makes them: a synthetic model, a plan, the step graph, serialised.
 #pragma once
 
 #include "SyntheticModel.h"

@@ -24,7 +24,7 @@ public:
   explicit Raw(uint16_t port) {
     socket_ = must(zorse::control::connectTo(must(zorse::control::resolve({"127.0.0.1", port})).at(0), zorse::control::monotonicSeconds() + 20));
   }
-  explicit Raw(zorse::control::Descriptor socket) : socket_(std::move(socket)) {}
+  explicit Raw(zorse::runtime::FileDescriptor socket) : socket_(std::move(socket)) {}
 
   void say(const std::string &bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   void say(const zorse::control::Message &message) { say(*zorse::control::encode(message)); }
@@ -68,7 +68,7 @@ public:
   int fd() const { return socket_.get(); }
 
 private:
-  zorse::control::Descriptor socket_;
+  zorse::runtime::FileDescriptor socket_;
   zorse::control::FrameReader reader_{zorse::control::kFrameBytes};
 };
 
@@ -93,7 +93,7 @@ public:
         pollfd wait = {listener_.get(), POLLIN, 0};
         if (::poll(&wait, 1, 10) <= 0)
           continue;
-        zorse::control::Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        zorse::runtime::FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (socket.valid()) {
           ++connections;
           serve_(Raw(std::move(socket)));
@@ -112,7 +112,7 @@ public:
 
 private:
   std::function<void(Raw)> serve_;
-  zorse::control::Descriptor listener_;
+  zorse::runtime::FileDescriptor listener_;
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

@@ -2,6 +2,8 @@
 #include "ExecutorRig.h"
 #include "Patience.h"
 
+#include "zorse/runtime/DeviceWrapper.h"
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -13,32 +15,21 @@ using namespace zorse::runtime::test;
 namespace {
 
 /// Passes everything on, and fails or dawdles where told to.
-class TroubledDevice final : public Device {
+class TroubledDevice final : public DeviceWrapper<Device> {
 public:
   /// A body takes `naps` launches more, of so many milliseconds each.
   TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
-      : inner_(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
-  std::string description() const override { return inner_->description(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
-    return inner_->allocate(kind, bytes, options);
-  }
-  Status read(void *to, DeviceAddress from, size_t bytes) override { return inner_->read(to, from, bytes); }
-  Status write(DeviceAddress to, const void *from, size_t bytes) override { return inner_->write(to, from, bytes); }
-  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return inner_->copy(to, from, bytes); }
-  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return inner_->fill(to, value, bytes); }
-  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return inner_->expose(address, transport); }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return inner_->loadBodies(library, objects); }
+      : DeviceWrapper(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
     if (calls_++ == failAt_)
       return userError("the device has gone");
     for (int i = 0; i < naps_; ++i, ++launches_)
       std::this_thread::sleep_for(std::chrono::milliseconds(nap_));
-    return inner_->runBody(index, arguments);
+    return DeviceWrapper::runBody(index, arguments);
   }
-  uint64_t launches() const override { return launches_ + inner_->launches(); }
+  uint64_t launches() const override { return launches_ + DeviceWrapper::launches(); }
 
 private:
-  std::unique_ptr<Device> inner_;
   int failAt_, naps_, nap_, calls_ = 0;
   std::atomic<uint64_t> launches_{0};
 };

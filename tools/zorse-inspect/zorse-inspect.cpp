@@ -2,11 +2,8 @@
 #include "Inspect.h"
 #include "ParseFlags.h"
 
-#include "zorse/Conversion/ExecConversion.h"
-
-#include "mlir/IR/MLIRContext.h"
+#include "zorse/Bundle/ProgramText.h"
 #include "zorse/runtime/StandardStreams.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -22,19 +19,17 @@ int fail(const std::string &message) {
   return 1;
 }
 
-bool printProgram(const Inspected &what, int device) {
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  conversion::ExecNames names;
+Status printProgram(const Inspected &what, int device) {
+  bundle::ProgramNames names;
   for (const auto &d : what.bundle.devices)
     names.devices.push_back(d.name);
   names.summary = &what.bundle.summary;
   names.bodies = &what.bundle.bodies;
-  auto module = conversion::programToExec(&context, what.programs[device], names);
-  if (mlir::failed(module))
-    return false;
-  (*module)->print(llvm::outs());
-  llvm::outs().flush();
-  return true;
+  Result<std::string> text = bundle::programText(what.programs[device], names);
+  if (text.failed())
+    return text.error();
+  fputs(text->c_str(), stdout);
+  return Status::success();
 }
 
 } // namespace
@@ -94,8 +89,9 @@ int main(int argc, char **argv) {
       return fail("expects a device of the bundle, got '" + name + "'. It has:" + known);
     }
     if (!program.empty())
-      return printProgram(what, device) ? 0 : 1;
-    status = printMemory(what, device, svg);
+      status = printProgram(what, device);
+    else
+      status = printMemory(what, device, svg);
     return status.failed() ? fail(status.message()) : 0;
   }
   if (plan)

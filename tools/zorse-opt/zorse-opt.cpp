@@ -3,7 +3,6 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Codegen/Codegen.h"
-#include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"
 #include "zorse/Transforms/Passes.h"
@@ -39,7 +38,7 @@ static int run(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<zorse::ZorseDialect, zorse::exec::ExecDialect>();
+  registry.insert<zorse::ZorseDialect>();
   zorse::registerCostAndFactorsModels(registry);
   zorse::autodiff::registerDifferentiableModels(registry);
   zorse::registerTransformPasses();

@@ -1,6 +1,6 @@
 // One step, expanded: what every device does, in one global order, with places in memory. Flat arrays that mirror schema/bundle.proto one to one.
 //
-//   expandPlan(summary, plan) -> StepGraph -> exec IR and bundle::Program per device
+//   expandPlan(summary, plan) -> StepGraph -> bundle::Program per device
 //
 // Step is the only place that turns a plan into tasks, transfers, collectives, copies, values and buffers (docs/architecture.md). A Span is a range
 // of one of the arrays of StepGraph; entries of one device are contiguous and in ascending id, and ids are places in the global list.

@@ -86,7 +86,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   // Units that are partly a neighbour's on another node are gathered and summed with it.
   if (model.ways() > 1 && stage.cardWire > 0 && !stage.shared)
     for (int32_t cut : {u, v})
-      if (cut % model.ways() != 0 && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
+      if (model.isInsideUnit(cut) && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
         double in = model.gatherBytes(cut, cut + 1) / stage.cardWire, out = model.reduceBytes(cut, cut + 1) / stage.cardWire;
         gather += in;
         reduce += out;

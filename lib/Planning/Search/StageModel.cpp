@@ -50,6 +50,10 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &shared, &forwardAt, &backwardAt})
     refine(*sums, stride, parts);
   stride = static_cast<size_t>(this->units()) + 1;
+  for (int32_t cut = 0; cut <= this->units(); ++cut) {
+    begins.push_back(cut / parts);
+    ends.push_back((cut + parts - 1) / parts);
+  }
   describeCluster();
 }
 

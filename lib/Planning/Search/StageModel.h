@@ -37,10 +37,10 @@ public:
   double leastPerSample(uint32_t c, int32_t u, int32_t v) const { return leastWhole[c * stride + v] - leastWhole[c * stride + u]; }
 
   /// Bytes of a range of units: what every reader holds (parameters and gradients), what owners share (moments and masters), what collectives carry.
-  double heldBytes(int32_t u, int32_t v) const { return held[behind(v)] - held[u / parts]; }
+  double heldBytes(int32_t u, int32_t v) const { return held[ends[v]] - held[begins[u]]; }
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
-  double gatherBytes(int32_t u, int32_t v) const { return gathered[behind(v)] - gathered[u / parts]; }
-  double reduceBytes(int32_t u, int32_t v) const { return reduced[behind(v)] - reduced[u / parts]; }
+  double gatherBytes(int32_t u, int32_t v) const { return gathered[ends[v]] - gathered[begins[u]]; }
+  double reduceBytes(int32_t u, int32_t v) const { return reduced[ends[v]] - reduced[begins[u]]; }
   /// Bytes of a cell of rows()[r] rows over whole units [u, v): those that it holds from its first receive to B, and those that it needs besides
   /// while a task runs, without workspace. Of single units and pairs of neighbours as the expansion counts them; a value that is used further on
   /// counts as if only neighbours used it.
@@ -51,7 +51,7 @@ public:
   /// Of the tasks of such a cell.
   double workspaceBytes(size_t r, int32_t u, int32_t v) const;
   /// Bytes that a sample holds between its forward and its last task.
-  double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, u / parts, behind(v)).hold; }
+  double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, begins[u], ends[v]).hold; }
   /// Bytes of a sample that cross a cut.
   double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
@@ -70,6 +70,7 @@ public:
   double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if not limited
   int32_t units() const { return tables.units() * parts; }
   int32_t ways() const { return parts; }
+  bool isInsideUnit(int32_t cut) const { return begins[cut] != ends[cut]; } ///< of the real units
   bool splits() const { return tables.canSplit(); }
 
   const Problem &problem;
@@ -82,7 +83,6 @@ private:
   void sumState();
   void measureCells();
   void describeCluster();
-  int32_t behind(int32_t part) const { return (part + parts - 1) / parts; } ///< the real unit behind it
   size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
 
   const int32_t parts;
@@ -91,6 +91,7 @@ private:
   size_t stride;
   std::vector<double> whole, forwards, backwards, leastWhole;
   std::vector<double> held, gathered, reduced; ///< by real unit
+  std::vector<int32_t> begins, ends;           ///< by cut: the real units whose ranges have all that begins, or ends, there
   std::vector<double> shared, forwardAt, backwardAt, cards, ports, memory;
   /// By real unit: sums of single units, and of what pairs of neighbours take beyond.
   struct UnitBytes {

@@ -44,7 +44,7 @@ struct Peer {
   uint32_t late = kNoRank; ///< the rank that came after the job had failed
   bool writing = false;    ///< polled for writing too
 
-  explicit Peer(Descriptor socket) : connection(std::move(socket)) {}
+  explicit Peer(FileDescriptor socket) : connection(std::move(socket)) {}
 };
 
 std::string addressOf(const sockaddr_storage &from) {
@@ -254,7 +254,7 @@ private:
         return pauseAccepting(now);
       sockaddr_storage from = {};
       socklen_t size = sizeof from;
-      Descriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      FileDescriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) {
         if (errno == EINTR || errno == ECONNABORTED)
           continue;
@@ -490,7 +490,7 @@ private:
   const ControlTimes times_;
   const uint16_t port_;
   const double begun_ = monotonicSeconds();
-  Descriptor listener_, epoll_;
+  FileDescriptor listener_, epoll_;
   Waker waker_;
   FairClock clock_;
   Job job_;

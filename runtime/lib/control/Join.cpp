@@ -47,7 +47,7 @@ public:
   /// True: admitted.
   bool run(double patience, Admission *out, Outcome *outcome) {
     double now = monotonicSeconds();
-    Result<Descriptor> socket = connectTo(address_, std::min(until_, now + patience));
+    Result<FileDescriptor> socket = connectTo(address_, std::min(until_, now + patience));
     if (socket.failed())
       return end(outcome, Outcome::Absent, socket.message());
     connection_ = std::make_unique<Connection>(std::move(*socket));

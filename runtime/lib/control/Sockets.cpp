@@ -20,11 +20,6 @@
 using namespace zorse::control;
 using namespace zorse::runtime;
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0)
-    ::close(fd_);
-}
-
 Waker::Waker() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Waker::wake() const {
@@ -89,7 +84,7 @@ Status lookUp(const std::string &host, uint16_t port, bool listening, Addresses 
   return Status::success();
 }
 
-Descriptor newSocket(int family) { return Descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+FileDescriptor newSocket(int family) { return FileDescriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 uint16_t portOf(int fd) {
   sockaddr_storage bound = {};
@@ -101,7 +96,7 @@ uint16_t portOf(int fd) {
 
 /// 0, or errno.
 int listenAt(const addrinfo &address, Listener *out) {
-  Descriptor socket = newSocket(address.ai_family);
+  FileDescriptor socket = newSocket(address.ai_family);
   if (!socket.valid())
     return errno;
   int on = 1, off = 0;
@@ -151,8 +146,8 @@ Result<std::vector<Address>> zorse::control::resolve(const Endpoint &endpoint) {
   return out;
 }
 
-Result<Descriptor> zorse::control::connectTo(const Address &address, double untilSeconds) {
-  Descriptor socket = newSocket(address.bytes.ss_family);
+Result<FileDescriptor> zorse::control::connectTo(const Address &address, double untilSeconds) {
+  FileDescriptor socket = newSocket(address.bytes.ss_family);
   if (!socket.valid())
     return userError(std::strerror(errno));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.bytes), address.size) == 0)
@@ -182,7 +177,7 @@ void zorse::control::allowOpenFiles(uint64_t count) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Connection::Connection(Descriptor socket) : socket_(std::move(socket)) { sendWithoutDelay(socket_.get()); }
+Connection::Connection(FileDescriptor socket) : socket_(std::move(socket)) { sendWithoutDelay(socket_.get()); }
 
 Connection::~Connection() {
   if (socket_.valid())

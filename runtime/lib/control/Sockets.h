@@ -5,6 +5,7 @@
 
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/FairClock.h"
+#include "zorse/runtime/FileDescriptor.h"
 #include "zorse/runtime/TcpOptions.h"
 
 #include <algorithm>
@@ -19,23 +20,7 @@
 
 namespace zorse::control {
 
-/// Owns a file descriptor.
-class Descriptor {
-public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor &operator=(Descriptor &&other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
-private:
-  int fd_ = -1;
-};
+using runtime::FileDescriptor;
 
 /// Wakes a thread that polls `get()`. `wake` may be called from any thread.
 class Waker {
@@ -47,7 +32,7 @@ public:
   void drain() const;
 
 private:
-  Descriptor fd_;
+  FileDescriptor fd_;
 };
 
 /// A thread that takes no signals: they are for the threads of the program that uses this library.
@@ -62,7 +47,7 @@ using runtime::FairClock;
 std::string describe(const runtime::Endpoint &endpoint);
 
 struct Listener {
-  Descriptor socket;
+  FileDescriptor socket;
   uint16_t port = 0;
 };
 /// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
@@ -80,7 +65,7 @@ struct Address {
 runtime::Result<std::vector<Address>> resolve(const runtime::Endpoint &endpoint);
 
 /// \param untilSeconds  of CLOCK_MONOTONIC
-runtime::Result<Descriptor> connectTo(const Address &address, double untilSeconds);
+runtime::Result<FileDescriptor> connectTo(const Address &address, double untilSeconds);
 
 /// Raises the soft limit of open files to at least `count` if the hard one allows it.
 void allowOpenFiles(uint64_t count);
@@ -88,7 +73,7 @@ void allowOpenFiles(uint64_t count);
 /// Frames over a non-blocking stream socket. Not synchronised.
 class Connection {
 public:
-  explicit Connection(Descriptor socket);
+  explicit Connection(FileDescriptor socket);
   Connection(Connection &&) noexcept = default;
   ~Connection();
 
@@ -125,7 +110,7 @@ private:
     SharedFrame frame;
     bool lasting;
   };
-  Descriptor socket_;
+  FileDescriptor socket_;
   runtime::OutageSurvival survival_;
   FrameReader reader_;
   std::deque<Out> out_;

@@ -2,6 +2,8 @@
 #include "QueueCounters.h"
 #include "WorkerThreads.h"
 
+#include "zorse/runtime/DeviceWrapper.h"
+
 #include <chrono>
 
 using namespace zorse;
@@ -11,24 +13,10 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-class ThreadedDevice final : public QueuedDevice {
+class ThreadedDevice final : public DeviceWrapper<QueuedDevice> { // threads end before the device does: closeQueues()
 public:
-  explicit ThreadedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  using DeviceWrapper::DeviceWrapper;
   ~ThreadedDevice() override { closeQueues(); }
-
-  std::string description() const override { return device_->description(); }
-  uint64_t ownMemory() const override { return device_->ownMemory(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
-    return device_->allocate(kind, bytes, options);
-  }
-  Status read(void *to, DeviceAddress from, size_t bytes) override { return device_->read(to, from, bytes); }
-  Status write(DeviceAddress to, const void *from, size_t bytes) override { return device_->write(to, from, bytes); }
-  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return device_->copy(to, from, bytes); }
-  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return device_->fill(to, value, bytes); }
-  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return device_->expose(address, transport); }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return device_->loadBodies(library, objects); }
-  Status runBody(uint32_t index, const BodyArguments &arguments) override { return device_->runBody(index, arguments); }
-  uint64_t launches() const override { return device_->launches(); }
 
   Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) override {
     if (counters_)
@@ -101,7 +89,6 @@ private:
   Status run(const HostWork &work) { return work.task->run(work.argument, 0); }
   Status run(const StreamWork &) { return internalError(description() + " has no streams"); }
 
-  std::unique_ptr<Device> device_; ///< outlives the threads: closeQueues().
   QueueObserver *observer_ = nullptr;
   std::unique_ptr<QueueCounters> counters_;
   FirstFailure failure_;

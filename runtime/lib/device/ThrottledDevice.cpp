@@ -1,5 +1,7 @@
 #include "zorse/runtime/ThrottledDevice.h"
 
+#include "zorse/runtime/DeviceWrapper.h"
+
 #include <cerrno>
 #include <ctime>
 
@@ -16,23 +18,11 @@ int64_t nanoseconds(clockid_t clock) {
   return int64_t(time.tv_sec) * kSecond + time.tv_nsec;
 }
 
-class ThrottledDevice final : public Device {
+class ThrottledDevice final : public DeviceWrapper<Device> {
 public:
-  ThrottledDevice(std::unique_ptr<Device> device, double share) : device_(std::move(device)), share_(share) {}
+  ThrottledDevice(std::unique_ptr<Device> device, double share) : DeviceWrapper(std::move(device)), share_(share) {}
 
-  std::string description() const override { return device_->description() + ", throttled"; }
-  uint64_t ownMemory() const override { return device_->ownMemory(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
-    return device_->allocate(kind, bytes, options);
-  }
-  Status read(void *to, DeviceAddress from, size_t bytes) override { return device_->read(to, from, bytes); }
-  Status write(DeviceAddress to, const void *from, size_t bytes) override { return device_->write(to, from, bytes); }
-  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return device_->copy(to, from, bytes); }
-  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return device_->fill(to, value, bytes); }
-  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return device_->expose(address, transport); }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override { return device_->loadBodies(library, objects); }
-  uint64_t launches() const override { return device_->launches(); }
-
+  std::string description() const override { return DeviceWrapper::description() + ", throttled"; }
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
     // Absolute times: what waking up costs is not added.
     int64_t begin = nanoseconds(CLOCK_MONOTONIC), worked = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
@@ -46,7 +36,6 @@ public:
   }
 
 private:
-  std::unique_ptr<Device> device_;
   double share_;
 };
 

@@ -1,4 +1,4 @@
-"""Lists a training step: reads exec IR of all devices (zorse-compile --emit=exec) and prints one line per entry, in the order of the global list.
+"""Lists a training step: reads the programs of all devices as text (zorse-compile --emit=exec) and prints one line per entry, in the order of the global list.
 
 A line names the devices, then what they do. A transfer is one line, and so is a collective. The queue is named where it is not the usual one of its
 kind. Sizes, places inside an arena, times and waits are left out: they are numbers, which other tests look at.

@@ -61,11 +61,11 @@ std::optional<Introduction> decodeIntroduction(const std::string &text) {
 struct Wanted {
   std::string host;
   uint16_t port = 0;
-  std::vector<Descriptor> made; ///< by index; invalid until proved
-  std::string problem;          ///< the last one
+  std::vector<FileDescriptor> made; ///< by index; invalid until proved
+  std::string problem;              ///< the last one
 
   size_t missing() const {
-    return std::count_if(made.begin(), made.end(), [](const Descriptor &fd) { return !fd.valid(); });
+    return std::count_if(made.begin(), made.end(), [](const FileDescriptor &fd) { return !fd.valid(); });
   }
 };
 
@@ -73,7 +73,7 @@ struct Wanted {
 struct Attempt {
   enum State { Waiting, Connecting, AwaitReply, AwaitAdmission, AwaitHello, AwaitProof };
   State state;
-  Descriptor fd;
+  FileDescriptor fd;
   Purpose purpose;
   Nonce client, server;
   std::array<uint8_t, std::max(kHelloBytes, kReplyBytes)> received;
@@ -123,7 +123,7 @@ private:
     if (Status status = check(); status.failed())
       return status;
     Introduction mine;
-    Result<Descriptor> listener = listenOn(options_.listenAddress, mine.port);
+    Result<FileDescriptor> listener = listenOn(options_.listenAddress, mine.port);
     if (listener.failed())
       return listener.error();
     listener_ = std::move(*listener);
@@ -219,7 +219,7 @@ private:
 
   void connect(Attempt &attempt) {
     Wanted &wanted = wanted_[attempt.purpose.to];
-    Result<Descriptor> fd = startConnecting(wanted.host, wanted.port, attempt.tries);
+    Result<FileDescriptor> fd = startConnecting(wanted.host, wanted.port, attempt.tries);
     if (fd.failed()) {
       wanted.problem = fd.message();
       attempt.when = Clock::now() + std::chrono::milliseconds(std::min(1000, 10 << std::min(++attempt.tries, 7u)));
@@ -232,7 +232,7 @@ private:
 
   void admitStrangers() {
     for (;;) {
-      Descriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       bool full = !fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
       if (!fd.valid() && !full)
         return;
@@ -387,7 +387,7 @@ private:
   Group &group_;
   const GlooOptions &options_;
   const uint32_t me_;
-  Descriptor listener_;
+  FileDescriptor listener_;
   std::map<uint32_t, Wanted> wanted_; ///< by peer
   std::list<Attempt> attempts_;
   Time deadline_;

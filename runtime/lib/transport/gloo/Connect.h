@@ -2,7 +2,7 @@
 // not stop the ranks from meeting, and the listening socket is closed once they have.
 #pragma once
 
-#include "Descriptor.h"
+#include "zorse/runtime/FileDescriptor.h"
 
 #include "zorse/runtime/GlooTransport.h"
 
@@ -13,8 +13,8 @@ namespace zorse::runtime::gloo_transport {
 
 /// With one peer. All sockets are connected and do not block.
 struct Connections {
-  Descriptor control;
-  std::vector<Descriptor> data; ///< as many at both ends, in the same order
+  FileDescriptor control;
+  std::vector<FileDescriptor> data; ///< as many at both ends, in the same order
 };
 
 /// By peer. All ranks of the group call it together.

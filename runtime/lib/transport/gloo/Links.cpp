@@ -104,7 +104,7 @@ Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options, std::ma
 }
 
 Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
-  event_ = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  event_ = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event_.valid())
     return userError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
   try {
@@ -116,7 +116,7 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
       link->name = rankName(options, peer);
       link->control = std::move(connection.control);
       link->survival.begin(link->control.get(), options.deadlineSeconds);
-      for (Descriptor &fd : connection.data) {
+      for (FileDescriptor &fd : connection.data) {
         auto context = std::make_shared<PairContext>(loop_);
         link->contexts.push_back(context);
         context->connect(loop_.get(), fd.release(), options.deadlineSeconds, [this] { poke(); });

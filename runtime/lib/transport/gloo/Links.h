@@ -30,7 +30,7 @@ struct Link {
   uint32_t peer = 0;
   std::string name;                                   ///< for messages
   std::vector<std::shared_ptr<PairContext>> contexts; ///< one or several connections for data
-  Descriptor control;
+  FileDescriptor control;
   OutageSurvival survival; ///< of `control`
   std::atomic<bool> left{false};
 
@@ -111,7 +111,7 @@ private:
   std::map<uint32_t, std::unique_ptr<Link>> links_;
   std::shared_ptr<tcp::Device> loop_;
   std::thread watcher_;
-  Descriptor event_; ///< wakes the watching thread
+  FileDescriptor event_; ///< wakes the watching thread
   std::atomic<bool> stopping_{false}, failed_{false};
   mutable std::mutex mutex_;        ///< guards what follows
   std::condition_variable changed_; ///< failed, or somebody has left

@@ -27,13 +27,13 @@ Result<std::shared_ptr<addrinfo>> resolve(const std::string &host, uint16_t port
 
 } // namespace
 
-Result<Descriptor> zorse::runtime::gloo_transport::listenOn(const std::string &host, uint16_t &port) {
+Result<FileDescriptor> zorse::runtime::gloo_transport::listenOn(const std::string &host, uint16_t &port) {
   Result<std::shared_ptr<addrinfo>> addresses = resolve(host, 0);
   if (addresses.failed())
     return addresses.error();
   std::string problem;
   for (addrinfo *address = addresses->get(); address; address = address->ai_next) {
-    Descriptor fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    FileDescriptor fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd.valid() && bind(fd.get(), address->ai_addr, address->ai_addrlen) == 0 && listen(fd.get(), 1024) == 0) {
       sockaddr_storage bound = {};
       socklen_t length = sizeof bound;
@@ -50,7 +50,7 @@ Result<Descriptor> zorse::runtime::gloo_transport::listenOn(const std::string &h
 
 bool zorse::runtime::gloo_transport::isWildcard(const std::string &host) { return host == "0.0.0.0" || host == "::" || host == "*" || host.empty(); }
 
-Result<Descriptor> zorse::runtime::gloo_transport::startConnecting(const std::string &host, uint16_t port, unsigned attempt) {
+Result<FileDescriptor> zorse::runtime::gloo_transport::startConnecting(const std::string &host, uint16_t port, unsigned attempt) {
   Result<std::shared_ptr<addrinfo>> addresses = resolve(host, port);
   if (addresses.failed())
     return addresses.error();
@@ -58,7 +58,7 @@ Result<Descriptor> zorse::runtime::gloo_transport::startConnecting(const std::st
   for (addrinfo *address = addresses->get(); address; address = address->ai_next)
     list.push_back(address);
   addrinfo *address = list[attempt % list.size()];
-  Descriptor fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (fd.valid() && (connect(fd.get(), address->ai_addr, address->ai_addrlen) == 0 || errno == EINPROGRESS))
     return fd;
   return userError(std::strerror(errno));

@@ -1,7 +1,7 @@
 // TCP sockets: listening, connecting, without blocking.
 #pragma once
 
-#include "Descriptor.h"
+#include "zorse/runtime/FileDescriptor.h"
 
 #include "zorse/runtime/Status.h"
 
@@ -10,13 +10,13 @@
 namespace zorse::runtime::gloo_transport {
 
 /// Listens on any free port of `host`, which must resolve to an address of this host. `port`: which one.
-Result<Descriptor> listenOn(const std::string &host, uint16_t &port);
+Result<FileDescriptor> listenOn(const std::string &host, uint16_t &port);
 
 /// True if `host` means every address of a host.
 bool isWildcard(const std::string &host);
 
 /// Starts to connect; the descriptor becomes writable when that is decided. `attempt` chooses among several addresses of a name.
-Result<Descriptor> startConnecting(const std::string &host, uint16_t port, unsigned attempt);
+Result<FileDescriptor> startConnecting(const std::string &host, uint16_t port, unsigned attempt);
 
 /// Of a socket that has become writable: empty if it is connected, else why not.
 std::string connectProblem(int fd);

@@ -4,18 +4,18 @@
 #include <unistd.h>
 #include <utility>
 
-namespace zorse::runtime::gloo_transport {
+namespace zorse::runtime {
 
-class Descriptor {
+class FileDescriptor {
 public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor &operator=(Descriptor &&other) noexcept {
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor &operator=(FileDescriptor &&other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  ~Descriptor() { reset(); }
+  ~FileDescriptor() { reset(); }
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
@@ -29,4 +29,4 @@ private:
   int fd_ = -1;
 };
 
-} // namespace zorse::runtime::gloo_transport
+} // namespace zorse::runtime

@@ -1,0 +1,265 @@
+#include "zorse/Bundle/ProgramText.h"
+
+#include "SlotBindings.h"
+
+#include "zorse/Summary/Summary.h"
+
+#include <charconv>
+#include <cstdio>
+
+using namespace zorse;
+using namespace zorse::bundle;
+
+namespace {
+
+/// Words by the schema's numbers; nothing for numbers without a word.
+template <size_t N> std::string word(const char *const (&words)[N], int number) { return number >= 0 && number < int(N) ? words[number] : ""; }
+
+constexpr const char *kMemory[] = {"", "device", "pinned_host", "host", "nvme"};
+constexpr const char *kQueues[] = {"", "compute", "send", "receive", "collective", "to_device", "to_host", "io", "direct"};
+constexpr const char *kPhases[] = {"", "load", "gather", "forward", "backward", "reduce", "commit", "update", "report"};
+constexpr const char *kValues[] = {
+    "none",    "parameters", "gradients", "reduced_gradients", "moments",        "activation", "activation_gradient", "saved", "input",
+    "scalars", "loss",       "sums",      "global_sum",        "optimizer_step", "deferred",   "parameter_copy"};
+constexpr const char *kTasks[] = {"", "F", "B", "W", "R", "norm", "decide", "update", "sum_loss", "cast", "scale_seeds"};
+constexpr const char *kOrders[] = {"", "ranked", "transport"};
+constexpr const char *kAccess[] = {"use", "read", "write", "update", "add"};
+static_assert(NVME == 4 && DIRECT == 8 && REPORT == 8 && Value::PARAMETER_COPY == 15 && Compute::SCALE_SEEDS == 10 && TRANSPORT == 2 &&
+              ACCUMULATE == 4);
+
+const char *typeWord(ElementType type) { return elementBytes(type) ? elementTypeName(type) : "none"; }
+
+std::string quoted(const std::string &name) {
+  std::string text = "\"";
+  for (unsigned char c : name)
+    if (c >= ' ' && c < 127 && c != '"' && c != '\\') {
+      text += char(c);
+    } else {
+      char code[4];
+      std::snprintf(code, sizeof code, "\\%02X", c);
+      text += code;
+    }
+  return text + '"';
+}
+
+/// `@a`, `@"a100:0"`.
+std::string symbol(const std::string &name) {
+  bool plain = !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0]));
+  for (unsigned char c : name)
+    plain &= std::isalnum(c) || c == '_' || c == '$' || c == '.';
+  return '@' + (plain ? name : quoted(name));
+}
+
+/// The shortest text that is the same double, with a point.
+std::string shortest(double value) {
+  char digits[40];
+  std::string text(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  if (text.find_first_of(".n") == std::string::npos) // of "inf" and "nan", too
+    text.insert(std::min(text.find('e'), text.size()), ".0");
+  return text;
+}
+
+/// base + count, which wraps in a broken program.
+int64_t endOf(int64_t base, int64_t count) { return static_cast<int64_t>(static_cast<uint64_t>(base) + static_cast<uint64_t>(count)); }
+
+class Writer {
+public:
+  Writer(const Program &program, const ProgramNames &names) : program(program), names(names) {}
+
+  Result<std::string> run() {
+    text = "exec.program " + device(program.device()) + " device " + std::to_string(program.device()) + " of [";
+    for (uint32_t i = 0; i < std::max<uint32_t>(names.devices.size(), program.device() + 1); ++i)
+      text += (i ? ", " : "") + device(i);
+    text += "] planned " + std::to_string(program.planned_bytes()) + " {\n";
+    for (const Arena &arena : program.arenas())
+      text += "  exec.arena " + word(kMemory, arena.kind()) + ' ' + std::to_string(arena.bytes()) + '\n';
+    for (int i = 0; i < program.queues_size(); ++i)
+      text += "  exec.queue " + queue(i) + '\n';
+    for (const PersistentState &state : program.state())
+      text += "  exec.state " + value(state.value()) + " at " + region(state.region()) + " : " + typeWord(state.type()) + '\n';
+    for (const Entry &e : program.entries())
+      if (Status status = entry(e); status.failed())
+        return status;
+    text += "}\n";
+    return std::move(text);
+  }
+
+private:
+  std::string device(uint32_t index) const {
+    if (index == program.device() && !program.device_name().empty())
+      return symbol(program.device_name());
+    return symbol(index < names.devices.size() ? names.devices[index] : "device" + std::to_string(index));
+  }
+  std::string queue(int index) const { return word(kQueues, program.queues(index).kind()) + std::to_string(program.queues(index).id()); }
+  static std::string region(const Region &r) {
+    return std::to_string(r.arena()) + ':' + std::to_string(r.offset()) + '+' + std::to_string(r.bytes());
+  }
+
+  /// ` "head"`; nothing where there is no name.
+  template <typename Table> static std::string nameIn(const Table &table, uint32_t index) {
+    return index < uint32_t(table.size()) && !table[int(index)].name().empty() ? ' ' + quoted(table[int(index)].name()) : "";
+  }
+  std::string nameOf(const Value &v) const {
+    if (!names.summary)
+      return "";
+    switch (v.kind()) {
+    case Value::PARAMETERS:
+    case Value::PARAMETER_COPY:
+    case Value::GRADIENTS:
+    case Value::REDUCED_GRADIENTS:
+    case Value::MOMENTS:
+      return nameIn(names.summary->groups(), v.id());
+    case Value::ACTIVATION:
+    case Value::ACTIVATION_GRADIENT:
+      return nameIn(names.summary->values(), v.id());
+    case Value::SAVED_BLOCK:
+    case Value::DEFERRED_BLOCK:
+    case Value::LOSS_ROWS:
+      return nameIn(names.summary->units(), v.id());
+    case Value::INPUT_ROWS:
+      return nameIn(names.summary->inputs(), v.id());
+    default:
+      return "";
+    }
+  }
+
+  std::string value(const Value &v) const {
+    const bool single = v.kind() == Value::NONE || v.kind() == Value::STEP_SCALARS || v.kind() >= Value::SUMS;
+    std::string out = word(kValues, v.kind());
+    if (v.id() || !single)
+      out += ' ' + std::to_string(v.id());
+    out += nameOf(v);
+    if (v.cut())
+      out += " cut " + std::to_string(v.cut());
+    if (v.begin() || v.end())
+      out += " [" + std::to_string(v.begin()) + ':' + std::to_string(v.end()) + ']';
+    if (v.version())
+      out += " version " + std::to_string(v.version());
+    return out;
+  }
+
+  template <typename Indices> std::string devices(const Indices &indices) const {
+    std::string out;
+    for (uint32_t index : indices)
+      out += (out.empty() ? "" : ", ") + device(index);
+    return '[' + out + ']';
+  }
+  std::string extents(const Extents &e) const {
+    std::string out;
+    for (int i = 0; i < e.members_size(); ++i)
+      out += (i ? ", " : "") + device(e.members(i)) + ' ' + std::to_string(i < e.begin_size() ? e.begin(i) : 0) + ':' +
+             std::to_string(i < e.end_size() ? e.end(i) : 0);
+    return '[' + out + ']';
+  }
+
+  /// What follows `on`: queue, phase, waits and times.
+  Result<std::string> when(const Entry &e) const {
+    auto exists = [&](uint32_t index) { return index < uint32_t(program.queues_size()); };
+    if (!exists(e.queue()))
+      return internal(e, "expects a queue of the program, got number " + std::to_string(e.queue()));
+    std::string out = " on " + queue(e.queue()) + " in " + word(kPhases, e.phase()), waits;
+    for (const Wait &wait : e.waits()) {
+      if (!exists(wait.queue()))
+        return internal(e, "expects to wait on a queue of the program, got number " + std::to_string(wait.queue()));
+      waits += (waits.empty() ? "" : ", ") + queue(wait.queue()) + ':' + std::to_string(wait.position()) + (wait.previous_step() ? " previous" : "");
+    }
+    if (!waits.empty())
+      out += " after [" + waits + ']';
+    if (e.planned_start() != 0 || e.planned_end() != 0)
+      out += " time [" + shortest(e.planned_start()) + ", " + shortest(e.planned_end()) + ']';
+    return out;
+  }
+
+  static Status internal(const Entry &e, const std::string &why) { return userError("entry " + std::to_string(e.id()) + ": " + why); }
+
+  Status entry(const Entry &e) {
+    Result<std::string> tail = when(e);
+    if (tail.failed())
+      return tail.error();
+    if (e.what_case() == Entry::WHAT_NOT_SET)
+      return internal(e, "expects something to do, got an empty entry or one of a later format");
+    if (const LoadInput &load = e.load_input(); e.has_load_input())
+      if (const Value &v = load.value(); v.id() != load.input() || v.begin() != load.sample_base() || v.end() != endOf(v.begin(), load.rows()))
+        return internal(e, "expects the value to be the rows it loads, [" + std::to_string(load.sample_base()) + ':' +
+                               std::to_string(endOf(load.sample_base(), load.rows())) + "] of input " + std::to_string(load.input()) + ", got [" +
+                               std::to_string(v.begin()) + ':' + std::to_string(v.end()) + "] of " + std::to_string(v.id()));
+    auto [kind, what] = describe(e);
+    text += "  exec." + kind + ' ' + std::to_string(e.id()) + ' ' + what + *tail;
+    if (e.has_compute()) {
+      text += " {\n";
+      for (const Call &c : e.compute().calls())
+        call(c);
+      text += "  }";
+    }
+    text += '\n';
+    return Status::success();
+  }
+
+  /// What an entry is called, and what it does.
+  std::pair<std::string, std::string> describe(const Entry &e) const {
+    switch (e.what_case()) {
+    case Entry::kCompute:
+      return {"compute", word(kTasks, e.compute().task()) + (e.compute().cell() < 0 ? "" : " cell " + std::to_string(e.compute().cell())) +
+                             (e.compute().group() < 0 ? "" : " group " + std::to_string(e.compute().group()))};
+    case Entry::kCopy:
+      return {"copy", value(e.copy().value()) + " from " + region(e.copy().from()) + " into " + region(e.copy().to())};
+    case Entry::kSend:
+      return {"send", value(e.send().value()) + " to " + device(e.send().peer()) + " from " + region(e.send().region())};
+    case Entry::kReceive:
+      return {"receive", value(e.receive().value()) + " from " + device(e.receive().peer()) + " into " + region(e.receive().region())};
+    case Entry::kLoadInput:
+      return {"load_input", value(e.load_input().value()) + " into " + region(e.load_input().region())};
+    case Entry::kLoadScalars:
+      return {"load_scalars", value(e.load_scalars().value()) + " into " + region(e.load_scalars().region())};
+    case Entry::kAllGather:
+      return {"all_gather", shared(e.all_gather()) + " shards " + extents(e.all_gather().shards()) + " readers " + devices(e.all_gather().readers()) +
+                                places(e.all_gather())};
+    case Entry::kReduceScatter: {
+      const ReduceScatter &r = e.reduce_scatter();
+      return {"reduce_scatter", shared(r) + ' ' + word(kOrders, r.order()) + " of " + devices(r.contributors()) + " shards " + extents(r.shards()) +
+                                    places(r) + parts(r.parts()) + (r.chunk() ? " chunk " + std::to_string(r.chunk()) : "")};
+    }
+    case Entry::kAllReduce: {
+      const AllReduce &r = e.all_reduce();
+      return {"all_reduce", value(r.from()) + " becomes " + value(r.to()) + " : " + typeWord(r.type()) + ' ' + word(kOrders, r.order()) + " of " +
+                                devices(r.members()) + " at " + region(r.region()) + parts(r.parts())};
+    }
+    default:
+      return {"report", value(e.report().value()) + " at " + region(e.report().region())};
+    }
+  }
+  template <typename Collective> std::string shared(const Collective &c) const {
+    return value(c.value()) + " group " + std::to_string(c.group()) + " : " + typeWord(c.type());
+  }
+  template <typename Collective> static std::string places(const Collective &c) {
+    return " full " + region(c.full()) + " shard " + region(c.shard());
+  }
+  static std::string parts(const Region &r) { return r.bytes() || r.arena() || r.offset() ? " parts " + region(r) : ""; }
+
+  void call(const Call &c) {
+    const Body *body = names.bodies && c.body() < uint32_t(names.bodies->bodies_size()) ? &names.bodies->bodies(int(c.body())) : nullptr;
+    text += "    exec.call " + std::to_string(c.body());
+    if (body && !body->name().empty())
+      text += ' ' + quoted(body->name());
+    if (c.unit() >= 0)
+      text += " unit " + std::to_string(c.unit()) + (names.summary ? nameIn(names.summary->units(), c.unit()) : "");
+    text += " rows [" + std::to_string(c.sample_base()) + ':' + std::to_string(endOf(c.sample_base(), c.rows())) + ']';
+    if (c.instance_base())
+      text += " instance " + std::to_string(static_cast<int64_t>(c.instance_base()));
+    const SlotBindings slots(program, c);
+    for (int i = 0; i < slots.size(); ++i) {
+      const AccessMode mode = body && i < body->slots_size() ? body->slots(i).mode() : ACCESS_UNSPECIFIED;
+      text += (i ? "," : " (") + ("\n      " + word(kAccess, mode)) + (slots[i].overwrite ? " overwriting " : " ") + value(slots[i].value) + " at " +
+              region(slots[i].region);
+    }
+    text += slots.size() ? ")\n" : "\n";
+  }
+
+  const Program &program;
+  const ProgramNames &names;
+  std::string text;
+};
+
+} // namespace
+
+Result<std::string> zorse::bundle::programText(const Program &program, const ProgramNames &names) { return Writer(program, names).run(); }

@@ -1,0 +1,133 @@
+// Bodies that are no functions of the model: sums of gradients and losses, the decision about a step, copies of parameters.
+#include "zorse/Codegen/Codegen.h"
+
+#include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Summary/Summary.h"
+
+#include "KernelSet.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
+  return std::string("sum.") + elementTypeName(type) + "." + std::to_string(terms);
+}
+
+namespace {
+
+/// A body with slots and one call of a library routine, whose operands are all slots in order.
+class BodyBuilder {
+public:
+  BodyBuilder(bundle::BodyLibrary &library, const std::string &name) : body(*library.add_bodies()) { body.set_name(name); }
+
+  /// One element per row.
+  BodyBuilder &rows(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
+    bundle::Slot &slot = add(kind, index, mode, type, name);
+    slot.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
+    return *this;
+  }
+  /// The same bytes however many rows there are.
+  BodyBuilder &fixed(bundle::SlotKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
+    bundle::Slot &slot = add(kind, 0, mode, bundle::F64, name);
+    slot.mutable_bytes()->set_fixed(bytes);
+    return *this;
+  }
+  bundle::LibraryCall &call(const std::string &routine, bundle::ElementType type) {
+    bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+    call.set_name(routine);
+    call.set_type(type);
+    for (int i = 0; i < body.slots_size(); ++i)
+      call.add_operands()->set_slot(i);
+    return call;
+  }
+
+private:
+  bundle::Slot &add(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
+    bundle::Slot &slot = *body.add_slots();
+    slot.set_kind(kind);
+    slot.set_index(index);
+    slot.set_mode(mode);
+    slot.mutable_bytes();
+    slot.set_type(type);
+    slot.set_name(name);
+    return slot;
+  }
+  bundle::Body &body;
+};
+
+void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary) {
+  const bundle::ElementType wide = wideType(summary.compute_type());
+  BodyBuilder(library, "norm")
+      .rows(bundle::STATE, 1, bundle::READ, wide, "gradients")
+      .fixed(bundle::SUMS_SLOT, bundle::ACCUMULATE, kSumsBytes, "sums")
+      .call("squared_norm", wide);
+
+  BodyBuilder sum(library, "sum_loss");
+  for (int term = 0; term < summary.loss_size(); ++term)
+    sum.rows(bundle::LOSS, uint32_t(term), bundle::READ, wide, "numerator" + std::to_string(term));
+  sum.fixed(bundle::SUMS_SLOT, bundle::ACCUMULATE, kSumsBytes, "sums").call("sum_loss", wide);
+
+  bundle::LibraryCall &decision = BodyBuilder(library, "decide")
+                                      .fixed(bundle::SUMS_SLOT, bundle::READ, kSumsBytes, "sums")
+                                      .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
+                                      .fixed(bundle::OPTIMIZER_STEP_SLOT, bundle::UPDATE, int64_t(optimizerStepBytes(summary)), "optimizer_step")
+                                      .call("decide", bundle::F64);
+  if (scalesLoss(summary))
+    (*decision.mutable_integers())["scale_interval"] = summary.training().loss_scale_interval();
+
+  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all of one type, that of the model's roundings
+  for (const bundle::GroupInfo &group : summary.groups())
+    copies = std::max(copies, group.copy_type());
+  if (copies != bundle::ELEMENT_TYPE_UNSPECIFIED)
+    BodyBuilder(library, "cast")
+        .rows(bundle::STATE, 0, bundle::READ, wide, "parameters")
+        .rows(bundle::PARAMETER, 0, bundle::WRITE, copies, "copy")
+        .call("cast", copies);
+  if (scalesLoss(summary))
+    BodyBuilder(library, "scale_seeds")
+        .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
+        .fixed(bundle::OPTIMIZER_STEP_SLOT, bundle::READ, int64_t(optimizerStepBytes(summary)), "optimizer_step")
+        .call("scale_seeds", bundle::F64);
+}
+
+/// GPUs alone add what they receive from each other directly: other targets have these bodies without launches.
+void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &summary, uint32_t mostTerms) {
+  for (bundle::ElementType type : std::set<bundle::ElementType>{wideType(summary.compute_type()), bundle::F64})
+    for (uint32_t terms = 2; terms <= mostTerms; ++terms) {
+      BodyBuilder sum(library, sumName(type, terms));
+      for (uint32_t term = 0; term < terms; ++term)
+        sum.rows(bundle::PART, term, bundle::READ, type, "part" + std::to_string(term));
+      sum.rows(bundle::SUM, 0, bundle::WRITE, type, "sum");
+      if (isCudaArch(library.arch()))
+        sum.call("ranked_sum", type);
+    }
+}
+
+} // namespace
+
+void zorse::codegen::appendBuiltinBodies(MLIRContext *context, CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms) {
+  bundle::BodyLibrary &library = bodies.library;
+  const int first = library.bodies_size();
+  addStepBodies(library, summary);
+  addDirectSums(library, summary, sumTerms);
+
+  // Devices without these routines get kernels.
+  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  for (int b = first; b < library.bodies_size(); ++b) {
+    bundle::Body &body = *library.mutable_bodies(b);
+    for (bundle::Launch &launch : *body.mutable_launches())
+      if (std::optional<Kernel> kernel = bodies.sources->routine(context, body, launch.library())) {
+        std::string symbol = bodies.sources->add(kernel->hint, std::move(kernel->module));
+        *launch.mutable_kernel() = std::move(kernel->launch);
+        launch.mutable_kernel()->set_symbol(symbol);
+      }
+  }
+}
