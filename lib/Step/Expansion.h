@@ -475,6 +475,11 @@ Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, 
 /// Bytes of a cell's loss rows of one term.
 uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 
+/// Cells of one rectangle are on several devices, which exchange values. In the order of the plan, a cell's own included.
+std::vector<uint32_t> membersOf(const Expansion &x, uint32_t cell);
+/// The rows of such a cell that are a member's where they divide them.
+Samples shareOf(const Cell &cell, size_t member, size_t members);
+
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Whether the plan's cells keep sizes within what the arithmetic of sizes bears. Precondition: both have been checked.
 Status checkSizes(const bundle::ModelSummary &summary, const Plan &plan);

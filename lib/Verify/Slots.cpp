@@ -4,6 +4,19 @@
 using namespace zorse;
 using namespace zorse::verify;
 
+using Segment = bundle::UnitFunction::Segment;
+
+/// The segment that waits for an exchange in which a value is the one brought, or the `term` of a sum; null: there is none.
+static const Segment *exchangeOf(const Model &model, uint32_t value, bool term = false) {
+  const auto &unit = model.summary.units(int(model.summary.values(int(value)).producer()));
+  for (const auto &function : model.classOf(unit).functions())
+    for (const Segment &segment : function.segments())
+      if ((term ? segment.before() == Segment::REDUCE : segment.before() != Segment::NOTHING) &&
+          unit.values_out(int(term ? segment.term() : segment.value())) == value)
+        return &segment;
+  return nullptr;
+}
+
 bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
   const Model &model = device.getModel();
   const auto &summary = model.summary;
@@ -34,6 +47,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   case bundle::Value::ACTIVATION_GRADIENT:
     exists = known(summary.values_size());
     out.stride = exists ? summary.values(int(value.id())).bytes_per_row() : 0;
+    out.stays = exists && value.kind() == bundle::Value::ACTIVATION && exchangeOf(model, value.id(), /*term=*/true);
     break;
   case bundle::Value::INPUT_ROWS:
     exists = known(summary.inputs_size());
@@ -60,14 +74,10 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     break;
   case bundle::Value::SUMS:
   case bundle::Value::GLOBAL_SUM:
-    perUnit = false;
-    out.stays = true;
-    out.bytes = Block::sumsBytes;
-    break;
   case bundle::Value::OPTIMIZER_STEP:
     perUnit = false;
     out.stays = true;
-    out.bytes = model.optimizerStepBytes();
+    out.bytes = value.kind() == bundle::Value::OPTIMIZER_STEP ? model.optimizerStepBytes() : Block::sumsBytes;
     break;
   default:
     exists = false;
@@ -86,9 +96,45 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   return true;
 }
 
+/// Of a value that the devices of a cell exchange.
+static bool fromExchange(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+  const Model &model = device.getModel();
+  const bundle::Value &value = collective.value;
+  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
+  const Segment *segment = value.id() < uint32_t(model.summary.values_size()) ? exchangeOf(model, value.id()) : nullptr;
+  if (!segment || value.id() != collective.group || (segment->before() == Segment::GATHER) != collective.gathers)
+    return fail(Code::Declared, "is of a value that is not exchanged in this way");
+  if (value.begin() < 0 || value.begin() >= value.end() || value.end() > model.plan.batch)
+    return fail(Code::Malformed, "is of samples that do not exist");
+  const auto &info = model.summary.values(int(value.id()));
+  const int64_t samples = value.end() - value.begin(), bytes = product(samples, info.bytes_per_row());
+  if (bytes <= 0 || !fromDeclared(device, entry, value, uint64_t(bytes), whole))
+    return false;
+  if (collective.type != info.type() || info.bytes_per_row() % elementSize(info.type()))
+    return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the value's");
+  const int64_t row = info.bytes_per_row() / elementSize(info.type()), elements = samples * row;
+  std::vector<Range> shards;
+  for (int i = 0; i < collective.shards.members_size(); ++i)
+    shards.push_back({collective.shards.begin(i), collective.shards.end(i)});
+  std::sort(shards.begin(), shards.end());
+  int64_t next = 0;
+  for (const Range &shard : shards) {
+    if (shard.begin % row || shard.end % row || shard.end > elements || (collective.gathers && shard.begin != next))
+      return fail(Code::Mismatched, "its shards are not whole rows of the value, or do not tile it");
+    next = shard.end;
+  }
+  if (collective.gathers && next != elements)
+    return fail(Code::Mismatched, "its shards do not tile the value");
+  term = whole;
+  term.id = model.summary.units(int(info.producer())).values_out(int(segment->term()));
+  return true;
+}
+
 bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
+  if (value.kind() == bundle::Value::ACTIVATION)
+    return fromExchange(device, entry, collective, whole, term);
   auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
   const uint32_t group = value.id();
   if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
