@@ -6,10 +6,6 @@
 
 using namespace zorse::step;
 
-Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize) {
-  return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
-}
-
 static const Twins kNoTwins;
 
 Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,

@@ -39,12 +39,14 @@ namespace zorse::step {
 
 // What follows from the summary alone, for files that use this namespace.
 using zorse::alignRegion;
+using zorse::Compact;
 using zorse::elementBytes;
 using zorse::kRegionAlignment;
 using zorse::kScalarsBlock;
 using zorse::kScalarsBytes;
 using zorse::kStateAlignment;
 using zorse::kSumsBytes;
+using zorse::Shard;
 using zorse::wideType;
 
 inline constexpr uint32_t kNone = UINT32_MAX;
@@ -128,26 +130,27 @@ struct Op {
 /// What a device has to do with a state group.
 struct Holding {
   uint32_t group = 0;
-  bool reads = false;         ///< has cells that use it; for trainable groups it then contributes
-  int64_t begin = 0, end = 0; ///< owned elements
-  double weight = 0;          ///< units x samples it contributes
+  bool reads = false; ///< has cells that use it; for trainable groups it then contributes
+  Compact owned;      ///< elements
+  double weight = 0;  ///< units x samples it contributes
   Residence at;
-  uint32_t home = kNone;       ///< buffer: where parameters live from step to step, in the group's type: the owned extent, but for `readsHome`
-  bool readsHome = false;      ///< units read, and gathers fill, the home: the whole group for readers, else the owned extent
-  uint32_t firstImage = kNone; ///< of Expansion::images, one for each of the group's windows: what units read, in the compute type, as large
-  uint32_t gradients = kNone;  ///< buffer: as large, in the group's type
-  uint32_t reduced = kNone;    ///< buffer of their sum over all contributors: `gradients`, or the owned extent alone
-  uint32_t left = kNone;       ///< buffer on the host: the owned extent of reduced gradients, from their norm to the update
-  uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
-  bool owns() const { return begin < end; }
-  int64_t reducedBase() const { return reduced == gradients ? base() : begin; } ///< first element of `reduced`
-  int64_t base() const { return reads ? 0 : begin; }                            ///< first element of images and of `gradients`
+  uint32_t home = kNone;                ///< buffer: where parameters live from step to step, in the group's type: what is owned, but for `readsHome`
+  bool readsHome = false;               ///< units read, and gathers fill, the home: the whole group for readers, else what is owned
+  uint32_t firstImage = kNone;          ///< of Expansion::images, one for each of the group's windows: what units read, in the compute type, as large
+  uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
+  uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or what is owned alone
+  uint32_t left = kNone;                ///< buffer on the host: reduced gradients of what is owned, from their norm to the update
+  uint32_t moments[2] = {kNone, kNone}; ///< of what is owned
+  bool owns() const { return !owned.empty(); }
+  /// The place of an owned run in images and in `gradients`, and that in `reduced`; elsewhere it is the run's own.
+  int64_t place(const Compact::Run &run) const { return reads ? run.begin : run.place; }
+  int64_t reducedPlace(const Compact::Run &run) const { return reduced == gradients ? place(run) : run.place; }
 };
 
 /// The update of what a device owns of a group.
 struct GroupUpdate {
   const Holding *holding = nullptr;
-  uint32_t left = kNone;       ///< op that has taken its reduced gradients to the host; kNone: they are on the device
+  std::vector<uint32_t> left;  ///< ops, by owned run, that have taken its reduced gradients to the host; none: they are on the device
   std::vector<uint32_t> after; ///< ops
 };
 
@@ -415,6 +418,11 @@ struct Expansion : ExpansionArrays {
   /// The window of tasks of cells that begin at a unit; kNone if none of them reads the group.
   uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
   uint32_t imageOf(const Holding &holding, uint32_t window) const { return images[holding.firstImage + window - firstWindow[holding.group]]; }
+  /// The place of an owned run in an image. Who does not read it has its runs there one behind the other, as gathers find them.
+  int64_t placeInImage(uint32_t device, const Holding &holding, uint32_t window, const Compact::Run &run) const {
+    const auto &readers = windows[window].readers;
+    return std::binary_search(readers.begin(), readers.end(), device) ? holding.place(run) : holding.place(holding.owned.runs()[0]) + run.place;
+  }
   /// Groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
@@ -469,8 +477,10 @@ private:
 
 inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return {buffer, offset, bytes}; }
 
-/// Elements [begin, end) of a group inside a buffer whose first element is `base`.
-Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize);
+/// So many elements of a group from a place in a buffer on.
+inline Region elementRegion(uint32_t buffer, int64_t place, int64_t elements, uint64_t elementSize) {
+  return region(buffer, static_cast<uint64_t>(place) * elementSize, static_cast<uint64_t>(elements) * elementSize);
+}
 
 /// Bytes of a cell's loss rows of one term.
 uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);

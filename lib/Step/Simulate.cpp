@@ -204,8 +204,8 @@ private:
       return traffic.allReduce(collective.members, op.bytes, now, x.costs->reduceAlgorithm());
     pieces.clear();
     double size = static_cast<double>(elementBytes(collective.type));
-    for (const Collective::Shard &shard : collective.shards)
-      pieces.push_back({shard.device, static_cast<double>(shard.end - shard.begin) * size});
+    for (const Shard &shard : collective.shards)
+      pieces.push_back({shard.device, static_cast<double>(shard.size()) * size});
     return op.work == Work::Gather ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
                                    : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
   }

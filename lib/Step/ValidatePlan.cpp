@@ -146,9 +146,9 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
         continue;
       }
       const std::string &device = plan.devices[owner.device].name;
-      if (!devices.insert(owner.device).second)
-        messages.add(name + ": device " + device + " is listed twice; a device owns at most one extent of a group");
       if (owner.begin < 0) {
+        if (!devices.insert(owner.device).second)
+          messages.add(name + ": device " + device + " is listed twice; a device has at most one share of a group");
         anyShare = true;
         shares += owner.share;
         if (!(owner.share >= 0 && owner.share <= 100))

@@ -188,13 +188,13 @@ private:
     if (x.summary.groups(static_cast<int>(g)).statistic()) // no gradients: nothing to add to their norm
       return;
     const Holding &h = *x.findHolding(device, g);
-    for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
-      const Elements elements{run.begin, run.end};
-      x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, h.reducedBase(), run.begin, run.end, size(g)),
-                Value::reducedGradients(g, elements));
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
-    }
+    for (const Compact::Run &owned : h.owned.runs())
+      for (const Expansion::Run &run : x.runsOf(g, owned.begin, owned.end)) {
+        const int64_t count = run.end - run.begin, place = h.reducedPlace(owned) + run.begin - owned.begin;
+        x.addCall(x.summary.norm_body(), -1, count, 0);
+        x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)), Value::reducedGradients(g, {run.begin, run.end}));
+        x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
+      }
   }
 
   /// \param first  before there are sums: it reads bytes that the load of the scalars clears and nothing adds to
@@ -211,7 +211,7 @@ private:
     const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
     for (const Expansion::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
-      auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
+      auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
       x.addCall(statistic    ? x.summary.update_body_statistics()
                 : run.decays ? x.summary.update_body_decay()
                              : x.summary.update_body_plain(),

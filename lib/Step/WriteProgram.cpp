@@ -38,8 +38,8 @@ template <typename Message> Message *place(Message *out, const Value &value, con
   return out;
 }
 
-void write(const std::vector<Collective::Shard> &shards, bundle::Extents *out) {
-  for (const Collective::Shard &shard : shards) {
+void write(const std::vector<Shard> &shards, bundle::Extents *out) {
+  for (const Shard &shard : shards) {
     out->add_members(shard.device);
     out->add_begin(shard.begin);
     out->add_end(shard.end);

@@ -115,18 +115,16 @@ void Replay::transfer() {
     return;
   case bundle::Entry::kAllGather: {
     const bundle::Collective gather = *bundle::collectiveOf(e);
-    if (gather.shard.bytes())
-      require(placeOf(gather.shard), shardOf(gather, value));
-    if (gather.full.bytes())
-      write(placeOf(gather.full), value);
+    const Held held = heldBy(program.device(), gather);
+    forRuns(held.shards, gather, gather.shard, value, [&](const Place &place, const Logical &shard) { require(place, shard); });
+    forRuns(held.whole, gather, gather.full, value, [&](const Place &place, const Logical &run) { write(place, run); });
     return;
   }
   case bundle::Entry::kReduceScatter: {
     const bundle::Collective reduction = *bundle::collectiveOf(e);
-    if (reduction.full.bytes())
-      require(placeOf(reduction.full), terms[current]);
-    if (reduction.shard.bytes())
-      write(placeOf(reduction.shard), shardOf(reduction, value));
+    const Held held = heldBy(program.device(), reduction);
+    forRuns(held.whole, reduction, reduction.full, terms[current], [&](const Place &place, const Logical &term) { require(place, term); });
+    forRuns(held.shards, reduction, reduction.shard, value, [&](const Place &place, const Logical &sum) { write(place, sum); });
     if (e.reduce_scatter().parts().bytes())
       scratch(placeOf(e.reduce_scatter().parts()));
     return;
@@ -202,20 +200,6 @@ void Replay::copyScalars(const Place &from, const Place &to) {
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// This device's extent of a whole.
-Logical Replay::shardOf(const bundle::Collective &collective, const Logical &whole) const {
-  const bundle::Extents &extents = collective.shards;
-  const int64_t size = elementSize(collective.type);
-  Logical shard = whole;
-  for (int i = 0; i < extents.members_size(); ++i)
-    if (extents.members(i) == program.device()) {
-      shard.begin = whole.begin + extents.begin(i) * size / whole.stride;
-      shard.end = whole.begin + extents.end(i) * size / whole.stride;
-    }
-  shard.bytes = (shard.end - shard.begin) * shard.stride;
-  return shard;
-}
-
 /// Logical values of every slot and transfer, once for all steps. False after any finding: sizes are then not to be relied on.
 bool Replay::prepare() {
   bool good = true;
@@ -286,7 +270,7 @@ bool Replay::declareTransfer() {
   }
 }
 
-/// Of a whole, each device's shard being its extent.
+/// Of a whole, of which devices have what its runs and shards say.
 bool Replay::declareCollective(const bundle::Collective &collective) {
   const bundle::Region &full = collective.full, &region = collective.shard;
   Logical whole, term;
@@ -296,27 +280,19 @@ bool Replay::declareCollective(const bundle::Collective &collective) {
     return false;
   if (!collective.gathers)
     terms[current] = term;
-  const int64_t bytes = collective.hasWhole(program.device()) ? whole.bytes : 0;
-  if (int64_t(full.bytes()) != bytes)
+  const int64_t element = elementSize(collective.type);
+  const Held held = heldBy(program.device(), collective);
+  if (const int64_t bytes = held.whole.elements() * element; int64_t(full.bytes()) != bytes)
     good = fail(Code::Size, "its whole has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(bytes));
-  good = checkShard(collective, whole) && good;
-  if (collective.gathers && region.bytes() && full.bytes() &&
-      !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
-    good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole");
-  return good;
-}
-
-bool Replay::checkShard(const bundle::Collective &collective, const Logical &whole) {
-  const bundle::Region &region = collective.shard, &full = collective.full;
-  const Logical own = shardOf(collective, whole);
-  const int64_t expected = collective.owns(program.device()) ? own.bytes : 0;
-  if (int64_t(region.bytes()) != expected)
-    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(expected));
-  bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
-                  full.offset() < region.offset() + region.bytes();
-  if (overlaps && region.offset() != full.offset() + uint64_t((own.begin - whole.begin) * own.stride))
+  if (const int64_t bytes = held.shards.elements() * element; int64_t(region.bytes()) != bytes)
+    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(bytes));
+  if (held.inside || !region.bytes() || !full.bytes())
+    return good;
+  if (region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() && full.offset() < region.offset() + region.bytes())
     return fail(Code::Alias, "its shard lies inside the whole, but not at its place");
-  return true;
+  if (collective.gathers && !held.shards.inside(held.whole).empty())
+    return fail(Code::Alias, "an owner that reads must hold its shard inside the whole");
+  return good;
 }
 
 /// Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and back.

@@ -113,17 +113,19 @@ static bool fromExchange(Device &device, const bundle::Entry &entry, const bundl
   if (collective.type != info.type() || info.bytes_per_row() % elementSize(info.type()))
     return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the value's");
   const int64_t row = info.bytes_per_row() / elementSize(info.type()), elements = samples * row;
-  std::vector<Range> shards;
-  for (int i = 0; i < collective.shards.members_size(); ++i)
-    shards.push_back({collective.shards.begin(i), collective.shards.end(i)});
+  std::vector<Shard> shards = bundle::shardsOf(collective.shards);
   std::sort(shards.begin(), shards.end());
   int64_t next = 0;
-  for (const Range &shard : shards) {
-    if (shard.begin % row || shard.end % row || shard.end > elements || (collective.gathers && shard.begin != next))
-      return fail(Code::Mismatched, "its shards are not whole rows of the value, or do not tile it");
+  bool tiles = true;
+  for (const auto &runs : {shards, collective.runs()})
+    for (const Shard &run : runs)
+      if (run.begin % row || run.end % row || run.end > elements)
+        return fail(Code::Mismatched, "its runs are not whole rows of the value");
+  for (const Shard &shard : shards) {
+    tiles = tiles && shard.begin == next;
     next = shard.end;
   }
-  if (collective.gathers && next != elements)
+  if (collective.gathers && !(tiles && next == elements))
     return fail(Code::Mismatched, "its shards do not tile the value");
   term = whole;
   term.id = model.summary.units(int(info.producer())).values_out(int(segment->term()));
@@ -149,9 +151,10 @@ bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bu
     return fail(Code::Declared, "expects the whole group");
   if (collective.type != (copy ? info.copy_type() : info.type()))
     return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the group's");
-  for (int64_t end : collective.shards.end())
-    if (end > info.elements())
-      return fail(Code::Malformed, "a shard ends at element " + std::to_string(end) + " of " + std::to_string(info.elements()));
+  for (const auto *ends : {&collective.shards.end(), &collective.parts.end()})
+    for (int64_t end : *ends)
+      if (end > info.elements())
+        return fail(Code::Malformed, "a run ends at element " + std::to_string(end) + " of " + std::to_string(info.elements()));
   if (!collective.gathers)
     whole.kind = bundle::Value::REDUCED_GRADIENTS;
   term = whole;

@@ -2,7 +2,7 @@
 // get the sum. Whoever does the same with both reads them by this class, and asks which it is only where they differ.
 #pragma once
 
-#include "bundle.pb.h"
+#include "Extents.h"
 
 #include <algorithm>
 #include <optional>
@@ -19,22 +19,43 @@ struct Collective {
   const Value &value; ///< of the whole
   ElementType type;
   const Extents &shards;      ///< owners, and their elements of the whole
-  const Devices &members;     ///< those with a whole: readers, or contributors in the order of summation
+  const Devices &members;     ///< readers, or contributors in the order of summation
+  const Extents &parts;       ///< the members' elements of the whole; none: each has all of them
   const Region &full, &shard; ///< of this device, as far as it is a member, an owner
 
-  bool hasWhole(uint32_t device) const { return std::find(members.begin(), members.end(), device) != members.end(); }
+  bool isMember(uint32_t device) const { return std::find(members.begin(), members.end(), device) != members.end(); }
   bool owns(uint32_t device) const { return std::find(shards.members().begin(), shards.members().end(), device) != shards.members().end(); }
+  /// Elements of the whole, as far as shards reach: nobody touches more of it.
+  int64_t elements() const { return shards.end_size() ? *std::max_element(shards.end().begin(), shards.end().end()) : 0; }
+
+  /// Runs of all members.
+  std::vector<Shard> runs() const {
+    std::vector<Shard> runs = shardsOf(parts);
+    if (parts.members().empty())
+      for (uint32_t member : members)
+        runs.push_back({member, 0, elements()});
+    return runs;
+  }
+
+  /// What a device has of it: the whole in `full`, shards from where `shard` begins.
+  Held heldBy(uint32_t device, size_t elementBytes) const {
+    Compact whole = shardsOf(parts, device);
+    if (parts.members().empty() && isMember(device))
+      whole.add(0, elements());
+    const bool apart = !full.bytes() || shard.arena() != full.arena();
+    return Held(std::move(whole), shardsOf(shards, device), apart ? UINT64_MAX : shard.offset() - full.offset(), elementBytes);
+  }
 };
 
 /// Nothing: the entry is another one.
 inline std::optional<Collective> collectiveOf(const Entry &entry) {
   if (entry.has_all_gather()) {
     const AllGather &a = entry.all_gather();
-    return Collective{true, a.group(), a.value(), a.type(), a.shards(), a.readers(), a.full(), a.shard()};
+    return Collective{true, a.group(), a.value(), a.type(), a.shards(), a.readers(), a.reads(), a.full(), a.shard()};
   }
   if (entry.has_reduce_scatter()) {
     const ReduceScatter &r = entry.reduce_scatter();
-    return Collective{false, r.group(), r.value(), r.type(), r.shards(), r.contributors(), r.full(), r.shard()};
+    return Collective{false, r.group(), r.value(), r.type(), r.shards(), r.contributors(), r.terms(), r.full(), r.shard()};
   }
   return std::nullopt;
 }

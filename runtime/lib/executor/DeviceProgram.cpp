@@ -31,13 +31,6 @@ NumberType numberType(bundle::ElementType type) {
   }
 }
 
-std::vector<Shard> shardsOf(const bundle::Extents &extents) {
-  std::vector<Shard> shards;
-  for (int i = 0; i < extents.members_size(); ++i)
-    shards.push_back({extents.members(i), extents.begin(i), extents.end(i)});
-  return shards;
-}
-
 /// Whether persistent state is no longer what the step before left once an entry has begun.
 bool changesState(const bundle::Program &program, const Entry &entry) {
   if (entry.has_compute())
@@ -144,11 +137,11 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
       problem = pointer.error();
     return pointer.failed() ? nullptr : *pointer;
   };
-  auto share = [&](auto &out, std::vector<uint32_t> &members) {
+  auto share = [&](auto &out, std::vector<Shard> &runs) {
     const bundle::Collective collective = *bundle::collectiveOf(entry);
-    members.assign(collective.members.begin(), collective.members.end());
-    out.shards = shardsOf(collective.shards);
-    if (collective.hasWhole(index))
+    runs = collective.runs();
+    out.shards = bundle::shardsOf(collective.shards);
+    if (collective.isMember(index))
       out.full = exposed(collective.full);
     if (collective.owns(index))
       out.shard = exposed(collective.shard);
@@ -166,11 +159,11 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
     break;
   case Entry::kAllGather:
     prepared.gather.elementBytes = elementBytes(entry.all_gather().type());
-    share(prepared.gather, prepared.gather.readers);
+    share(prepared.gather, prepared.gather.reads);
     break;
   case Entry::kReduceScatter:
     prepared.reduction.type = numberType(entry.reduce_scatter().type());
-    share(prepared.reduction, prepared.reduction.contributors);
+    share(prepared.reduction, prepared.reduction.terms);
     break;
   case Entry::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
@@ -198,19 +191,15 @@ void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
     break;
   case Entry::kAllGather: {
     const bundle::AllGather &a = entry.all_gather();
-    prepared.directGather = {
-        elementBytes(a.type()), shardsOf(a.shards()), {a.readers().begin(), a.readers().end()}, address(a.full()), address(a.shard())};
+    prepared.directGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(entry)->runs(), address(a.full()),
+                             address(a.shard())};
     break;
   }
   case Entry::kReduceScatter: {
     const bundle::ReduceScatter &r = entry.reduce_scatter();
-    prepared.directReduction = {numberType(r.type()),
-                                {r.contributors().begin(), r.contributors().end()},
-                                shardsOf(r.shards()),
-                                address(r.full()),
-                                address(r.shard()),
-                                address(r.parts()),
-                                std::max<int64_t>(r.chunk(), 1)};
+    prepared.directReduction = {
+        numberType(r.type()), bundle::collectiveOf(entry)->runs(), bundle::shardsOf(r.shards()), address(r.full()), address(r.shard()),
+        address(r.parts()),   std::max<int64_t>(r.chunk(), 1)};
     break;
   }
   case Entry::kAllReduce: {

@@ -17,6 +17,8 @@ bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { retu
 /// Those that gather from and to all of them; empty: others.
 std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
   const bundle::AllGather &gather = entry.all_gather();
+  if (gather.has_reads())
+    return {};
   std::vector<uint32_t> all = bundle::participantsOf(entry);
   return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size() ? all : std::vector<uint32_t>();
 }
