@@ -151,6 +151,8 @@ private:
              std::to_string(i < e.end_size() ? e.end(i) : 0);
     return '[' + out + ']';
   }
+  /// Nothing: members have the whole.
+  std::string runs(const char *word, const Extents &e) const { return e.members().empty() ? "" : word + extents(e); }
 
   /// What follows `on`: queue, phase, waits and times.
   Result<std::string> when(const Entry &e) const {
@@ -213,11 +215,12 @@ private:
       return {"load_scalars", value(e.load_scalars().value()) + " into " + region(e.load_scalars().region())};
     case Entry::kAllGather:
       return {"all_gather", shared(e.all_gather()) + " shards " + extents(e.all_gather().shards()) + " readers " + devices(e.all_gather().readers()) +
-                                places(e.all_gather())};
+                                runs(" reads ", e.all_gather().reads()) + places(e.all_gather())};
     case Entry::kReduceScatter: {
       const ReduceScatter &r = e.reduce_scatter();
       return {"reduce_scatter", shared(r) + ' ' + word(kOrders, r.order()) + " of " + devices(r.contributors()) + " shards " + extents(r.shards()) +
-                                    places(r) + parts(r.parts()) + (r.chunk() ? " chunk " + std::to_string(r.chunk()) : "")};
+                                    runs(" terms ", r.terms()) + places(r) + parts(r.parts()) +
+                                    (r.chunk() ? " chunk " + std::to_string(r.chunk()) : "")};
     }
     case Entry::kAllReduce: {
       const AllReduce &r = e.all_reduce();

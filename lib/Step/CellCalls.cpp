@@ -7,12 +7,14 @@
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace zorse::step;
 
 namespace {
 
 namespace bundle = zorse::bundle;
+using Segment = bundle::UnitFunction::Segment;
 
 class CellCaller {
 public:
@@ -41,8 +43,8 @@ private:
     for (const CellTemplate *shape : x.shapeOf)
       for (const auto &list : templates.inside(*shape).calls) {
         calls += list.size();
-        for (const CellInside::Call &call : list)
-          slots += x.tables.unitCalls().of(call.unit, call.task).slots.size();
+        for (const CellInside::Call &of : list)
+          slots += of.call->slots.size();
       }
     constexpr size_t kSlotsOfSums = 4; // a loss and its sum; seldom more
     calls += x.shapeOf.size();
@@ -64,8 +66,6 @@ private:
     case bundle::Compute::B:
       bindValues(/*later=*/true);
       bindGradients();
-      for (const CellTemplate::Made &gradient : inside->gradients)
-        fresh[gradient.id] = 1;
       addUnits(1);
       break;
     case bundle::Compute::W:
@@ -158,14 +158,63 @@ private:
     return x.graph.slots.back();
   }
 
-  /// \param kind  0 for F, 1 for B, 2 for W
+  /// Those up to the task's next exchange. \param kind  0 for F, 1 for B, 2 for W
   void addUnits(int kind) {
-    for (const CellInside::Call &of : inside->calls[kind]) {
-      const UnitCall &call = x.tables.unitCalls().of(of.unit, of.task);
-      addCall(call.body, of.unit);
-      for (const Binding &binding : call.slots)
-        bind(of, binding, /*later=*/kind > 0);
+    const std::vector<CellInside::Call> &calls = inside->calls[kind];
+    const auto before = begun.find({info, kind});
+    size_t made = before == begun.end() ? 0 : before->second;
+    if (kind == 1)
+      findFresh(made);
+    const size_t first = made;
+    for (; made < calls.size(); ++made) {
+      const Segment *segment = segmentOf(calls[made]);
+      if (segment && segment->before() != Segment::NOTHING && made > first)
+        break;
+      segment ? addSegment(calls[made], *segment, kind > 0) : addUnit(calls[made], calls[made].call->body, kind > 0);
     }
+    if (made < calls.size())
+      begun[{info, kind}] = made;
+    else if (before != begun.end())
+      begun.erase(before);
+  }
+
+  void addUnit(const CellInside::Call &of, uint32_t body, bool later) {
+    addCall(body, of.unit);
+    for (const Binding &binding : of.call->slots)
+      bind(of, binding, later);
+  }
+
+  /// Null: the function has none.
+  const Segment *segmentOf(const CellInside::Call &of) const {
+    const auto &segments = unitFunction(x.summary, of.unit, of.task).segments();
+    return segments.empty() ? nullptr : &segments[static_cast<int>(of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
+  }
+
+  /// The body of the cell's device, for its share of the rows where they are shared.
+  void addSegment(const CellInside::Call &of, const Segment &segment, bool later) {
+    const auto index = static_cast<uint32_t>(cell - x.plan.cells.data());
+    const std::vector<uint32_t> members = membersOf(x, index);
+    const auto member = static_cast<size_t>(std::find(members.begin(), members.end(), index) - members.begin());
+    const Cell *const whole = cell;
+    Cell share = *cell;
+    if (segment.shared()) {
+      const Samples rows = shareOf(*cell, member, members.size());
+      share.sampleBegin = rows.begin;
+      share.sampleEnd = rows.end;
+    }
+    cell = &share;
+    addUnit(of, segment.bodies(static_cast<int>(member)), later);
+    cell = whole;
+  }
+
+  /// Which gradients nobody has added to after so many calls of B.
+  void findFresh(size_t calls) {
+    for (const CellTemplate::Made &gradient : inside->gradients)
+      fresh[gradient.id] = 1;
+    for (size_t i = 0; i < calls; ++i)
+      for (const Binding &binding : inside->calls[1][i].call->slots)
+        if (binding.slot == bundle::BOUNDARY_IN_GRADIENT)
+          fresh[binding.id] = 0;
   }
 
   Samples samples() const { return {cell->sampleBegin, cell->sampleEnd}; }
@@ -270,9 +319,10 @@ private:
   const CellInfo *info = nullptr;
   const CellTemplate *shape = nullptr;
   const CellInside *inside = nullptr;
-  std::vector<Where> values, gradients; ///< by value
-  std::vector<uint8_t> fresh;           ///< by value: nobody has written its gradient yet
-  std::vector<uint32_t> firstCall;      ///< by buffer: that adds to it
+  std::vector<Where> values, gradients;                     ///< by value
+  std::vector<uint8_t> fresh;                               ///< by value: nobody has written its gradient yet
+  std::vector<uint32_t> firstCall;                          ///< by buffer: that adds to it
+  std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: calls before its next exchange
 };
 
 } // namespace

@@ -103,10 +103,15 @@ private:
     if (!task)
       return;
     made.workspace = std::max(made.workspace, extentOf(unitFunction(summary, u, *task).workspace()));
-    if (inside)
-      inside->calls[kind].push_back({u, *task});
-    const auto bit = static_cast<TaskSet>(1 << kind);
-    for (const Binding &binding : units.of(u, *task).slots)
+    for (const UnitCall &call : units.of(u, *task)) {
+      if (inside)
+        inside->calls[kind].push_back({u, *task, &call});
+      touch(u, call, static_cast<TaskSet>(1 << kind));
+    }
+  }
+
+  void touch(int32_t u, const UnitCall &call, TaskSet bit) {
+    for (const Binding &binding : call.slots)
       switch (binding.of) {
       case Operand::Parameter:
         groupOf(binding.id).parameters |= bit;

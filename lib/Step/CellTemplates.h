@@ -34,7 +34,7 @@ struct Binding {
   uint32_t cut = 0; ///< of a gradient: it holds what users at or after this unit have added
 };
 
-/// What a task does with a unit: a call of its body, with the slots that the body has.
+/// A call of a unit function's body, with the slots that the body has.
 struct UnitCall {
   uint32_t body = 0;
   std::vector<Binding> slots;
@@ -97,6 +97,7 @@ struct CellInside {
   struct Call {
     int32_t unit;
     UnitTask task;
+    const UnitCall *call; ///< one of those of the unit and the task
   };
   std::vector<Call> calls[3]; ///< of F, of B (what it makes again first) and of W
   struct Local {
@@ -115,16 +116,17 @@ struct CellInside {
   uint32_t deferred = 0;                       ///< place of the first unit's block for W
 };
 
-/// What tasks do with each unit of a model.
+/// What tasks do with each unit of a model: the calls of a function, in order.
 class UnitCalls {
 public:
   UnitCalls() = default;
   explicit UnitCalls(const ExpansionTables &tables);
-  const UnitCall &of(int32_t unit, UnitTask task) const { return calls[static_cast<size_t>(unit) * kTasks + static_cast<size_t>(task)]; }
+  /// Valid as long as this object.
+  const std::vector<UnitCall> &of(int32_t unit, UnitTask task) const { return calls[static_cast<size_t>(unit) * kTasks + static_cast<size_t>(task)]; }
 
 private:
   static constexpr size_t kTasks = 5;
-  std::vector<UnitCall> calls;
+  std::vector<std::vector<UnitCall>> calls;
 };
 
 class CellTemplates {

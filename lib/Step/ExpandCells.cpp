@@ -14,6 +14,7 @@ namespace {
 
 using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
+using Segment = bundle::UnitFunction::Segment;
 
 class CellExpander {
 public:
@@ -26,14 +27,12 @@ public:
     sizeWorkspaces();
     for (size_t cut = 0; cut < x.cellsByBegin.size(); ++cut) {
       cursor = 0;
-      for (uint32_t c : x.cellsByBegin[cut])
-        forward(c);
+      forEachSet(x.cellsByBegin[cut], [&](const std::vector<uint32_t> &set) { forward(set); });
     }
     // A cell's gradients come from cells that begin where it ends: those end later.
     for (size_t cut = x.cellsByEnd.size(); cut-- > 0;) {
       cursor = 0;
-      for (uint32_t c : x.cellsByEnd[cut])
-        backward(c);
+      forEachSet(x.cellsByEnd[cut], [&](const std::vector<uint32_t> &set) { backward(set); });
     }
     limitOffloads(x);
     return zorse::Status::success();
@@ -152,7 +151,18 @@ private:
     size_t end = cursor;
     while (end < list.size() && x.plan.cells[list[end]].sampleBegin < cell.sampleEnd)
       ++end;
-    return {list.begin() + cursor, end - cursor};
+    auto same = [&](uint32_t a, uint32_t b) { return x.plan.cells[a].sampleBegin == x.plan.cells[b].sampleBegin; };
+    const CellIndices all{list.begin() + cursor, end - cursor};
+    if (std::adjacent_find(all.begin(), all.end(), same) == all.end())
+      return all;
+    chosen.clear(); // of the cells of a set, which have the same, the one on this device or the first
+    for (uint32_t other : all) {
+      if (chosen.empty() || !same(chosen.back(), other))
+        chosen.push_back(other);
+      else if (x.plan.cells[other].device == cell.device)
+        chosen.back() = other;
+    }
+    return {chosen.data(), chosen.size()};
   }
 
   /// Brings `value` to cell `c` from its neighbours' ports: a view if one local buffer holds all rows (and they start aligned), else a buffer of
@@ -238,23 +248,112 @@ private:
 
   // ---- Tasks.
 
-  /// B or W of a cell; without work it is ordered, and not listed.
-  uint32_t addBackwardTask(uint32_t c, TaskKind kind) {
-    const Cell &cell = x.plan.cells[c];
-    uint32_t op = x.addOp(x.taskSeconds(c, kind), kind == TaskKind::Backward ? kBackwardRank : kWeightsRank, cell.sampleBegin, cell.unitBegin);
-    x.ops.back().cell = c;
-    if (!x.hasWork(c, kind))
-      return op;
-    x.addHalf(cell.device, kCompute);
-    x.describe(kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
+  /// Calls `visit` for the cells of every rectangle: one, or one per device where they exchange values.
+  template <typename Visit> void forEachSet(CellIndices list, Visit visit) {
+    for (size_t i = 0; i < list.size(); i += set.size()) {
+      if (i + 1 < list.size() && x.plan.cells[list[i]].sampleBegin == x.plan.cells[list[i + 1]].sampleBegin)
+        set = membersOf(x, list[i]);
+      else
+        set.assign(1, list[i]);
+      visit(set);
+    }
+  }
+
+  /// The tasks of the cells of a set.
+  void addTasks(const std::vector<uint32_t> &cells, TaskKind kind, CellTask CellInfo::*task) {
+    if (cells.size() > 1)
+      return addExchangingTasks(cells, kind, task);
+    const uint32_t op = addTask(cells[0], kind, 1);
+    x.cells[cells[0]].*task = {op, op};
+  }
+
+  /// Each is a row of ops with an exchange between any two.
+  void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind, CellTask CellInfo::*task) {
+    const Cell &like = x.plan.cells[cells[0]];
+    std::vector<std::pair<int32_t, const Segment *>> exchanges; // units' segments that wait for one
+    for (int32_t i = 0; i < like.unitEnd - like.unitBegin; ++i) {
+      const int32_t u = kind == TaskKind::Forward ? like.unitBegin + i : like.unitEnd - 1 - i;
+      for (const Segment &segment : unitFunction(x.summary, u, kind == TaskKind::Forward ? UnitTask::Forward : UnitTask::Backward).segments())
+        if (segment.before() != Segment::NOTHING)
+          exchanges.push_back({u, &segment});
+    }
+    const size_t ops = exchanges.size() + 1;
+    for (uint32_t c : cells)
+      x.cells[c].*task = {addTask(c, kind, ops), static_cast<uint32_t>(x.ops.size() - 1)};
+    for (auto [unit, segment] : exchanges) {
+      const uint32_t exchange = addExchange(cells, kind, unit, *segment);
+      for (uint32_t c : cells)
+        x.addEdge((x.cells[c].*task).end, exchange);
+      for (uint32_t c : cells) {
+        (x.cells[c].*task).end = addTask(c, kind, ops);
+        x.addEdge(exchange, (x.cells[c].*task).end);
+      }
+    }
+  }
+
+  /// A gather or a reduction of what the cells of a set have of a value.
+  uint32_t addExchange(const std::vector<uint32_t> &cells, TaskKind kind, int32_t unit, const Segment &segment) {
+    const bool gathers = segment.before() == Segment::GATHER;
+    const Cell &like = x.plan.cells[cells[0]];
+    const uint32_t id = x.summary.units(unit).values_out(static_cast<int>(segment.value()));
+    const auto row = rowBytes(id), bytes = static_cast<uint64_t>(like.rows()) * row;
+    const auto rowElements = static_cast<int64_t>(row / elementBytes(x.summary.values(static_cast<int>(id)).type()));
+    Collective collective;
+    collective.value = Value::activation(id, {like.sampleBegin, like.sampleEnd});
+    collective.phase = kind == TaskKind::Forward ? bundle::FORWARD : bundle::BACKWARD;
+    collective.type = x.summary.values(static_cast<int>(id)).type();
+    std::vector<std::pair<uint32_t, Part>> parts; // by device
+    for (size_t m = 0; m < cells.size(); ++m) {
+      const uint32_t device = x.plan.cells[cells[m]].device, whole = insideBuffer(cells[m], id);
+      const Samples share = gathers ? shareOf(like, m, cells.size()) : Samples{like.sampleBegin, like.sampleEnd};
+      const int64_t begin = share.begin - like.sampleBegin, end = share.end - like.sampleBegin;
+      collective.members.push_back(device);
+      collective.shards.push_back({device, begin * rowElements, end * rowElements});
+      const Region mine = region(whole, static_cast<uint64_t>(begin) * row, static_cast<uint64_t>(end - begin) * row);
+      const uint32_t term = x.summary.units(unit).values_out(static_cast<int>(segment.term()));
+      parts.push_back({device, {region(gathers ? whole : insideBuffer(cells[m], term), 0, bytes), mine}});
+    }
+    std::sort(parts.begin(), parts.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+    const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardRank : kBackwardRank, like.sampleBegin, unit);
+    x.describeCollective(gathers ? Work::Gather : Work::Scatter, std::move(collective));
+    for (const auto &[device, part] : parts)
+      x.addPart(device, part.whole, part.shard);
     return op;
   }
 
-  void forward(uint32_t c) {
+  /// Names the buffer of a value that no other cell touches: the template has its bytes, and says when.
+  uint32_t insideBuffer(uint32_t c, uint32_t value) {
+    const auto &values = x.tables.shapes(x.plan.schedule.splitBackward).inside(*x.shapeOf[c]).values;
+    auto made = std::find_if(values.begin(), values.end(), [&](const CellTemplate::Made &one) { return one.id == value; });
+    return x.addNumbered(x.plan.cells[c].device, 0, x.cells[c].numberOfF + made->place);
+  }
+
+  /// One of a task's ops. A task without work is ordered, and not listed.
+  uint32_t addTask(uint32_t c, TaskKind kind, size_t ops) {
+    const Cell &cell = x.plan.cells[c];
+    const uint8_t rank = kind == TaskKind::Forward ? kForwardRank : kind == TaskKind::Backward ? kBackwardRank : kWeightsRank;
+    const uint32_t op = x.addOp(x.taskSeconds(c, kind) / static_cast<double>(ops), rank, cell.sampleBegin, cell.unitBegin);
+    x.ops[op].cell = c;
+    x.ops[op].enters = kind == TaskKind::Forward;
+    if (x.hasWork(c, kind)) {
+      x.addHalf(cell.device, kCompute);
+      x.describe(kind == TaskKind::Forward ? OpKind::Forward : kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
+    }
+    return op;
+  }
+
+  void forward(const std::vector<uint32_t> &cells) {
+    for (uint32_t c : cells)
+      bringIn(c);
+    addTasks(cells, TaskKind::Forward, &CellInfo::forward);
+    for (uint32_t c : cells)
+      finishForward(c);
+  }
+
+  /// What F needs.
+  void bringIn(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
-    const CellTemplate &shape = *x.shapeOf[c];
-
     const CellIndices above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
     inPorts.clear();
     for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
@@ -265,21 +364,21 @@ private:
     info.loads.begin = static_cast<uint32_t>(x.loads.size());
     loadInputs(c);
     info.loads.end = static_cast<uint32_t>(x.loads.size());
+    info.numberOfF = x.takeNumbers(x.shapeOf[c]->numbersOfF);
+  }
 
-    info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForwardRank, cell.sampleBegin, cell.unitBegin);
-    x.ops.back().cell = c;
-    x.ops.back().enters = true;
-    x.addHalf(cell.device, kCompute);
-    x.describe(OpKind::Forward, c);
-
+  void finishForward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    const CellTemplate &shape = *x.shapeOf[c];
     for (uint32_t i = info.loads.begin; i < info.loads.end; ++i)
-      x.addEdge(x.inputs[x.loads[i]].op, info.forward);
-    for (size_t i = 0; i < inPorts.size(); ++i) {
+      x.addEdge(x.inputs[x.loads[i]].op, info.forward.begin);
+    for (size_t i = 0; i < shape.in.size(); ++i) {
+      const Port &port = x.ports[info.in.begin + i];
       if (shape.usesIn[i])
-        afterSources(inPorts[i], info.forward);
-      touchBy(info, shape.in[i] & kInF, inPorts[i].buffer);
+        afterSources(port, info.forward.begin);
+      touchBy(info, shape.in[i] & kInF, port.buffer);
     }
-    info.numberOfF = x.takeNumbers(shape.numbersOfF);
     addOut(info, cell, shape);
     sendToHost(x, c, [&](const CellTemplate::Leaving &item) { return originalOf(cell, info, item); });
     sumLosses(c);
@@ -290,12 +389,13 @@ private:
     info.produced.begin = static_cast<uint32_t>(x.ports.size());
     for (const CellTemplate::Made &value : shape.produced) {
       const uint32_t buffer = addValue(cell, value.id, info.numberOfF + value.place);
-      x.ports.push_back(producedBy(value.id, buffer, cell, info.forward));
+      x.ports.push_back(producedBy(value.id, buffer, cell, info.forward.end));
       touchBy(info, value.tasks & kInF, buffer);
     }
     info.produced.end = info.out.begin = static_cast<uint32_t>(x.ports.size());
     for (int32_t from : shape.out)
-      x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)] : inPorts[static_cast<size_t>(-1 - from)]);
+      x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)]
+                                  : x.ports[info.in.begin + static_cast<uint32_t>(-1 - from)]);
     info.out.end = static_cast<uint32_t>(x.ports.size());
   }
 
@@ -330,15 +430,22 @@ private:
       x.touch(info.forward, buffer);
       x.touch(op, buffer);
     }
-    x.addEdge(info.forward, op);
+    x.addEdge(info.forward.end, op);
     x.sumLoss[cell.device].push_back(op);
   }
 
-  void backward(uint32_t c) {
+  void backward(const std::vector<uint32_t> &cells) {
+    for (uint32_t c : cells)
+      bringBackIn(c);
+    addTasks(cells, TaskKind::Backward, &CellInfo::backward);
+    for (uint32_t c : cells)
+      finishBackward(c);
+  }
+
+  /// What B needs, but for what F has left.
+  void bringBackIn(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
-    const CellTemplate &shape = *x.shapeOf[c];
-
     const CellIndices below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
     inPorts.clear(); // sums of the users further on
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
@@ -348,18 +455,25 @@ private:
     info.gradIn = addPorts(inPorts);
 
     bringBack(x, c);
-    info.backward = addBackwardTask(c, TaskKind::Backward);
-    x.addEdge(info.forward, info.backward);
-    for (size_t i = 0; i < inPorts.size(); ++i)
+  }
+
+  void finishBackward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    const CellTemplate &shape = *x.shapeOf[c];
+    auto gradIn = [&](size_t i) -> const Port & { return x.ports[info.gradIn.begin + i]; };
+    x.addEdge(info.forward.end, info.backward.begin);
+    for (size_t i = 0; i < shape.gradIn.size(); ++i)
       if (shape.usesGradIn[i])
-        afterSources(inPorts[i], info.backward);
+        afterSources(gradIn(i), info.backward.begin);
     // W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.
     if (x.plan.schedule.splitBackward) {
-      info.weights = addBackwardTask(c, TaskKind::Weights);
-      x.addEdge(info.backward, info.weights);
+      const uint32_t op = addTask(c, TaskKind::Weights, 1);
+      info.weights = {op, op};
+      x.addEdge(info.backward.end, info.weights.begin);
     }
-    for (size_t i = 0; i < inPorts.size(); ++i)
-      touchBy(info, shape.gradIn[i], inPorts[i].buffer);
+    for (size_t i = 0; i < shape.gradIn.size(); ++i)
+      touchBy(info, shape.gradIn[i], gradIn(i).buffer);
     touchKept(info, shape);
     afterImages(info);
     info.numberOfB = x.takeNumbers(shape.numbersOfB);
@@ -382,7 +496,7 @@ private:
     for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
       const Offloaded &item = x.offloads[i];
       if (item.back != kNone)
-        x.addEdge(item.back, item.later & kInB ? info.backward : info.weights);
+        x.addEdge(item.back, (item.later & kInB ? info.backward : info.weights).begin);
       touchBy(info, item.later, item.image);
     }
   }
@@ -396,9 +510,9 @@ private:
     for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
       auto [from, touched] = shape.gradsOut[i];
       Port port = from >= 0 ? Port{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
-                            : inPorts[static_cast<size_t>(-1 - from)];
+                            : x.ports[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
       if (touched) {
-        Port done = producedBy(port.value, port.buffer, cell, info.backward);
+        Port done = producedBy(port.value, port.buffer, cell, info.backward.end);
         done.rowBase = port.rowBase;
         port = done;
       }
@@ -427,10 +541,27 @@ private:
   Expansion &x;
   std::vector<std::vector<InputRange>> inputRanges; ///< per device and input
   size_t cursor = 0;                                ///< in the list of neighbours
+  std::vector<uint32_t> chosen;                     ///< of them
+  std::vector<uint32_t> set;                        ///< cells of one rectangle
   std::vector<Source> ready;
   std::vector<Port> inPorts;
 };
 
 } // namespace
+
+std::vector<uint32_t> zorse::step::membersOf(const Expansion &x, uint32_t cell) {
+  const Cell &like = x.plan.cells[cell];
+  std::vector<uint32_t> members;
+  for (uint32_t c : x.cellsByBegin[static_cast<size_t>(like.unitBegin)])
+    if (x.plan.cells[c].sampleBegin == like.sampleBegin)
+      members.push_back(c);
+  std::sort(members.begin(), members.end());
+  return members;
+}
+
+Samples zorse::step::shareOf(const Cell &cell, size_t member, size_t members) {
+  auto cut = [&](size_t m) { return cell.sampleBegin + cell.rows() * static_cast<int64_t>(m) / static_cast<int64_t>(members); };
+  return {cut(member), cut(member + 1)};
+}
 
 zorse::Status zorse::step::expandCells(Expansion &x) { return CellExpander(x).run(); }

@@ -31,7 +31,7 @@ void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Regio
       leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
       leaving.out = x.addTierCopy(cell.device, kReport, bundle::BACKWARD, original, region(leaving.host, 0, item.bytes), valueOf(leaving, cell),
                                   priorityOf(kShortRank, cell.sampleBegin, cell.unitBegin));
-      x.addEdge(info.forward, leaving.out);
+      x.addEdge(info.forward.end, leaving.out);
     }
     x.offloads.push_back(leaving);
   }
@@ -67,18 +67,17 @@ void zorse::step::limitOffloads(Expansion &x) {
         visit(x.offloads[i]);
   };
   for (const OffloadHints::Limit &limit : x.hints->offload.back) {
-    const CellInfo &before = x.cells[limit.after.cell];
-    const uint32_t task = limit.after.kind == TaskKind::Backward ? before.backward : before.weights;
+    const uint32_t task = x.cells[limit.after.cell].of(limit.after.kind).end;
     each(limit.cell, [&](const Offloaded &item) { x.addEdge(task, item.back); });
   }
   for (const auto &pair : x.hints->offload.out)
-    each(pair.first, [&](const Offloaded &item) { x.addEdge(item.out, x.cells[pair.second].forward); });
+    each(pair.first, [&](const Offloaded &item) { x.addEdge(item.out, x.cells[pair.second].forward.begin); });
 }
 
 OffloadHints zorse::step::hintOffloads(const Expansion &x) {
   OffloadHints hints;
   hints.stays.assign(x.cells.size(), 0);
-  auto listed = [&](uint32_t op) { return op != kNone && x.listed.positions[op] != kNone; };
+  auto listed = [&](const CellTask &task) { return task.exists() && x.listed.positions[task.begin] != kNone; };
   struct Turn {
     uint32_t cell, forward, begin, end; ///< places in the list: F, the first task that reads images, the last
     TaskName last;
@@ -89,12 +88,12 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
       const CellInfo &info = x.cells[c];
       if (info.offloads.size() == 0)
         continue;
-      const uint32_t first = listed(info.backward) ? info.backward : info.weights;
+      const CellTask &first = listed(info.backward) ? info.backward : info.weights;
       const bool weights = listed(info.weights);
       turns.push_back({c,
-                       x.listed.positions[info.forward],
-                       x.listed.positions[first],
-                       x.listed.positions[weights ? info.weights : first],
+                       x.listed.positions[info.forward.begin],
+                       x.listed.positions[first.begin],
+                       x.listed.positions[(weights ? info.weights : first).end],
                        {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
     std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.begin < b.begin; });
@@ -122,12 +121,9 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
     const uint32_t c = x.ops[op].cell;
     if (c == kNone)
       continue;
-    const CellInfo &info = x.cells[c];
-    if (op == info.forward || op == info.backward || op == info.weights)
-      hints.order[x.plan.cells[c].device].push_back({op == info.forward    ? TaskKind::Forward
-                                                     : op == info.backward ? TaskKind::Backward
-                                                                           : TaskKind::Weights,
-                                                     c});
+    for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
+      if (op == x.cells[c].of(kind).begin)
+        hints.order[x.plan.cells[c].device].push_back({kind, c});
   }
   return hints;
 }

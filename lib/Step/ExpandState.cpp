@@ -63,14 +63,14 @@ public:
             later.push_back(op);
       }
       for (uint32_t c : chunk.cells)
-        x.addEdge(ready, x.cells[c].forward);
+        x.addEdge(ready, x.cells[c].forward.begin);
       if (later.empty())
         continue;
       const uint32_t again = x.addOp(0, kShortRank, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
       for (uint32_t c : chunk.cells) // W follows its B; where B does nothing, others may follow it before the image is there
-        x.addEdge(again, x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights);
+        x.addEdge(again, (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
     }
   }
 
@@ -96,7 +96,7 @@ public:
     for (const Chunk &chunk : x.chunks) {
       uint32_t all = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
-        x.addEdge(x.cells[c].last(), all);
+        x.addEdge(x.cells[c].last().end, all);
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (reduction[g] != kNone)
           x.addEdge(all, reduction[g]);
@@ -130,7 +130,7 @@ private:
     int64_t elements = x.summary.groups(g).elements();
     return std::any_of(x.windows[w].readers.begin(), x.windows[w].readers.end(), [&](uint32_t d) {
       const Holding &h = *x.findHolding(d, g);
-      return h.end - h.begin != elements;
+      return h.owned.elements() != elements;
     });
   }
 
@@ -143,10 +143,11 @@ private:
   std::vector<uint32_t> imageOps(uint32_t w, uint32_t device) const {
     if (x.windows[w].gather != kNone)
       return {x.windows[w].gather};
+    std::vector<uint32_t> ops;
     for (const Made &made : imagesMade[w])
       if (made.device == device)
-        return {made.last};
-    return {};
+        ops.push_back(made.last);
+    return ops;
   }
 
   /// The images of a device come one after the other: see WindowHints.
@@ -164,28 +165,25 @@ private:
       if (begins.empty())
         continue;
       const uint32_t free = x.addOp(0, kShortRank, 0, 0);
-      for (const TaskName &task : limit.tasks) {
-        const CellInfo &cell = x.cells[task.cell];
-        x.addEdge(task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights, free);
-      }
+      for (const TaskName &task : limit.tasks)
+        x.addEdge(x.cells[task.cell].of(task.kind).end, free);
       for (uint32_t op : begins)
         x.addEdge(free, op);
     }
   }
 
   /// Of the op added last.
-  void addCollective(uint32_t g, const std::vector<uint32_t> &members, Work work) {
-    x.ops.back().work = work;
-    x.ops.back().from = static_cast<uint32_t>(x.graph.collectives.size());
+  void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type, const std::vector<uint32_t> &members) {
     Collective collective;
-    collective.group = g;
-    collective.type = x.summary.groups(g).type();
+    collective.value = value;
+    collective.phase = phase;
+    collective.type = type;
     collective.members = members;
-    for (uint32_t d : x.ownersOf[g]) {
-      const Holding &h = *x.findHolding(d, g);
-      collective.shards.push_back({d, h.begin, h.end});
-    }
-    x.graph.collectives.push_back(std::move(collective));
+    for (uint32_t d : x.ownersOf[value.id])
+      for (const Compact::Run &run : x.findHolding(d, value.id)->owned.runs())
+        collective.shards.push_back({d, run.begin, run.end});
+    std::sort(collective.shards.begin(), collective.shards.end());
+    x.describeCollective(work, std::move(collective));
   }
 
   std::vector<uint32_t> participants(uint32_t g, const std::vector<uint32_t> &members) const {
@@ -200,44 +198,51 @@ private:
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
 
-  /// Elements [begin, end) of a holding's reduced gradients.
-  Region reduced(const Holding &h, int64_t begin, int64_t end) const { return elementRegion(h.reduced, h.reducedBase(), begin, end, size(h.group)); }
-
   bundle::Phase phaseOf(uint32_t w) const { return x.windows[w].backward ? bundle::BACKWARD : bundle::GATHER; }
 
   void addGather(uint32_t w) {
     Window &window = x.windows[w];
     const uint32_t g = window.group;
+    const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
     window.gather = x.addOp(0, kShortRank, 0, rankOf(w));
-    x.describe(OpKind::Gather, w);
-    addCollective(g, window.readers, Work::Gather);
-    x.graph.collectives.back().type = x.computeType(g);
+    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), window.readers);
     for (uint32_t d : participants(g, window.readers)) {
-      x.touch(window.gather, x.imageOf(*x.findHolding(d, g), w));
-      x.addHalf(d, kCollective);
+      const Holding &h = *x.findHolding(d, g);
+      const uint32_t image = x.imageOf(h, w);
+      const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
+      x.touch(window.gather, image);
+      x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
+                h.owns() ? elementRegion(image, h.place(h.owned.runs()[0]), h.owned.elements(), gatheredSize(g)) : Region());
     }
   }
 
   /// What a device keeps of a group apart from what units read: comes from the host, and is cast or copied, into its place in the image.
   void makeImage(uint32_t w, const Holding &h, uint32_t d) {
     const uint32_t g = h.group;
-    const bool host = h.at.parameters == Tier::Host, casts = x.casts(g);
-    if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !casts && !host))
+    if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == Tier::Device))
       return;
-    const int64_t begin = h.owns() ? h.begin : 0, end = h.owns() ? h.end : x.summary.groups(g).elements();
-    const Value value = Value::parameters(g, {begin, end});
-    const Region home = elementRegion(h.home, begin, begin, end, size(g));
-    const Region image = elementRegion(x.imageOf(h, w), h.base(), begin, end, gatheredSize(g));
+    for (const Compact::Run &run : h.owned.runs())
+      makeImage(w, h, d, run, x.placeInImage(d, h, w, run));
+    if (!h.owns())
+      makeImage(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
+  }
+
+  void makeImage(uint32_t w, const Holding &h, uint32_t d, const Compact::Run &run, int64_t place) {
+    const uint32_t g = h.group;
+    const bool host = h.at.parameters == Tier::Host, casts = x.casts(g);
+    const Value value = Value::parameters(g, {run.begin, run.end});
+    const Region home = elementRegion(h.home, run.place, run.size(), size(g));
+    const Region image = elementRegion(x.imageOf(h, w), place, run.size(), gatheredSize(g));
     Made made{d, kNone, kNone};
     if (!casts) {
       made.first = made.last = bring(w, d, host, home, image, value);
     } else if (host) {
       const Region here = region(x.addBuffer(d, home.bytes, Purpose::Images), 0, home.bytes);
       made.first = bring(w, d, host, home, here, value);
-      made.last = addCast(w, h, d, here, image);
+      made.last = addCast(w, d, here, image, value);
       x.addEdge(made.first, made.last);
     } else {
-      made.first = made.last = addCast(w, h, d, home, image);
+      made.first = made.last = addCast(w, d, home, image, value);
     }
     imagesMade[w].push_back(made);
   }
@@ -253,27 +258,29 @@ private:
     return op;
   }
 
-  /// The owned extent of a group's copy, whole: gathers carry the padding, too.
-  uint32_t addCast(uint32_t w, const Holding &h, uint32_t d, Region from, Region image) {
-    const uint32_t g = h.group;
-    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, rankOf(w)); // as a norm it reads every element once
+  /// An owned run of a group's copy, whole: gathers carry the padding, too.
+  uint32_t addCast(uint32_t w, uint32_t d, Region from, Region image, Value value) {
+    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortRank, 0, rankOf(w)); // as a norm it reads every element once
     x.addHalf(d, kCompute);
-    x.describeCopy(from, image, Value::parameters(g, {h.begin, h.end}), phaseOf(w), OpKind::Cast);
+    x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
     x.touch(op, from.arena);
     x.touch(op, image.arena);
     return op;
   }
 
-  /// Reduced gradients to the host, where they wait for the update. \returns the op, kNone where they stay
-  uint32_t leave(const Holding &h, uint32_t d, uint32_t norm) {
+  /// Reduced gradients to the host, where they wait for the update. \returns ops by owned run, none where they stay
+  std::vector<uint32_t> leave(const Holding &h, uint32_t d, uint32_t norm) {
+    std::vector<uint32_t> ops;
     if (h.at.gradients == Tier::Device)
-      return kNone;
-    const Region there = elementRegion(h.left, h.begin, h.begin, h.end, size(h.group));
-    const uint32_t op = x.addTierCopy(d, kReport, bundle::COMMIT, reduced(h, h.begin, h.end), there,
-                                      Value::reducedGradients(h.group, {h.begin, h.end}), x.ops[norm].priority);
-    x.addEdge(norm, op);
-    return op;
+      return ops;
+    for (const Compact::Run &run : h.owned.runs()) {
+      auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
+      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPlace(run)), at(h.left, run.place),
+                                  Value::reducedGradients(h.group, {run.begin, run.end}), x.ops[norm].priority));
+      x.addEdge(norm, ops.back());
+    }
+    return ops;
   }
 
   /// What a step's first gradients are multiplied by follows from the decision of the step before, which the host has not seen when it submits the
@@ -291,22 +298,22 @@ private:
       x.describe(OpKind::ScaleSeeds, d);
       x.addEdge(x.loadScalars[d], op);
       for (uint32_t c : users)
-        x.addEdge(op, x.cells[c].backward);
+        x.addEdge(op, x.cells[c].backward.begin);
     }
   }
 
   void addReduction(uint32_t g) {
-    std::vector<uint32_t> all = participants(g, x.readersOf[g]);
+    const auto &info = x.summary.groups(static_cast<int>(g));
     reduction[g] = x.addOp(0, kShortRank, 0, completionRank(g));
-    x.describe(OpKind::Reduce, g);
-    addCollective(g, x.readersOf[g], Work::Scatter);
-    for (uint32_t d : all) {
+    addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE, info.type(), x.readersOf[g]);
+    for (uint32_t d : participants(g, x.readersOf[g])) {
       const Holding &h = *x.findHolding(d, g);
       if (h.reads)
         x.touch(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::Side::Both : Expansion::Side::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
         x.touch(reduction[g], h.reduced, Expansion::Side::After);
-      x.addHalf(d, kCollective);
+      x.addPart(d, h.reads ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
+                h.owns() ? elementRegion(h.reduced, h.reducedPlace(h.owned.runs()[0]), h.owned.elements(), size(g)) : Region());
     }
   }
 
@@ -315,10 +322,12 @@ private:
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const Holding &h = *x.findHolding(d, g);
-    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, completionRank(g));
+    uint32_t op = x.addOp(x.costs->norm(d, h.owned.elements()), kShortRank, 0, completionRank(g));
     x.addHalf(d, kCompute);
     x.describe(OpKind::Norm, g);
-    if (!x.summary.groups(g).statistic() && x.hasRuns(g, h.begin, h.end))
+    const Compact::Runs runs = h.owned.runs();
+    if (!x.summary.groups(g).statistic() &&
+        std::any_of(runs.begin(), runs.end(), [&](const Compact::Run &run) { return x.hasRuns(g, run.begin, run.end); }))
       x.touch(op, h.reduced);
     return op;
   }
@@ -361,16 +370,15 @@ private:
   /// The sums of all devices, known to all members.
   uint32_t addSum(const std::vector<uint32_t> &members) {
     const uint32_t total = x.addOp(0, kShortRank, 0, 0);
-    x.ops[total].work = Work::Sum;
-    x.ops[total].from = static_cast<uint32_t>(x.graph.collectives.size());
     x.ops[total].bytes = static_cast<double>(kSumsBytes);
     Collective collective;
+    collective.value = Value::sums();
+    collective.phase = bundle::REPORT;
     collective.type = bundle::F64;
     collective.members = members;
-    x.graph.collectives.push_back(std::move(collective));
-    x.describe(OpKind::Sum, 0);
+    x.describeCollective(Work::Sum, std::move(collective));
     for (uint32_t d : members)
-      x.addHalf(d, kCollective);
+      x.addPart(d, region(x.scalars[d], kScalarsBytes, kSumsBytes), {});
     for (uint32_t d : members) {
       x.addEdge(x.loadScalars[d], total);
       afterSums(d, kNone, total);
@@ -458,7 +466,7 @@ private:
   /// The norm of what a device owns of a group.
   struct Norm {
     uint32_t group, op;
-    uint32_t left; ///< op that takes its gradients to the host, or kNone
+    std::vector<uint32_t> left; ///< ops that take its gradients to the host
   };
   /// The end of a chunk's tasks.
   struct Done {

@@ -38,16 +38,20 @@ public:
       const Holding &h = *one.holding;
       // Of large groups larger parts: a program's length should not grow with the model.
       constexpr uint64_t kMostParts = 32;
-      const uint64_t bytes = static_cast<uint64_t>(h.end - h.begin) * size(h.group);
+      const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
       const uint64_t least = (bytes / kMostParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
       const auto part = static_cast<int64_t>(std::max(x.options.updatePart, least) / size(h.group));
-      if (h.at.update == Tier::Host) {
-        updateOnHost(one);
-        continue;
-      }
-      for (int64_t begin = h.begin, end = 0; begin < h.end; begin = end) {
-        end = h.at.onDevice() ? h.end : std::min(begin + part, h.end);
-        update(one, begin, end);
+      for (size_t r = 0; r < h.owned.runs().size(); ++r) {
+        const Compact::Run &run = h.owned.runs()[r];
+        const uint32_t left = one.left.empty() ? kNone : one.left[r];
+        if (h.at.update == Tier::Host) {
+          updateOnHost(one, run, left);
+          continue;
+        }
+        for (int64_t begin = run.begin, end = 0; begin < run.end; begin = end) {
+          end = h.at.onDevice() ? run.end : std::min(begin + part, run.end);
+          update(one, run, left, begin, end);
+        }
       }
     }
   }
@@ -57,18 +61,23 @@ private:
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
-  void update(const GroupUpdate &one, int64_t begin, int64_t end) {
+  /// Where an array begins with an owned run at a place.
+  static Where at(uint32_t buffer, const Compact::Run &run, int64_t place) { return {buffer, run.begin - place}; }
+  static Where at(uint32_t buffer, const Compact::Run &run) { return at(buffer, run, run.place); }
+
+  /// Of an owned run. \param left  op that has taken its gradients to the host, or kNone
+  void update(const GroupUpdate &one, const Compact::Run &run, uint32_t left, int64_t begin, int64_t end) {
     const Holding &h = *one.holding;
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
-    Where arrays[4] = {bring(Value::parameters(g, {begin, end}), {h.home, h.readsHome ? h.base() : h.begin}, h.at.parameters, true),
-                       h.at.gradients == Tier::Host ? bring(gradientsValue, {h.left, h.begin}, Tier::Host, false)
-                                                    : Where{h.reduced, h.reducedBase()}};
-    if (one.left != kNone)
-      x.addEdge(one.left, brought.back().fetch);
+    Where arrays[4] = {
+        bring(Value::parameters(g, {begin, end}), h.readsHome ? at(h.home, run, h.place(run)) : at(h.home, run), h.at.parameters, true),
+        h.at.gradients == Tier::Host ? bring(gradientsValue, at(h.left, run), Tier::Host, false) : at(h.reduced, run, h.reducedPlace(run))};
+    if (left != kNone)
+      x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
-      arrays[2 + m] = bring(Value::moments(g, m, {begin, end}), {h.moments[m], h.begin}, h.at.moments, true);
+      arrays[2 + m] = bring(Value::moments(g, m, {begin, end}), at(h.moments[m], run), h.at.moments, true);
 
     const uint32_t op = x.addOp(x.costs->update(device, end - begin), kShortRank, 0, x.firstUnit(g));
     compute(op, one, arrays, begin, end, queue, known);
@@ -76,15 +85,15 @@ private:
     sendBack(op);
   }
 
-  /// The whole extent at its home.
-  void updateOnHost(const GroupUpdate &one) {
+  /// The whole run at its home.
+  void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const Holding &h = *one.holding;
-    Where arrays[4] = {{h.home, h.begin}, {h.left, h.begin}, {h.moments[0], h.begin}, {h.moments[1], h.begin}};
+    Where arrays[4] = {at(h.home, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
-    const uint32_t op = x.addOp(x.costs->hostUpdate(device, h.end - h.begin), kShortRank, 0, x.firstUnit(h.group));
-    compute(op, one, arrays, h.begin, h.end, kHostUpdate, decided.here);
-    x.addEdge(one.left, op);
+    const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortRank, 0, x.firstUnit(h.group));
+    compute(op, one, arrays, run.begin, run.end, kHostUpdate, decided.here);
+    x.addEdge(left, op);
     for (uint32_t copy : decided.copies)
       x.addEdge(copy, op);
   }
@@ -166,7 +175,9 @@ private:
     return here;
   }
 
-  Region at(const Where &array, const Value &value) const { return elementRegion(array.buffer, array.base, value.begin, value.end, size(value.id)); }
+  Region at(const Where &array, const Value &value) const {
+    return elementRegion(array.buffer, value.begin - array.base, value.end - value.begin, size(value.id));
+  }
 
   void sendBack(uint32_t op) {
     if (brought.empty())

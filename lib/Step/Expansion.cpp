@@ -6,10 +6,6 @@
 
 using namespace zorse::step;
 
-Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize) {
-  return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
-}
-
 static const Twins kNoTwins;
 
 Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
@@ -48,7 +44,7 @@ void ExpansionArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
   each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, touches, next.begins, next.items);
   each(order.priority, order.edges, listed.ops, listed.halves, listed.positions, listed.startTime, listed.endTime, listed.busy);
-  each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, loads, offloads);
+  each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, parts, loads, offloads);
 }
 
 namespace {
@@ -178,6 +174,13 @@ bool Expansion::hasRuns(uint32_t group, int64_t from, int64_t to) const {
 void Expansion::addHalf(uint32_t device, QueueIndex queue) {
   halfQueues.push_back(device * kQueues + queue);
   ops.back().halves.end = static_cast<uint32_t>(halfQueues.size());
+}
+
+void Expansion::describeCollective(Work work, Collective collective) {
+  describe(OpKind::Collective, static_cast<uint32_t>(parts.size()));
+  ops.back().work = work;
+  ops.back().from = static_cast<uint32_t>(graph.collectives.size());
+  graph.collectives.push_back(std::move(collective));
 }
 
 Holding *Expansion::findHolding(uint32_t device, uint32_t group) {

@@ -39,12 +39,14 @@ namespace zorse::step {
 
 // What follows from the summary alone, for files that use this namespace.
 using zorse::alignRegion;
+using zorse::Compact;
 using zorse::elementBytes;
 using zorse::kRegionAlignment;
 using zorse::kScalarsBlock;
 using zorse::kScalarsBytes;
 using zorse::kStateAlignment;
 using zorse::kSumsBytes;
+using zorse::Shard;
 using zorse::wideType;
 
 inline constexpr uint32_t kNone = UINT32_MAX;
@@ -103,13 +105,11 @@ enum class OpKind : uint8_t {
   Move,       ///< in Expansion::moves
   Copy,       ///< in Expansion::copies
   Cast,       ///< likewise, into another type
-  Gather,     ///< in Expansion::windows
-  Reduce,
-  Norm,   ///< of a group
-  Sum,    ///< of all devices' sums
-  Decide, ///< 1: before there are sums
-  Update, ///< in Expansion::updates
-  Report, ///< 1: scalars that have been decided about
+  Collective, ///< in Expansion::parts: that of its first half
+  Norm,       ///< of a group
+  Decide,     ///< 1: before there are sums
+  Update,     ///< in Expansion::updates
+  Report,     ///< 1: scalars that have been decided about
 };
 
 /// One entry of the global list. `halves` are those of its devices; none: a barrier that is ordered but not listed.
@@ -130,26 +130,27 @@ struct Op {
 /// What a device has to do with a state group.
 struct Holding {
   uint32_t group = 0;
-  bool reads = false;         ///< has cells that use it; for trainable groups it then contributes
-  int64_t begin = 0, end = 0; ///< owned elements
-  double weight = 0;          ///< units x samples it contributes
+  bool reads = false; ///< has cells that use it; for trainable groups it then contributes
+  Compact owned;      ///< elements
+  double weight = 0;  ///< units x samples it contributes
   Residence at;
-  uint32_t home = kNone;       ///< buffer: where parameters live from step to step, in the group's type: the owned extent, but for `readsHome`
-  bool readsHome = false;      ///< units read, and gathers fill, the home: the whole group for readers, else the owned extent
-  uint32_t firstImage = kNone; ///< of Expansion::images, one for each of the group's windows: what units read, in the compute type, as large
-  uint32_t gradients = kNone;  ///< buffer: as large, in the group's type
-  uint32_t reduced = kNone;    ///< buffer of their sum over all contributors: `gradients`, or the owned extent alone
-  uint32_t left = kNone;       ///< buffer on the host: the owned extent of reduced gradients, from their norm to the update
-  uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
-  bool owns() const { return begin < end; }
-  int64_t reducedBase() const { return reduced == gradients ? base() : begin; } ///< first element of `reduced`
-  int64_t base() const { return reads ? 0 : begin; }                            ///< first element of images and of `gradients`
+  uint32_t home = kNone;                ///< buffer: where parameters live from step to step, in the group's type: what is owned, but for `readsHome`
+  bool readsHome = false;               ///< units read, and gathers fill, the home: the whole group for readers, else what is owned
+  uint32_t firstImage = kNone;          ///< of Expansion::images, one for each of the group's windows: what units read, in the compute type, as large
+  uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
+  uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or what is owned alone
+  uint32_t left = kNone;                ///< buffer on the host: reduced gradients of what is owned, from their norm to the update
+  uint32_t moments[2] = {kNone, kNone}; ///< of what is owned
+  bool owns() const { return !owned.empty(); }
+  /// The place of an owned run in images and in `gradients`, and that in `reduced`; elsewhere it is the run's own.
+  int64_t place(const Compact::Run &run) const { return reads ? run.begin : run.place; }
+  int64_t reducedPlace(const Compact::Run &run) const { return reduced == gradients ? place(run) : run.place; }
 };
 
 /// The update of what a device owns of a group.
 struct GroupUpdate {
   const Holding *holding = nullptr;
-  uint32_t left = kNone;       ///< op that has taken its reduced gradients to the host; kNone: they are on the device
+  std::vector<uint32_t> left;  ///< ops, by owned run, that have taken its reduced gradients to the host; none: they are on the device
   std::vector<uint32_t> after; ///< ops
 };
 
@@ -222,11 +223,18 @@ struct Band {
   int64_t rows = 0;
 };
 
+/// The ops of a cell's task: it needs what comes before the one that begins it, and has made everything after the one that ends it.
+struct CellTask {
+  uint32_t begin = kNone, end = kNone;
+  bool exists() const { return begin != kNone; }
+};
+
 struct CellInfo {
-  uint32_t forward = kNone, backward = kNone; ///< ops
-  uint32_t weights = kNone;                   ///< op W, where the plan splits the backward
-  /// The op after which the cell's gradients are complete and its activations free.
-  uint32_t last() const { return weights != kNone ? weights : backward; }
+  CellTask forward, backward;
+  CellTask weights; ///< where the plan splits the backward
+  const CellTask &of(TaskKind kind) const { return kind == TaskKind::Forward ? forward : kind == TaskKind::Backward ? backward : weights; }
+  /// The task after which the cell's gradients are complete and its activations free.
+  const CellTask &last() const { return weights.exists() ? weights : backward; }
   Span in, out;         ///< ports at the first and last cut, in the order of liveAt
   Span gradIn, gradOut; ///< ports of gradients at the last and first cut, in the order of gradsAt
   Span produced;        ///< ports of values produced here
@@ -259,6 +267,11 @@ struct CopyOp {
   Region from, to;
   Value value;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
+};
+
+/// A device's part in a collective, of buffers: the whole where it is a member, its shard where it is an owner.
+struct Part {
+  Region whole, shard;
 };
 
 /// The update of elements [begin, end) of a group.
@@ -314,6 +327,7 @@ struct ExpansionArrays {
   std::vector<InputRows> inputs; ///< by op, likewise the next two
   std::vector<Move> moves;
   std::vector<CopyOp> copies;
+  std::vector<Part> parts;         ///< of collectives, by half
   std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
   std::vector<Offloaded> offloads; ///< lists by cell
 
@@ -363,8 +377,13 @@ struct Expansion : ExpansionArrays {
   /// By half of transfers and collectives. Where devices are staged: what it works on in the host's memory, in place of its regions. Where sums are
   /// direct: where their terms arrive.
   std::map<uint32_t, std::pair<Region, Region>> staged;
-  std::map<uint32_t, Region> parts;
+  std::map<uint32_t, Region> terms;
   void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
+  void touch(const CellTask &task, uint32_t buffer) {
+    touch(task.begin, buffer);
+    if (task.end != task.begin)
+      touch(task.end, buffer);
+  }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
   /// An activation of a cell whose number has been taken.
@@ -388,11 +407,22 @@ struct Expansion : ExpansionArrays {
     describe(kind, static_cast<uint32_t>(copies.size()));
     copies.push_back({from, to, value, phase});
   }
+  /// Likewise; its halves are its parts.
+  void describeCollective(Work work, Collective collective);
+  void addPart(uint32_t device, Region whole, Region shard) {
+    addHalf(device, kCollective);
+    parts.push_back({whole, shard});
+  }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   Holding *findHolding(uint32_t device, uint32_t group);
   /// The window of tasks of cells that begin at a unit; kNone if none of them reads the group.
   uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
   uint32_t imageOf(const Holding &holding, uint32_t window) const { return images[holding.firstImage + window - firstWindow[holding.group]]; }
+  /// The place of an owned run in an image. Who does not read it has its runs there one behind the other, as gathers find them.
+  int64_t placeInImage(uint32_t device, const Holding &holding, uint32_t window, const Compact::Run &run) const {
+    const auto &readers = windows[window].readers;
+    return std::binary_search(readers.begin(), readers.end(), device) ? holding.place(run) : holding.place(holding.owned.runs()[0]) + run.place;
+  }
   /// Groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
@@ -447,11 +477,18 @@ private:
 
 inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return {buffer, offset, bytes}; }
 
-/// Elements [begin, end) of a group inside a buffer whose first element is `base`.
-Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize);
+/// So many elements of a group from a place in a buffer on.
+inline Region elementRegion(uint32_t buffer, int64_t place, int64_t elements, uint64_t elementSize) {
+  return region(buffer, static_cast<uint64_t>(place) * elementSize, static_cast<uint64_t>(elements) * elementSize);
+}
 
 /// Bytes of a cell's loss rows of one term.
 uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
+
+/// Cells of one rectangle are on several devices, which exchange values. In the order of the plan, a cell's own included.
+std::vector<uint32_t> membersOf(const Expansion &x, uint32_t cell);
+/// The rows of such a cell that are a member's where they divide them.
+Samples shareOf(const Cell &cell, size_t member, size_t members);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Whether the plan's cells keep sizes within what the arithmetic of sizes bears. Precondition: both have been checked.

@@ -128,9 +128,9 @@ void findOwners(Expansion &x) {
         holding =
             &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const Holding &h, uint32_t group) { return h.group < group; }), fresh);
       }
-      holding->begin = extent.begin;
-      holding->end = extent.end;
-      x.ownersOf[g].push_back(extent.device);
+      if (!holding->owns())
+        x.ownersOf[g].push_back(extent.device);
+      holding->owned.add(extent.begin, extent.end);
     }
   }
 }
@@ -143,18 +143,25 @@ struct HoldingLayout {
   const bundle::GroupInfo &info;
   const uint64_t size = elementBytes(info.type());
   const bool keeps = holding.owns() || !info.trainable();
-  const int64_t keptBegin = info.trainable() ? holding.begin : 0, keptEnd = info.trainable() ? holding.end : info.elements();
+  const Compact kept = keptOf(holding, info);
 
+  static Compact keptOf(const Holding &holding, const bundle::GroupInfo &info) {
+    if (info.trainable())
+      return holding.owned;
+    Compact all;
+    all.add(0, info.elements());
+    return all;
+  }
   uint64_t bytes(int64_t elements) const { return static_cast<uint64_t>(elements) * size; }
-  uint64_t keptBytes() const { return bytes(keptEnd - keptBegin); }
+  uint64_t keptBytes() const { return bytes(kept.elements()); }
 
   void run() {
     holding.at = x.plan.residenceOf(device, holding.group);
-    const int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
+    const int64_t held = holding.reads ? info.elements() : holding.owned.elements();
     // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it. Not if the rest of it
     // comes and goes.
     holding.readsHome = keeps && !x.hasMaster(holding.group) && holding.at.parameters == Tier::Device &&
-                        (x.usesOf[holding.group].empty() || !holding.reads || keptEnd - keptBegin == info.elements());
+                        (x.usesOf[holding.group].empty() || !holding.reads || kept.elements() == info.elements());
     addImages(x, device, holding, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)));
     if (info.trainable())
       holding.gradients = x.addBuffer(device, bytes(held), Purpose::Gradients);
@@ -166,17 +173,19 @@ struct HoldingLayout {
 
   void keepState() {
     holding.home = holding.readsHome ? x.images[holding.firstImage] : keepApart(holding.at.parameters);
-    keep(holding.home, holding.readsHome ? holding.base() : keptBegin, Value::parameters(holding.group, {keptBegin, keptEnd}));
+    for (const Compact::Run &run : kept.runs())
+      keep(holding.home, holding.readsHome ? holding.place(run) : run.place, Value::parameters(holding.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
       holding.moments[m] = keepApart(holding.at.moments);
-      keep(holding.moments[m], keptBegin, Value::moments(holding.group, m, {keptBegin, keptEnd}));
+      for (const Compact::Run &run : kept.runs())
+        keep(holding.moments[m], run.place, Value::moments(holding.group, m, {run.begin, run.end}));
     }
   }
 
   uint32_t keepApart(Tier tier) { return x.addBuffer(device, keptBytes(), Purpose::State, /*persistent=*/true, tier); }
 
-  void keep(uint32_t buffer, int64_t base, Value value) {
-    x.graph.state.push_back({elementRegion(buffer, base, keptBegin, keptEnd, size), value, info.type()});
+  void keep(uint32_t buffer, int64_t place, Value value) {
+    x.graph.state.push_back({elementRegion(buffer, place, value.end - value.begin, size), value, info.type()});
   }
 
   void reduceGradients() {

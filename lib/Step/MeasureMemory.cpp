@@ -124,23 +124,23 @@ private:
   }
 
   void addCell(uint32_t c, Places &of) {
-    const uint32_t ops[3] = {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights};
-    uint32_t half[3] = {kNone, kNone, kNone}, end = 0;
+    uint32_t begin[3] = {kNone, kNone, kNone}, end[3] = {kNone, kNone, kNone}, last = 0; // halves
     for (int k = 0; k < 3; ++k) {
-      if (ops[k] == kNone || x.ops[ops[k]].halves.size() == 0)
+      const CellTask &task = x.cells[c].of(static_cast<TaskKind>(k));
+      if (!task.exists() || x.ops[task.begin].halves.size() == 0)
         continue;
-      half[k] = x.ops[ops[k]].halves.begin;
-      end = half[k];
-      of.first[k] = std::min(of.first[k], x.listed.positions[ops[k]]);
-      of.last[k] = std::max(of.last[k], x.listed.positions[ops[k]]);
+      begin[k] = x.ops[task.begin].halves.begin;
+      last = end[k] = x.ops[task.end].halves.begin;
+      of.first[k] = std::min(of.first[k], x.listed.positions[task.begin]);
+      of.last[k] = std::max(of.last[k], x.listed.positions[task.end]);
     }
-    ++cells[half[0]];
-    --cells[end];
+    ++cells[begin[0]];
+    --cells[last];
     for (int a = 0; a < 3; ++a)
       for (int b = a; b < 3; ++b)
         if (const uint64_t bytes = of.shape->inside[a][b]) {
-          taken[half[a]] += bytes;
-          given[half[b]] += bytes;
+          taken[begin[a]] += bytes;
+          given[end[b]] += bytes;
         }
   }
 

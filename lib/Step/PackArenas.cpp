@@ -292,7 +292,7 @@ private:
     x.placement.places[number].freeTime = std::max(x.placement.places[number].freeTime, x.listed.endTime[op]);
   }
 
-  static uint32_t opOf(const CellInfo &cell, int kind) { return kind == 0 ? cell.forward : kind == 1 ? cell.backward : cell.weights; }
+  const CellTask &taskOf(uint32_t c, int kind) const { return x.cells[c].of(static_cast<TaskKind>(kind)); }
 
   void touchState(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
@@ -300,9 +300,9 @@ private:
       const Holding &holding = *x.findHolding(cell.device, use.group);
       for (int kind = 0; kind < 3; ++kind) {
         if (use.parameters >> kind & 1)
-          extend(x.buffers[x.imageOf(holding, x.windowOf(use.group, cell.unitBegin, kind > 0))].number, opOf(x.cells[c], kind));
+          extend(x.buffers[x.imageOf(holding, x.windowOf(use.group, cell.unitBegin, kind > 0))].number, taskOf(c, kind).end);
         if (use.gradients >> kind & 1)
-          extend(x.buffers[holding.gradients].number, opOf(x.cells[c], kind));
+          extend(x.buffers[holding.gradients].number, taskOf(c, kind).end);
       }
     }
   }
@@ -317,10 +317,10 @@ private:
     for (int kind = 0; kind < 3; ++kind) {
       if (!(local.tasks >> kind & 1))
         continue;
-      const uint32_t op = opOf(info, kind);
-      buffer.first = std::min(buffer.first, x.listed.positions[op]);
-      buffer.last = std::max(buffer.last, x.listed.positions[op]);
-      extend(number, op);
+      const CellTask &task = taskOf(c, kind);
+      buffer.first = std::min(buffer.first, x.listed.positions[task.begin]);
+      buffer.last = std::max(buffer.last, x.listed.positions[task.end]);
+      extend(number, task.end);
     }
   }
 

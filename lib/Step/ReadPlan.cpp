@@ -312,6 +312,9 @@ private:
           continue;
         GroupOwners entry;
         entry.owners = readOwners(list[i]["owners"], path + ".owners");
+        if (all && entry.owners.size() > plan.devices.size()) // they are copied to many groups
+          fail(path + ".owners", "lists " + std::to_string(entry.owners.size()) + " owners, expected at most one extent for each of the " +
+                                     std::to_string(plan.devices.size()) + " devices");
         if (!all) {
           entry.group = toGroup(list[i]["group"], path + ".group");
           named.insert(entry.group);
@@ -343,9 +346,6 @@ private:
 
   std::vector<Owner> readOwners(const json &list, const std::string &where) {
     toArray(list, where);
-    if (list.size() > plan.devices.size())
-      fail(where, "lists " + std::to_string(list.size()) + " owners, expected at most one extent for each of the " +
-                      std::to_string(plan.devices.size()) + " devices");
     std::vector<Owner> owners;
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at(where, i);

@@ -58,7 +58,7 @@ private:
       addRounds(index);
   }
 
-  /// Of every shard in a round.
+  /// Of a shard of every owner in a round.
   uint64_t roundBytes(const Collective &collective) const {
     constexpr uint64_t kMiB = 1 << 20, kOfAll = 64;
     return x.options.directChunk ? x.options.directChunk : std::max<uint64_t>(4, kOfAll / collective.members.size()) * kMiB;
@@ -69,13 +69,12 @@ private:
     Collective &collective = x.graph.collectives[op.from];
     const uint64_t size = elementBytes(collective.type);
     int64_t largest = 0;
-    for (const Collective::Shard &shard : collective.shards)
-      largest = std::max(largest, shard.end - shard.begin);
+    for (const Shard &shard : collective.shards)
+      largest = std::max(largest, shard.size());
     collective.chunk = collective.members.size() == 1 ? largest : std::min(largest, static_cast<int64_t>(roundBytes(collective) / size));
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      for (const Collective::Shard &shard : collective.shards)
-        if (shard.device == deviceOf(h) && shard.begin < shard.end)
-          addParts(index, h, zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(), collective.chunk));
+      if (std::any_of(collective.shards.begin(), collective.shards.end(), [&](const Shard &shard) { return shard.device == deviceOf(h); }))
+        addParts(index, h, zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(), collective.chunk));
   }
 
   void addParts(uint32_t op, uint32_t half, uint64_t bytes) {
@@ -83,7 +82,7 @@ private:
       return;
     const uint32_t buffer = x.addBuffer(deviceOf(half), bytes, Purpose::Workspace);
     x.touch(op, buffer);
-    x.parts[half] = region(buffer, 0, bytes);
+    x.terms[half] = region(buffer, 0, bytes);
   }
 };
 

@@ -204,8 +204,8 @@ private:
       return traffic.allReduce(collective.members, op.bytes, now, x.costs->reduceAlgorithm());
     pieces.clear();
     double size = static_cast<double>(elementBytes(collective.type));
-    for (const Collective::Shard &shard : collective.shards)
-      pieces.push_back({shard.device, static_cast<double>(shard.end - shard.begin) * size});
+    for (const Shard &shard : collective.shards)
+      pieces.push_back({shard.device, static_cast<double>(shard.size()) * size});
     return op.work == Work::Gather ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
                                    : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
   }
@@ -298,7 +298,7 @@ private:
     if (deferring.empty() || opOf(op).cell == kNone)
       return false;
     const CellInfo &cell = x.cells[opOf(op).cell];
-    return op == cell.backward && op != cell.last();
+    return op == cell.backward.begin && cell.weights.exists();
   }
   uint32_t deviceOf(uint32_t op) const { return x.plan.cells[x.ops[op].cell].device; }
 
@@ -329,7 +329,7 @@ private:
         uint32_t cell = group.cells[cursor[g]];
         if (rows[g] > 0 && static_cast<double>(rows[g] + x.plan.cells[cell].rows()) > group.mostRows)
           continue;
-        uint64_t priority = order.priority[x.cells[cell].forward];
+        uint64_t priority = order.priority[x.cells[cell].forward.begin];
         if (best == kNone || priority < bestPriority) {
           best = cell;
           bestPriority = priority;
@@ -346,7 +346,7 @@ private:
     if (cell == kNone || opOf(op).enters || groupOf[cell] == kNone)
       return;
     const Cell &c = x.plan.cells[cell];
-    const uint32_t backward = x.cells[cell].backward, last = x.cells[cell].last();
+    const uint32_t backward = x.cells[cell].backward.end, last = x.cells[cell].last().end;
     if (op == backward)
       rows[groupOf[cell]] -= c.rows();
     if (op == last && !admission.holds.empty()) {

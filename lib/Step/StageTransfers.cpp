@@ -117,38 +117,44 @@ private:
   }
 
   /// What a device has to do with a group's collective.
-  struct Part {
-    bool whole = false;         ///< it reads, or contributes, all of it
-    int64_t begin = 0, end = 0; ///< elements that it owns
+  struct Share {
+    bool whole = false; ///< it reads, or contributes, all of it
+    Compact owned;      ///< elements
     int64_t elements = 0;
     uint64_t size = 0; ///< of an element
     uint32_t group = 0;
     uint64_t bytes(int64_t count) const { return static_cast<uint64_t>(count) * size; }
+    /// Of an owned run in the image.
+    int64_t place(const Compact::Run &run) const { return whole ? run.begin : run.place; }
+    /// Where it lies in a device's memory, of which `shards` is that of all runs. \param place, first  its place there and that of the first
+    Region at(Region shards, const Compact::Run &run, int64_t place, int64_t first) const {
+      return region(shards.arena, shards.offset + bytes(place - first), bytes(run.size()));
+    }
   };
-  Part partOf(uint32_t op, uint32_t device) const {
+  Share shareOf(uint32_t op, uint32_t device) const {
     const Collective &collective = x.graph.collectives[x.ops[op].from];
-    Part part;
-    part.group = collective.group;
-    part.elements = x.summary.groups(static_cast<int>(collective.group)).elements();
+    Share part;
+    part.group = collective.value.id;
+    part.elements = collective.value.end;
     part.size = elementBytes(collective.type);
     part.whole = std::find(collective.members.begin(), collective.members.end(), device) != collective.members.end();
-    for (const auto &shard : collective.shards)
-      if (shard.device == device)
-        part.begin = shard.begin, part.end = shard.end;
+    part.owned = Compact(collective.shards, device);
     return part;
   }
 
-  /// An image of the whole group, or of the shard alone; `half` works on it. \returns where elements [begin, end) of the image lie
-  auto imageOf(uint32_t op, const Part &part, uint32_t half, uint32_t device) {
-    const int64_t first = part.whole ? 0 : part.begin, count = part.whole ? part.elements : part.end - part.begin;
+  /// An image of the whole group, or of the shards alone; `half` works on it. \returns where so many elements from a place on lie
+  auto imageOf(uint32_t op, const Share &part, uint32_t half, uint32_t device) {
+    const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
     const uint32_t buffer = image(op, device, part.bytes(count));
-    auto at = [=](int64_t begin, int64_t end) { return inside(buffer, part.bytes(begin - first), part.bytes(end - begin)); };
-    x.staged[half] = {part.whole ? at(0, part.elements) : Region{}, at(part.begin, part.end)};
+    auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
+      return elements ? elementRegion(buffer, place, elements, size) : Region{};
+    };
+    x.staged[half] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
     return at;
   }
 
   void stageGather(uint32_t op, uint32_t half, uint32_t device) {
-    const Part part = partOf(op, device);
+    const Share part = shareOf(op, device);
     const Entry entry = entryOf(x, x.ops[op], half);
     const Region whole = entry.region, shard = entry.to;
     const auto at = imageOf(op, part, half, device);
@@ -159,31 +165,37 @@ private:
       value.end = end;
       return value;
     };
-    copy(op, device, true, phase, shard, at(part.begin, part.end), extent(part.begin, part.end), part.bytes(part.end - part.begin));
+    for (const Compact::Run &run : part.owned.runs())
+      copy(op, device, true, phase, part.at(shard, run, part.place(run), part.place(part.owned.runs()[0])), at(part.place(run), run.size()),
+           extent(run.begin, run.end), part.bytes(run.size()));
     if (!part.whole)
       return;
     auto comesIn = [&](int64_t begin, int64_t end) {
       Region to = whole;
       to.offset += part.bytes(begin);
       to.bytes = part.bytes(end - begin);
-      copy(op, device, false, phase, at(begin, end), to, extent(begin, end), to.bytes);
+      copy(op, device, false, phase, at(begin, end - begin), to, extent(begin, end), to.bytes);
     };
-    const bool owns = part.begin < part.end;
-    comesIn(0, owns ? part.begin : part.elements);
-    if (owns)
-      comesIn(part.end, part.elements);
+    int64_t end = 0;
+    for (const Compact::Run &run : part.owned.runs()) {
+      comesIn(end, run.begin);
+      end = run.end;
+    }
+    comesIn(end, part.elements);
   }
 
   void stageReduction(uint32_t op, uint32_t half, uint32_t device) {
-    const Part part = partOf(op, device);
+    const Share part = shareOf(op, device);
     const Entry entry = entryOf(x, x.ops[op], half);
     const Region whole = entry.region, shard = entry.to;
     const auto at = imageOf(op, part, half, device);
     const bundle::Phase phase = entry.phase;
     if (part.whole)
       copy(op, device, true, phase, whole, at(0, part.elements), Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
-    copy(op, device, false, phase, at(part.begin, part.end), shard, Value::reducedGradients(part.group, {part.begin, part.end}),
-         part.bytes(part.end - part.begin));
+    const Holding &h = *x.findHolding(device, part.group);
+    for (const Compact::Run &run : part.owned.runs())
+      copy(op, device, false, phase, at(part.place(run), run.size()), part.at(shard, run, h.reducedPlace(run), h.reducedPlace(part.owned.runs()[0])),
+           Value::reducedGradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
   }
 
   void stageSum(uint32_t op, uint32_t half, uint32_t device) {

@@ -23,10 +23,13 @@ uint32_t firstUser(const bundle::ModelSummary &summary, uint32_t v, uint32_t uni
 
 class Maker {
 public:
-  Maker(const ExpansionTables &tables, int32_t u, UnitTask task)
-      : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task),
+  using Segment = bundle::UnitFunction::Segment;
+
+  /// \param segment  of the function; null: it has none
+  Maker(const ExpansionTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
+      : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.body = unitFunction(summary, u, task).body();
+    call.body = segment ? segment->bodies(0) : unitFunction(summary, u, task).body(); // those of other devices have the same slots
   }
 
   UnitCall run() {
@@ -39,8 +42,8 @@ public:
       add(bundle::INPUT, i, bundle::READ, Operand::Input, unit.inputs(i));
     for (int i = 0; i < unit.values_in_size(); ++i)
       add(bundle::BOUNDARY_IN, i, bundle::READ, Operand::Value, unit.values_in(i));
-    for (int i = 0; i < unit.values_out_size() && task == UnitTask::Forward; ++i)
-      add(bundle::BOUNDARY_OUT, i, bundle::WRITE, Operand::Value, unit.values_out(i));
+    for (int i = 0; i < unit.values_out_size() && (task == UnitTask::Forward || segment); ++i)
+      add(bundle::BOUNDARY_OUT, i, arrives(i) ? bundle::READ : bundle::WRITE, Operand::Value, unit.values_out(i));
     if (!forward)
       addGradients();
     add(bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, Operand::Saved, 0);
@@ -54,6 +57,8 @@ public:
   }
 
 private:
+  bool arrives(int out) const { return segment && segment->before() != Segment::NOTHING && segment->value() == static_cast<uint32_t>(out); }
+
   void add(bundle::SlotKind slot, int index, bundle::AccessMode mode, Operand of, uint32_t id, uint32_t cut = 0) {
     if (tables.bodyHas(call.body, slot, static_cast<uint32_t>(index)))
       call.slots.push_back({slot, static_cast<uint32_t>(index), mode, of, id, cut});
@@ -78,6 +83,7 @@ private:
   const bundle::UnitInfo &unit;
   const uint32_t u;
   const UnitTask task;
+  const Segment *const segment;
   const bool forward;
   UnitCall call;
 };
@@ -87,6 +93,12 @@ private:
 UnitCalls::UnitCalls(const ExpansionTables &tables) {
   calls.reserve(static_cast<size_t>(tables.summary.units_size()) * kTasks);
   for (int32_t u = 0; u < tables.summary.units_size(); ++u)
-    for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients, UnitTask::Recompute})
-      calls.push_back(Maker(tables, u, task).run());
+    for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients, UnitTask::Recompute}) {
+      calls.emplace_back();
+      const auto &segments = unitFunction(tables.summary, u, task).segments();
+      for (const auto &segment : segments)
+        calls.back().push_back(Maker(tables, u, task, &segment).run());
+      if (segments.empty())
+        calls.back().push_back(Maker(tables, u, task).run());
+    }
 }

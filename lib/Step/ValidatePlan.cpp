@@ -9,6 +9,7 @@
 #include "bundle.pb.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -20,11 +21,48 @@ std::string range(const char *what, int64_t begin, int64_t end) {
   return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
 }
 
+/// Devices that call functions of a class together.
+size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
+  for (const auto &function : unitClass.functions())
+    if (function.segments_size())
+      return static_cast<size_t>(function.segments(0).bodies_size());
+  return 1;
+}
+
+/// Cells of one rectangle on other devices than the first of them, where units exchange values: as many as those expect. By cell: it is one.
+std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+  std::vector<bool> again(plan.cells.size(), false);
+  if (std::all_of(summary.classes().begin(), summary.classes().end(), [](const auto &unitClass) { return devicesOf(unitClass) == 1; }))
+    return again;
+  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>> cells; // by rectangle and device: the first
+  for (uint32_t i = 0; i < plan.cells.size(); ++i) {
+    const Cell &cell = plan.cells[i];
+    auto &devices = cells[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd}];
+    again[i] = devices.emplace(cell.device, i).second && devices.size() > 1;
+  }
+  for (const auto &[rectangle, devices] : cells) {
+    const bool keeps = !plan.schedule.splitBackward && std::all_of(devices.begin(), devices.end(), [&](const auto &device) {
+      return plan.cells[device.second].activations == Activations::Keep;
+    });
+    for (auto u = static_cast<int32_t>(rectangle[0]); u < rectangle[1]; ++u) {
+      const std::string name = describeCell(plan, devices.begin()->second) + ": unit '" + summary.units(u).name() + "' ";
+      if (const size_t expected = devicesOf(zorse::classOf(summary, summary.units(u))); devices.size() != expected)
+        messages.add(name + "has " + std::to_string(devices.size()) + " devices, expected " + std::to_string(expected));
+      else if (expected > 1 && !keeps)
+        messages.add(name + "exchanges values inside the cell, which is not possible with a split backward, or activations that are not kept");
+    }
+  }
+  return again;
+}
+
 /// Sweeps over unit boundaries with the set of cells that cover the current unit, ordered by samples.
-void checkTiling(const Plan &plan, int32_t units, Messages &messages) {
+/// \param again  cells that others stand for
+void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again, Messages &messages) {
   std::map<int32_t, std::vector<uint32_t>> begins, ends;
   std::set<int32_t> boundaries{0};
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
+    if (again[i])
+      continue;
     begins[plan.cells[i].unitBegin].push_back(i);
     ends[plan.cells[i].unitEnd].push_back(i);
     boundaries.insert(plan.cells[i].unitBegin);
@@ -108,9 +146,9 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
         continue;
       }
       const std::string &device = plan.devices[owner.device].name;
-      if (!devices.insert(owner.device).second)
-        messages.add(name + ": device " + device + " is listed twice; a device owns at most one extent of a group");
       if (owner.begin < 0) {
+        if (!devices.insert(owner.device).second)
+          messages.add(name + ": device " + device + " is listed twice; a device has at most one share of a group");
         anyShare = true;
         shares += owner.share;
         if (!(owner.share >= 0 && owner.share <= 100))
@@ -276,7 +314,7 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   if (!messages.empty())
     return userError(messages.take());
 
-  checkTiling(plan, units, messages);
+  checkTiling(plan, units, checkExchanges(plan, summary, messages), messages);
   checkOwners(plan, summary, messages);
   checkResidency(plan, summary, messages);
   checkCommit(plan, summary, messages);

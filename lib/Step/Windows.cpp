@@ -92,7 +92,7 @@ namespace {
 struct PhaseTasks {
   uint32_t device = 0;
   bool backward = false;
-  std::vector<uint32_t> ops; ///< in the order of the list
+  std::vector<TaskName> tasks; ///< in the order of the list
   std::vector<uint32_t> windows;
   uint32_t firstUse = kNone; ///< place in the list: the first use of one of its windows, on any device
 };
@@ -119,12 +119,12 @@ private:
   void addPhase(const Chunk &chunk, bool backward) {
     PhaseTasks phase{chunk.device, backward, {}, {}};
     for (uint32_t c : chunk.cells)
-      for (uint32_t op : backward ? std::vector<uint32_t>{x.cells[c].backward, x.cells[c].weights} : std::vector<uint32_t>{x.cells[c].forward})
-        if (op != kNone && x.listed.positions[op] != kNone)
-          phase.ops.push_back(op);
-    if (phase.ops.empty())
+      for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
+        if (const uint32_t op = x.cells[c].of(kind).begin; (kind != TaskKind::Forward) == backward && op != kNone && x.listed.positions[op] != kNone)
+          phase.tasks.push_back({kind, c});
+    if (phase.tasks.empty())
       return;
-    std::sort(phase.ops.begin(), phase.ops.end(), [&](uint32_t a, uint32_t b) { return x.listed.positions[a] < x.listed.positions[b]; });
+    std::sort(phase.tasks.begin(), phase.tasks.end(), [&](TaskName a, TaskName b) { return beginOf(a) < beginOf(b); });
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (const uint32_t window = x.usesOf[g].empty() ? kNone : x.windowOf(g, chunk.unitBegin, backward); window != kNone)
         phase.windows.push_back(window);
@@ -132,8 +132,11 @@ private:
     phases.push_back(std::move(phase));
   }
 
-  uint32_t first(const PhaseTasks &phase) const { return x.listed.positions[phase.ops.front()]; }
-  uint32_t last(const PhaseTasks &phase) const { return x.listed.positions[phase.ops.back()]; }
+  // Places in the list.
+  uint32_t beginOf(TaskName task) const { return x.listed.positions[x.cells[task.cell].of(task.kind).begin]; }
+  uint32_t endOf(TaskName task) const { return x.listed.positions[x.cells[task.cell].of(task.kind).end]; }
+  uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
+  uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
   static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }
 
   /// Windows of a group are one where, on some reader, their uses interleave or no other window lies between. \returns number by use
@@ -218,20 +221,14 @@ private:
           if (own.count(key))
             continue;
           std::vector<TaskName> tasks;
-          for (uint32_t op : before.ops)
-            if (x.listed.positions[op] < firstUses[key])
-              tasks.push_back(nameOf(op));
+          for (TaskName task : before.tasks)
+            if (endOf(task) < firstUses[key])
+              tasks.push_back(task);
           if (!tasks.empty())
             hints.limits.push_back({key.first, key.second, device, std::move(tasks)});
         }
       }
     }
-  }
-
-  TaskName nameOf(uint32_t op) const {
-    const uint32_t cell = x.ops[op].cell;
-    const CellInfo &info = x.cells[cell];
-    return {op == info.forward ? TaskKind::Forward : op == info.backward ? TaskKind::Backward : TaskKind::Weights, cell};
   }
 
   Expansion &x;

@@ -16,21 +16,21 @@ public:
   Describer(const Expansion &x, const Op &op, uint32_t half) : x(x), op(op), device(x.halfQueues[half] / kQueues) {
     entry.id = device; // until placeEntries
     entry.queue = x.halfQueues[half] % kQueues;
-    describe();
-    if (x.staged.empty() && x.parts.empty())
+    describe(half);
+    if (x.staged.empty() && x.terms.empty())
       return;
     if (auto host = x.staged.find(half); host != x.staged.end()) {
       entry.region = host->second.first;
       entry.to = host->second.second;
     }
-    if (auto parts = x.parts.find(half); parts != x.parts.end())
-      entry.parts = parts->second;
+    if (auto terms = x.terms.find(half); terms != x.terms.end())
+      entry.parts = terms->second;
   }
 
   Entry entry;
 
 private:
-  void describe() {
+  void describe(uint32_t half) {
     switch (op.kind) {
     case OpKind::Join:
       return;
@@ -57,19 +57,10 @@ private:
       return copy(x.copies[op.subject]);
     case OpKind::Cast:
       return computeState(bundle::Compute::CAST_PARAMETERS, x.copies[op.subject].phase, static_cast<int32_t>(x.copies[op.subject].value.id));
-    case OpKind::Gather:
-      return gather(op.subject);
-    case OpKind::Reduce:
-      return reduce(op.subject);
+    case OpKind::Collective:
+      return collective(x.parts[op.subject + half - op.halves.begin]);
     case OpKind::Norm:
       return computeState(bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(op.subject));
-    case OpKind::Sum:
-      set(EntryKind::AllReduce, bundle::REPORT);
-      entry.collective = op.from;
-      entry.region = region(x.scalars[device], kScalarsBytes, kSumsBytes);
-      entry.value = Value::sums();
-      entry.toValue = Value::globalSum();
-      return;
     case OpKind::Decide:
       return computeState(bundle::Compute::DECIDE, bundle::COMMIT, -1);
     case OpKind::Update:
@@ -133,40 +124,15 @@ private:
     entry.value = made.value;
   }
 
-  const Holding &holdingOf(uint32_t group) const {
-    const std::vector<Holding> &list = x.holdings[device];
-    return *std::lower_bound(list.begin(), list.end(), group, [](const Holding &h, uint32_t g) { return h.group < g; });
-  }
-
-  void gather(uint32_t w) {
-    const Window &window = x.windows[w];
-    const uint32_t g = window.group;
-    const Holding &h = holdingOf(g);
-    const uint32_t image = x.imageOf(h, w);
-    const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
-    const uint64_t size = elementBytes(x.computeType(g));
-    set(EntryKind::AllGather, window.backward ? bundle::BACKWARD : bundle::GATHER);
-    entry.group = static_cast<int32_t>(g);
+  void collective(const Part &part) {
+    const Collective &of = x.graph.collectives[op.from];
+    set(op.work == Work::Gather ? EntryKind::AllGather : op.work == Work::Scatter ? EntryKind::ReduceScatter : EntryKind::AllReduce, of.phase);
     entry.collective = op.from;
-    entry.value = Value::parametersToRead(x.hasMaster(g), g, {0, elements});
-    if (std::binary_search(window.readers.begin(), window.readers.end(), device))
-      entry.region = region(image, 0, static_cast<uint64_t>(elements) * size);
-    if (h.owns())
-      entry.to = elementRegion(image, h.base(), h.begin, h.end, size);
-  }
-
-  void reduce(uint32_t g) {
-    const auto &info = x.summary.groups(static_cast<int>(g));
-    const Holding &h = holdingOf(g);
-    const uint64_t size = elementBytes(info.type());
-    set(EntryKind::ReduceScatter, bundle::REDUCE);
-    entry.group = static_cast<int32_t>(g);
-    entry.collective = op.from;
-    entry.value = Value::gradients(g, {0, info.elements()});
-    if (h.reads)
-      entry.region = region(h.gradients, 0, static_cast<uint64_t>(info.elements()) * size);
-    if (h.owns())
-      entry.to = elementRegion(h.reduced, h.reducedBase(), h.begin, h.end, size);
+    entry.value = of.value;
+    entry.region = part.whole;
+    entry.to = part.shard;
+    if (op.work == Work::Sum)
+      entry.toValue = Value::globalSum();
   }
 
   const Expansion &x;
@@ -222,13 +188,13 @@ private:
     if (x.summary.groups(static_cast<int>(g)).statistic()) // no gradients: nothing to add to their norm
       return;
     const Holding &h = *x.findHolding(device, g);
-    for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
-      const Elements elements{run.begin, run.end};
-      x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, h.reducedBase(), run.begin, run.end, size(g)),
-                Value::reducedGradients(g, elements));
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
-    }
+    for (const Compact::Run &owned : h.owned.runs())
+      for (const Expansion::Run &run : x.runsOf(g, owned.begin, owned.end)) {
+        const int64_t count = run.end - run.begin, place = h.reducedPlace(owned) + run.begin - owned.begin;
+        x.addCall(x.summary.norm_body(), -1, count, 0);
+        x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)), Value::reducedGradients(g, {run.begin, run.end}));
+        x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
+      }
   }
 
   /// \param first  before there are sums: it reads bytes that the load of the scalars clears and nothing adds to
@@ -245,7 +211,7 @@ private:
     const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
     for (const Expansion::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
-      auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, array.base, run.begin, run.end, size(g)); };
+      auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
       x.addCall(statistic    ? x.summary.update_body_statistics()
                 : run.decays ? x.summary.update_body_decay()
                              : x.summary.update_body_plain(),

@@ -38,8 +38,8 @@ template <typename Message> Message *place(Message *out, const Value &value, con
   return out;
 }
 
-void write(const std::vector<Collective::Shard> &shards, bundle::Extents *out) {
-  for (const Collective::Shard &shard : shards) {
+void write(const std::vector<Shard> &shards, bundle::Extents *out) {
+  for (const Shard &shard : shards) {
     out->add_members(shard.device);
     out->add_begin(shard.begin);
     out->add_end(shard.end);
@@ -91,7 +91,7 @@ struct Writer {
   /// What gathers and scatters have in common: the owners' extents, the whole group and this device's part of it.
   template <typename Message> Message *shards(Message *out, const Entry &e) const {
     const Collective &c = graph.collectives[e.collective];
-    out->set_group(c.group);
+    out->set_group(c.value.id);
     out->set_type(c.type);
     write(c.shards, out->mutable_shards());
     write(e.region, [&] { return out->mutable_full(); });

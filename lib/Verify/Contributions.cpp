@@ -1,7 +1,56 @@
 #include "Replay.h"
 
+#include <set>
+
 using namespace zorse;
 using namespace zorse::verify;
+
+/// A sweep over samples: parts that are open at one do not overlap, and are the whole axis inside rows and nothing outside.
+bool verify::tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows, int32_t length) {
+  struct Border {
+    int64_t sample;
+    bool begins; ///< those that end come first
+    Part part;
+    bool operator<(const Border &o) const { return std::tie(sample, begins) < std::tie(o.sample, o.begins); }
+  };
+  std::vector<Border> borders;
+  for (const Contribution &c : contributions) {
+    if (c.begin >= c.end || c.part.begin < 0 || c.part.begin >= c.part.end || c.part.end > length)
+      return false;
+    borders.push_back({c.begin, true, c.part});
+    borders.push_back({c.end, false, c.part});
+  }
+  std::sort(borders.begin(), borders.end());
+  std::set<Part> open;
+  int64_t covered = 0; ///< of the axis
+  std::vector<Range> whole, expected;
+  for (size_t i = 0; i < borders.size(); ++i) {
+    const auto &[sample, begins, part] = borders[i];
+    if (begins) {
+      const auto [at, fresh] = open.insert(part);
+      if (!fresh || (at != open.begin() && std::prev(at)->end > part.begin) || (std::next(at) != open.end() && part.end > std::next(at)->begin))
+        return false;
+    } else {
+      open.erase(part);
+    }
+    const bool before = covered != 0;
+    covered += begins ? part.end - part.begin : part.begin - part.end;
+    if (i + 1 < borders.size() && borders[i + 1].sample == sample)
+      continue;
+    if (covered != 0 && covered != length)
+      return false;
+    if (covered != 0 && (whole.empty() || whole.back().end > whole.back().begin))
+      whole.push_back({sample, sample});
+    else if (covered == 0 && before)
+      whole.back().end = sample;
+  }
+  for (const Range &range : rows)
+    if (!expected.empty() && expected.back().end == range.begin)
+      expected.back().end = range.end;
+    else
+      expected.push_back(range);
+  return whole == expected;
+}
 
 /// Both are sorted; `found` must be `expected`. Adjacent ranges have been joined where the way they were cut does not matter.
 bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
@@ -15,7 +64,8 @@ bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> 
     std::string label = group ? (c.of < uint32_t(summary.groups_size()) ? summary.groups(int(c.of)).name() : "")
                               : (c.of < uint32_t(summary.units_size()) ? summary.units(int(c.of)).name() : "");
     return std::string(unit) + " " + std::to_string(c.of) + (label.empty() ? "" : " '" + label + "'") +
-           (c.begin < c.end ? std::string(group ? ", elements " : ", samples ") + std::to_string(c.begin) + "-" + std::to_string(c.end) : "");
+           (c.begin < c.end ? std::string(group ? ", elements " : ", samples ") + std::to_string(c.begin) + "-" + std::to_string(c.end) : "") +
+           (c.part == Part() ? "" : ", part " + std::to_string(c.part.begin) + "-" + std::to_string(c.part.end));
   };
   size_t i = 0, j = 0;
   while (i < found.size() && j < expected.size() && found[i] == expected[j])
@@ -56,12 +106,26 @@ bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
       ordered = ordered && next < list.items.size() && list.items[next++] == Contribution{unit, 0, rows.begin, rows.end};
   if (ordered && next == list.items.size())
     return true;
-  std::vector<Contribution> expected;
+  std::vector<Contribution> expected, found = list.items;
   for (uint32_t unit : model.parameterContributors[parameter])
     for (const Range &rows : rowsOfUnit[unit])
       expected.push_back({unit, 0, rows.begin, rows.end});
-  return compare(list.items, std::move(expected), Code::Contributions,
+  std::sort(found.begin(), found.end());
+  return found == expected || tileRows(found, model.parameterContributors[parameter]) ||
+         compare(std::move(found), std::move(expected), Code::Contributions,
                  "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
+}
+
+/// However samples and parts are cut. Contributions are sorted.
+bool Replay::tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const {
+  auto next = contributions.begin();
+  for (uint32_t unit : units) {
+    const auto first = next;
+    next = std::find_if(next, contributions.end(), [&](const Contribution &c) { return c.of != unit; });
+    if (!tiles({first, next}, rowsOfUnit[unit]))
+      return false;
+  }
+  return next == contributions.end();
 }
 
 /// Joins adjacent ranges of equal (of, term). Overlaps stay as they are: the comparison then fails.

@@ -1,6 +1,7 @@
 // One device's program under examination: where findings go, how entries and values are called in messages, and the checks, one per file.
 #pragma once
 
+#include "Collectives.h"
 #include "Model.h"
 #include "Places.h"
 #include "SlotBindings.h"
@@ -94,7 +95,8 @@ private:
     return region.offset() <= size && region.bytes() <= size - region.offset();
   }
   bool reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what);
-  bool checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry);
+  bool checkExtents(const bundle::Extents &extents, int64_t entry, const char *what);
+  bool checkRuns(const bundle::Collective &collective, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: what goes from GPU to GPU
@@ -129,8 +131,8 @@ public:
   const std::vector<uint32_t> &getBound() const { return bound; }
 };
 
-/// Members of a collective that must have a half of it; ascending.
-std::vector<uint32_t> participantsOf(const bundle::Entry &entry);
+/// What a device has of a gather or a reduction.
+inline Held heldBy(uint32_t device, const bundle::Collective &collective) { return collective.heldBy(device, size_t(elementSize(collective.type))); }
 
 /// Replays a step and an evaluation of a device's program on what its arenas hold (Replay.h). The program must have passed the other checks.
 void replayValues(Device &device);

@@ -54,9 +54,9 @@ bool Device::checkDirect(int index) {
     return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
            report(Code::Reach, id, where(entry) + ": goes directly and works on memory of the host, expects the device's");
   };
-  auto aligned = [&](const bundle::Region &region) {
-    return region.offset() % uint64_t(kSlotAlignment) == 0 ||
-           report(Code::Alignment, id, where(entry) + ": its sum starts at byte " + std::to_string(region.offset()) + ", expects a multiple of 64");
+  auto aligned = [&](uint64_t offset) {
+    return offset % uint64_t(kSlotAlignment) == 0 ||
+           report(Code::Alignment, id, where(entry) + ": its sum starts at byte " + std::to_string(offset) + ", expects a multiple of 64");
   };
   switch (entry.what_case()) {
   case bundle::Entry::kSend:
@@ -67,15 +67,20 @@ bool Device::checkDirect(int index) {
     return onDevice(entry.all_gather().full()) && onDevice(entry.all_gather().shard());
   case bundle::Entry::kReduceScatter: {
     const auto &reduce = entry.reduce_scatter();
-    const int64_t size = model.groupElementSize(reduce.group()), terms = reduce.contributors_size();
+    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    const int64_t size = elementSize(reduce.type());
     if (!checkRegion(reduce.parts(), &entry, "parts", /*mayBeAbsent=*/true) || !onDevice(reduce.full()) || !onDevice(reduce.shard()) ||
         !onDevice(reduce.parts()))
       return false;
-    int64_t largest = 0, own = 0;
-    for (int i = 0; i < reduce.shards().members_size(); ++i) {
-      const int64_t elements = reduce.shards().end(i) - reduce.shards().begin(i);
-      largest = std::max(largest, elements);
-      own = reduce.shards().members(i) == program.device() ? elements : own;
+    const Held held = heldBy(program.device(), collective);
+    const std::vector<Shard> runs = collective.runs();
+    int64_t largest = 0, terms = 0;
+    for (const Shard &shard : bundle::shardsOf(reduce.shards()))
+      largest = std::max(largest, shard.size());
+    bool slots = true;
+    for (const Compact::Run &run : held.shards.runs()) {
+      terms = std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
+      slots = slots && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
     }
     const bool rounds = reduce.chunk() < largest; // then each round begins where a body's slot may
     if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize || (rounds && product(reduce.chunk(), size) % kPartAlignment))
@@ -84,10 +89,10 @@ bool Device::checkDirect(int index) {
                         std::to_string(largest) + ", or a part of them that is a multiple of 512 bytes");
     if (overlap(reduce.parts(), reduce.full()) || overlap(reduce.parts(), reduce.shard()))
       return report(Code::Alias, id, where(entry) + ": its terms arrive in what it reads or writes");
-    if (terms < 2 || own == 0)
+    if (terms < 2)
       return !reduce.parts().bytes() || report(Code::Size, id, where(entry) + ": has memory for terms that do not arrive");
     const int64_t bytes = product(reduce.chunk(), size);
-    return bytes >= 0 && aligned(reduce.shard()) &&
+    return bytes >= 0 && slots &&
            checkParts(entry, reduce.parts(), reduce.type(), terms, (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
   }
   case bundle::Entry::kAllReduce: {
@@ -97,7 +102,8 @@ bool Device::checkDirect(int index) {
       return false;
     if (overlap(reduce.parts(), reduce.region()))
       return report(Code::Alias, id, where(entry) + ": its terms arrive in what it reads and writes");
-    return aligned(reduce.region()) && checkParts(entry, reduce.parts(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
+    return aligned(reduce.region().offset()) &&
+           checkParts(entry, reduce.parts(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
   }
   default:
     return true;

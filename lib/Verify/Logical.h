@@ -12,6 +12,7 @@ struct Logical {
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
   int64_t bytes = 0;          ///< of the whole value
   int64_t parameter = -1;     ///< the one parameter whose elements it is
+  bool stays = false;         ///< on the device that made it, but for collectives: sums and gradients in the making
 };
 
 /// What a slot of a unit function must hold, but for the samples of the call: everything follows from unit and slot.
@@ -41,6 +42,10 @@ private:
 
 /// Sizes of a declared value. Reports a finding and returns false when the value does not exist or `bytes` is not its size.
 bool fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out);
+
+/// What a gather or a reduction brings, as a whole that its extents divide, and what each contributor to a sum has. Reports a finding and returns
+/// false when such a value is not gathered, not summed, or not in that way.
+bool fromCollective(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term);
 
 /// What the slots of a call must hold: from plan and summary for unit functions, from the declared value's extent for updates, norms and loss sums.
 /// Appends one value per slot. Reports a finding and returns false for every slot that makes no sense there or whose size is not its value's.

@@ -7,29 +7,6 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-std::vector<uint32_t> verify::participantsOf(const bundle::Entry &entry) {
-  std::vector<uint32_t> list;
-  auto add = [&](const auto &members) { list.insert(list.end(), members.begin(), members.end()); };
-  switch (entry.what_case()) {
-  case bundle::Entry::kAllGather:
-    add(entry.all_gather().readers());
-    add(entry.all_gather().shards().members());
-    break;
-  case bundle::Entry::kReduceScatter:
-    add(entry.reduce_scatter().contributors());
-    add(entry.reduce_scatter().shards().members());
-    break;
-  case bundle::Entry::kAllReduce:
-    add(entry.all_reduce().members());
-    break;
-  default:
-    break;
-  }
-  std::sort(list.begin(), list.end());
-  list.erase(std::unique(list.begin(), list.end()), list.end());
-  return list;
-}
-
 namespace {
 
 /// A digest of numbers in order (FNV-1a over 64-bit words, finished by a multiply and shift each).
@@ -82,24 +59,17 @@ void Device::collectHalves() {
       half.bytes = int64_t(entry.receive().region().bytes());
       value = &entry.receive().value();
       break;
-    case bundle::Entry::kAllGather: {
-      const auto &gather = entry.all_gather();
-      value = &gather.value();
-      digest.add(uint64_t(gather.group()));
-      digest.add(uint64_t(gather.type()));
-      digest.add(gather.shards());
-      digest.add(gather.readers());
-      break;
-    }
+    case bundle::Entry::kAllGather:
     case bundle::Entry::kReduceScatter: {
-      const auto &reduce = entry.reduce_scatter();
-      value = &reduce.value();
-      digest.add(uint64_t(reduce.group()));
-      digest.add(uint64_t(reduce.type()));
-      digest.add(uint64_t(reduce.order()));
-      digest.add(reduce.shards());
-      digest.add(reduce.contributors());
-      digest.add(uint64_t(reduce.chunk()));
+      const bundle::Collective collective = *bundle::collectiveOf(entry);
+      value = &collective.value;
+      digest.add(uint64_t(collective.group));
+      digest.add(uint64_t(collective.type));
+      digest.add(uint64_t(entry.reduce_scatter().order()));
+      digest.add(collective.shards);
+      digest.add(collective.members);
+      digest.add(collective.parts);
+      digest.add(uint64_t(entry.reduce_scatter().chunk()));
       break;
     }
     case bundle::Entry::kAllReduce: {
@@ -161,12 +131,6 @@ private:
   const Model &model;
   std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
-  struct Shard {
-    int64_t begin, end;
-    uint32_t device;
-    bool operator<(const Shard &o) const { return std::tie(begin, end, device) < std::tie(o.begin, o.end, o.device); }
-    bool operator==(const Shard &o) const { return std::tie(begin, end, device) == std::tie(o.begin, o.end, o.device); }
-  };
   std::vector<std::vector<Shard>> owners;                                 ///< per group, ascending
   std::vector<std::pair<const Half *, std::vector<uint32_t>>> reductions; ///< all-reduces and their members
 
@@ -181,7 +145,7 @@ private:
     owners.resize(model.summary.groups_size());
     for (const auto &result : results)
       for (const auto &owned : result.owned)
-        owners[owned.group].push_back({owned.begin, owned.end, uint32_t(result.device)});
+        owners[owned.group].push_back({uint32_t(result.device), owned.begin, owned.end});
     for (auto &list : owners)
       std::sort(list.begin(), list.end());
   }
@@ -269,32 +233,58 @@ private:
       checkCollective(*whole);
   }
 
-  /// The owners a collective names must be those of the state, and it must reach everyone.
+  /// The owners a collective of state names must be those of the state, and it must reach everyone. What it may be of, its devices have checked.
   void checkCollective(const Half &half) {
-    if (half.what != bundle::Entry::kAllGather && half.what != bundle::Entry::kReduceScatter)
-      return;
-    const auto &entry = *half.whole;
-    bool gather = half.what == bundle::Entry::kAllGather;
-    const auto &extents = gather ? entry.all_gather().shards() : entry.reduce_scatter().shards();
-    uint32_t group = gather ? entry.all_gather().group() : entry.reduce_scatter().group();
-    std::vector<Shard> named;
-    for (int i = 0; i < extents.members_size(); ++i)
-      if (extents.begin(i) < extents.end(i))
-        named.push_back({extents.begin(i), extents.end(i), extents.members(i)});
+    const bundle::Collective collective = *bundle::collectiveOf(*half.whole);
+    std::vector<Shard> named = bundle::shardsOf(collective.shards);
+    named.erase(std::remove_if(named.begin(), named.end(), [](const Shard &shard) { return shard.empty(); }), named.end());
     std::sort(named.begin(), named.end());
-    if (named != owners[group])
+    if (const uint32_t group = half.value.id;
+        isState(half.value.kind) && group < owners.size() && named != owners[group] && withoutCuts(group, named) != withoutCuts(group, owners[group]))
       failHalf(Code::Mismatched, half, "its shards are not the extents the owners hold as state");
-    if (!gather) {
-      std::vector<uint32_t> contributors(entry.reduce_scatter().contributors().begin(), entry.reduce_scatter().contributors().end());
-      std::sort(contributors.begin(), contributors.end());
-      for (uint32_t expected : model.groupContributors[group])
-        if (!std::binary_search(contributors.begin(), contributors.end(), expected))
-          return failHalf(Code::Contributions, half, "lacks contributor " + device(expected) + ", which has a backward task on the group");
-      if (contributors.size() != model.groupContributors[group].size())
-        failHalf(Code::Contributions, half, "names a contributor without a backward task on the group");
-      if (entry.reduce_scatter().order() != bundle::RANKED && entry.reduce_scatter().order() != bundle::TRANSPORT)
+    if (!collective.gathers) {
+      checkContributors(half, collective, named);
+      const bundle::ReductionOrder order = half.whole->reduce_scatter().order();
+      if (order != bundle::RANKED && order != bundle::TRANSPORT)
         failHalf(Code::Malformed, half, "states no order of summation");
     }
+  }
+
+  /// Shards less padding, which nobody has to move, and joined where an owner has neighbours: how they are cut does not matter.
+  std::vector<Shard> withoutCuts(uint32_t group, const std::vector<Shard> &shards) const {
+    std::vector<Shard> joined;
+    for (const Shard &shard : shards)
+      model.forPieces(group, shard.begin, shard.end, [&](int64_t begin, int64_t end, uint32_t) {
+        if (!joined.empty() && joined.back().end == begin && joined.back().device == shard.device)
+          joined.back().end = end;
+        else
+          joined.push_back({shard.device, begin, end});
+      });
+    return joined;
+  }
+
+  /// To every shard contributes who has tasks that add to it, and nobody else.
+  void checkContributors(const Half &half, const bundle::Collective &collective, const std::vector<Shard> &shards) {
+    const std::vector<Shard> terms = bundle::shardsOf(collective.parts);
+    const std::vector<uint32_t> expected = model.contributorsOf(collective.value);
+    auto check = [&](std::vector<uint32_t> contributors, const std::string &to) {
+      std::sort(contributors.begin(), contributors.end());
+      for (uint32_t one : expected)
+        if (!std::binary_search(contributors.begin(), contributors.end(), one))
+          return failHalf(Code::Contributions, half, "lacks contributor " + device(one) + to + ", which has tasks that add to it");
+      if (contributors.size() != expected.size())
+        failHalf(Code::Contributions, half, "names a contributor" + to + " without tasks that add to it");
+    };
+    if (terms.empty())
+      return check({collective.members.begin(), collective.members.end()}, "");
+    std::vector<std::vector<uint32_t>> contributors(shards.size());
+    for (const Shard &term : terms) {
+      auto shard = std::lower_bound(shards.begin(), shards.end(), term.begin, [](const Shard &s, int64_t begin) { return s.begin < begin; });
+      for (; shard != shards.end() && shard->end <= term.end; ++shard)
+        contributors[size_t(shard - shards.begin())].push_back(term.device);
+    }
+    for (size_t s = 0; s < shards.size(); ++s)
+      check(contributors[s], " to elements " + std::to_string(shards[s].begin) + "-" + std::to_string(shards[s].end));
   }
 
   void checkTasks() {
@@ -350,7 +340,7 @@ private:
       if (planned.group >= owners.size() || planned.begin < 0 || planned.begin == planned.end || !model.trainable(planned.group))
         continue;
       const auto &list = owners[planned.group];
-      if (!std::binary_search(list.begin(), list.end(), Shard{planned.begin, planned.end, planned.device}))
+      if (!std::binary_search(list.begin(), list.end(), Shard{planned.device, planned.begin, planned.end}))
         fail(Code::Update, int32_t(planned.device), -1,
              "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
                  model.summary.groups(int(planned.group)).name() + "', as the plan says");

@@ -167,9 +167,9 @@ std::string Device::describe(const bundle::Entry &entry) const {
   case bundle::Entry::kLoadScalars:
     return "load of the step scalars";
   case bundle::Entry::kAllGather:
-    return "all-gather of " + named("group", model.summary.groups(), entry.all_gather().group());
+    return "all-gather of " + describe(entry.all_gather().value());
   case bundle::Entry::kReduceScatter:
-    return "reduce-scatter of " + named("group", model.summary.groups(), entry.reduce_scatter().group());
+    return "reduce-scatter of " + describe(entry.reduce_scatter().value());
   case bundle::Entry::kAllReduce:
     return "all-reduce of " + describe(entry.all_reduce().from());
   case bundle::Entry::kReport:

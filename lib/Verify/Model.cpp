@@ -20,6 +20,35 @@ bool failSummary(std::vector<Finding> &findings, const std::string &message) {
   return false;
 }
 
+/// Segments of the function that begins with a body; null: of none.
+const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t body) {
+  for (const Function &function : unitClass.functions())
+    if (function.body() == body && function.segments_size())
+      return &function.segments();
+  return nullptr;
+}
+
+/// Devices that call functions of a class together.
+size_t devicesOf(const bundle::UnitClass &unitClass) {
+  for (const Function &function : unitClass.functions())
+    if (function.segments_size())
+      return size_t(function.segments(0).bodies_size());
+  return 1;
+}
+
+bool exchanges(const bundle::ModelSummary &summary) {
+  return std::any_of(summary.classes().begin(), summary.classes().end(), [](const auto &unitClass) { return devicesOf(unitClass) != 1; });
+}
+
+/// Indices of the cells of one rectangle, in the order of the plan.
+std::vector<uint32_t> membersOf(const PlanView &plan, const PlanView::Cell &like) {
+  std::vector<uint32_t> members;
+  for (uint32_t c = 0; c < plan.cells.size(); ++c)
+    if (const PlanView::Cell &cell = plan.cells[c]; cell.firstUnit == like.firstUnit && cell.firstSample == like.firstSample)
+      members.push_back(c);
+  return members;
+}
+
 /// -1: impossible.
 int64_t elementsOf(const bundle::ParameterInfo &parameter) {
   int64_t elements = 1;
@@ -60,6 +89,11 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
       !indices(unit.loss_terms(), summary.loss_size()) || unit.class_id() >= uint32_t(summary.classes_size()) ||
       extentBytes(classOf(unit).saved_bytes(), 1) < 0 || extentBytes(classOf(unit).deferred_bytes(), 1) < 0)
     return false;
+  for (const Function &function : classOf(unit).functions())
+    for (const Function::Segment &segment : function.segments())
+      if (!indices(segment.bodies(), bodies.bodies_size()) || size_t(segment.bodies_size()) != devicesOf(classOf(unit)) || !segment.bodies_size() ||
+          segment.value() >= uint32_t(unit.values_out_size()) || segment.term() >= uint32_t(unit.values_out_size()))
+        return false;
   std::vector<Function::Task> tasks{Function::FORWARD, Function::BACKWARD};
   if (plan.splitBackward && unit.splits())
     tasks.insert(tasks.end(), {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS});
@@ -321,6 +355,31 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
          needs(summary.decide_body(), bundle::SCALARS, 0, change, "the decision");
 }
 
+namespace {
+
+/// Cells that tile units and samples: of those that several devices have together, where units exchange values, the first. Empty: they are not as
+/// many as the units expect, or activations are not kept.
+std::vector<uint32_t> tilesOf(const Model &model, const PlanView &plan) {
+  std::vector<uint32_t> tiles;
+  const bool together = exchanges(model.summary);
+  for (uint32_t c = 0; c < plan.cells.size(); ++c) {
+    const PlanView::Cell &cell = plan.cells[c];
+    const std::vector<uint32_t> members = together ? membersOf(plan, cell) : std::vector<uint32_t>{c};
+    if (members.front() == c)
+      tiles.push_back(c);
+    for (uint32_t other : members)
+      if (other != c && (plan.cells[other].device == cell.device || plan.cells[other].endUnit != cell.endUnit ||
+                         plan.cells[other].endSample != cell.endSample || cell.recompute || plan.splitBackward))
+        return {};
+    for (int64_t u = cell.firstUnit; together && u < cell.endUnit; ++u)
+      if (devicesOf(model.classOf(model.summary.units(int(u)))) != members.size())
+        return {};
+  }
+  return tiles;
+}
+
+} // namespace
+
 bool Model::checkPlan(std::vector<Finding> &findings) {
   auto fail = [&](const std::string &message) {
     findings.push_back({Code::Plan, -1, -1, "plan: " + message});
@@ -341,21 +400,22 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
     return "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " + std::to_string(cell.firstSample) + "-" +
            std::to_string(cell.endSample) + ")";
   };
-  for (const auto &cell : plan.cells) {
+  for (const auto &cell : plan.cells)
     if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > units || cell.firstSample < 0 || cell.firstSample >= cell.endSample ||
         cell.endSample > plan.batch || cell.device >= plan.devices.size())
       return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " + std::to_string(plan.batch) +
                   " samples, or its device does not exist");
-    area += __int128(cell.endUnit - cell.firstUnit) * (cell.endSample - cell.firstSample);
-  }
+  const std::vector<uint32_t> tiles = tilesOf(*this, plan);
+  if (tiles.empty() && !plan.cells.empty())
+    return fail("the devices of a cell are not those that its units expect, or it exchanges values and does not keep activations");
+  for (uint32_t c : tiles)
+    area += __int128(plan.cells[c].endUnit - plan.cells[c].firstUnit) * (plan.cells[c].endSample - plan.cells[c].firstSample);
   if (area != __int128(units) * plan.batch)
     return fail("cells cover " + std::to_string(int64_t(area)) + " of " + std::to_string(int64_t(__int128(units) * plan.batch)) +
                 " (unit, sample) pairs");
 
   // Sweep over units; at each, the open cells' samples must not overlap. With the area this makes the tiling exact.
-  std::vector<uint32_t> byFirst(plan.cells.size()), byEnd(plan.cells.size());
-  for (size_t i = 0; i < plan.cells.size(); ++i)
-    byFirst[i] = byEnd[i] = uint32_t(i);
+  std::vector<uint32_t> byFirst(tiles), byEnd(tiles);
   std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
   std::sort(byEnd.begin(), byEnd.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].endUnit < plan.cells[b].endUnit; });
   std::map<int64_t, uint32_t> open; // first sample -> cell
@@ -381,6 +441,9 @@ std::vector<uint32_t> Model::bodiesOf(uint32_t index) const {
     list.insert(list.end(), {bodyOf(unit, Function::INPUT_GRADIENTS), bodyOf(unit, Function::WEIGHT_GRADIENTS)});
   if (repeated[index])
     list.push_back(bodyOf(unit, Function::RECOMPUTE));
+  for (const Function &function : classOf(unit).functions())
+    for (const Function::Segment &segment : function.segments())
+      list.insert(list.end(), segment.bodies().begin(), segment.bodies().end());
   return list;
 }
 
@@ -408,11 +471,46 @@ uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {
   return isB == (inputs || !weights) ? bodyOf(unit, Function::BACKWARD) : kNoBody;
 }
 
+void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const {
+  calls.clear();
+  auto add = [&](int64_t unit, uint32_t body) {
+    const auto *segments = segmentsOf(classOf(summary.units(int(unit))), body);
+    if (!segments && body != kNoBody)
+      calls.push_back({unit, body, {cell.firstSample, cell.endSample}});
+    if (!segments)
+      return;
+    const std::vector<uint32_t> members = membersOf(plan, cell);
+    auto own = std::find_if(members.begin(), members.end(), [&](uint32_t c) { return plan.cells[c].device == cell.device; });
+    const int64_t member = own - members.begin(), rows = cell.endSample - cell.firstSample, count = int64_t(members.size());
+    const Range share{cell.firstSample + rows * member / count, cell.firstSample + rows * (member + 1) / count};
+    for (const auto &segment : *segments)
+      calls.push_back({unit, segment.bodies(int(member)), segment.shared() ? share : Range{cell.firstSample, cell.endSample}});
+  };
+  if (task == bundle::Compute::F || (task == bundle::Compute::B && recomputes(cell)))
+    for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+      add(u, task == bundle::Compute::F ? bodyOf(uint32_t(u), task) : repeatedBody(cell, uint32_t(u)));
+  for (int64_t u = cell.endUnit; task != bundle::Compute::F && u-- > cell.firstUnit;)
+    add(u, bodyOf(uint32_t(u), task));
+}
+
 bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {
   for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
     if (bodyOf(uint32_t(u), task) != kNoBody)
       return true;
   return false;
+}
+
+std::vector<uint32_t> Model::contributorsOf(const bundle::Value &sum) const {
+  if (isState(sum.kind()) && sum.id() < groupContributors.size())
+    return groupContributors[sum.id()];
+  std::vector<uint32_t> devices; // of a value: all of its cell
+  if (sum.kind() == bundle::Value::ACTIVATION && sum.id() < uint32_t(summary.values_size()))
+    for (const PlanView::Cell &cell : plan.cells)
+      if (const int64_t unit = summary.values(int(sum.id())).producer();
+          cell.firstUnit <= unit && unit < cell.endUnit && cell.firstSample == sum.begin() && cell.endSample == sum.end())
+        devices.push_back(cell.device);
+  std::sort(devices.begin(), devices.end());
+  return devices;
 }
 
 void Model::index() {
@@ -429,12 +527,17 @@ void Model::index() {
       uint32_t body = bodyOf(uint32_t(u), task);
       if (body == kNoBody)
         continue;
-      for (const auto &slot : bodies.bodies(int(body)).slots()) {
-        if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
-          addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
-        if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
-          addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
-      }
+      std::vector<uint32_t> called{body};
+      if (const auto *segments = segmentsOf(classOf(unit), body))
+        for (const auto &segment : *segments)
+          called.push_back(segment.bodies(0)); // other devices' have the same slots
+      for (uint32_t one : called)
+        for (const auto &slot : bodies.bodies(int(one)).slots()) {
+          if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
+            addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
+          if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
+            addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
+        }
     }
   }
   std::vector<std::vector<uint32_t>> groupsOfUnit(summary.units_size());

@@ -35,6 +35,12 @@ int64_t elementSize(bundle::ElementType type);
 /// Packed tensors of one unit and the rows of one cell: only whole are they what they are.
 inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::DEFERRED_BLOCK; }
 
+/// Elements of a state group.
+inline bool isState(bundle::Value::Kind kind) {
+  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
+         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
+}
+
 struct Range {
   int64_t begin, end;
   bool operator==(const Range &o) const { return begin == o.begin && end == o.end; }
@@ -65,6 +71,9 @@ public:
   std::vector<uint32_t> lossDevices;
   std::vector<std::vector<uint32_t>> cellsOfDevice;
 
+  /// Devices that have a term of what is summed, each one; ascending.
+  std::vector<uint32_t> contributorsOf(const bundle::Value &sum) const;
+
   /// Most terms that one body adds in a type; 0: none does.
   uint32_t mostTerms(bundle::ElementType type) const {
     uint32_t most = 0;
@@ -82,14 +91,14 @@ public:
         return function.body();
     return kNoBody;
   }
-  /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
-  /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
-  uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
-  /// The body with which B of a cell that recomputes begins for one of its units: that of F or, for the last, that which makes the saved block alone;
-  /// kNoBody: it has no such call, as nothing is saved.
-  uint32_t repeatedBody(const PlanView::Cell &cell, uint32_t unit) const;
-  /// Whether B of a cell begins with calls that make again what its F made.
-  bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
+  /// A call of a unit function, for samples.
+  struct UnitCall {
+    int64_t unit;
+    uint32_t body;
+    Range samples;
+  };
+  /// The calls that a cell's task F, B or W makes, in their order.
+  void callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const;
   /// Whether a cell's task has any call.
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
 
@@ -130,6 +139,14 @@ private:
   bool copies = false, hasStatistics = false; ///< some group has a copy_type
   std::vector<bool> repeated;                 ///< per unit: some B makes its saved block again, without its other results
 
+  /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
+  /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
+  uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
+  /// The body with which B of a cell that recomputes begins for one of its units: that of F or, for the last, that which makes the saved block alone;
+  /// kNoBody: it has no such call, as nothing is saved.
+  uint32_t repeatedBody(const PlanView::Cell &cell, uint32_t unit) const;
+  /// Whether B of a cell begins with calls that make again what its F made.
+  bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
   /// Those of its bodies that the plan's tasks may call.
   std::vector<uint32_t> bodiesOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);

@@ -53,22 +53,18 @@ public:
       add(entry.load_scalars().region(), true);
       break;
     case bundle::Entry::kAllGather: {
-      // In place: an owner's own shard inside `full` is read, the rest written.
-      const auto &full = entry.all_gather().full(), &shard = entry.all_gather().shard();
-      add(shard, false);
-      bool inside = full.bytes() && shard.bytes() && full.arena() == shard.arena() && full.offset() <= shard.offset() &&
-                    shard.offset() + shard.bytes() <= full.offset() + full.bytes();
-      if (inside) {
-        add(full, true, 0, int64_t(shard.offset() - full.offset()));
-        add(full, true, int64_t(shard.offset() + shard.bytes() - full.offset()));
-      } else {
-        add(full, true);
-      }
+      // In place: an owner's own shards inside `full` are read, the rest written.
+      int64_t end = 0;
+      addShards(*bundle::collectiveOf(entry), false, [&](int64_t from, int64_t to) {
+        add(entry.all_gather().full(), true, end, from);
+        end = to;
+      });
+      add(entry.all_gather().full(), true, end);
       break;
     }
     case bundle::Entry::kReduceScatter:
       add(entry.reduce_scatter().full(), false);
-      add(entry.reduce_scatter().shard(), true);
+      addShards(*bundle::collectiveOf(entry), true, [](int64_t, int64_t) {});
       add(entry.reduce_scatter().parts(), true);
       break;
     case bundle::Entry::kAllReduce:
@@ -80,6 +76,18 @@ public:
       break;
     default:
       break;
+    }
+  }
+
+  /// This device's shards of a gather or a reduction; calls f(from, to) with the bytes of each that lies inside `full`.
+  template <typename F> void addShards(const bundle::Collective &collective, bool write, F f) {
+    const Held held = heldBy(device, collective);
+    const int64_t size = elementSize(collective.type), first = held.inside ? int64_t(collective.shard.offset() - collective.full.offset()) : 0;
+    for (const Compact::Run &run : held.shards.runs()) {
+      const int64_t from = first + run.place * size, to = from + (run.end - run.begin) * size;
+      add(held.inside ? collective.full : collective.shard, write, from, to);
+      if (held.inside)
+        f(from, to);
     }
   }
 
@@ -207,8 +215,11 @@ private:
         others.add(region, true, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
         others.add(region, true, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
         others.add(region, true, Block::sumsEnd, Block::bytes);
-      } else if (entry.has_all_gather()) { // written around the own shard, replayed as a whole
-        others.add(entry.all_gather().full(), true);
+      } else if (entry.has_all_gather()) { // written around the own shards, replayed run by run
+        const Held held = heldBy(program.device(), *bundle::collectiveOf(entry));
+        const int64_t size = elementSize(entry.all_gather().type());
+        for (const Compact::Run &run : held.whole.runs())
+          others.add(entry.all_gather().full(), true, run.place * size, (run.place + run.end - run.begin) * size);
       } else if (entry.has_copy()) { // accumulators are replayed by parts with contributions of their own
         const auto &copy = entry.copy();
         if (copy.value().kind() == bundle::Value::GRADIENTS && copy.value().id() < uint32_t(model.summary.groups_size())) {

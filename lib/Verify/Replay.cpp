@@ -114,27 +114,19 @@ void Replay::transfer() {
     writeScalars(placeOf(e.load_scalars().region()));
     return;
   case bundle::Entry::kAllGather: {
-    const auto &gather = e.all_gather();
-    if (gather.shard().bytes())
-      require(placeOf(gather.shard()), shardOf(gather.shards(), value));
-    if (gather.full().bytes())
-      write(placeOf(gather.full()), value);
+    const bundle::Collective gather = *bundle::collectiveOf(e);
+    const Held held = heldBy(program.device(), gather);
+    forRuns(held.shards, gather, gather.shard, value, [&](const Place &place, const Logical &shard) { require(place, shard); });
+    forRuns(held.whole, gather, gather.full, value, [&](const Place &place, const Logical &run) { write(place, run); });
     return;
   }
   case bundle::Entry::kReduceScatter: {
-    const auto &reduce = e.reduce_scatter();
-    if (reduce.full().bytes()) {
-      Logical accumulator = value;
-      accumulator.kind = bundle::Value::GRADIENTS;
-      require(placeOf(reduce.full()), accumulator);
-    }
-    if (reduce.shard().bytes()) {
-      Logical sum = shardOf(reduce.shards(), value);
-      sum.kind = bundle::Value::REDUCED_GRADIENTS;
-      write(placeOf(reduce.shard()), sum);
-    }
-    if (reduce.parts().bytes())
-      scratch(placeOf(reduce.parts()));
+    const bundle::Collective reduction = *bundle::collectiveOf(e);
+    const Held held = heldBy(program.device(), reduction);
+    forRuns(held.whole, reduction, reduction.full, terms[current], [&](const Place &place, const Logical &term) { require(place, term); });
+    forRuns(held.shards, reduction, reduction.shard, value, [&](const Place &place, const Logical &sum) { write(place, sum); });
+    if (e.reduce_scatter().parts().bytes())
+      scratch(placeOf(e.reduce_scatter().parts()));
     return;
   }
   case bundle::Entry::kAllReduce: {
@@ -208,18 +200,6 @@ void Replay::copyScalars(const Place &from, const Place &to) {
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// This device's extent of a group.
-Logical Replay::shardOf(const bundle::Extents &extents, const Logical &group) const {
-  Logical shard = group;
-  for (int i = 0; i < extents.members_size(); ++i)
-    if (extents.members(i) == program.device()) {
-      shard.begin = extents.begin(i);
-      shard.end = extents.end(i);
-    }
-  shard.bytes = (shard.end - shard.begin) * shard.stride;
-  return shard;
-}
-
 /// Logical values of every slot and transfer, once for all steps. False after any finding: sizes are then not to be relied on.
 bool Replay::prepare() {
   bool good = true;
@@ -269,9 +249,8 @@ bool Replay::declareTransfer() {
     return good;
   }
   case bundle::Entry::kAllGather:
-    return declareCollective(e.all_gather(), e.all_gather().readers(), /*gather=*/true);
   case bundle::Entry::kReduceScatter:
-    return declareCollective(e.reduce_scatter(), e.reduce_scatter().contributors(), /*gather=*/false);
+    return declareCollective(*bundle::collectiveOf(e));
   case bundle::Entry::kAllReduce: {
     const auto &reduce = e.all_reduce();
     const bool good = declare(reduce.from(), reduce.region().bytes());
@@ -291,53 +270,38 @@ bool Replay::declareTransfer() {
   }
 }
 
-/// An all-gather or a reduce-scatter: of a whole group, which `members` have, each device's shard being its extent.
-template <typename Collective>
-bool Replay::declareCollective(const Collective &collective, const google::protobuf::RepeatedField<uint32_t> &members, bool gather) {
-  const uint32_t group = collective.group();
-  const auto &value = collective.value();
-  const auto &full = collective.full();
-  const int64_t elements = model.summary.groups(int(group)).elements(),
-                element = gather ? model.copyElementSize(group) : model.groupElementSize(group);
-  const int64_t bytes = elements * element;
-  bool good = declare(value, uint64_t(bytes));
-  bool kind = gather ? value.kind() == (model.hasCopy(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
-                     : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
-  if (!kind || value.id() != group || value.begin() != 0 || value.end() != elements)
-    good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");
-  bool member = std::find(members.begin(), members.end(), program.device()) != members.end();
-  if (int64_t(full.bytes()) != (member ? bytes : 0))
-    good = fail(Code::Size, "its whole group has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(member ? bytes : 0));
-  const auto &region = collective.shard();
-  good = checkShard(collective.shards(), region, full, transfers.back()) && good;
-  if (gather && region.bytes() && full.bytes() &&
-      !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
-    good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");
+/// Of a whole, of which devices have what its runs and shards say.
+bool Replay::declareCollective(const bundle::Collective &collective) {
+  const bundle::Region &full = collective.full, &region = collective.shard;
+  Logical whole, term;
+  bool good = fromCollective(device, entry(), collective, whole, term);
+  transfers.push_back(whole);
+  if (!good)
+    return false;
+  if (!collective.gathers)
+    terms[current] = term;
+  const int64_t element = elementSize(collective.type);
+  const Held held = heldBy(program.device(), collective);
+  if (const int64_t bytes = held.whole.elements() * element; int64_t(full.bytes()) != bytes)
+    good = fail(Code::Size, "its whole has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(bytes));
+  if (const int64_t bytes = held.shards.elements() * element; int64_t(region.bytes()) != bytes)
+    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(bytes));
+  if (held.inside || !region.bytes() || !full.bytes())
+    return good;
+  if (region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() && full.offset() < region.offset() + region.bytes())
+    return fail(Code::Alias, "its shard lies inside the whole, but not at its place");
+  if (collective.gathers && !held.shards.inside(held.whole).empty())
+    return fail(Code::Alias, "an owner that reads must hold its shard inside the whole");
   return good;
-}
-
-bool Replay::checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group) {
-  Logical own = shardOf(extents, group);
-  bool member = std::find(extents.members().begin(), extents.members().end(), program.device()) != extents.members().end();
-  int64_t expected = member ? own.bytes : 0;
-  if (int64_t(region.bytes()) != expected)
-    return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(expected));
-  bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
-                  full.offset() < region.offset() + region.bytes();
-  if (overlaps && region.offset() != full.offset() + uint64_t(own.begin * own.stride))
-    return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
-  return true;
 }
 
 /// Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and back.
 bool Replay::checkMoved() {
   const bundle::Entry &e = entry();
-  const bundle::Value::Kind kind = transfers.empty() ? bundle::Value::NONE : transfers.back().kind;
-  const bool ofDevice = kind == bundle::Value::GRADIENTS || kind == bundle::Value::SUMS || kind == bundle::Value::GLOBAL_SUM ||
-                        kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::STEP_SCALARS || kind == bundle::Value::OPTIMIZER_STEP;
-  if ((e.has_send() || e.has_receive()) && ofDevice)
+  if ((e.has_send() || e.has_receive()) && transfers.back().stays)
     return fail(Code::Unsupported, "such a value is not moved by transfers");
-  if (e.has_copy() && kind == bundle::Value::STEP_SCALARS && (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
+  if (e.has_copy() && transfers.back().kind == bundle::Value::STEP_SCALARS &&
+      (transfers.back().id != 1 || transfers.back().bytes != Block::scalarsEnd))
     return fail(Code::Declared, "expects the scalars with the decision, " + std::to_string(Block::scalarsEnd) + " bytes");
   return true;
 }

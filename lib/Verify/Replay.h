@@ -12,18 +12,30 @@
 #include "Pieces.h"
 
 #include <cassert>
+#include <map>
 #include <tuple>
 
 namespace zorse::verify {
 
-/// One contribution to an accumulator. Gradients of state: unit and samples. Gradients of values: unit. Sums: (group, elements) or (unit, term,
+/// What of an axis of its unit a call computes: [0, 1) of one that is not shared out.
+struct Part {
+  int32_t begin = 0, end = 1;
+  bool operator<(const Part &o) const { return std::tie(begin, end) < std::tie(o.begin, o.end); }
+  bool operator==(const Part &o) const { return std::tie(begin, end) == std::tie(o.begin, o.end); }
+};
+
+/// One contribution to an accumulator. Gradients of state: unit, samples and part. Gradients of values: unit. Sums: (group, elements) or (unit, term,
 /// samples).
 struct Contribution {
   uint32_t of, term;
   int64_t begin, end;
-  bool operator<(const Contribution &o) const { return std::tie(of, term, begin, end) < std::tie(o.of, o.term, o.begin, o.end); }
-  bool operator==(const Contribution &o) const { return std::tie(of, term, begin, end) == std::tie(o.of, o.term, o.begin, o.end); }
+  Part part = {};
+  bool operator<(const Contribution &o) const { return std::tie(of, term, begin, end, part) < std::tie(o.of, o.term, o.begin, o.end, o.part); }
+  bool operator==(const Contribution &o) const { return std::tie(of, term, begin, end, part) == std::tie(o.of, o.term, o.begin, o.end, o.part); }
 };
+
+/// Whether the rectangles samples x part of contributions tile those of `rows`, which ascend, x [0, length): every place once, and no other.
+bool tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows, int32_t length = Part().end);
 
 /// Shared by the pieces of the bytes it was made for. Pieces only shrink, so an addition to a range that covers those bytes changes the list in
 /// place, and one to a part of them works on a copy.
@@ -73,8 +85,9 @@ private:
   Pieces<Content> memory; ///< of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
-  std::vector<Logical> slots;     ///< of all calls, in order: as `bound`
-  std::vector<Logical> transfers; ///< of all other entries
+  std::vector<Logical> slots;       ///< of all calls, in order: as `bound`
+  std::vector<Logical> transfers;   ///< of all other entries
+  std::map<int32_t, Logical> terms; ///< what contributors to a reduction have, by entry
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0, nextTransfer = 0;
@@ -93,10 +106,6 @@ private:
     bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP ||
                      ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
     return versioned ? int32_t(value.version) : 0;
-  }
-  static bool isState(bundle::Value::Kind kind) {
-    return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-           kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
   }
 
   Content contentOf(const Logical &value, int64_t address) const {
@@ -165,6 +174,7 @@ private:
   /// \param slot  what is added to, for messages; null: this device's sums.
   bool accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
+  bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);
   bool checkNorm(const ContributionList &list);
   bool checkLoss(const ContributionList &list);
@@ -173,16 +183,23 @@ private:
   bool prepare();
   bool declare(const bundle::Value &value, uint64_t bytes);
   bool declareTransfer();
-  template <typename Collective>
-  bool declareCollective(const Collective &collective, const google::protobuf::RepeatedField<uint32_t> &members, bool gather);
-  bool checkShard(const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group);
+  bool declareCollective(const bundle::Collective &collective);
   bool checkMoved();
   void load();
   void call(const bundle::Call &call);
   void transfer();
   void copy(const Place &from, const Place &to, const Logical &value);
   void copyScalars(const Place &from, const Place &to);
-  Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
+  /// Calls f(Place, Logical) on runs of a collective's whole whose memory begins where a region does.
+  template <typename F> void forRuns(const Compact &runs, const bundle::Collective &collective, const bundle::Region &region, Logical whole, F f) {
+    const int64_t begin = addressOf(region.arena(), region.offset()), size = elementSize(collective.type), first = whole.begin;
+    for (const Compact::Run &run : runs.runs()) {
+      whole.begin = first + run.begin * size / whole.stride;
+      whole.end = first + run.end * size / whole.stride;
+      whole.bytes = run.size() * size;
+      f(places.of(begin + run.place * size, begin + run.place * size + whole.bytes), whole);
+    }
+  }
   void checkState(uint32_t version);
 };
 

@@ -4,13 +4,26 @@
 using namespace zorse;
 using namespace zorse::verify;
 
+using Segment = bundle::UnitFunction::Segment;
+
+/// The segment that waits for an exchange in which a value is the one brought, or the `term` of a sum; null: there is none.
+static const Segment *exchangeOf(const Model &model, uint32_t value, bool term = false) {
+  const auto &unit = model.summary.units(int(model.summary.values(int(value)).producer()));
+  for (const auto &function : model.classOf(unit).functions())
+    for (const Segment &segment : function.segments())
+      if ((term ? segment.before() == Segment::REDUCE : segment.before() != Segment::NOTHING) &&
+          unit.values_out(int(term ? segment.term() : segment.value())) == value)
+        return &segment;
+  return nullptr;
+}
+
 bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
   const Model &model = device.getModel();
   const auto &summary = model.summary;
   auto fail = [&](Code code, const std::string &message) {
     return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message);
   };
-  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1};
+  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1, false};
   int64_t limit = model.plan.batch;
   auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
   bool exists = true, perUnit = true;
@@ -28,11 +41,13 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
       limit = summary.groups(int(value.id())).elements();
       out.stride = value.kind() == bundle::Value::PARAMETER_COPY ? model.copyElementSize(value.id()) : model.groupElementSize(value.id());
     }
+    out.stays = value.kind() == bundle::Value::GRADIENTS || value.kind() == bundle::Value::REDUCED_GRADIENTS;
     break;
   case bundle::Value::ACTIVATION:
   case bundle::Value::ACTIVATION_GRADIENT:
     exists = known(summary.values_size());
     out.stride = exists ? summary.values(int(value.id())).bytes_per_row() : 0;
+    out.stays = exists && value.kind() == bundle::Value::ACTIVATION && exchangeOf(model, value.id(), /*term=*/true);
     break;
   case bundle::Value::INPUT_ROWS:
     exists = known(summary.inputs_size());
@@ -54,16 +69,15 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     break;
   case bundle::Value::STEP_SCALARS:
     perUnit = false;
+    out.stays = true;
     out.bytes = bytes == uint64_t(Block::scalarsEnd) ? Block::scalarsEnd : Block::bytes;
     break;
   case bundle::Value::SUMS:
   case bundle::Value::GLOBAL_SUM:
-    perUnit = false;
-    out.bytes = Block::sumsBytes;
-    break;
   case bundle::Value::OPTIMIZER_STEP:
     perUnit = false;
-    out.bytes = model.optimizerStepBytes();
+    out.stays = true;
+    out.bytes = value.kind() == bundle::Value::OPTIMIZER_STEP ? model.optimizerStepBytes() : Block::sumsBytes;
     break;
   default:
     exists = false;
@@ -79,6 +93,72 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   }
   if (out.bytes != int64_t(bytes))
     return fail(Code::Size, "has " + std::to_string(out.bytes) + " bytes, the region " + std::to_string(bytes));
+  return true;
+}
+
+/// Of a value that the devices of a cell exchange.
+static bool fromExchange(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+  const Model &model = device.getModel();
+  const bundle::Value &value = collective.value;
+  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
+  const Segment *segment = value.id() < uint32_t(model.summary.values_size()) ? exchangeOf(model, value.id()) : nullptr;
+  if (!segment || value.id() != collective.group || (segment->before() == Segment::GATHER) != collective.gathers)
+    return fail(Code::Declared, "is of a value that is not exchanged in this way");
+  if (value.begin() < 0 || value.begin() >= value.end() || value.end() > model.plan.batch)
+    return fail(Code::Malformed, "is of samples that do not exist");
+  const auto &info = model.summary.values(int(value.id()));
+  const int64_t samples = value.end() - value.begin(), bytes = product(samples, info.bytes_per_row());
+  if (bytes <= 0 || !fromDeclared(device, entry, value, uint64_t(bytes), whole))
+    return false;
+  if (collective.type != info.type() || info.bytes_per_row() % elementSize(info.type()))
+    return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the value's");
+  const int64_t row = info.bytes_per_row() / elementSize(info.type()), elements = samples * row;
+  std::vector<Shard> shards = bundle::shardsOf(collective.shards);
+  std::sort(shards.begin(), shards.end());
+  int64_t next = 0;
+  bool tiles = true;
+  for (const auto &runs : {shards, collective.runs()})
+    for (const Shard &run : runs)
+      if (run.begin % row || run.end % row || run.end > elements)
+        return fail(Code::Mismatched, "its runs are not whole rows of the value");
+  for (const Shard &shard : shards) {
+    tiles = tiles && shard.begin == next;
+    next = shard.end;
+  }
+  if (collective.gathers && !(tiles && next == elements))
+    return fail(Code::Mismatched, "its shards do not tile the value");
+  term = whole;
+  term.id = model.summary.units(int(info.producer())).values_out(int(segment->term()));
+  return true;
+}
+
+bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+  const Model &model = device.getModel();
+  const bundle::Value &value = collective.value;
+  if (value.kind() == bundle::Value::ACTIVATION)
+    return fromExchange(device, entry, collective, whole, term);
+  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
+  const uint32_t group = value.id();
+  if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
+    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not what it declares");
+  const auto &info = model.summary.groups(int(group));
+  const bool copy = collective.gathers && model.hasCopy(group);
+  if (!fromDeclared(device, entry, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))), whole))
+    return false;
+  const bool kind = collective.gathers ? value.kind() == (copy ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
+                                       : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
+  if (!kind || value.begin() != 0 || value.end() != info.elements())
+    return fail(Code::Declared, "expects the whole group");
+  if (collective.type != (copy ? info.copy_type() : info.type()))
+    return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the group's");
+  for (const auto *ends : {&collective.shards.end(), &collective.parts.end()})
+    for (int64_t end : *ends)
+      if (end > info.elements())
+        return fail(Code::Malformed, "a run ends at element " + std::to_string(end) + " of " + std::to_string(info.elements()));
+  if (!collective.gathers)
+    whole.kind = bundle::Value::REDUCED_GRADIENTS;
+  term = whole;
+  term.kind = bundle::Value::GRADIENTS;
   return true;
 }
 

@@ -26,19 +26,54 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
   return true;
 }
 
-bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry) {
+/// Runs of a whole's elements: those of a device ascend.
+bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const char *what) {
   if (extents.begin_size() != extents.members_size() || extents.end_size() != extents.members_size())
     return report(Code::Malformed, entry,
-                  "shards: " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) + " begins, " +
-                      std::to_string(extents.end_size()) + " ends");
-  if (!checkDevices(extents.members(), entry, "shards"))
+                  std::string(what) + ": " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) +
+                      " begins, " + std::to_string(extents.end_size()) + " ends");
+  std::vector<int64_t> ends(model.plan.devices.size(), 0); // of the runs so far
+  for (int i = 0; i < extents.members_size(); ++i) {
+    const uint32_t device = extents.members(i);
+    if (device >= ends.size())
+      return report(Code::Malformed, entry, std::string(what) + ": device " + std::to_string(device) + " does not exist");
+    auto run = [&] {
+      return std::string(what) + " of " + deviceName(device) + ": elements " + std::to_string(extents.begin(i)) + "-" +
+             std::to_string(extents.end(i));
+    };
+    if (extents.begin(i) < 0 || extents.begin(i) > extents.end(i) || extents.end(i) > kMaxSize)
+      return report(Code::Malformed, entry, run() + " are impossible");
+    if (extents.begin(i) < ends[device])
+      return report(Code::Malformed, entry, run() + " follow elements up to " + std::to_string(ends[device]) + ", expects them to ascend");
+    ends[device] = extents.end(i);
+  }
+  return true;
+}
+
+/// Who reads or contributes has runs, if any are named, and this device has all of a shard in one of them or nothing of it.
+bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
+  const bundle::Extents &runs = collective.parts;
+  const char *what = collective.gathers ? "reads" : "terms";
+  if (!checkExtents(runs, entry, what))
     return false;
-  for (int i = 0; i < extents.members_size(); ++i)
-    if (extents.begin(i) < 0 || extents.begin(i) > extents.end(i) || extents.end(i) > model.summary.groups(int(group)).elements())
+  if (runs.members().empty())
+    return true;
+  std::vector<bool> named(model.plan.devices.size());
+  for (uint32_t device : runs.members())
+    named[device] = true;
+  for (uint32_t device : collective.members) {
+    if (!named[device])
+      return report(Code::Malformed, entry, std::string(what) + ": lack " + deviceName(device) + ", which takes part");
+    named[device] = false;
+  }
+  if (auto other = std::find(named.begin(), named.end(), true); other != named.end())
+    return report(Code::Malformed, entry, std::string(what) + ": name " + deviceName(uint32_t(other - named.begin())) + ", which takes no part");
+  const Compact held = bundle::shardsOf(runs, program.device());
+  for (const Shard &shard : bundle::shardsOf(collective.shards))
+    if (held.cuts(shard))
       return report(Code::Malformed, entry,
-                    "shard of " + deviceName(extents.members(i)) + ": elements " + std::to_string(extents.begin(i)) + "-" +
-                        std::to_string(extents.end(i)) + " are not inside the group's " +
-                        std::to_string(model.summary.groups(int(group)).elements()));
+                    std::string(what) + " of " + deviceName(program.device()) + ": have a part of the shard " + std::to_string(shard.begin) + "-" +
+                        std::to_string(shard.end) + ", expects all of it or nothing");
   return true;
 }
 
@@ -111,14 +146,6 @@ bool Device::checkEntry(int index) {
     return (device < model.plan.devices.size() && device != program.device()) ||
            report(Code::Malformed, id, place() + ": peer " + std::to_string(device) + " is this device or does not exist");
   };
-  auto group = [&](uint32_t g) {
-    return g < uint32_t(model.summary.groups_size()) || report(Code::Malformed, id, place() + ": group " + std::to_string(g) + " does not exist");
-  };
-  auto type = [&](uint32_t g, bundle::ElementType t, bool gather) {
-    const auto &info = model.summary.groups(int(g));
-    return t == (gather && model.hasCopy(g) ? info.copy_type() : info.type()) ||
-           report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
-  };
   const bool staged = program.device() < options.staged.size() && options.staged[program.device()];
   const bool direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
   auto travels = [&](const bundle::Region &region) {
@@ -148,15 +175,12 @@ bool Device::checkEntry(int index) {
            checkRegion(entry.load_input().region(), &entry, at);
   case bundle::Entry::kLoadScalars:
     return checkRegion(entry.load_scalars().region(), &entry, at);
-  case bundle::Entry::kAllGather: {
-    const auto &gather = entry.all_gather();
-    return group(gather.group()) && type(gather.group(), gather.type(), true) && checkExtents(gather.shards(), gather.group(), id) &&
-           checkDevices(gather.readers(), id, "readers") && travels(gather.full()) && travels(gather.shard());
-  }
+  case bundle::Entry::kAllGather:
   case bundle::Entry::kReduceScatter: {
-    const auto &reduce = entry.reduce_scatter();
-    return group(reduce.group()) && type(reduce.group(), reduce.type(), false) && checkExtents(reduce.shards(), reduce.group(), id) &&
-           checkDevices(reduce.contributors(), id, "contributors") && travels(reduce.full()) && travels(reduce.shard());
+    const bundle::Collective c = *bundle::collectiveOf(entry);
+    return (elementSize(c.type) || report(Code::Malformed, id, place() + ": element type " + std::to_string(int(c.type)) + " does not exist")) &&
+           checkExtents(c.shards, id, "shards") && checkDevices(c.members, id, c.gathers ? "readers" : "contributors") && checkRuns(c, id) &&
+           travels(c.full) && travels(c.shard);
   }
   case bundle::Entry::kAllReduce:
     return checkDevices(entry.all_reduce().members(), id, "members") && travels(entry.all_reduce().region());

@@ -1,6 +1,8 @@
 // What a device's tasks must be, by plan and summary.
 #include "Device.h"
 
+#include <map>
+
 using namespace zorse;
 using namespace zorse::verify;
 
@@ -8,12 +10,15 @@ namespace {
 
 std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
 
-/// Checks one task.
+/// Tasks of cells that have begun and lack calls: how many calls they have made, and their latest entry.
+using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size_t, const bundle::Entry *>>;
+
+/// Checks one entry.
 class TaskChecker {
 public:
-  /// \param expected  memory for units and their bodies
-  TaskChecker(Device &device, const bundle::Entry &entry, bool byHost, std::vector<std::pair<int64_t, uint32_t>> &expected)
-      : device(device), entry(entry), compute(entry.compute()), byHost(byHost), expected(expected) {}
+  /// \param expected  memory for the calls of a task
+  TaskChecker(Device &device, const bundle::Entry &entry, bool byHost, Begun &begun, std::vector<Model::UnitCall> &expected)
+      : device(device), entry(entry), compute(entry.compute()), byHost(byHost), begun(begun), expected(expected) {}
 
   void check() {
     if (device.getProgram().queues(int(entry.queue())).kind() != bundle::COMPUTE)
@@ -73,45 +78,36 @@ private:
     const auto &cell = model.plan.cells[compute.cell()];
     if (cell.device != device.getProgram().device())
       fail(Code::Task, "its cell belongs to " + device.deviceName(cell.device));
-    device.getResult().tasks.push_back({uint32_t(compute.cell()), compute.task()});
-    expectUnits(cell);
-    size_t unitCalls = 0;
+    model.callsOf(cell, compute.task(), expected);
+    const std::pair name(compute.cell(), compute.task());
+    const auto before = begun.find(name);
+    size_t made = before == begun.end() ? 0 : before->second.first;
+    bool fits = true;
     for (const bundle::Call &call : compute.calls()) {
       const bool isLossSum = call.unit() < 0 && call.body() == model.summary.sum_loss_body();
-      if (compute.task() == bundle::Compute::F && unitCalls == expected.size() && isLossSum)
+      if (compute.task() == bundle::Compute::F && made == expected.size() && isLossSum)
         continue;
-      if (unitCalls == expected.size() || call.unit() != expected[unitCalls].first) {
-        fail(Code::Call,
-             "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit()) +
-                 (unitCalls == expected.size() ? ", the task has no further units" : ", expects unit " + std::to_string(expected[unitCalls].first)));
+      if (made == expected.size() || call.unit() != expected[made].unit) {
+        fail(Code::Call, "call " + std::to_string(made) + " is of unit " + std::to_string(call.unit()) +
+                             (made == expected.size() ? ", the task has no further units" : ", expects unit " + std::to_string(expected[made].unit)));
+        fits = false;
         break;
       }
-      checkUnitCall(call, cell, expected[unitCalls++].second);
+      checkUnitCall(call, expected[made++]);
     }
-    if (unitCalls < expected.size())
-      fail(Code::Call, "makes " + std::to_string(unitCalls) + " of its " + std::to_string(expected.size()) + " calls of units");
+    if (fits && made < expected.size()) {
+      begun[name] = {made, &entry};
+      return;
+    }
+    begun.erase(name);
+    device.getResult().tasks.push_back({uint32_t(compute.cell()), compute.task()});
   }
 
-  /// Units and their bodies, in the order of the task's calls.
-  void expectUnits(const PlanView::Cell &cell) {
-    expected.clear();
-    if (compute.task() == bundle::Compute::B && model.recomputes(cell))
-      for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-        if (const uint32_t body = model.repeatedBody(cell, uint32_t(u)); body != Model::kNoBody)
-          expected.push_back({u, body});
-    const size_t first = expected.size();
-    for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-      if (const uint32_t body = model.bodyOf(uint32_t(u), compute.task()); body != Model::kNoBody)
-        expected.push_back({u, body});
-    if (compute.task() != bundle::Compute::F)
-      std::reverse(expected.begin() + std::ptrdiff_t(first), expected.end());
-  }
-
-  void checkUnitCall(const bundle::Call &call, const PlanView::Cell &cell, uint32_t body) {
+  void checkUnitCall(const bundle::Call &call, const Model::UnitCall &its) {
     const auto &unit = model.summary.units(call.unit());
-    if (call.body() != body)
+    if (call.body() != its.body)
       fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body())).name() + "'");
-    if (call.rows() != cell.endSample - cell.firstSample || call.sample_base() != cell.firstSample)
+    if (call.sample_base() != its.samples.begin || call.sample_base() + call.rows() != its.samples.end)
       fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
     if (call.instance_base() != unit.instance_base())
       fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instance_base()) + ", expects " +
@@ -175,14 +171,21 @@ private:
   const bundle::Entry &entry;
   const bundle::Compute &compute;
   const bool byHost;
-  std::vector<std::pair<int64_t, uint32_t>> &expected;
+  Begun &begun;
+  std::vector<Model::UnitCall> &expected;
 };
 
 } // namespace
 
 void Device::checkTasks() {
-  std::vector<std::pair<int64_t, uint32_t>> expected;
+  Begun begun;
+  std::vector<Model::UnitCall> expected;
   for (int e = 0; e < program.entries_size() && !full(); ++e)
     if (const auto &entry = program.entries(e); entry.what_case() == bundle::Entry::kCompute)
-      TaskChecker(*this, entry, isByHost(e), expected).check();
+      TaskChecker(*this, entry, isByHost(e), begun, expected).check();
+  for (const auto &[name, made] : begun) {
+    model.callsOf(model.plan.cells[name.first], name.second, expected);
+    report(Code::Call, made.second->id(),
+           where(*made.second) + ": makes " + std::to_string(made.first) + " of its " + std::to_string(expected.size()) + " calls of units");
+  }
 }

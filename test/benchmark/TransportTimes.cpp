@@ -87,13 +87,13 @@ Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_
     } else if (kind == Gather) {
       AllGatherArguments a;
       a.shards = shards;
-      a.readers = {0, 1};
+      a.reads = {{0, 0, elements}, {1, 0, elements}};
       a.full = full.data();
       a.shard = full.data() + shards[me].begin;
       check(transport.allGather({entry, step}, a));
     } else {
       ReduceScatterArguments a;
-      a.contributors = {0, 1};
+      a.terms = {{0, 0, elements}, {1, 0, elements}};
       a.shards = shards;
       a.full = full.data();
       a.shard = shard.data();

@@ -1,5 +1,5 @@
 // What goes from GPU to GPU gives the bits of the transports that block: random lists of operations on emulated GPUs through the stand-in for NCCL,
-// compared with local transports.
+// compared with plain sums.
 //
 //   direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]     a thread for each GPU, or a process
 //
@@ -108,35 +108,37 @@ public:
     return status.failed() ? status : memory.back(data);
   }
   Status allGather(Operation, const AllGatherArguments &a) override {
-    const Shard own = shardOf(a.shards);
-    Memory full(*this, a.full, a.full ? wholeOf(a.shards) * a.elementBytes : 0);
-    const bool inside = a.full != nullptr; // an owner that reads holds its shard in place
-    Memory apart(*this, inside ? nullptr : a.shard, inside ? 0 : size_t(own.end - own.begin) * a.elementBytes);
-    const DeviceAddress place = full.at + uint64_t(own.begin) * a.elementBytes;
-    if (inside && a.shard)
-      must(gpu_.write(place, a.shard, size_t(own.end - own.begin) * a.elementBytes));
-    DirectGather gather{a.elementBytes, a.shards, a.readers, full.at, inside ? place : apart.at};
+    const size_t size = a.elementBytes;
+    const Held there(Compact(a.reads, device), Compact(a.shards, device), addressOf(a.shard) - addressOf(a.full), size);
+    const Held here(there.whole, Compact(a.shards, device), firstPlace(there, size), size); // an owner that reads its shards holds them in place
+    Memory full(*this, a.full, size_t(there.whole.elements()) * size);
+    Memory apart(*this, nullptr, here.inside ? 0 : size_t(here.shards.elements()) * size);
+    const DeviceAddress shard = here.inside ? full.at + firstPlace(here, size) : apart.at;
+    const auto *from = static_cast<const std::byte *>(a.shard);
+    for (const Compact::Run &run : here.shards.runs())
+      must(gpu_.write(shard + placeOf(run, here.shards, size), from + placeOf(run, there.shards, size), size_t(run.end - run.begin) * size));
+    DirectGather gather{size, a.shards, a.reads, full.at, shard};
     Status status = onStream([&](WorkStream &stream) { return direct_->allGather(gather, stream); });
     return status.failed() || !a.full ? status : full.back(a.full);
   }
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
-    const Shard own = shardOf(a.shards);
-    const size_t size = bytesOf(a.type), bytes = size_t(own.end - own.begin) * size;
-    const auto *begin = static_cast<const std::byte *>(a.full);
-    const bool inside = begin && a.shard == begin + size_t(own.begin) * size && a.shard;
+    const size_t size = bytesOf(a.type);
+    const Held held(Compact(a.terms, device), Compact(a.shards, device), addressOf(a.shard) - addressOf(a.full), size);
     int64_t largest = 1;
     for (const Shard &shard : a.shards)
       largest = std::max(largest, shard.end - shard.begin);
     // The same on all devices: rounds, or all at once.
     const int64_t chunk = (seed_ + operation.entry) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.entry) % 5));
-    Memory full(*this, a.full, a.full ? wholeOf(a.shards) * size : 0), apart(*this, inside ? nullptr : a.shard, inside ? 0 : bytes);
-    Memory parts(*this, nullptr, (a.contributors.size() + 2) * partStride(uint64_t(chunk) * size));
-    const DeviceAddress place = full.at + uint64_t(own.begin) * size;
-    DirectReduction reduction{a.type, a.contributors, a.shards, full.at, inside ? place : apart.at, parts.at, chunk};
+    Memory full(*this, a.full, size_t(held.whole.elements()) * size);
+    Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
+    Memory parts(*this, nullptr, (a.terms.size() + 2) * partStride(uint64_t(chunk) * size));
+    const DeviceAddress shard = held.inside ? full.at + firstPlace(held, size) : apart.at;
+    DirectReduction reduction{a.type, a.terms, a.shards, full.at, shard, parts.at, chunk};
     Status status = onStream([&](WorkStream &stream) { return direct_->reduceScatter(reduction, stream); });
-    if (status.failed() || bytes == 0)
-      return status;
-    return gpu_.read(a.shard, inside ? place : apart.at, bytes);
+    for (const Compact::Run &run : held.shards.runs())
+      if (const uint64_t place = placeOf(run, held.shards, size); status.succeeded())
+        status = gpu_.read(static_cast<std::byte *>(a.shard) + place, shard + place, size_t(run.end - run.begin) * size);
+    return status;
   }
   Status allReduce(Operation, const AllReduceArguments &a) override {
     const size_t bytes = size_t(a.count) * sizeof(double);
@@ -178,18 +180,10 @@ private:
     Task task(std::move(what));
     return gpu_.onStream(task);
   }
-  Shard shardOf(const std::vector<Shard> &shards) const {
-    for (const Shard &shard : shards)
-      if (shard.device == device)
-        return shard;
-    return {device, 0, 0};
-  }
-  static size_t wholeOf(const std::vector<Shard> &shards) {
-    int64_t end = 0;
-    for (const Shard &shard : shards)
-      end = std::max(end, shard.end);
-    return size_t(end);
-  }
+  static uint64_t addressOf(const void *data) { return DeviceAddress::ofHost(data).value; }
+  static uint64_t placeOf(const Compact::Run &run, const Compact &places, size_t size) { return uint64_t(places.place(run.begin, run.end)) * size; }
+  /// Of a device's first shard in its whole; anything if it is not there.
+  static uint64_t firstPlace(const Held &held, size_t size) { return held.shards.empty() ? 0 : placeOf(held.shards.runs()[0], held.whole, size); }
 
   QueuedDevice &gpu_;
   std::unique_ptr<DirectTransport> direct_;
@@ -203,17 +197,20 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
     op.type = op.kind == RandomOperation::Sum ? NumberType::F64 : op.type == NumberType::F64 ? NumberType::F64 : NumberType::F32;
     if (op.kind == RandomOperation::Sum)
       op.count = (op.count / 8 + 1) * 8 % 4096 + 8;
-    for (Shard &shard : op.shards) {
-      shard.begin = shard.begin == op.count ? shard.begin : shard.begin / 128 * 128;
-      shard.end = shard.end == op.count ? shard.end : shard.end / 128 * 128;
-    }
+    for (std::vector<Shard> *list : {&op.shards, &op.runs})
+      for (Shard &run : *list) {
+        run.begin = run.begin == op.count ? run.begin : run.begin / 128 * 128;
+        run.end = run.end == op.count ? run.end : run.end / 128 * 128;
+      }
     if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all in order: the library's own
       op.shards.clear();
+      op.runs.clear();
       op.members.clear();
       const int64_t each = (op.count / devices + 1 + 127) / 128 * 128;
       op.count = each * devices;
       for (uint32_t d = 0; d < devices; ++d) {
         op.shards.push_back({d, d * each, (d + 1) * each});
+        op.runs.push_back({d, 0, op.count});
         op.members.push_back(d);
       }
       op.inPlace = true;
@@ -257,8 +254,16 @@ size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expect
 
 constexpr uint64_t kSteps = 2;
 
-std::vector<Result<std::vector<Bytes>>> expectedOf(const RandomProgram &program) {
-  return performAll(program, kSteps, makeLocalTransports(program.devices));
+/// By device, operations step after step.
+std::vector<std::vector<Bytes>> expectedOf(const RandomProgram &program) {
+  std::vector<std::vector<Bytes>> expected(program.devices);
+  for (uint64_t step = 0; step < kSteps; ++step)
+    for (const RandomOperation &op : program.operations) {
+      std::vector<Bytes> results = plainResults(program, op, step);
+      for (uint32_t d = 0; d < program.devices; ++d)
+        expected[d].push_back(std::move(results[d]));
+    }
+  return expected;
 }
 
 size_t inThreads(const RandomProgram &program, const Sums &sums) {
@@ -280,7 +285,7 @@ size_t inThreads(const RandomProgram &program, const Sums &sums) {
   auto expected = expectedOf(program);
   size_t equal = 0;
   for (uint32_t d = 0; d < program.devices; ++d)
-    equal += compare(must(std::move(found[d])), must(std::move(expected[d])), program, d);
+    equal += compare(must(std::move(found[d])), expected[d], program, d);
   return equal;
 }
 
@@ -298,7 +303,7 @@ size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::st
       auto found = must(perform(program, d, kSteps, *blocking));
       blocking.reset();
       auto expected = expectedOf(program);
-      compare(found, must(std::move(expected[d])), program, d);
+      compare(found, expected[d], program, d);
       ::_exit(0);
     }
     children.push_back(child);

@@ -29,20 +29,85 @@ static std::string common(const bundle::Entry &entry) {
   return out.SerializeAsString();
 }
 
-static int indexOf(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t device) {
-  for (int i = 0; i < list.size(); ++i)
-    if (list.Get(i) == device)
-      return i;
-  return -1;
-}
+using Members = google::protobuf::RepeatedField<uint32_t>;
 
-static void checkExtents(const bundle::Extents &extents) {
-  if (extents.members_size() != extents.begin_size() || extents.members_size() != extents.end_size())
-    throw Stop{Outcome::Invalid, "ragged extents"};
-}
+static bool isIn(const Members &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
+
+namespace {
+
+/// Elements [begin, end), whose first byte is at `byte` of some memory.
+struct Run {
+  int64_t begin, end, byte;
+};
+
+/// What a device has of a collective over a group of `size` elements.
+struct Part {
+  std::vector<Run> whole, shards;
+  bool inside = false; ///< bytes of shards count from the start of the whole
+
+  Part(uint32_t device, const Members &members, const bundle::Extents &runs, const bundle::Extents &owned, int64_t size, const bundle::Region &full,
+       const bundle::Region &shard) {
+    whole = runs.members().empty() && isIn(members, device) ? std::vector<Run>{{0, size, 0}} : runsOf(runs, device, size);
+    shards = runsOf(owned, device, size);
+    if ((!whole.empty() && bytes(whole) != int64_t(full.bytes())) || (!shards.empty() && bytes(shards) != int64_t(shard.bytes())))
+      throw Stop{Outcome::Invalid, "group or shard of the wrong size"};
+    for (int i = 0; i < owned.members_size(); ++i) // a shard is all in one run or in none
+      if (inWhole(owned.begin(i), owned.end(i)) < 0)
+        for (const Run &run : whole)
+          if (std::max(run.begin, owned.begin(i)) < std::min(run.end, owned.end(i)))
+            throw Stop{Outcome::Invalid, "a part of a shard"};
+    const bool overlaps = !whole.empty() && !shards.empty() && full.arena() == shard.arena() && shard.offset() < full.offset() + full.bytes() &&
+                          full.offset() < shard.offset() + shard.bytes();
+    if (!overlaps)
+      return;
+    inside = true;
+    for (Run &run : shards)
+      if ((run.byte = inWhole(run.begin, run.end)) < 0)
+        throw Stop{Outcome::Invalid, "a shard inside the whole that has no place there"};
+    if (shard.offset() != full.offset() + uint64_t(shards[0].byte))
+      throw Stop{Outcome::Invalid, "a shard inside the whole, out of place"};
+  }
+
+  /// The byte in the whole, or -1.
+  int64_t inWhole(int64_t begin, int64_t end) const {
+    for (const Run &run : whole)
+      if (run.begin <= begin && end <= run.end)
+        return run.byte + (begin - run.begin) * 4;
+    return -1;
+  }
+
+private:
+  static int64_t bytes(const std::vector<Run> &runs) {
+    int64_t sum = 0;
+    for (const Run &run : runs)
+      sum += (run.end - run.begin) * 4;
+    return sum;
+  }
+
+  static std::vector<Run> runsOf(const bundle::Extents &extents, uint32_t device, int64_t size) {
+    if (extents.members_size() != extents.begin_size() || extents.members_size() != extents.end_size())
+      throw Stop{Outcome::Invalid, "ragged extents"};
+    std::vector<Run> runs;
+    for (int i = 0; i < extents.members_size(); ++i) {
+      const int64_t begin = extents.begin(i), end = extents.end(i);
+      if (extents.members(i) != device || begin == end)
+        continue;
+      if (begin < 0 || begin > end || end > size || (!runs.empty() && begin < runs.back().end))
+        throw Stop{Outcome::Invalid, "runs that do not ascend"};
+      runs.push_back({begin, end, bytes(runs)});
+    }
+    return runs;
+  }
+};
+
+} // namespace
 
 Span Machine::touch(Active &work, const Half &half, const bundle::Region &region, bool write) {
-  Span where = span(half.program, region, 0, int64_t(region.bytes()), write);
+  return touch(work, half, region, 0, int64_t(region.bytes()), write);
+}
+
+Span Machine::touch(Active &work, const Half &half, const bundle::Region &region, int64_t from, int64_t bytes, bool write) {
+  Span where = span(half.program, region, from, from + bytes, write);
   work.spans.push_back(where);
   return where;
 }
@@ -65,86 +130,75 @@ void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
 }
 
 void Machine::gather(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
-  const auto &gather = first.all_gather();
-  checkExtents(gather.shards());
+  const auto &gather = halves[0].entry->all_gather();
   if (gather.group() >= uint32_t(summary.groups_size()))
     invalid("no such group");
-  size_t size = size_t(summary.groups(int(gather.group())).elements());
-  Words whole(size);
-  for (uint64_t &word : whole)
+  const int64_t size = summary.groups(int(gather.group())).elements();
+  Words all(size);
+  for (uint64_t &word : all)
     word = poison();
+  std::vector<Part> parts;
   for (const Half &half : halves) {
     const auto &mine = half.entry->all_gather();
-    int i = indexOf(mine.shards().members(), programs[half.program].device());
-    if (i < 0 || mine.shards().begin(i) >= mine.shards().end(i))
-      continue;
-    int64_t begin = mine.shards().begin(i), end = mine.shards().end(i);
-    if (begin < 0 || end > int64_t(size) || mine.shard().bytes() != uint64_t(end - begin) * 4)
-      invalid("shard of the wrong size");
-    Words words = fetch(touch(work, half, mine.shard(), false));
-    std::copy(words.begin(), words.end(), whole.begin() + begin);
+    parts.emplace_back(programs[half.program].device(), mine.readers(), mine.reads(), mine.shards(), size, mine.full(), mine.shard());
+    for (const Run &run : parts.back().shards) {
+      Words words = fetch(touch(work, half, parts.back().inside ? mine.full() : mine.shard(), run.byte, (run.end - run.begin) * 4, false));
+      std::copy(words.begin(), words.end(), all.begin() + run.begin);
+    }
   }
-  for (const Half &half : halves) {
-    const auto &mine = half.entry->all_gather();
-    if (indexOf(mine.readers(), programs[half.program].device()) < 0)
-      continue;
-    if (mine.full().bytes() != size * 4)
-      invalid("group of the wrong size");
-    Span where = span(half.program, mine.full(), 0, int64_t(size) * 4, true);
-    // In place: the own shard stays where it is.
-    int i = indexOf(mine.shards().members(), programs[half.program].device());
-    if (i >= 0 && mine.shards().begin(i) < mine.shards().end(i)) {
-      if (mine.shard().arena() != mine.full().arena() || mine.shard().offset() != mine.full().offset() + uint64_t(mine.shards().begin(i)) * 4)
-        invalid("an owner's shard is not in place");
-      Span before = where, after = where;
-      before.end = where.begin + mine.shards().begin(i) * 4;
-      after.begin = where.begin + mine.shards().end(i) * 4;
-      for (const Span &part : {before, after})
-        if (part.begin < part.end) {
-          work.spans.push_back(part);
-          work.writes.push_back({part, Words(whole.begin() + (part.begin - where.begin) / 4, whole.begin() + (part.end - where.begin) / 4)});
+  for (size_t h = 0; h < halves.size(); ++h) {
+    const auto &mine = halves[h].entry->all_gather();
+    const Part &part = parts[h];
+    if (!part.inside && !part.shards.empty() &&
+        std::all_of(part.shards.begin(), part.shards.end(), [&](const Run &run) { return part.inWhole(run.begin, run.end) >= 0; }))
+      invalid("an owner's shard is not in place");
+    for (const Run &run : part.whole) {
+      // In place: the own shards stay where they are.
+      int64_t next = run.begin;
+      auto write = [&](int64_t end) {
+        if (next < end)
+          work.writes.push_back({touch(work, halves[h], mine.full(), run.byte + (next - run.begin) * 4, (end - next) * 4, true),
+                                 Words(all.begin() + next, all.begin() + end)});
+      };
+      for (const Run &own : part.shards)
+        if (part.inside && run.begin <= own.begin && own.end <= run.end) {
+          write(own.begin);
+          next = own.end;
         }
-    } else {
-      work.spans.push_back(where);
-      work.writes.push_back({where, whole});
+      write(run.end);
     }
   }
 }
 
 void Machine::reduce(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
-  const auto &reduce = first.reduce_scatter();
-  checkExtents(reduce.shards());
+  const auto &reduce = halves[0].entry->reduce_scatter();
   if (reduce.group() >= uint32_t(summary.groups_size()))
     invalid("no such group");
-  size_t size = size_t(summary.groups(int(reduce.group())).elements());
+  const int64_t size = summary.groups(int(reduce.group())).elements();
   Words total(size, 0);
+  std::vector<bool> contributed(size);
+  std::vector<Part> parts;
   for (const Half &half : halves) {
     const auto &mine = half.entry->reduce_scatter();
-    if (indexOf(mine.contributors(), programs[half.program].device()) < 0)
-      continue;
-    if (mine.full().bytes() != size * 4)
-      invalid("group of the wrong size");
-    Words words = fetch(touch(work, half, mine.full(), false));
-    for (size_t w = 0; w < size; ++w)
-      total[w] += words[w];
+    parts.emplace_back(programs[half.program].device(), mine.contributors(), mine.terms(), mine.shards(), size, mine.full(), mine.shard());
+    for (const Run &run : parts.back().whole) {
+      Words words = fetch(touch(work, half, mine.full(), run.byte, (run.end - run.begin) * 4, false));
+      for (int64_t w = run.begin; w < run.end; ++w) {
+        total[w] += words[w - run.begin];
+        contributed[w] = true;
+      }
+    }
   }
-  for (const Half &half : halves) {
-    const auto &mine = half.entry->reduce_scatter();
-    int i = indexOf(mine.shards().members(), programs[half.program].device());
-    if (i < 0 || mine.shards().begin(i) >= mine.shards().end(i))
-      continue;
-    int64_t begin = mine.shards().begin(i), end = mine.shards().end(i);
-    if (begin < 0 || end > int64_t(size) || mine.shard().bytes() != uint64_t(end - begin) * 4)
-      invalid("shard of the wrong size");
-    bool overlaps = mine.full().bytes() && mine.full().arena() == mine.shard().arena() &&
-                    mine.shard().offset() < mine.full().offset() + mine.full().bytes() &&
-                    mine.full().offset() < mine.shard().offset() + mine.shard().bytes();
-    if (overlaps && mine.shard().offset() != mine.full().offset() + uint64_t(begin) * 4)
-      invalid("a shard inside the accumulator, out of place");
-    work.writes.push_back({touch(work, half, mine.shard(), true), Words(total.begin() + begin, total.begin() + end)});
-    arriving(work, half, mine.parts());
+  for (size_t h = 0; h < halves.size(); ++h) {
+    const auto &mine = halves[h].entry->reduce_scatter();
+    for (const Run &run : parts[h].shards) {
+      if (!std::all_of(contributed.begin() + run.begin, contributed.begin() + run.end, [](bool one) { return one; }))
+        invalid("a shard without a contributor");
+      const Span where = touch(work, halves[h], parts[h].inside ? mine.full() : mine.shard(), run.byte, (run.end - run.begin) * 4, true);
+      work.writes.push_back({where, Words(total.begin() + run.begin, total.begin() + run.end)});
+    }
+    if (!parts[h].shards.empty())
+      arriving(work, halves[h], mine.parts());
   }
 }
 

@@ -127,6 +127,7 @@ private:
   void startTransfer(const std::vector<Half> &halves, Active &work);
   void startCollective(const std::vector<Half> &halves, Active &work);
   Span touch(Active &work, const Half &half, const bundle::Region &region, bool write);
+  Span touch(Active &work, const Half &half, const bundle::Region &region, int64_t from, int64_t bytes, bool write);
   void gather(const std::vector<Half> &halves, Active &work);
   void reduce(const std::vector<Half> &halves, Active &work);
   void sum(const std::vector<Half> &halves, Active &work);

@@ -137,9 +137,10 @@ TEST(GlooFailure, DeathIsNamedByEverySurvivorWhateverItDoes) {
         std::vector<float> full(4 << 20);
         for (uint64_t step = 0;; ++step) {
           AllGatherArguments a;
-          for (uint32_t d = 0; d < 4; ++d)
+          for (uint32_t d = 0; d < 4; ++d) {
             a.shards.push_back({d, d << 20, (d + 1) << 20});
-          a.readers = {0, 1, 2, 3};
+            a.reads.push_back({d, 0, 4 << 20});
+          }
           a.full = full.data();
           a.shard = full.data() + (rank << 20);
           if (Status status = transport.allGather({1, step}, a); status.failed())
@@ -153,9 +154,10 @@ TEST(GlooFailure, DeathIsNamedByEverySurvivorWhateverItDoes) {
         std::vector<float> full(4 << 20);
         for (uint64_t step = 0;; ++step) {
           ReduceScatterArguments a;
-          for (uint32_t d = 0; d < 4; ++d)
+          for (uint32_t d = 0; d < 4; ++d) {
             a.shards.push_back({d, d << 20, (d + 1) << 20});
-          a.contributors = {0, 1, 2, 3};
+            a.terms.push_back({d, 0, 4 << 20});
+          }
           a.full = full.data();
           a.shard = full.data() + (rank << 20);
           if (Status status = transport.reduceScatter({1, step}, a); status.failed())

@@ -308,9 +308,25 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
     e.mutable_copy()->mutable_from()->set_bytes(16);
     e.mutable_copy()->mutable_to()->set_bytes(16);
   });
-  says("elements [2, 9) of a group of 4", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
+  says("at least 36 are needed", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
   says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
   says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
+  auto add = [](bundle::Extents *runs, uint32_t device, int64_t begin, int64_t end) {
+    runs->add_members(device);
+    runs->add_begin(begin);
+    runs->add_end(end);
+  };
+  says("elements [0, 1) of this device come after element 4", 1,
+       [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards(), 1, 0, 1); });
+  says("elements [2, 9) of a group of 4", 1, [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
+  says("names runs of other devices", 1,
+       [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
+  auto ofTerms = [&](const char *words, int64_t end) { // device 1 alone contributes, and owns [2, 4)
+    says(words, 1, [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
+  };
+  ofTerms("has a part of the shard [2, 4)", 3);
+  ofTerms("nobody contributes to elements [2, 4)", 2);
+  ofTerms("does not match its half", 4);
   says("takes no part", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
   says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::SUMS); });

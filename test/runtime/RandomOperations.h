@@ -1,5 +1,5 @@
-// Random lists of operations that devices perform step after step on several threads each, and everything they end up with, to compare transports to
-// the bit.
+// Random lists of operations that devices perform step after step on several threads each, and everything they end up with: what a transport gives,
+// and what plain loops over all devices' numbers give, to be compared to the bit.
 #pragma once
 
 #include "zorse/runtime/HalfTypes.h"
@@ -18,7 +18,8 @@ struct RandomOperation {
   enum Kind { Transfer, Gather, Scatter, Sum } kind;
   uint32_t entry, queue;
   NumberType type;
-  std::vector<uint32_t> members; ///< of a transfer: from, to; otherwise readers or contributors, in the order of summation.
+  std::vector<uint32_t> members; ///< of a transfer: from, to; otherwise readers, contributors or members, in the order of summation.
+  std::vector<Shard> runs;       ///< of readers or contributors
   std::vector<Shard> shards;
   int64_t count; ///< elements
   bool inPlace;
@@ -29,6 +30,43 @@ struct RandomProgram {
   uint64_t seed;
   std::vector<RandomOperation> operations;
 };
+
+/// Owners of `op.shards` need not be members; shards may be empty. Half of these operations have several runs for a device, up to four, and
+/// contributors that differ from shard to shard, in their order, too.
+inline void addRuns(RandomOperation &op, uint32_t devices, std::mt19937_64 &random) {
+  auto upTo = [&](uint64_t n) { return random() % (n + 1); };
+  std::vector<uint32_t> owners;
+  for (uint32_t d = 0; d < devices; ++d)
+    if (upTo(2) != 0)
+      owners.push_back(d);
+  if (owners.empty())
+    owners.push_back(uint32_t(upTo(devices - 1)));
+  const bool several = upTo(1);
+  for (size_t o = 0, first = owners.size(); several && o < first; ++o)
+    owners.insert(owners.end(), upTo(3), owners[o]);
+  std::shuffle(owners.begin(), owners.end(), random);
+  std::vector<int64_t> borders{0, op.count};
+  for (size_t o = 1; o < owners.size(); ++o)
+    borders.push_back(upTo(3) == 0 ? 0 : int64_t(upTo(op.count)));
+  std::sort(borders.begin(), borders.end());
+  for (size_t o = 0; o < owners.size(); ++o)
+    op.shards.push_back({owners[o], borders[o], borders[o + 1]});
+  for (uint32_t member : op.members) {
+    const size_t before = op.runs.size();
+    for (size_t o = 0; several && member != op.members[0] && o < owners.size() && op.runs.size() < before + 4; ++o) {
+      const size_t end = std::min<size_t>(owners.size(), o + 1 + upTo(owners.size() / 2));
+      if (upTo(1) && borders[o] < borders[end])
+        op.runs.push_back({member, borders[o], borders[end]});
+      o = end; // the next run leaves out a shard at least
+    }
+    if (op.runs.size() == before) // one member has the whole, so that every shard has a contributor
+      op.runs.push_back({member, 0, several && member != op.members[0] && upTo(1) ? 0 : op.count});
+  }
+  if (upTo(1))
+    std::stable_sort(op.runs.begin(), op.runs.end(), [](const Shard &a, const Shard &b) { return a.begin < b.begin; });
+  if (upTo(1))
+    std::stable_sort(op.shards.begin(), op.shards.end(), [](const Shard &a, const Shard &b) { return a.device < b.device; });
+}
 
 inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t queues, size_t operations, int64_t maxCount) {
   std::mt19937_64 random(seed);
@@ -49,22 +87,8 @@ inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t que
     std::shuffle(op.members.begin(), op.members.end(), random);
     size_t members = op.kind == RandomOperation::Transfer ? 2 : 1 + upTo(devices - 1);
     op.members.resize(std::min<size_t>(members, devices));
-    if (op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter) {
-      // Owners need not be members; shards may be empty.
-      std::vector<uint32_t> owners;
-      for (uint32_t d = 0; d < devices; ++d)
-        if (upTo(2) != 0)
-          owners.push_back(d);
-      if (owners.empty())
-        owners.push_back(uint32_t(upTo(devices - 1)));
-      std::shuffle(owners.begin(), owners.end(), random);
-      std::vector<int64_t> borders{0, op.count};
-      for (size_t o = 1; o < owners.size(); ++o)
-        borders.push_back(upTo(3) == 0 ? 0 : int64_t(upTo(op.count)));
-      std::sort(borders.begin(), borders.end());
-      for (size_t o = 0; o < owners.size(); ++o)
-        op.shards.push_back({owners[o], borders[o], borders[o + 1]});
-    }
+    if (op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter)
+      addRuns(op, devices, random);
     program.operations.push_back(std::move(op));
   }
   return program;
@@ -87,73 +111,161 @@ inline void fillNumbers(NumberType type, std::byte *to, int64_t count, uint64_t 
 
 using Bytes = std::vector<std::byte>;
 
+/// The numbers of all elements that a device begins an operation with.
+inline Bytes numbersOf(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step) {
+  Bytes numbers;
+  numbers.reserve(size_t(op.count) * bytesOf(op.type) + 1); // an address even for no elements
+  numbers.resize(size_t(op.count) * bytesOf(op.type));
+  fillNumbers(op.type, numbers.data(), op.count, program.seed ^ (uint64_t(op.entry) << 32) ^ (step << 8) ^ device);
+  return numbers;
+}
+
+/// What a device has of a gather or a reduction: its runs of the numbers in `full`, its shards at `places` from `shard` on, which is apart or inside.
+struct RandomPart {
+  RandomPart(const RandomOperation &op, uint32_t device, const Bytes &numbers)
+      : element(bytesOf(op.type)), held(op.runs, device), own(op.shards, device), places(own.inside(held)) {
+    full.reserve(numbers.size() + 1);
+    auto append = [&](Bytes &to, const Compact &runs) {
+      for (const Compact::Run &run : runs.runs())
+        to.insert(to.end(), numbers.begin() + run.begin * int64_t(element), numbers.begin() + run.end * int64_t(element));
+    };
+    append(full, held);
+    if (op.inPlace && !places.empty()) {
+      shard = at(full, held, own.runs()[0]);
+      return;
+    }
+    places = own;
+    append(apart, own);
+    shard = apart.data();
+    for (const Compact::Run &run : own.runs()) // what lies apart has to be brought
+      if (op.kind == RandomOperation::Gather && held.place(run.begin, run.end) >= 0)
+        std::memset(at(full, held, run), 0x7f, size_t(run.end - run.begin) * element);
+  }
+  std::byte *at(Bytes &memory, const Compact &runs, const Compact::Run &run) const {
+    return memory.data() + runs.place(run.begin, run.end) * int64_t(element);
+  }
+  Bytes result() const {
+    Bytes all = full;
+    all.insert(all.end(), apart.begin(), apart.end());
+    return all;
+  }
+
+  size_t element;
+  Compact held, own, places;
+  Bytes full, apart;
+  std::byte *shard = nullptr;
+};
+
+inline bool isIn(const std::vector<uint32_t> &devices, uint32_t device) { return std::find(devices.begin(), devices.end(), device) != devices.end(); }
+inline bool owns(const RandomOperation &op, uint32_t device) {
+  return std::any_of(op.shards.begin(), op.shards.end(), [&](const Shard &shard) { return shard.device == device; });
+}
+
 /// One device's part of one operation; `result` gets what it ends up with.
 inline Status perform(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step, Transport &transport, Bytes &result) {
-  size_t element = bytesOf(op.type);
-  Operation operation{op.entry, step};
-  auto isMember = [&](uint32_t d) { return std::find(op.members.begin(), op.members.end(), d) != op.members.end(); };
-  auto mine = std::find_if(op.shards.begin(), op.shards.end(), [&](const Shard &shard) { return shard.device == device; });
-  bool owner = mine != op.shards.end();
-  Bytes whole, apart;
-  whole.reserve(size_t(op.count) * element + 1); // an address even for no elements
-  whole.resize(size_t(op.count) * element);
-  fillNumbers(op.type, whole.data(), op.count, program.seed ^ (uint64_t(op.entry) << 32) ^ (step << 8) ^ device);
+  const Operation operation{op.entry, step};
+  const bool member = isIn(op.members, device), moves = op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter;
+  if (!member && !(moves && owns(op, device)))
+    return Status::success();
+  Bytes numbers = numbersOf(program, op, device, step);
   Status status;
-  switch (op.kind) {
-  case RandomOperation::Transfer:
-    if (op.members.size() < 2 || !isMember(device))
+  if (op.kind == RandomOperation::Transfer) {
+    if (op.members.size() < 2)
       return Status::success();
-    status = device == op.members[0] ? transport.send(operation, op.members[1], whole.data(), whole.size())
-                                     : transport.receive(operation, op.members[0], whole.data(), whole.size());
-    break;
-  case RandomOperation::Gather: {
-    if (!isMember(device) && !owner)
-      return Status::success();
-    AllGatherArguments a;
-    a.elementBytes = element;
-    a.shards = op.shards;
-    a.readers = op.members;
-    if (isMember(device))
-      a.full = whole.data();
-    if (owner) {
-      std::byte *place = whole.data() + mine->begin * int64_t(element);
-      apart.assign(place, place + (mine->end - mine->begin) * int64_t(element));
-      a.shard = op.inPlace && a.full ? place : apart.data();
-    }
-    status = transport.allGather(operation, a);
-    break;
-  }
-  case RandomOperation::Scatter: {
-    if (!isMember(device) && !owner)
-      return Status::success();
-    ReduceScatterArguments a;
-    a.type = op.type;
-    a.contributors = op.members;
-    a.shards = op.shards;
-    if (isMember(device))
-      a.full = whole.data();
-    if (owner) {
-      apart.resize(size_t(mine->end - mine->begin) * element);
-      a.shard = op.inPlace && a.full ? whole.data() + mine->begin * int64_t(element) : apart.data();
-    }
-    status = transport.reduceScatter(operation, a);
-    break;
-  }
-  case RandomOperation::Sum: {
-    if (!isMember(device))
-      return Status::success();
+    status = device == op.members[0] ? transport.send(operation, op.members[1], numbers.data(), numbers.size())
+                                     : transport.receive(operation, op.members[0], numbers.data(), numbers.size());
+  } else if (op.kind == RandomOperation::Sum) {
     AllReduceArguments a;
     a.type = op.type;
     a.members = op.members;
-    a.data = whole.data();
+    a.data = numbers.data();
     a.count = op.count;
     status = transport.allReduce(operation, a);
-    break;
+  } else {
+    RandomPart part(op, device, numbers);
+    if (op.kind == RandomOperation::Gather) {
+      AllGatherArguments a{part.element, op.shards, op.runs, member ? part.full.data() : nullptr, owns(op, device) ? part.shard : nullptr};
+      status = transport.allGather(operation, a);
+    } else {
+      ReduceScatterArguments a{op.type, op.runs, op.shards, member ? part.full.data() : nullptr, owns(op, device) ? part.shard : nullptr};
+      status = transport.reduceScatter(operation, a);
+    }
+    numbers = part.result();
   }
-  }
-  result = std::move(whole);
-  result.insert(result.end(), apart.begin(), apart.end());
+  result = std::move(numbers);
   return status;
+}
+
+/// Element by element in the order of `terms`, half types in f32.
+inline void addPlainly(NumberType type, std::byte *to, const std::vector<const std::byte *> &terms, int64_t count) {
+  const size_t element = bytesOf(type);
+  for (int64_t i = 0; i < count; ++i) {
+    double wide = 0;
+    float narrow = 0;
+    for (size_t t = 0; t < terms.size(); ++t) {
+      double one;
+      float single;
+      uint16_t half;
+      std::memcpy(type == NumberType::F64   ? static_cast<void *>(&one)
+                  : type == NumberType::F32 ? static_cast<void *>(&single)
+                                            : &half,
+                  terms[t] + size_t(i) * element, element);
+      if (type == NumberType::BF16 || type == NumberType::F16)
+        single = type == NumberType::BF16 ? bf16ToFloat(half) : f16ToFloat(half);
+      if (type == NumberType::F64)
+        wide = t == 0 ? one : wide + one;
+      else
+        narrow = t == 0 ? single : narrow + single;
+    }
+    const uint16_t half = type == NumberType::BF16 ? floatToBf16(narrow) : floatToF16(narrow);
+    std::memcpy(to + size_t(i) * element,
+                type == NumberType::F64   ? static_cast<const void *>(&wide)
+                : type == NumberType::F32 ? static_cast<const void *>(&narrow)
+                                          : &half,
+                element);
+  }
+}
+
+/// What all devices end up with in one operation.
+inline std::vector<Bytes> plainResults(const RandomProgram &program, const RandomOperation &op, uint64_t step) {
+  std::vector<Bytes> numbers, results(program.devices);
+  for (uint32_t device = 0; device < program.devices; ++device)
+    numbers.push_back(numbersOf(program, op, device, step));
+  if (op.kind == RandomOperation::Transfer) {
+    for (uint32_t device : op.members)
+      if (op.members.size() == 2)
+        results[device] = numbers[op.members[0]];
+    return results;
+  }
+  if (op.kind == RandomOperation::Sum) {
+    std::vector<const std::byte *> terms;
+    for (uint32_t member : op.members)
+      terms.push_back(numbers[member].data());
+    Bytes sum(numbers[0].size());
+    addPlainly(op.type, sum.data(), terms, op.count);
+    for (uint32_t member : op.members)
+      results[member] = sum;
+    return results;
+  }
+  for (uint32_t device = 0; device < program.devices; ++device) {
+    if (!isIn(op.members, device) && !owns(op, device))
+      continue;
+    RandomPart part(op, device, numbers[device]);
+    for (const Shard &shard : op.shards) {
+      const int64_t first = shard.begin * int64_t(part.element), bytes = shard.size() * int64_t(part.element);
+      if (op.kind == RandomOperation::Gather && !shard.empty() && part.held.has(shard))
+        std::memcpy(part.full.data() + part.held.place(shard) * int64_t(part.element), numbers[shard.device].data() + first, size_t(bytes));
+      if (op.kind == RandomOperation::Gather || shard.device != device || shard.empty())
+        continue;
+      std::vector<const std::byte *> terms;
+      for (const Shard &run : op.runs)
+        if (run.begin <= shard.begin && shard.end <= run.end)
+          terms.push_back(numbers[run.device].data() + first);
+      addPlainly(op.type, part.shard + part.places.place(shard) * int64_t(part.element), terms, shard.size());
+    }
+    results[device] = part.result();
+  }
+  return results;
 }
 
 /// What one device ends up with, operation by operation and step after step. An error fails it.

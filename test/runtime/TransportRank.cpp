@@ -1,7 +1,7 @@
 // transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start ranks as they like (network
 // namespaces, hosts that share a folder).
 //
-//   random     random operations, compared to the bit with local transports      --seed, --operations, --count, --steps, --queues
+//   random     random operations, compared to the bit with plain sums            --seed, --operations, --count, --steps, --queues
 //   gather     all-gathers of even shards; rank 0 prints seconds of the fastest   --mib, --repeat
 //   reduce     reduce-scatters of even shards, likewise
 //   transfer   rank 0 sends to the last rank, likewise
@@ -36,13 +36,12 @@ int randomOperations(Transport &transport, const RandomProgram &program, uint32_
   auto found = perform(program, rank, steps, transport);
   if (found.failed())
     return complain(found.message());
-  auto expected = performAll(program, steps, makeLocalTransports(program.devices));
   size_t bytes = 0;
   for (size_t i = 0; i < found->size(); ++i) {
+    const size_t operation = i % program.operations.size(), step = i / program.operations.size();
     bytes += (*found)[i].size();
-    if ((*found)[i] != (*expected[rank])[i])
-      return complain("operation " + std::to_string(i % program.operations.size()) + " of step " + std::to_string(i / program.operations.size()) +
-                      " differs");
+    if ((*found)[i] != plainResults(program, program.operations[operation], step)[rank])
+      return complain("operation " + std::to_string(operation) + " of step " + std::to_string(step) + " differs");
   }
   std::printf("%zu operations, %zu bytes: equal to the bit\n", found->size(), bytes);
   return 0;
@@ -50,17 +49,16 @@ int randomOperations(Transport &transport, const RandomProgram &program, uint32_
 
 Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32_t ranks, uint64_t step, std::vector<float> &full,
             std::vector<float> &shard) {
-  std::vector<Shard> shards;
-  std::vector<uint32_t> all;
+  std::vector<Shard> shards, all;
   int64_t count = int64_t(full.size());
   for (uint32_t r = 0; r < ranks; ++r) {
     shards.push_back({r, count * r / ranks, count * (r + 1) / ranks});
-    all.push_back(r);
+    all.push_back({r, 0, count});
   }
   if (mode == "gather") {
     AllGatherArguments a;
     a.shards = shards;
-    a.readers = all;
+    a.reads = all;
     a.full = full.data();
     a.shard = full.data() + shards[rank].begin;
     return transport.allGather({1, step}, a);
@@ -68,7 +66,7 @@ Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32
   if (mode == "reduce") {
     ReduceScatterArguments a;
     a.shards = shards;
-    a.contributors = all;
+    a.terms = all;
     a.full = full.data();
     a.shard = shard.data();
     return transport.reduceScatter({1, step}, a);

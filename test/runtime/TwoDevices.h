@@ -238,6 +238,7 @@ private:
     for (uint32_t d = 0; d < 2; ++d) {
       AllGather &gather = *entry(d, id, Collectives, GATHER).mutable_all_gather();
       gather.set_type(F32);
+      gather.mutable_value()->set_kind(Value::PARAMETERS);
       extents(*gather.mutable_shards());
       gather.add_readers(1);
       if (d == 1)
@@ -262,6 +263,7 @@ private:
     for (uint32_t d = 0; d < 2; ++d) {
       ReduceScatter &reduce = *entry(d, id, Collectives, REDUCE).mutable_reduce_scatter();
       reduce.set_type(F32);
+      reduce.mutable_value()->set_kind(Value::GRADIENTS);
       reduce.set_order(RANKED);
       reduce.add_contributors(1);
       extents(*reduce.mutable_shards());

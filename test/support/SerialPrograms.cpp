@@ -1,6 +1,7 @@
 #include "SerialPrograms.h"
 
 #include "SlotBindings.h"
+#include "zorse/Base/Runs.h"
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
@@ -38,6 +39,8 @@ public:
       if (!listed && summary.groups(int(g)).trainable())
         owners.push_back({g, *devicesOf(g).begin(), 0, summary.groups(int(g)).elements()});
     }
+    if (plan.compact)
+      cutAtPadding();
     for (int d = 0; d < plan.devices; ++d) {
       programs[d].set_device(uint32_t(d));
       programs[d].set_device_name("d" + std::to_string(d));
@@ -131,21 +134,83 @@ private:
           devices.insert(cell.device);
     return devices;
   }
+  /// Those that move: not padding, where it stays with its owner.
   std::vector<SerialShard> ownersOf(uint32_t group) const {
     std::vector<SerialShard> list;
     for (const auto &shard : owners)
-      if (shard.group == group && shard.begin < shard.end)
+      if (shard.group == group && shard.begin < shard.end && !isPadding(shard))
         list.push_back(shard);
     std::sort(list.begin(), list.end(), [](const SerialShard &a, const SerialShard &b) { return a.begin < b.begin; });
     return list;
   }
-  std::string parametersKey(uint32_t g) const { return "parameters" + std::to_string(g); }
 
-  bundle::Region shardRegion(const SerialShard &shard) {
-    if (devicesOf(shard.group).count(shard.device))
-      return part(region(shard.device, parametersKey(shard.group), summary.groups(int(shard.group)).elements() * 4), shard.begin * 4,
-                  (shard.end - shard.begin) * 4);
-    return region(shard.device, parametersKey(shard.group), (shard.end - shard.begin) * 4);
+  /// What every device that uses a group has of it. Slots begin on multiples of 64 bytes.
+  Compact wholeOf(uint32_t group) const {
+    Compact runs;
+    if (!plan.compact || !summary.groups(int(group)).trainable())
+      runs.add(0, summary.groups(int(group)).elements());
+    else
+      for (uint32_t p : summary.groups(int(group)).parameters())
+        runs.add(summary.parameters(int(p)).offset(), summary.parameters(int(p)).offset() + (summary.parameters(int(p)).shape(0) + 15) / 16 * 16);
+    return runs;
+  }
+  Compact ownOf(uint32_t group, uint32_t device) const {
+    Compact runs;
+    for (const auto &shard : ownersOf(group))
+      if (shard.device == device)
+        runs.add(shard.begin, shard.end);
+    return runs;
+  }
+  bool isPadding(const SerialShard &shard) const { return wholeOf(shard.group).place(shard.begin, shard.end) < 0; }
+  void cutAtPadding() {
+    std::vector<SerialShard> cut;
+    for (const auto &shard : owners) {
+      std::set<int64_t> borders{shard.begin, shard.end};
+      const Compact whole = wholeOf(shard.group);
+      for (const Compact::Run &run : whole.runs())
+        for (int64_t border : {run.begin, run.end})
+          if (shard.begin < border && border < shard.end)
+            borders.insert(border);
+      for (auto begin = borders.begin(); std::next(begin) != borders.end(); ++begin)
+        cut.push_back({shard.group, shard.device, *begin, *std::next(begin)});
+    }
+    owners = std::move(cut);
+  }
+
+  std::string parametersKey(uint32_t g) const { return "parameters" + std::to_string(g); }
+  std::string momentsKey(uint32_t m, const SerialShard &shard) const {
+    return "moments" + std::to_string(m) + "." + std::to_string(shard.group) + "." + std::to_string(shard.begin);
+  }
+
+  /// In what a device that uses the group has of it, else among its shards alone.
+  bundle::Region shardRegion(const SerialShard &shard, const std::string &whole, const std::string &alone) {
+    const int64_t bytes = (shard.end - shard.begin) * 4;
+    if (isPadding(shard))
+      return region(shard.device, "padding" + std::to_string(shard.group) + "." + std::to_string(shard.begin), bytes);
+    const bool uses = devicesOf(shard.group).count(shard.device);
+    const Compact places = uses ? wholeOf(shard.group) : ownOf(shard.group, shard.device);
+    return part(region(shard.device, uses ? whole : alone, places.elements() * 4), places.place(shard.begin, shard.end) * 4, bytes);
+  }
+  bundle::Region shardRegion(const SerialShard &shard) { return shardRegion(shard, parametersKey(shard.group), parametersKey(shard.group)); }
+  bundle::Region sumRegion(const SerialShard &shard) {
+    return shardRegion(shard, "gradients" + std::to_string(shard.group), "reduced" + std::to_string(shard.group));
+  }
+
+  /// Of a collective: from a device's first shard on, all of their bytes.
+  bundle::Region shardsFrom(bundle::Region first, uint32_t group, uint32_t device) const {
+    first.set_bytes(uint64_t(ownOf(group, device).elements() * 4));
+    return first;
+  }
+  void addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::Extents *runs) const {
+    const Compact whole = wholeOf(group);
+    for (uint32_t d : devices)
+      for (const Compact::Run &run : whole.runs())
+        add(d, run.begin, run.end, runs);
+  }
+  static void add(uint32_t device, int64_t begin, int64_t end, bundle::Extents *extents) {
+    extents->add_members(device);
+    extents->add_begin(begin);
+    extents->add_end(end);
   }
 
   void state(uint32_t device, const bundle::Region &where, const bundle::Value &what, bundle::ElementType type) {
@@ -159,7 +224,7 @@ private:
     for (const auto &shard : owners) {
       state(shard.device, shardRegion(shard), value(bundle::Value::PARAMETERS, shard.group, 0, shard.begin, shard.end), bundle::F32);
       for (uint32_t m = 0; m < summary.moments(); ++m)
-        state(shard.device, region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4),
+        state(shard.device, region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4),
               value(bundle::Value::MOMENTS, shard.group, m, shard.begin, shard.end), bundle::F32);
       if (!regions.count({shard.device, "step"}))
         state(shard.device, region(shard.device, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0), bundle::F64);
@@ -167,34 +232,35 @@ private:
     for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
       int64_t elements = summary.groups(int(g)).elements();
       std::set<uint32_t> readers = devicesOf(g);
+      const int64_t bytes = wholeOf(g).elements() * 4;
       for (uint32_t d : readers)
-        region(d, parametersKey(g), elements * 4);
+        region(d, parametersKey(g), bytes);
       if (!summary.groups(int(g)).trainable()) {
         for (uint32_t d : readers)
-          state(d, region(d, parametersKey(g), elements * 4), value(bundle::Value::PARAMETERS, g, 0, 0, elements), bundle::F32);
+          state(d, region(d, parametersKey(g), bytes), value(bundle::Value::PARAMETERS, g, 0, 0, elements), bundle::F32);
         continue;
       }
       auto shards = ownersOf(g);
-      if (shards.size() == 1 && (readers.empty() || (readers.size() == 1 && readers.count(shards[0].device))))
-        continue;
       std::set<uint32_t> members = readers;
       for (const auto &shard : shards)
         members.insert(shard.device);
+      if (members.size() == 1)
+        continue;
       for (uint32_t d : members) {
         auto *gather = add(int(d), 3, bundle::GATHER)->mutable_all_gather();
         gather->set_group(g);
         gather->set_type(bundle::F32);
         for (const auto &shard : shards) {
-          gather->mutable_shards()->add_members(shard.device);
-          gather->mutable_shards()->add_begin(shard.begin);
-          gather->mutable_shards()->add_end(shard.end);
-          if (shard.device == d)
-            *gather->mutable_shard() = shardRegion(shard);
+          add(shard.device, shard.begin, shard.end, gather->mutable_shards());
+          if (shard.device == d && !gather->has_shard())
+            *gather->mutable_shard() = shardsFrom(shardRegion(shard), g, d);
         }
         for (uint32_t r : readers)
           gather->add_readers(r);
+        if (plan.compact)
+          addRuns(g, readers, gather->mutable_reads());
         if (readers.count(d))
-          *gather->mutable_full() = region(d, parametersKey(g), elements * 4);
+          *gather->mutable_full() = region(d, parametersKey(g), bytes);
         *gather->mutable_value() = value(bundle::Value::PARAMETERS, g, 0, 0, elements);
       }
       ++next;
@@ -255,9 +321,9 @@ private:
       case bundle::PARAMETER_GRADIENT: {
         const auto &p = summary.parameters(int(unit.parameters(i)));
         bool gradient = slot.kind() == bundle::PARAMETER_GRADIENT;
-        bundle::Region whole =
-            region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), summary.groups(int(p.group())).elements() * 4);
-        bindTo(part(whole, p.offset() * 4, p.shape(0) * 4),
+        const Compact places = wholeOf(p.group());
+        bundle::Region whole = region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), places.elements() * 4);
+        bindTo(part(whole, places.place(p.offset(), p.offset() + p.shape(0)) * 4, p.shape(0) * 4),
                value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)),
                gradient && startedGroups.count({d, p.group()}) == 0);
         break;
@@ -428,20 +494,14 @@ private:
   }
 
   void commit() {
-    std::map<std::pair<uint32_t, uint32_t>, std::pair<bundle::Region, int64_t>> reduced; // (device, group): bytes and the element they start with
     for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
       if (!summary.groups(int(g)).trainable())
         continue;
       auto shards = ownersOf(g);
       std::set<uint32_t> contributors = devicesOf(g), members = contributors;
       int64_t elements = summary.groups(int(g)).elements();
-      auto whole = [&](uint32_t d) { return region(d, "gradients" + std::to_string(g), elements * 4); };
-      for (const auto &shard : shards) {
+      for (const auto &shard : shards)
         members.insert(shard.device);
-        bundle::Region bytes = contributors.count(shard.device) ? part(whole(shard.device), shard.begin * 4, (shard.end - shard.begin) * 4)
-                                                                : region(shard.device, "reduced" + std::to_string(g), (shard.end - shard.begin) * 4);
-        reduced[{shard.device, g}] = {bytes, shard.begin};
-      }
       if (members.size() == 1)
         continue;
       for (uint32_t d : members) {
@@ -452,25 +512,24 @@ private:
         for (uint32_t contributor : contributors)
           reduce->add_contributors(contributor);
         for (const auto &shard : shards) {
-          reduce->mutable_shards()->add_members(shard.device);
-          reduce->mutable_shards()->add_begin(shard.begin);
-          reduce->mutable_shards()->add_end(shard.end);
-          if (shard.device == d)
-            *reduce->mutable_shard() = reduced[{d, g}].first;
+          add(shard.device, shard.begin, shard.end, reduce->mutable_shards());
+          if (shard.device == d && !reduce->has_shard())
+            *reduce->mutable_shard() = shardsFrom(sumRegion(shard), g, d);
         }
+        if (plan.compact)
+          addRuns(g, contributors, reduce->mutable_terms());
         if (contributors.count(d))
-          *reduce->mutable_full() = whole(d);
+          *reduce->mutable_full() = region(d, "gradients" + std::to_string(g), wholeOf(g).elements() * 4);
         *reduce->mutable_value() = value(bundle::Value::REDUCED_GRADIENTS, g, 0, 0, elements);
       }
       ++next;
     }
     auto gradients = [&](const SerialShard &shard, int64_t begin, int64_t end) {
-      auto &[bytes, first] = reduced[{shard.device, shard.group}];
-      return part(bytes, (begin - first) * 4, (end - begin) * 4);
+      return part(sumRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4);
     };
     std::set<uint32_t> deciders, members;
     for (const auto &shard : owners) {
-      if (shard.begin >= shard.end)
+      if (shard.begin >= shard.end || isPadding(shard))
         continue;
       deciders.insert(shard.device);
       auto *norm = add(int(shard.device), 0, bundle::COMMIT)->mutable_compute();
@@ -521,7 +580,7 @@ private:
       ++next;
     }
     for (const auto &shard : owners) {
-      if (shard.begin >= shard.end)
+      if (shard.begin >= shard.end || isPadding(shard))
         continue;
       auto *update = add(int(shard.device), 0, bundle::UPDATE_STATE)->mutable_compute();
       update->set_task(bundle::Compute::UPDATE_GROUP);
@@ -536,8 +595,7 @@ private:
         bindTo(part(shardRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4), value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
         bindTo(gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
         for (uint32_t m = 0; m < summary.moments(); ++m)
-          bindTo(part(region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4),
-                      (begin - shard.begin) * 4, (end - begin) * 4),
+          bindTo(part(region(shard.device, momentsKey(m, shard), (shard.end - shard.begin) * 4), (begin - shard.begin) * 4, (end - begin) * 4),
                  value(bundle::Value::MOMENTS, shard.group, m, begin, end));
         bindTo(part(region(shard.device, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
         auto step = value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0);

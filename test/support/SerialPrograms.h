@@ -23,8 +23,9 @@ struct SerialPlan {
   int64_t batch = 0;
   int devices = 1;
   std::vector<SerialCell> cells;
-  std::vector<SerialShard> owners; ///< groups without owners: all of it on the first device with a cell that uses it
+  std::vector<SerialShard> owners; ///< groups without owners: all of it on the first device with a cell that uses it. A device may have several
   bool splitBackward = false;      ///< B and W, one right after the other
+  bool compact = false;            ///< devices read parameters, and add up their gradients, without the padding between them
 };
 
 std::vector<bundle::Program> serialPrograms(const SyntheticModel &model, const SerialPlan &plan);

@@ -1,5 +1,6 @@
 #include "Rank.h"
 
+#include "Collectives.h"
 #include "DirectTransfers.h"
 #include "JobOutput.h"
 #include "Signals.h"
@@ -53,16 +54,7 @@ std::vector<uint32_t> peersOf(const bundle::Program &program) {
       peers.insert(entry.send().peer());
     if (entry.has_receive())
       peers.insert(entry.receive().peer());
-    if (entry.has_all_gather()) {
-      add(entry.all_gather().readers());
-      add(entry.all_gather().shards().members());
-    }
-    if (entry.has_reduce_scatter()) {
-      add(entry.reduce_scatter().contributors());
-      add(entry.reduce_scatter().shards().members());
-    }
-    if (entry.has_all_reduce())
-      add(entry.all_reduce().members());
+    add(bundle::participantsOf(entry));
   }
   peers.erase(program.device());
   return {peers.begin(), peers.end()};

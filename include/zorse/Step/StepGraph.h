@@ -6,6 +6,7 @@
 // of one of the arrays of StepGraph; entries of one device are contiguous and in ascending id, and ids are places in the global list.
 #pragma once
 
+#include "zorse/Base/Runs.h"
 #include "zorse/Base/Status.h"
 
 #include "bundle.pb.h"
@@ -144,13 +145,10 @@ struct Wait {
 };
 
 /// What the halves of a collective have in common. For AllGather `members` are the readers, for ReduceScatter the contributors in the order of
-/// summation, for AllReduce all members in rank order; `shards` are the owners with their extents in elements (empty for AllReduce).
+/// summation, for AllReduce all members in rank order; `shards` are what owners have, ascending elements (empty for AllReduce).
 struct Collective {
-  struct Shard {
-    uint32_t device = 0;
-    int64_t begin = 0, end = 0;
-  };
-  uint32_t group = 0;
+  Value value; ///< of the whole
+  bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::ElementType type = bundle::F32;
   bundle::ReductionOrder order = bundle::RANKED;
   std::vector<uint32_t> members;

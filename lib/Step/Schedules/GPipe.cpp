@@ -21,8 +21,8 @@ public:
         continue;
       uint32_t barrier = result.addBarrier();
       for (uint32_t c : x.cellsOf[d]) {
-        result.addEdge(x.cells[c].forward, barrier);
-        result.addEdge(barrier, x.cells[c].backward);
+        result.addEdge(x.cells[c].forward.end, barrier);
+        result.addEdge(barrier, x.cells[c].backward.begin);
       }
     }
     return Runs::IfAcyclic;

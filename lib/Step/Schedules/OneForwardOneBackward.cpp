@@ -38,9 +38,9 @@ void boundWeights(const Expansion &x, const std::vector<std::vector<TaskName>> &
     size_t forwards = 0;
     for (TaskName task : order[d]) {
       if (task.kind == TaskKind::Backward)
-        weights.push_back(x.cells[task.cell].weights);
+        weights.push_back(x.cells[task.cell].weights.end);
       else if (forwards++ >= bound)
-        result.addEdge(weights[forwards - 1 - bound], x.cells[task.cell].forward);
+        result.addEdge(weights[forwards - 1 - bound], x.cells[task.cell].forward.begin);
     }
   }
 }

@@ -14,20 +14,19 @@ void zorse::step::chainTasks(const Expansion &x, const std::vector<TaskName> &ta
         if (loaded.insert(x.loads[i]).second && secondLast != kNone)
           order.addEdge(secondLast, x.inputs[x.loads[i]].op);
       secondLast = last;
-      last = x.cells[task.cell].forward;
+      last = x.cells[task.cell].forward.end;
     }
-    const CellInfo &cell = x.cells[task.cell];
-    uint32_t op = task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights;
+    const CellTask &ops = x.cells[task.cell].of(task.kind);
     if (previous != kNone)
-      order.addEdge(previous, op);
-    previous = op;
+      order.addEdge(previous, ops.begin);
+    previous = ops.end;
   }
 }
 
 void zorse::step::fillWithWeights(const Expansion &x, Order &order) {
   for (uint32_t c = 0; c < x.cells.size(); ++c)
-    if (x.cells[c].weights != kNone)
-      order.priority[x.cells[c].weights] = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+    if (x.cells[c].weights.exists())
+      order.priority[x.cells[c].weights.begin] = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
 void zorse::step::admitFrontCells(const Expansion &x, size_t cells, Admission &admission) {

@@ -41,8 +41,8 @@ private:
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       double busy = 0;
       for (uint32_t c : x.cellsOf[d])
-        for (uint32_t op : {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights})
-          busy += op == kNone ? 0 : x.ops[op].duration;
+        for (const CellTask *task : {&x.cells[c].forward, &x.cells[c].backward, &x.cells[c].weights})
+          busy += task->exists() ? x.ops[task->begin].duration : 0;
       most = std::max(most, busy);
     }
     for (double load : x.linkLoads)
@@ -61,8 +61,8 @@ private:
     bool backwards = false;
     for (uint32_t op = 0; op < end; ++op) {
       const uint32_t c = x.ops[op].cell;
-      if (c != kNone && (op == x.cells[c].forward || op == x.cells[c].backward)) {
-        if (!backwards && op == x.cells[c].backward) {
+      if (c != kNone && (op == x.cells[c].forward.begin || op == x.cells[c].backward.begin)) {
+        if (!backwards && op == x.cells[c].backward.begin) {
           backwards = true; // every forward has a lower index
           std::fill(after.begin(), after.end(), 0);
         }
@@ -89,7 +89,7 @@ private:
   /// When samples enter: evenly over the period, or in groups of `interleave` cells, one right after the other.
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
-      time[x.cells[c].forward] = -1;
+      time[x.cells[c].forward.begin] = -1;
     struct Entered {
       size_t cells = 0;
       int64_t rows = 0, groupRows = 0;
@@ -101,9 +101,9 @@ private:
       Entered &before = entered[chunk.band];
       if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
         before.groupRows = before.rows;
-      time[x.cells[c].forward] = period / static_cast<double>(band.rows) *
-                                 (static_cast<double>(before.groupRows) +
-                                  static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.bandsOf[chunk.device]));
+      time[x.cells[c].forward.begin] = period / static_cast<double>(band.rows) *
+                                       (static_cast<double>(before.groupRows) +
+                                        static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.bandsOf[chunk.device]));
       before.rows += x.plan.cells[c].rows();
       ++before.cells;
     }
@@ -111,7 +111,7 @@ private:
 
   void delayWeights() {
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
-      uint32_t weights = x.cells[c].weights;
+      uint32_t weights = x.cells[c].weights.begin;
       if (weights == kNone)
         continue;
       double wait = schedule.weightDelay * period / static_cast<double>(x.bands[x.chunks[x.chunkOf[c]].band].rows) *
@@ -128,8 +128,8 @@ private:
       double longest = 0;
       int64_t mostRows = 0;
       for (uint32_t c : band.cells) {
-        const Op &backward = x.ops[x.cells[c].backward];
-        longest = std::max(longest, time[x.cells[c].backward] + backward.duration - std::min(entry[c], time[x.cells[c].forward]));
+        const uint32_t backward = x.cells[c].backward.begin;
+        longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(entry[c], time[x.cells[c].forward.begin]));
         mostRows = std::max(mostRows, x.plan.cells[c].rows());
       }
       const double perRow = period / static_cast<double>(band.rows);

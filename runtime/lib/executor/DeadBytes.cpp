@@ -65,9 +65,11 @@ private:
       return add(entry.load_input().region(), true);
     case Entry::kLoadScalars:
       return add(entry.load_scalars().region(), true);
-    case Entry::kAllGather:
+    case Entry::kAllGather: {
       add(entry.all_gather().shard(), false);
-      return add(entry.all_gather().full(), true);
+      const auto &owners = entry.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
+      return add(entry.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
+    }
     case Entry::kReduceScatter:
       add(entry.reduce_scatter().full(), false);
       add(entry.reduce_scatter().parts(), true);

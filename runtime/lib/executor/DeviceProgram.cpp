@@ -1,5 +1,6 @@
 #include "DeviceProgram.h"
 
+#include "Collectives.h"
 #include "SlotBindings.h"
 #include "zorse/runtime/HostProcessor.h"
 #include "zorse/runtime/Workers.h"
@@ -30,13 +31,6 @@ NumberType numberType(bundle::ElementType type) {
   }
 }
 
-std::vector<Shard> shardsOf(const bundle::Extents &extents) {
-  std::vector<Shard> shards;
-  for (int i = 0; i < extents.members_size(); ++i)
-    shards.push_back({extents.members(i), extents.begin(i), extents.end(i)});
-  return shards;
-}
-
 /// Whether persistent state is no longer what the step before left once an entry has begun.
 bool changesState(const bundle::Program &program, const Entry &entry) {
   if (entry.has_compute())
@@ -49,8 +43,6 @@ bool changesState(const bundle::Program &program, const Entry &entry) {
     return home.arena() == to.arena() && home.offset() < to.offset() + to.bytes() && to.offset() < home.offset() + home.bytes();
   });
 }
-
-template <typename List> bool contains(const List &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
 
 } // namespace
 
@@ -145,6 +137,15 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
       problem = pointer.error();
     return pointer.failed() ? nullptr : *pointer;
   };
+  auto share = [&](auto &out, std::vector<Shard> &runs) {
+    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    runs = collective.runs();
+    out.shards = bundle::shardsOf(collective.shards);
+    if (collective.isMember(index))
+      out.full = exposed(collective.full);
+    if (collective.owns(index))
+      out.shard = exposed(collective.shard);
+  };
 
   switch (entry.what_case()) {
   case Entry::kCompute:
@@ -156,30 +157,14 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   case Entry::kReceive:
     prepared.data = exposed(entry.receive().region());
     break;
-  case Entry::kAllGather: {
-    const bundle::AllGather &a = entry.all_gather();
-    AllGatherArguments &out = prepared.gather;
-    out.elementBytes = elementBytes(a.type());
-    out.shards = shardsOf(a.shards());
-    out.readers.assign(a.readers().begin(), a.readers().end());
-    if (contains(a.readers(), index))
-      out.full = exposed(a.full());
-    if (contains(a.shards().members(), index))
-      out.shard = exposed(a.shard());
+  case Entry::kAllGather:
+    prepared.gather.elementBytes = elementBytes(entry.all_gather().type());
+    share(prepared.gather, prepared.gather.reads);
     break;
-  }
-  case Entry::kReduceScatter: {
-    const bundle::ReduceScatter &r = entry.reduce_scatter();
-    ReduceScatterArguments &out = prepared.reduction;
-    out.type = numberType(r.type());
-    out.contributors.assign(r.contributors().begin(), r.contributors().end());
-    out.shards = shardsOf(r.shards());
-    if (contains(r.contributors(), index))
-      out.full = exposed(r.full());
-    if (contains(r.shards().members(), index))
-      out.shard = exposed(r.shard());
+  case Entry::kReduceScatter:
+    prepared.reduction.type = numberType(entry.reduce_scatter().type());
+    share(prepared.reduction, prepared.reduction.terms);
     break;
-  }
   case Entry::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
     prepared.sum.type = numberType(a.type());
@@ -206,19 +191,15 @@ void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
     break;
   case Entry::kAllGather: {
     const bundle::AllGather &a = entry.all_gather();
-    prepared.directGather = {
-        elementBytes(a.type()), shardsOf(a.shards()), {a.readers().begin(), a.readers().end()}, address(a.full()), address(a.shard())};
+    prepared.directGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(entry)->runs(), address(a.full()),
+                             address(a.shard())};
     break;
   }
   case Entry::kReduceScatter: {
     const bundle::ReduceScatter &r = entry.reduce_scatter();
-    prepared.directReduction = {numberType(r.type()),
-                                {r.contributors().begin(), r.contributors().end()},
-                                shardsOf(r.shards()),
-                                address(r.full()),
-                                address(r.shard()),
-                                address(r.parts()),
-                                std::max<int64_t>(r.chunk(), 1)};
+    prepared.directReduction = {
+        numberType(r.type()), bundle::collectiveOf(entry)->runs(), bundle::shardsOf(r.shards()), address(r.full()), address(r.shard()),
+        address(r.parts()),   std::max<int64_t>(r.chunk(), 1)};
     break;
   }
   case Entry::kAllReduce: {

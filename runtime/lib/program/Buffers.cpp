@@ -38,7 +38,8 @@ template <typename Visit> void forEachTouch(const bundle::Program &program, cons
   case bundle::Entry::kReduceScatter: {
     visit(e.reduce_scatter().full(), e.reduce_scatter().value());
     bundle::Value reduced = e.reduce_scatter().value();
-    reduced.set_kind(bundle::Value::REDUCED_GRADIENTS);
+    if (reduced.kind() == bundle::Value::GRADIENTS)
+      reduced.set_kind(bundle::Value::REDUCED_GRADIENTS);
     return visit(e.reduce_scatter().shard(), reduced);
   }
   case bundle::Entry::kAllReduce:

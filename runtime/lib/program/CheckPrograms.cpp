@@ -1,4 +1,5 @@
 // Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "Collectives.h"
 #include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
@@ -243,38 +244,69 @@ private:
     return std::find(list.begin(), list.end(), device) != list.end();
   }
 
-  void shards(const bundle::Extents &shards, uint32_t group) {
-    if (!below("state group", group, bundle_.summary.groups_size()))
-      return;
-    if (shards.begin_size() != shards.members_size() || shards.end_size() != shards.members_size())
+  /// Those of this device one behind the other.
+  void runs(const bundle::Extents &runs) {
+    if (runs.begin_size() != runs.members_size() || runs.end_size() != runs.members_size())
       return fail("the arrays of the shards differ in length");
-    members(shards.members());
-    for (int i = 0; i < shards.members_size(); ++i)
-      if (!extent(shards.begin(i), shards.end(i), group))
-        return;
+    members(runs.members());
+    int64_t before = 0;
+    for (int i = 0; i < runs.members_size(); ++i) {
+      if (runs.begin(i) < 0 || runs.begin(i) > runs.end(i) || runs.end(i) > (int64_t(1) << 48))
+        return fail("elements [" + std::to_string(runs.begin(i)) + ", " + std::to_string(runs.end(i)) + ") of a whole");
+      if (runs.members(i) != device_)
+        continue;
+      if (runs.begin(i) < before)
+        return fail("elements [" + std::to_string(runs.begin(i)) + ", " + std::to_string(runs.end(i)) + ") of this device come after element " +
+                    std::to_string(before));
+      before = runs.end(i);
+    }
   }
 
-  /// Regions of a gather or a reduction on this device: `full` where it is among `whole`, its shard where it owns one.
-  template <typename List>
-  void collective(const bundle::Program &p, const bundle::Extents &owners, const List &whole, uint32_t group, bundle::ElementType type,
-                  const bundle::Region &full, const bundle::Region &shard) {
-    members(whole);
-    shards(owners, group);
-    size_t size = elementBytes(type);
+  /// Regions of a gather or a reduction on this device, whatever it is of: its whole and its shards, where it has some.
+  void collective(const bundle::Program &p, const bundle::Collective &c) {
+    members(c.members);
+    runs(c.shards);
+    runs(c.parts);
+    const size_t size = elementBytes(c.type);
     if (!problem_.empty())
       return;
     if (!size)
       return fail("unknown element type");
-    bool takesPart = contains(whole, device_);
-    if (takesPart)
-      region(p, full, bundle_.summary.groups(group).elements() * size, size);
-    for (int i = 0; i < owners.members_size(); ++i)
-      if (owners.members(i) == device_) {
-        takesPart = true;
-        region(p, shard, uint64_t(owners.end(i) - owners.begin(i)) * size, size);
-      }
-    if (!takesPart)
+    const Held held = c.heldBy(device_, size);
+    if (!c.parts.members().empty())
+      parts(c, held.whole);
+    if (c.isMember(device_))
+      region(p, c.full, uint64_t(held.whole.elements()) * size, size);
+    if (c.owns(device_))
+      region(p, c.shard, uint64_t(held.shards.elements()) * size, size);
+    if (!c.isMember(device_) && !c.owns(device_))
       fail("this device takes no part in it");
+  }
+
+  /// Members and runs name the same devices, and this one has all of a shard or nothing of it.
+  void parts(const bundle::Collective &c, const Compact &held) {
+    const auto &named = c.parts.members();
+    if (std::any_of(named.begin(), named.end(), [&](uint32_t member) { return !c.isMember(member); }) ||
+        (c.isMember(device_) && !contains(named, device_)))
+      return fail("names runs of other devices than take part in it");
+    for (const Shard &shard : bundle::shardsOf(c.shards))
+      if (held.cuts(shard))
+        return fail("this device has a part of the shard [" + std::to_string(shard.begin) + ", " + std::to_string(shard.end) +
+                    "), expected all of it or nothing");
+  }
+
+  /// How many contribute to a shard of this device, at most; each needs one.
+  uint64_t mostContributors(const bundle::ReduceScatter &r) {
+    const std::vector<Shard> terms = bundle::shardsOf(r.terms());
+    size_t most = 0;
+    const Compact own = bundle::shardsOf(r.shards(), device_);
+    for (const Compact::Run &run : own.runs()) {
+      const size_t contributors = terms.empty() ? size_t(r.contributors_size()) : holdersOf(terms, {device_, run.begin, run.end}).size();
+      most = std::max(most, contributors);
+      if (contributors == 0)
+        fail("nobody contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
+    }
+    return most;
   }
 
   /// Where `terms` terms of a direct sum arrive, each so many bytes behind the one before.
@@ -285,16 +317,15 @@ private:
     region(p, parts, (terms <= most ? terms : terms + 2) * stride, kRegionAlignment);
   }
 
-  void rounds(const bundle::Program &p, const bundle::ReduceScatter &r) {
-    int64_t largest = 0, own = 0;
-    for (int i = 0; i < r.shards().members_size(); ++i) {
+  /// \param elements  of the whole. \param terms  of a sum of this device, at most
+  void rounds(const bundle::Program &p, const bundle::ReduceScatter &r, int64_t elements, uint64_t terms) {
+    int64_t largest = 0;
+    for (int i = 0; i < r.shards().members_size(); ++i)
       largest = std::max(largest, r.shards().end(i) - r.shards().begin(i));
-      own = r.shards().members(i) == device_ ? r.shards().end(i) - r.shards().begin(i) : own;
-    }
-    if (r.chunk() > bundle_.summary.groups(r.group()).elements() || r.chunk() < (largest > 0 ? 1 : 0))
+    if (r.chunk() > elements || r.chunk() < (largest > 0 ? 1 : 0))
       return fail("a direct reduction in rounds of " + std::to_string(r.chunk()) + " elements");
-    if (own > 0 && r.contributors_size() > 1)
-      parts(p, r.parts(), r.type(), uint64_t(r.contributors_size()), partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
+    if (terms > 1)
+      parts(p, r.parts(), r.type(), terms, partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
   }
 
   void entry(const bundle::Program &p, const Entry &e) {
@@ -330,16 +361,15 @@ private:
       region(p, e.load_scalars().region(), sizeof(zorse::abi::StepScalars), alignof(zorse::abi::StepScalars));
       break;
     case Entry::kAllGather:
-      collective(p, e.all_gather().shards(), e.all_gather().readers(), e.all_gather().group(), e.all_gather().type(), e.all_gather().full(),
-                 e.all_gather().shard());
+      collective(p, *bundle::collectiveOf(e));
       break;
     case Entry::kReduceScatter:
       if (e.reduce_scatter().contributors_size() == 0)
         return fail("a reduction without contributors");
-      collective(p, e.reduce_scatter().shards(), e.reduce_scatter().contributors(), e.reduce_scatter().group(), e.reduce_scatter().type(),
-                 e.reduce_scatter().full(), e.reduce_scatter().shard());
-      if (p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
-        rounds(p, e.reduce_scatter());
+      collective(p, *bundle::collectiveOf(e));
+      if (problem_.empty())
+        if (const uint64_t terms = mostContributors(e.reduce_scatter()); p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
+          rounds(p, e.reduce_scatter(), bundle::collectiveOf(e)->elements(), terms);
       break;
     case Entry::kAllReduce:
       members(e.all_reduce().members());
@@ -396,21 +426,10 @@ private:
   }
 
   static std::vector<uint32_t> participants(uint32_t device, const Entry &entry) {
-    std::vector<uint32_t> list;
-    auto add = [&](const auto &members) { list.insert(list.end(), members.begin(), members.end()); };
-    if (entry.has_send())
-      list = {device, entry.send().peer()};
-    else if (entry.has_receive())
-      list = {device, entry.receive().peer()};
-    else if (entry.has_all_gather())
-      add(entry.all_gather().shards().members()), add(entry.all_gather().readers());
-    else if (entry.has_reduce_scatter())
-      add(entry.reduce_scatter().shards().members()), add(entry.reduce_scatter().contributors());
-    else if (entry.has_all_reduce())
-      add(entry.all_reduce().members());
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-    return list;
+    if (!entry.has_send() && !entry.has_receive())
+      return bundle::participantsOf(entry);
+    const uint32_t peer = entry.has_send() ? entry.send().peer() : entry.receive().peer();
+    return peer == device ? std::vector{device} : std::vector{std::min(device, peer), std::max(device, peer)};
   }
 
   static bool matches(const Entry &a, uint32_t deviceA, const Entry &b, uint32_t deviceB) {
@@ -424,16 +443,12 @@ private:
     if (a.has_receive())
       return b.has_send() && matches(b, deviceB, a, deviceA);
     auto equal = [](const auto &x, const auto &y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
-    auto equalShards = [&](const bundle::Extents &x, const bundle::Extents &y) {
+    auto equalRuns = [&](const bundle::Extents &x, const bundle::Extents &y) {
       return equal(x.members(), y.members()) && equal(x.begin(), y.begin()) && equal(x.end(), y.end());
     };
-    if (a.has_all_gather())
-      return b.has_all_gather() && a.all_gather().type() == b.all_gather().type() && equal(a.all_gather().readers(), b.all_gather().readers()) &&
-             equalShards(a.all_gather().shards(), b.all_gather().shards());
-    if (a.has_reduce_scatter())
-      return b.has_reduce_scatter() && a.reduce_scatter().type() == b.reduce_scatter().type() &&
-             equal(a.reduce_scatter().contributors(), b.reduce_scatter().contributors()) &&
-             equalShards(a.reduce_scatter().shards(), b.reduce_scatter().shards());
+    if (const auto one = bundle::collectiveOf(a), other = bundle::collectiveOf(b); one)
+      return other && one->gathers == other->gathers && one->type == other->type && equal(one->members, other->members) &&
+             equalRuns(one->shards, other->shards) && equalRuns(one->parts, other->parts);
     return a.has_all_reduce() && b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() &&
            equal(a.all_reduce().members(), b.all_reduce().members()) && a.all_reduce().region().bytes() == b.all_reduce().region().bytes();
   }

@@ -31,6 +31,19 @@ std::string cellOf(const bundle::Compute &compute) {
   return text;
 }
 
+bool isOfGroup(bundle::Value::Kind kind) {
+  return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
+         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
+}
+
+/// "reduced gradients"
+std::string wordsOf(bundle::Value::Kind kind) {
+  std::string words = bundle::Value::Kind_Name(kind);
+  for (char &c : words)
+    c = c == '_' ? ' ' : char(std::tolower(c));
+  return words;
+}
+
 } // namespace
 
 std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device, const Entry &entry) {
@@ -39,6 +52,7 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
     return "group " + (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty() ? bundle.summary.groups(g).name()
                                                                                                               : std::to_string(g));
   };
+  auto whole = [&](const bundle::Value &value) { return isOfGroup(value.kind()) ? group(value.id()) : wordsOf(value.kind()); };
   switch (entry.what_case()) {
   case Entry::kCompute: {
     const bundle::Compute &compute = entry.compute();
@@ -65,13 +79,7 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
       return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
     };
     const bundle::Value &value = entry.copy().value();
-    const bool ofGroup = value.kind() == bundle::Value::PARAMETERS || value.kind() == bundle::Value::MOMENTS ||
-                         value.kind() == bundle::Value::GRADIENTS || value.kind() == bundle::Value::REDUCED_GRADIENTS ||
-                         value.kind() == bundle::Value::PARAMETER_COPY;
-    std::string what = bundle::Value::Kind_Name(value.kind());
-    for (char &c : what)
-      c = c == '_' ? ' ' : char(std::tolower(c));
-    return "copy of " + what + (ofGroup ? " of " + group(value.id()) : "") +
+    return "copy of " + wordsOf(value.kind()) + (isOfGroup(value.kind()) ? " of " + group(value.id()) : "") +
            (onHost(entry.copy().from()) ? " from the host"
             : onHost(entry.copy().to()) ? " to the host"
                                         : "");
@@ -87,9 +95,9 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
   case Entry::kLoadScalars:
     return "load of the step scalars";
   case Entry::kAllGather:
-    return "gather of " + group(entry.all_gather().group());
+    return "gather of " + whole(entry.all_gather().value());
   case Entry::kReduceScatter:
-    return "reduction of " + group(entry.reduce_scatter().group());
+    return "reduction of " + whole(entry.reduce_scatter().value());
   case Entry::kAllReduce:
     return "sum over devices";
   case Entry::kReport:

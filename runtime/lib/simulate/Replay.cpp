@@ -1,5 +1,7 @@
 #include "Replay.h"
 
+#include "Collectives.h"
+
 #include "zorse/Bundle/DeviceKinds.h"
 
 #include <algorithm>
@@ -11,23 +13,18 @@ using bundle::Entry;
 
 Passengers zorse::runtime::simulation::passengersOf(const Entry &entry, uint32_t device) {
   Passengers p;
-  auto owners = [&](const bundle::Extents &shards, bundle::ElementType type) {
+  if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(entry)) {
+    const bundle::Extents &shards = collective->shards;
     for (int i = 0; i < shards.members_size(); ++i)
       if (shards.end(i) > shards.begin(i))
-        p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) * double(elementBytes(type))});
-  };
+        p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) * double(elementBytes(collective->type))});
+    p.others.assign(collective->members.begin(), collective->members.end());
+    return p;
+  }
   switch (entry.what_case()) {
   case Entry::kSend:
     p.owners = {{device, double(entry.send().region().bytes())}};
     p.others = {entry.send().peer()};
-    break;
-  case Entry::kAllGather:
-    owners(entry.all_gather().shards(), entry.all_gather().type());
-    p.others.assign(entry.all_gather().readers().begin(), entry.all_gather().readers().end());
-    break;
-  case Entry::kReduceScatter:
-    owners(entry.reduce_scatter().shards(), entry.reduce_scatter().type());
-    p.others.assign(entry.reduce_scatter().contributors().begin(), entry.reduce_scatter().contributors().end());
     break;
   case Entry::kAllReduce:
     p.others.assign(entry.all_reduce().members().begin(), entry.all_reduce().members().end());

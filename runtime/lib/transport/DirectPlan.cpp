@@ -1,4 +1,5 @@
 // Which devices need a communicator together.
+#include "Collectives.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/DirectTransport.h"
 
@@ -16,11 +17,10 @@ bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { retu
 /// Those that gather from and to all of them; empty: others.
 std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
   const bundle::AllGather &gather = entry.all_gather();
-  std::set<uint32_t> readers(gather.readers().begin(), gather.readers().end());
-  for (uint32_t owner : gather.shards().members())
-    if (!readers.count(owner))
-      return {};
-  return {readers.begin(), readers.end()};
+  if (gather.has_reads())
+    return {};
+  std::vector<uint32_t> all = bundle::participantsOf(entry);
+  return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size() ? all : std::vector<uint32_t>();
 }
 
 /// With whom device `d` sends and receives in `entry`: in transfers, and in what has no communicator of its own.
@@ -43,13 +43,12 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const D
     return {entry.send().peer()};
   case bundle::Entry::kReceive:
     return {entry.receive().peer()};
-  case bundle::Entry::kAllGather: {
-    const std::vector<uint32_t> gatherers = gatherersOf(entry);
-    return !gatherers.empty() && isGroup(gatherers) ? std::vector<uint32_t>()
-                                                    : between(list(entry.all_gather().shards().members()), list(entry.all_gather().readers()));
+  case bundle::Entry::kAllGather:
+  case bundle::Entry::kReduceScatter: {
+    const bundle::Collective collective = *bundle::collectiveOf(entry);
+    const std::vector<uint32_t> gatherers = collective.gathers ? gatherersOf(entry) : std::vector<uint32_t>();
+    return !gatherers.empty() && isGroup(gatherers) ? std::vector<uint32_t>() : between(list(collective.shards.members()), list(collective.members));
   }
-  case bundle::Entry::kReduceScatter:
-    return between(list(entry.reduce_scatter().contributors()), list(entry.reduce_scatter().shards().members()));
   case bundle::Entry::kAllReduce: {
     const std::vector<uint32_t> members = list(entry.all_reduce().members());
     return std::is_sorted(members.begin(), members.end()) && isGroup(members) ? std::vector<uint32_t>() : between(members, members);

@@ -19,8 +19,13 @@ namespace {
 
 struct Part {
   uint32_t device;
-  const void *data; ///< what it shows
-  size_t bytes;     ///< of data, for checks
+  const void *data;    ///< what it shows
+  size_t bytes;        ///< of data, for checks
+  Compact places = {}; ///< of elements in data
+
+  const std::byte *at(const Shard &shard, size_t elementBytes) const {
+    return static_cast<const std::byte *>(data) + size_t(places.place(shard)) * elementBytes;
+  }
 };
 
 /// The meeting of the participants of one entry.
@@ -76,11 +81,11 @@ public:
   LocalTransport(std::shared_ptr<Exchange> exchange, uint32_t device) : exchange_(std::move(exchange)), device_(device) {}
 
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
-    return meet(operation, 2, data, bytes, /*isRead=*/true, nullptr, [](const Meeting &) { return Status::success(); });
+    return meet(operation, 2, {device_, data, bytes}, /*isRead=*/true, nullptr, [](const Meeting &) { return Status::success(); });
   }
 
   Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
-    return meet(operation, 2, nullptr, bytes, /*isRead=*/false, nullptr, [&](const Meeting &meeting) -> Status {
+    return meet(operation, 2, {device_, nullptr, bytes}, /*isRead=*/false, nullptr, [&](const Meeting &meeting) -> Status {
       const Part *sender = find(meeting, peer);
       if (!sender || !sender->data || sender->bytes != bytes)
         return internalError("a receive of " + std::to_string(bytes) + " bytes from device " + std::to_string(peer) + " meets " +
@@ -91,46 +96,42 @@ public:
   }
 
   Status allGather(Operation operation, const AllGatherArguments &a) override {
-    std::vector<uint32_t> everyone = a.readers;
-    for (const Shard &shard : a.shards)
-      everyone.push_back(shard.device);
-    return meet(operation, unique(everyone), a.shard, 0, /*isRead=*/a.shard != nullptr, nullptr, [&](const Meeting &meeting) -> Status {
-      if (!a.full)
-        return Status::success();
+    const Held held = heldBy(device_, a);
+    auto copy = [&](const Meeting &meeting) -> Status {
       for (const Shard &shard : a.shards) {
-        const Part *owner = find(meeting, shard.device);
-        size_t bytes = size_t(shard.end - shard.begin) * a.elementBytes;
-        if (bytes == 0)
+        if (shard.empty() || !held.whole.has(shard))
           continue;
+        const Part *owner = find(meeting, shard.device);
         if (!owner || !owner->data)
           return internalError("device " + std::to_string(shard.device) + " does not show its shard");
-        std::byte *place = static_cast<std::byte *>(a.full) + shard.begin * a.elementBytes;
-        if (place != owner->data)
-          std::memcpy(place, owner->data, bytes);
+        std::byte *place = static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes;
+        if (const std::byte *from = owner->at(shard, a.elementBytes); place != from)
+          std::memcpy(place, from, size_t(shard.size()) * a.elementBytes);
       }
       return Status::success();
-    });
+    };
+    return meet(operation, countOf(a.reads, a.shards), {device_, a.shard, 0, held.shards}, /*isRead=*/a.shard != nullptr, nullptr, copy);
   }
 
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
-    std::vector<uint32_t> everyone = a.contributors;
-    for (const Shard &shard : a.shards)
-      everyone.push_back(shard.device);
-    return meet(operation, unique(everyone), a.full, 0, /*isRead=*/a.full != nullptr, nullptr, [&](const Meeting &meeting) -> Status {
+    const size_t element = bytesOf(a.type);
+    const Held held = heldBy(device_, a);
+    auto add = [&](const Meeting &meeting) -> Status {
       for (const Shard &shard : a.shards) {
-        if (shard.device != device_ || shard.end == shard.begin)
+        if (shard.device != device_ || shard.empty())
           continue;
         std::vector<const void *> sources;
-        for (uint32_t contributor : a.contributors) {
+        for (uint32_t contributor : holdersOf(a.terms, shard)) {
           const Part *part = find(meeting, contributor);
           if (!part || !part->data)
             return internalError("device " + std::to_string(contributor) + " does not show its sums");
-          sources.push_back(static_cast<const std::byte *>(part->data) + shard.begin * bytesOf(a.type));
+          sources.push_back(part->at(shard, element));
         }
-        rankedSum(a.type, a.shard, sources, shard.end - shard.begin);
+        rankedSum(a.type, static_cast<std::byte *>(a.shard) + size_t(held.shards.place(shard)) * element, sources, shard.size());
       }
       return Status::success();
-    });
+    };
+    return meet(operation, countOf(a.terms, a.shards), {device_, a.full, 0, held.whole}, /*isRead=*/a.full != nullptr, nullptr, add);
   }
 
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
@@ -148,7 +149,7 @@ public:
       rankedSum(a.type, meeting.sum.data(), sources, a.count);
       return Status::success();
     };
-    return meet(operation, a.members.size(), a.data, bytes, /*isRead=*/false, add, [&](const Meeting &meeting) {
+    return meet(operation, a.members.size(), {device_, a.data, bytes}, /*isRead=*/false, add, [&](const Meeting &meeting) {
       std::memcpy(a.data, meeting.sum.data(), bytes);
       return Status::success();
     });
@@ -165,14 +166,19 @@ private:
     return nullptr;
   }
 
-  static size_t unique(std::vector<uint32_t> &devices) {
+  /// Devices of two lists.
+  static size_t countOf(const std::vector<Shard> &some, const std::vector<Shard> &others) {
+    std::vector<uint32_t> devices;
+    for (const std::vector<Shard> *list : {&some, &others})
+      for (const Shard &run : *list)
+        devices.push_back(run.device);
     std::sort(devices.begin(), devices.end());
-    return std::unique(devices.begin(), devices.end()) - devices.begin();
+    return size_t(std::unique(devices.begin(), devices.end()) - devices.begin());
   }
 
   /// Meets `participants` devices; `whenComplete` runs once, on the last to arrive; then `work` runs on all of them.
   template <typename Complete, typename Work>
-  Status meet(Operation operation, size_t participants, const void *data, size_t bytes, bool isRead, Complete whenComplete, Work &&work) {
+  Status meet(Operation operation, size_t participants, Part mine, bool isRead, Complete whenComplete, Work &&work) {
     Meeting &meeting = exchange_->meeting(operation.entry);
     std::unique_lock<std::mutex> lock(meeting.mutex);
     auto waitFor = [&](auto &&condition) { meeting.changed.wait(lock, [&] { return exchange_->aborted() || condition(); }); };
@@ -185,7 +191,7 @@ private:
       return internalError("two steps meet in entry " + std::to_string(operation.entry));
     }
     meeting.step = operation.step;
-    meeting.parts.push_back({device_, data, bytes});
+    meeting.parts.push_back(std::move(mine));
     uint64_t generation = meeting.generation;
     if (meeting.parts.size() == participants) {
       if constexpr (!std::is_same_v<Complete, std::nullptr_t>)

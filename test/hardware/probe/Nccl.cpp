@@ -80,7 +80,7 @@ int probe::tryNccl() {
     return say("NCCL", false, memory.failed() ? memory.message() : blas.message()), 1;
   DirectGather gather;
   gather.shards = {{0, 0, int64_t(kGathered)}};
-  gather.readers = {0};
+  gather.reads = {{0, 0, int64_t(kGathered)}};
   gather.full = (*memory)->base() + 3 * 256 * 256 * 4;
   gather.shard = gather.full + kGathered * 4;
   double host = 0;

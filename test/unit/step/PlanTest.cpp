@@ -133,6 +133,9 @@ TEST(Owners, Mistakes) {
   auto state = [](const std::string &groups) { return withCells(kWhole, ", \"state\": {\"groups\": [" + groups + "]}"); };
   EXPECT_EQ(mistake(state(R"({"group": "g0", "owners": ["b"]})")), "");
   EXPECT_EQ(mistake(state(R"({"group": 0, "owners": [{"device": "b", "elements": [128, 384]}, {"device": "a", "elements": [0, 128]}]})")), "");
+  EXPECT_EQ(mistake(state(R"({"group": 0, "owners": [{"device": "b", "elements": [0, 128]}, {"device": "a", "elements": [128, 256]},
+                                                       {"device": "b", "elements": [256, 384]}]})")),
+            "");
   EXPECT_EQ(mistake(state(R"({"group": "*", "owners": [{"device": "b", "share": 100}, {"device": "a", "share": 0}]})")), "");
   EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"), "no state group called 'nosuch'");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 40}, {"device": "b", "share": 50}]})"), "shares add up to 90");

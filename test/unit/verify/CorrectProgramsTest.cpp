@@ -15,6 +15,33 @@ TEST(CorrectPrograms, Pipeline) { EXPECT_EQ(Case({}, pipeline()).text(), ""); }
 
 TEST(CorrectPrograms, DataParallelWithUnevenShards) { EXPECT_EQ(Case({}, dataParallel(makeModel({}))).text(), ""); }
 
+TEST(CorrectPrograms, SeveralRunsOfADevice) {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    SyntheticOptions options;
+    options.seed = seed;
+    EXPECT_EQ(Case(options, ownersInTurns(makeModel(options))).text(), "") << "seed " << seed;
+    EXPECT_EQ(Case(options, ownersInTurns(makeModel(options), /*compact=*/true)).text(), "") << "seed " << seed;
+  }
+}
+
+TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
+  Case test({}, ownersInTurns(makeModel({}), /*compact=*/true));
+  int changed = 0;
+  for (auto &program : test.programs)
+    for (auto &entry : *program.mutable_entries())
+      if (entry.has_reduce_scatter()) { // the first run of device 1 comes first of all
+        auto &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+        const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
+        auto moveUp = [&](auto &column) { std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1); };
+        moveUp(*terms.mutable_members());
+        moveUp(*terms.mutable_begin());
+        moveUp(*terms.mutable_end());
+        ++changed;
+      }
+  EXPECT_GT(changed, 0);
+  EXPECT_EQ(test.text(), "");
+}
+
 TEST(CorrectPrograms, WithoutCommit) {
   SyntheticOptions options;
   options.clipNorm = 0;

@@ -17,6 +17,8 @@ TEST(Interpreter, CorrectProgramsEqualTheReference) {
   EXPECT_EQ(harm(Case({}, oneDeviceTwoCells())), "");
   EXPECT_EQ(harm(Case({}, pipeline())), "");
   EXPECT_EQ(harm(Case({}, dataParallel(makeModel({})))), "");
+  EXPECT_EQ(harm(Case({}, ownersInTurns(makeModel({})))), "");
+  EXPECT_EQ(harm(Case({}, ownersInTurns(makeModel({}), /*compact=*/true))), "");
   EXPECT_EQ(harm(Case({}, split(oneDeviceTwoCells()))), "");
   EXPECT_EQ(harm(Case({}, split(pipeline()))), "");
 }

@@ -60,4 +60,14 @@ inline SerialPlan dataParallel(const SyntheticModel &model) {
   return plan;
 }
 
+/// Three devices, two of which compute, own every group in turns of 32 elements.
+inline SerialPlan ownersInTurns(const SyntheticModel &model, bool compact = false) {
+  SerialPlan plan{7, 3, {{0, 4, 0, 5, 0}, {0, 4, 5, 7, 1}}, {}};
+  for (uint32_t g = 0; g < uint32_t(model.summary.groups_size()); ++g)
+    for (int64_t begin = 0; begin < model.summary.groups(int(g)).elements() && model.summary.groups(int(g)).trainable(); begin += 32)
+      plan.owners.push_back({g, uint32_t(begin / 32 % 3), begin, begin + 32});
+  plan.compact = compact;
+  return plan;
+}
+
 } // namespace zorse::test

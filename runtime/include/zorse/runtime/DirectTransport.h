@@ -22,17 +22,17 @@ namespace zorse::runtime {
 struct DirectGather {
   size_t elementBytes = 4;
   std::vector<Shard> shards;
-  std::vector<uint32_t> readers;
-  DeviceAddress full;  ///< readers: receives every shard at its place; one that already lies there is left alone
-  DeviceAddress shard; ///< owners: the first byte of their shard; of an owner that reads inside `full`, at its place
+  std::vector<Shard> reads; ///< as AllGatherArguments
+  DeviceAddress full;       ///< readers: receives every shard at its place; one that already lies there is left alone
+  DeviceAddress shard;      ///< owners: the first byte of their shards; of an owner that reads them inside `full`, at their places
 };
 
 struct DirectReduction {
-  NumberType type = NumberType::F32;  ///< F32 or F64
-  std::vector<uint32_t> contributors; ///< in the order of summation
+  NumberType type = NumberType::F32; ///< F32 or F64
+  std::vector<Shard> terms;          ///< as ReduceScatterArguments
   std::vector<Shard> shards;
-  DeviceAddress full;  ///< contributors: their whole
-  DeviceAddress shard; ///< owners: receives the sum; on a multiple of 64 bytes
+  DeviceAddress full;  ///< contributors: their runs
+  DeviceAddress shard; ///< owners: receives the sums, as ReduceScatterArguments; each on a multiple of 64 bytes
   DeviceAddress parts; ///< owners, of more than one contributor: roundPartsBytes of memory
   int64_t chunk = 0;   ///< elements of a shard in a round; a multiple of 512 bytes, or not less than the largest shard has
 };

@@ -13,6 +13,7 @@
 // - After abort() every call, waiting or later, returns an error on every device.
 #pragma once
 
+#include "zorse/Base/Runs.h"
 #include "zorse/runtime/Status.h"
 #include "zorse/runtime/Unheard.h"
 
@@ -24,6 +25,10 @@
 
 namespace zorse::runtime {
 
+using zorse::Compact;
+using zorse::Held;
+using zorse::Shard;
+
 struct Operation {
   uint32_t entry = 0;
   uint64_t step = 0;
@@ -33,28 +38,23 @@ enum class NumberType : uint8_t { F32, F64, BF16, F16 };
 
 size_t bytesOf(NumberType type);
 
-/// Elements [begin, end) of a whole belong to `device`.
-struct Shard {
-  uint32_t device = 0;
-  int64_t begin = 0, end = 0;
-};
-
-/// Owners' shards become known to all readers.
+/// Owners' shards become known to their readers.
 struct AllGatherArguments {
   size_t elementBytes = 4;
   std::vector<Shard> shards;
-  std::vector<uint32_t> readers;
-  void *full = nullptr;        ///< readers: receives every shard at its place. A shard that already lies there is left alone.
-  const void *shard = nullptr; ///< owners: the first element of their shard; may lie inside `full`.
+  std::vector<Shard> reads;    ///< runs of the readers, each of which has all of a shard or nothing of it.
+  void *full = nullptr;        ///< readers: their runs; receives every shard at its place. A shard that already lies there is left alone.
+  const void *shard = nullptr; ///< owners: their shards; if the first of them is at its place inside `full`, all are.
 };
 
-/// Each owner receives the sum of the contributors' elements over its shard.
+/// Each owner receives the sums of the contributors' elements over its shards.
 struct ReduceScatterArguments {
   NumberType type = NumberType::F32;
-  std::vector<uint32_t> contributors; ///< in the order of summation.
+  /// Runs of the contributors, each of which has all of a shard or nothing of it. Who has a shard contributes to it, in the order of this list.
+  std::vector<Shard> terms;
   std::vector<Shard> shards;
-  const void *full = nullptr; ///< contributors: their whole.
-  void *shard = nullptr;      ///< owners: receives the sum; may lie at its place inside `full`.
+  const void *full = nullptr; ///< contributors: their runs.
+  void *shard = nullptr;      ///< owners: receives the sums; if the first of them is at its place inside `full`, all are.
 };
 
 /// Everyone's numbers are replaced by their sum.

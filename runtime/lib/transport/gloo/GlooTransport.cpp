@@ -74,16 +74,17 @@ public:
     // Everybody sums a part and shows it to the others.
     AllGatherArguments show;
     show.elementBytes = element;
-    show.readers = a.members;
     show.full = a.data;
     ReduceScatterArguments sum;
     sum.type = a.type;
-    sum.contributors = a.members;
     sum.full = a.data;
     int64_t members = int64_t(a.members.size());
-    for (int64_t m = 0; m < members; ++m)
+    for (int64_t m = 0; m < members; ++m) {
       sum.shards.push_back({a.members[m], a.count * m / members, a.count * (m + 1) / members});
+      sum.terms.push_back({a.members[m], 0, a.count});
+    }
     show.shards = sum.shards;
+    show.reads = sum.terms;
     for (const Shard &shard : sum.shards)
       if (shard.device == rank_)
         show.shard = sum.shard = static_cast<std::byte *>(a.data) + shard.begin * element;
@@ -98,7 +99,7 @@ public:
   void abort(const Error &why) override { links_->fail(why); }
 
 private:
-  /// Who passes shard number `index` of `owner` to `reader`: the owner itself, or, at another site, one of the readers there, which gets it from the
+  /// Who passes shard number `index` of `owner` to `reader`: the owner itself, or, at another site, one of its readers there, which gets it from the
   /// owner. So every shard crosses between two sites once.
   uint32_t sourceOf(uint32_t reader, uint32_t owner, size_t index, const std::vector<uint32_t> &readers) const {
     if (messenger_.site(reader) == messenger_.site(owner))
@@ -123,40 +124,40 @@ private:
     Inbox in;
     Outbox out;
     std::vector<Relayed> relayed;
-    bool reads = std::find(a.readers.begin(), a.readers.end(), rank_) != a.readers.end();
-    auto place = [&](const Shard &shard) { return static_cast<std::byte *>(a.full) + shard.begin * int64_t(a.elementBytes); };
-    auto bytes = [&](const Shard &shard) { return size_t(shard.end - shard.begin) * a.elementBytes; };
-    auto eachReaderFrom = [&](uint32_t source, size_t index, auto &&act) {
-      const Shard &shard = a.shards[index];
-      for (uint32_t reader : a.readers)
-        if (reader != shard.device && reader != source && sourceOf(reader, shard.device, index, a.readers) == source)
-          act(reader);
+    ZORSE_TRY(Messenger::count(operation, a.shards.size()));
+    const Held held = heldBy(rank_, a);
+    auto place = [&](const Shard &shard) { return static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes; };
+    auto bytes = [&](const Shard &shard) { return size_t(shard.size()) * a.elementBytes; };
+    auto readersFrom = [&](uint32_t source, size_t index, const std::vector<uint32_t> &readers) {
+      const uint32_t owner = a.shards[index].device;
+      std::vector<uint32_t> served;
+      for (uint32_t reader : readers)
+        if (reader != owner && reader != source && sourceOf(reader, owner, index, readers) == source)
+          served.push_back(reader);
+      return served;
     };
 
     for (size_t i = 0; i < a.shards.size(); ++i) {
       const Shard &shard = a.shards[i];
-      if (!reads || shard.device == rank_ || bytes(shard) == 0)
+      if (shard.device == rank_ || shard.empty() || !held.whole.has(shard))
         continue;
       uint32_t message = firstMessage + uint32_t(i);
-      ZORSE_TRY(messenger_.expect(in, operation, message, sourceOf(rank_, shard.device, i, a.readers), place(shard), bytes(shard)));
+      const bool near = messenger_.site(shard.device) == messenger_.site(rank_); // it comes from its owner, and to all others here, too
+      const std::vector<uint32_t> readers = near ? std::vector<uint32_t>() : holdersOf(a.reads, shard);
+      ZORSE_TRY(messenger_.expect(in, operation, message, sourceOf(rank_, shard.device, i, readers), place(shard), bytes(shard)));
       ZORSE_TRY(in.back().postAll());
-      Relayed relay{&in.back(), place(shard), bytes(shard), message, {}};
-      eachReaderFrom(rank_, i, [&](uint32_t reader) { relay.readers.push_back(reader); });
-      if (!relay.readers.empty())
-        relayed.push_back(std::move(relay));
+      if (std::vector<uint32_t> onward = readersFrom(rank_, i, readers); !onward.empty())
+        relayed.push_back({&in.back(), place(shard), bytes(shard), message, std::move(onward)});
     }
     for (size_t i = 0; i < a.shards.size(); ++i) {
       const Shard &shard = a.shards[i];
-      if (shard.device != rank_ || bytes(shard) == 0)
+      if (shard.device != rank_ || shard.empty())
         continue;
-      Status status;
-      eachReaderFrom(rank_, i, [&](uint32_t reader) {
-        if (status.succeeded())
-          status = messenger_.post(out, operation, firstMessage + uint32_t(i), reader, a.shard, bytes(shard));
-      });
-      ZORSE_TRY(status);
-      if (reads && a.full && place(shard) != a.shard)
-        std::memcpy(place(shard), a.shard, bytes(shard));
+      const std::byte *from = static_cast<const std::byte *>(a.shard) + size_t(held.shards.place(shard)) * a.elementBytes;
+      for (uint32_t reader : readersFrom(rank_, i, holdersOf(a.reads, shard)))
+        ZORSE_TRY(messenger_.post(out, operation, firstMessage + uint32_t(i), reader, from, bytes(shard)));
+      if (held.whole.has(shard) && place(shard) != from)
+        std::memcpy(place(shard), from, bytes(shard));
     }
     for (Relayed &relay : relayed) {
       ZORSE_TRY(relay.from->awaitHead());

@@ -54,6 +54,9 @@ struct Messenger {
     return Status::success();
   }
 
+  /// Whether the messages of so many shards have numbers.
+  static Status count(Operation operation, size_t shards);
+
   Status finish(Outbox &out) const {
     for (Outgoing &message : out)
       ZORSE_TRY(message.finish());
@@ -64,5 +67,12 @@ struct Messenger {
 // The numbers of an operation's messages between two ranks: shard i has message i of each kind.
 constexpr uint32_t kPartialSums = 0x4000; ///< sums of the contributions before
 constexpr uint32_t kSecondPhase = 0x8000; ///< of operations made of two
+
+inline Status Messenger::count(Operation operation, size_t shards) {
+  if (shards <= kPartialSums)
+    return Status::success();
+  return internalError("entry " + std::to_string(operation.entry) + " has " + std::to_string(shards) + " shards, at most " +
+                       std::to_string(kPartialSums) + " have messages");
+}
 
 } // namespace zorse::runtime::gloo_transport

@@ -146,8 +146,9 @@ Status runTogether(std::list<Sum> &sums) {
 
 std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &messenger, const ReduceScatterArguments &a, size_t shard) {
   uint32_t owner = a.shards[shard].device, home = messenger.site(owner);
+  const std::vector<uint32_t> contributors = holdersOf(a.terms, a.shards[shard]);
   std::vector<std::vector<uint32_t>> runs; ///< of contributors at one site
-  for (uint32_t contributor : a.contributors) {
+  for (uint32_t contributor : contributors) {
     if (runs.empty() || messenger.site(runs.back()[0]) != messenger.site(contributor))
       runs.emplace_back();
     runs.back().push_back(contributor);
@@ -157,7 +158,7 @@ std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &mes
   // Half types would have to cross as f32.
   bool single = a.type == NumberType::F32 || a.type == NumberType::F64;
   if (!single || std::none_of(runs.begin(), runs.end(), away))
-    return {{owner, a.contributors}};
+    return {{owner, contributors}};
 
   // Either the first run is summed at its site and the others' contributions come one by one, or every run adds to the sum of those before it.
   bool first = away(runs[0]) && runs[0].size() > 1;
@@ -177,14 +178,17 @@ std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &mes
     stages.push_back({collector(runs[0]), runs[0]});
     from = runs[0].size();
   }
-  stages.push_back({owner, {a.contributors.begin() + from, a.contributors.end()}});
+  stages.push_back({owner, {contributors.begin() + from, contributors.end()}});
   return stages;
 }
 
 Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Operation operation, const ReduceScatterArguments &a) {
+  ZORSE_TRY(Messenger::count(operation, a.shards.size()));
   size_t element = bytesOf(a.type);
-  auto at = [&](int64_t index) { return static_cast<const std::byte *>(a.full) + index * int64_t(element); };
-  auto bytesIn = [&](size_t i) { return size_t(a.shards[i].end - a.shards[i].begin) * element; };
+  const Held held = heldBy(messenger.rank, a);
+  auto term = [&](size_t i) { return static_cast<const std::byte *>(a.full) + size_t(held.whole.place(a.shards[i])) * element; };
+  auto target = [&](size_t i) { return static_cast<std::byte *>(a.shard) + size_t(held.shards.place(a.shards[i])) * element; };
+  auto bytesIn = [&](size_t i) { return size_t(a.shards[i].size()) * element; };
   std::vector<std::vector<Stage>> stages(a.shards.size());
   for (size_t i = 0; i < a.shards.size(); ++i)
     if (bytesIn(i) > 0)
@@ -198,14 +202,14 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
       if (stage.rank != messenger.rank)
         continue;
       bool last = s + 1 == stages[i].size();
-      Sum &sum = sums.emplace_back(messenger, a.type, bytesIn(i), last ? static_cast<std::byte *>(a.shard) : nullptr);
+      Sum &sum = sums.emplace_back(messenger, a.type, bytesIn(i), last ? target(i) : nullptr);
       if (s > 0) {
         ZORSE_TRY(sum.addRemote(operation, kPartialSums + uint32_t(i), stages[i][s - 1].rank));
         sum.hasPartial = true;
       }
       for (uint32_t contributor : stage.contributors) {
         if (contributor == messenger.rank)
-          sum.addLocal(at(a.shards[i].begin));
+          sum.addLocal(term(i));
         else
           ZORSE_TRY(sum.addRemote(operation, uint32_t(i), contributor));
       }
@@ -216,7 +220,7 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
   for (size_t i = 0; i < a.shards.size(); ++i)
     for (const Stage &stage : stages[i])
       if (stage.rank != messenger.rank && std::find(stage.contributors.begin(), stage.contributors.end(), messenger.rank) != stage.contributors.end())
-        ZORSE_TRY(messenger.post(out, operation, uint32_t(i), stage.rank, at(a.shards[i].begin), bytesIn(i)));
+        ZORSE_TRY(messenger.post(out, operation, uint32_t(i), stage.rank, term(i), bytesIn(i)));
 
   if (std::any_of(sums.begin(), sums.end(), [](const Sum &sum) { return sum.dependsOnStages(); })) {
     ZORSE_TRY(runTogether(sums));

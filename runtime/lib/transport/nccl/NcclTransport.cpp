@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -16,15 +17,16 @@ namespace {
 
 constexpr std::chrono::milliseconds kWatch(20);
 
-/// The shard of a device; empty where it has none.
-Shard shardOf(const std::vector<Shard> &shards, uint32_t device) {
-  for (const Shard &shard : shards)
-    if (shard.device == device)
-      return shard;
-  return {device, 0, 0};
-}
-
 bool contains(const std::vector<uint32_t> &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
+
+/// The devices in a list of runs, each once.
+std::vector<uint32_t> devicesOf(const std::vector<Shard> &list) {
+  std::vector<uint32_t> devices;
+  for (const Shard &run : list)
+    if (!contains(devices, run.device))
+      devices.push_back(run.device);
+  return devices;
+}
 
 } // namespace
 
@@ -91,25 +93,26 @@ Status NcclTransport::receive(uint32_t peer, DeviceAddress data, size_t bytes, W
 }
 
 Status NcclTransport::gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream) {
-  const std::vector<Shard> &shards = gather.shards;
+  const std::vector<Shard> &shards = gather.shards, &reads = gather.reads;
+  const std::vector<uint32_t> &devices = communicator.devices();
   const size_t size = gather.elementBytes;
-  bool equal = shards.size() == communicator.devices().size();
+  bool equal = shards.size() == devices.size() && reads.size() == devices.size();
   for (size_t i = 0; i < shards.size() && equal; ++i)
-    equal = shards[i].device == communicator.devices()[i] && shards[i].begin == int64_t(i) * (shards[0].end - shards[0].begin) &&
-            shards[i].end - shards[i].begin == shards[0].end - shards[0].begin;
+    equal = shards[i].device == devices[i] && shards[i].begin == int64_t(i) * shards[0].size() && shards[i].size() == shards[0].size() &&
+            reads[i].begin == 0;
   if (equal) {
-    const size_t bytes = size_t(shards[0].end - shards[0].begin) * size;
+    const size_t bytes = size_t(shards[0].size()) * size;
     return communicator.run("ncclAllGather", [&](Comm comm) {
       return api_.ncclAllGather(pointer(gather.shard), pointer(gather.full), bytes, kInt8, comm, stream.handle());
     });
   }
+  const Compact image(reads, member_.device);
   return communicator.group("ncclBroadcast", [&](Comm comm) {
     for (const Shard &shard : shards) {
-      if (shard.begin == shard.end)
+      if (shard.empty())
         continue;
-      void *place = pointer(gather.full + uint64_t(shard.begin) * size); // of the owner its shard
-      if (int result = api_.ncclBroadcast(place, place, size_t(shard.end - shard.begin) * size, kInt8, communicator.rankOf(shard.device), comm,
-                                          stream.handle());
+      void *place = pointer(gather.full + uint64_t(image.place(shard)) * size); // of the owner its shard
+      if (int result = api_.ncclBroadcast(place, place, size_t(shard.size()) * size, kInt8, communicator.rankOf(shard.device), comm, stream.handle());
           result != kSuccess && result != kInProgress)
         return result;
     }
@@ -118,61 +121,96 @@ Status NcclTransport::gatherInGroup(Communicator &communicator, const DirectGath
 }
 
 Status NcclTransport::allGather(const DirectGather &gather, WorkStream &stream) {
+  const std::vector<uint32_t> readers = devicesOf(gather.reads);
+  Shard all{0, INT64_MAX, 0};
+  for (const Shard &shard : gather.shards)
+    if (!shard.empty())
+      all = {0, std::min(all.begin, shard.begin), std::max(all.end, shard.end)};
   const bool everybodyReads =
-      std::all_of(gather.shards.begin(), gather.shards.end(), [&](const Shard &shard) { return contains(gather.readers, shard.device); });
-  if (Communicator *own = everybodyReads ? communicatorOf(gather.readers) : nullptr)
+      std::all_of(gather.reads.begin(), gather.reads.end(), [&](const Shard &run) { return run.has(all); }) &&
+      std::all_of(gather.shards.begin(), gather.shards.end(), [&](const Shard &shard) { return contains(readers, shard.device); });
+  if (Communicator *own = everybodyReads ? communicatorOf(readers) : nullptr)
     return done(gatherInGroup(*own, gather, stream));
   const size_t size = gather.elementBytes;
+  const Held held(Compact(gather.reads, member_.device), Compact(gather.shards, member_.device), gather.shard.value - gather.full.value, size);
   std::vector<Transfer> transfers;
+  Status status;
   for (const Shard &shard : gather.shards) {
-    const size_t bytes = size_t(shard.end - shard.begin) * size;
-    for (uint32_t reader : gather.readers) {
-      if (bytes == 0 || reader == shard.device)
-        continue;
-      if (shard.device == member_.device)
-        transfers.push_back({true, reader, gather.shard, bytes});
-      if (reader == member_.device)
-        transfers.push_back({false, shard.device, gather.full + uint64_t(shard.begin) * size, bytes});
+    if (shard.empty() || (shard.device != member_.device && !held.whole.has(shard)))
+      continue;
+    const size_t bytes = size_t(shard.size()) * size;
+    const DeviceAddress place = gather.full + uint64_t(held.whole.place(shard)) * size; // of who reads it
+    if (shard.device != member_.device) {
+      transfers.push_back({false, shard.device, place, bytes});
+      continue;
+    }
+    const DeviceAddress mine = gather.shard + uint64_t(held.shards.place(shard)) * size;
+    for (uint32_t reader : holdersOf(gather.reads, shard)) {
+      if (reader != member_.device)
+        transfers.push_back({true, reader, mine, bytes});
+      else if (mine != place && status.succeeded())
+        status = stream.copy(place, mine, bytes);
     }
   }
-  return done(exchange("all-gather", transfers, stream));
+  return done(status.failed() ? status : exchange("all-gather", transfers, stream));
 }
 
 Status NcclTransport::reduceScatter(const DirectReduction &reduction, WorkStream &stream) {
-  const uint64_t size = bytesOf(reduction.type);
-  const uint64_t stride = partStride(uint64_t(reduction.chunk) * size);
-  const bool one = reduction.contributors.size() == 1, contributes = contains(reduction.contributors, member_.device);
-  const Shard own = shardOf(reduction.shards, member_.device);
-  int64_t largest = 0;
-  for (const Shard &shard : reduction.shards)
-    largest = std::max(largest, shard.end - shard.begin);
-  auto run = [&](int64_t begin) {
-    auto count = [&](const Shard &shard) { return std::clamp<int64_t>(shard.end - shard.begin - begin, 0, reduction.chunk); };
-    auto inFull = [&](const Shard &shard) { return reduction.full + uint64_t(shard.begin + begin) * size; };
-    const DeviceAddress sum = reduction.shard + uint64_t(begin) * size;
-    std::vector<Transfer> transfers;
-    for (const Shard &shard : reduction.shards)
-      if (contributes && shard.device != member_.device && count(shard) > 0)
-        transfers.push_back({true, shard.device, inFull(shard), size_t(count(shard)) * size});
-    const size_t bytes = size_t(count(own)) * size;
-    Status status;
-    for (size_t i = 0; i < reduction.contributors.size() && bytes > 0 && status.succeeded(); ++i) {
-      const DeviceAddress term = one ? sum : reduction.parts + i * stride;
-      if (reduction.contributors[i] != member_.device)
-        transfers.push_back({false, reduction.contributors[i], term, bytes});
-      else if (inFull(own) != term)
-        status = stream.copy(term, inFull(own), bytes);
-    }
-    if (status.succeeded())
-      status = exchange("reduce-scatter", transfers, stream);
-    if (status.succeeded() && bytes > 0 && !one)
-      status = addTerms(options_.sums, reduction.type, reduction.parts, stride, reduction.contributors.size(), sum, count(own), stream);
-    return status;
-  };
-  for (int64_t begin = 0; begin < largest; begin += reduction.chunk)
-    if (Status status = run(begin); status.failed())
-      return done(status);
+  // An owner's shards take turns: a round brings it terms of one of them.
+  std::vector<std::vector<Shard>> turns;
+  std::map<uint32_t, size_t> taken; // by owner
+  for (const Shard &shard : reduction.shards) {
+    const size_t turn = taken[shard.device]++;
+    turns.resize(std::max(turns.size(), turn + 1));
+    turns[turn].push_back(shard);
+  }
+  for (const std::vector<Shard> &shards : turns) {
+    int64_t largest = 0;
+    for (const Shard &shard : shards)
+      largest = std::max(largest, shard.size());
+    for (int64_t begin = 0; begin < largest; begin += reduction.chunk)
+      if (Status status = reduceRound(reduction, shards, begin, stream); status.failed())
+        return done(status);
+  }
   return done(Status::success());
+}
+
+Status NcclTransport::reduceRound(const DirectReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream) {
+  const uint64_t size = bytesOf(reduction.type), stride = partStride(uint64_t(reduction.chunk) * size);
+  const Held held(Compact(reduction.terms, member_.device), Compact(reduction.shards, member_.device), reduction.shard.value - reduction.full.value,
+                  size);
+  std::vector<Transfer> transfers;
+  std::vector<uint32_t> contributors;
+  DeviceAddress sum;
+  int64_t elements = 0; // of it
+  Status status;
+  for (const Shard &shard : shards) {
+    const int64_t count = std::clamp<int64_t>(shard.size() - begin, 0, reduction.chunk);
+    const size_t bytes = size_t(count) * size;
+    const DeviceAddress mine = reduction.full + uint64_t(held.whole.place(shard) + begin) * size; // of who contributes to it
+    if (count == 0)
+      continue;
+    if (shard.device != member_.device) {
+      if (held.whole.has(shard))
+        transfers.push_back({true, shard.device, mine, bytes});
+      continue;
+    }
+    contributors = holdersOf(reduction.terms, shard);
+    sum = reduction.shard + uint64_t(held.shards.place(shard) + begin) * size;
+    elements = count;
+    for (size_t i = 0; i < contributors.size() && status.succeeded(); ++i) {
+      const DeviceAddress term = contributors.size() == 1 ? sum : reduction.parts + i * stride;
+      if (contributors[i] != member_.device)
+        transfers.push_back({false, contributors[i], term, bytes});
+      else if (mine != term)
+        status = stream.copy(term, mine, bytes);
+    }
+  }
+  if (status.succeeded())
+    status = exchange("reduce-scatter", transfers, stream);
+  if (status.succeeded() && contributors.size() > 1)
+    status = addTerms(options_.sums, reduction.type, reduction.parts, stride, contributors.size(), sum, elements, stream);
+  return status;
 }
 
 Status NcclTransport::allReduce(const DirectSum &sum, WorkStream &stream) {

@@ -50,6 +50,8 @@ private:
                   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
   Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: they have none of their own
   Status gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream);
+  /// Elements from `begin` on, as many as a round has, of shards of which no owner has two.
+  Status reduceRound(const DirectReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream);
   Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
   const std::vector<uint32_t> &partnersIn(const Communicator &communicator) const;
   Status checkWords(const Communicator &communicator, const std::vector<uint64_t> &found) const;

@@ -1,0 +1,74 @@
+// Gathers and reductions, read as one. Both have a whole that owners have shards of: readers get it, or contributors have one each, of which owners
+// get the sum. Whoever does the same with both reads them by this class, and asks which it is only where they differ.
+#pragma once
+
+#include "Extents.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace zorse::bundle {
+
+/// What one half of a gather or a reduction says. Valid as long as its entry.
+struct Collective {
+  using Devices = google::protobuf::RepeatedField<uint32_t>;
+
+  bool gathers; ///< else it sums
+  uint32_t group;
+  const Value &value; ///< of the whole
+  ElementType type;
+  const Extents &shards;      ///< owners, and their elements of the whole
+  const Devices &members;     ///< readers, or contributors in the order of summation
+  const Extents &parts;       ///< the members' elements of the whole; none: each has all of them
+  const Region &full, &shard; ///< of this device, as far as it is a member, an owner
+
+  bool isMember(uint32_t device) const { return std::find(members.begin(), members.end(), device) != members.end(); }
+  bool owns(uint32_t device) const { return std::find(shards.members().begin(), shards.members().end(), device) != shards.members().end(); }
+  /// Elements of the whole, as far as shards reach: nobody touches more of it.
+  int64_t elements() const { return shards.end_size() ? *std::max_element(shards.end().begin(), shards.end().end()) : 0; }
+
+  /// Runs of all members.
+  std::vector<Shard> runs() const {
+    std::vector<Shard> runs = shardsOf(parts);
+    if (parts.members().empty())
+      for (uint32_t member : members)
+        runs.push_back({member, 0, elements()});
+    return runs;
+  }
+
+  /// What a device has of it: the whole in `full`, shards from where `shard` begins.
+  Held heldBy(uint32_t device, size_t elementBytes) const {
+    Compact whole = shardsOf(parts, device);
+    if (parts.members().empty() && isMember(device))
+      whole.add(0, elements());
+    const bool apart = !full.bytes() || shard.arena() != full.arena();
+    return Held(std::move(whole), shardsOf(shards, device), apart ? UINT64_MAX : shard.offset() - full.offset(), elementBytes);
+  }
+};
+
+/// Nothing: the entry is another one.
+inline std::optional<Collective> collectiveOf(const Entry &entry) {
+  if (entry.has_all_gather()) {
+    const AllGather &a = entry.all_gather();
+    return Collective{true, a.group(), a.value(), a.type(), a.shards(), a.readers(), a.reads(), a.full(), a.shard()};
+  }
+  if (entry.has_reduce_scatter()) {
+    const ReduceScatter &r = entry.reduce_scatter();
+    return Collective{false, r.group(), r.value(), r.type(), r.shards(), r.contributors(), r.terms(), r.full(), r.shard()};
+  }
+  return std::nullopt;
+}
+
+/// Devices that have a half of a gather, a reduction or a sum; ascending. None: the entry is another one.
+inline std::vector<uint32_t> participantsOf(const Entry &entry) {
+  std::vector<uint32_t> devices(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
+  if (const std::optional<Collective> collective = collectiveOf(entry))
+    for (const auto *list : {&collective->members, &collective->shards.members()})
+      devices.insert(devices.end(), list->begin(), list->end());
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  return devices;
+}
+
+} // namespace zorse::bundle
