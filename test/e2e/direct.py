@@ -35,7 +35,7 @@ def random_plan(seed):
     if seed % 2:
         shares = [draw.randint(0, 40) for _ in devices]
         shares[-1] += 1
-        more["state"] = {"groups": [{"group": "*", "owners": [{"device": d, "share": 100 * s / sum(shares)} for d, s in zip(devices, shares)]}]}
+        more["state"] = {"groups": [{"group": "*", "owners": [{"device": d, "fraction": s / sum(shares)} for d, s in zip(devices, shares)]}]}
     return batch, devices, cells, more
 
 
@@ -45,7 +45,7 @@ def compile_plan(folder, seed):
     bundle = os.path.join(folder, f"{seed}.zorse")
     plan = z.plan(folder, f"p{seed}", batch, devices, cells, **more)
     _, _, said = z.compile(os.path.join(z.SMALL, name + ".onnx"), bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision)
-    if not os.path.isdir(os.path.join(bundle, "staged")):
+    if not os.path.isdir(os.path.join(bundle, "host_staged")):
         raise z.Failure(f"plan {seed}: nothing is direct: {said}")
     return bundle, os.path.join(z.SMALL, name + ".bf16.tokens.bin"), f"{name}, {precision}, {len(devices)} devices, batch {batch}"
 

@@ -80,7 +80,7 @@ def plan(folder, name, batch, devices, cells, **more):
     """cells: (first unit, end unit, first sample, end sample, device name)."""
     path = os.path.join(folder, name + ".plan.json")
     with open(path, "w") as f:
-        json.dump({"format": 1, "batch": batch, "devices": list(devices),
+        json.dump({"format": 2, "global_batch_size": batch, "devices": list(devices),
                    "cells": [{"units": [a, b], "samples": [s, t], "device": d} for a, b, s, t, d in cells], **more}, f)
     return path
 

@@ -129,7 +129,7 @@ def measured(folder, name, hows, rate):
     """[(what, moved, hidden, planned, beside)] of a plan, on a clock."""
     devices, cells = PLANS[name]
     model, bundle = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(folder, f"{len(devices)}.zorse")
-    plan = z.plan(folder, f"p{len(devices)}", BATCH, devices, cells, schedule={"name": "timed"}, split_backward=True)
+    plan = z.plan(folder, f"p{len(devices)}", BATCH, devices, cells, schedule={"name": "steady_state"}, split_backward=True)
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan)
     profile = profile_of(folder, bundle, cells, rate)
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan, extra=("--profile", profile))

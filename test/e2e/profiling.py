@@ -45,7 +45,7 @@ def main():
                     "  - name: n1\n    devices:\n      - {name: c, kind: cpu, speed: 1e10, memory: 1GiB}\n")
         bundle = os.path.join(folder, "gpt.zorse")
         h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--split-bodies", "-o", bundle)
-        with open(os.path.join(bundle, "bodies.pb"), "rb") as f:
+        with open(os.path.join(bundle, "functions.pb"), "rb") as f:
             splits = b".backward_inputs" in f.read()
         expect(splits, "--split-bodies compiles the parts of backwards")
 

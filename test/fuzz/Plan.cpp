@@ -40,7 +40,7 @@ bool fuzz::readOne(std::string_view bytes) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   fuzz::Random random(seed);
   static const std::vector<const char *> words = {
-      "\"batch\": ",
+      "\"global_batch_size\": ",
       "\"devices\": ",
       "\"cells\": ",
       "\"stages\": ",
@@ -48,7 +48,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
       "\"units\": ",
       "\"samples\": ",
       "\"device\": ",
-      "\"microbatch\": ",
+      "\"micro_batch_size\": ",
       "\"share\": ",
       "\"elements\": ",
       "\"state\": ",

@@ -80,7 +80,7 @@ links:
 def profiles():
     points = [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}]
     write("profile", "everything.json", json.dumps({
-        "format": 1, "model": "x", "comment": "c",
+        "format": 2, "model": "x", "comment": "c",
         "devices": [{"device": "T4", "memory": 1000, "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9}, "load": {"per_byte": 4e-9},
                      "classes": {"class": points, "class (2)": [{"degree": 1, "points": points}, {"degree": 2, "points": points[:1]}], "nothing": []}}, {"device": "a"}],
         "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8}, {"from": "a", "to": "c", "bandwidth": 5e9}, {"from": "t4:0", "to": "t4:1", "bandwidth": 5e9}]}))
@@ -88,26 +88,26 @@ def profiles():
 
 def plans():
     cells = [{"units": [u, u + 2], "samples": [s, s + 2], "device": d} for u, d in ((0, "a"), (2, "b")) for s in (0, 2)]
-    write("plan", "cells.json", json.dumps({"format": 1, "batch": 4, "devices": ["a", "b"], "cells": cells, "schedule": "gpipe"}))
+    write("plan", "cells.json", json.dumps({"format": 2, "global_batch_size": 4, "devices": ["a", "b"], "cells": cells, "schedule": "gpipe"}))
     write("plan", "stages.json", json.dumps({
-        "batch": 8, "devices": [{"name": "a", "speed": 1e9, "memory": 1 << 30, "node": "n"}, "b", "c"],
-        "stages": [{"units": [0, 3], "devices": [{"device": "a", "samples": 8, "microbatch": 3}]},
-                   {"units": [3, 4], "devices": [{"device": "b", "samples": 5}, {"device": "c", "samples": 3}], "microbatch": 2}],
+        "global_batch_size": 8, "devices": [{"name": "a", "flops_per_second": 1e9, "memory": 1 << 30, "node": "n"}, "b", "c"],
+        "stages": [{"units": [0, 3], "devices": [{"device": "a", "samples": 8, "micro_batch_size": 3}]},
+                   {"units": [3, 4], "devices": [{"device": "b", "samples": 5}, {"device": "c", "samples": 3}], "micro_batch_size": 2}],
         "links": {"intra_node": {"bandwidth": 1e9, "latency": 1e-5}}}))
     write("plan", "pipelines.json", json.dumps({
-        "batch": 4, "devices": ["a", "b", "c"], "backward": "same", "activations": "keep",
+        "global_batch_size": 4, "devices": ["a", "b", "c"], "backward": "same", "activations": "keep",
         "pipelines": [{"samples": [0, 3], "stages": [{"units": [0, 2], "devices": ["a"]}, {"units": [2, 4], "devices": ["b"]}]},
                       {"samples": [3, 4], "stages": [{"units": [0, 4], "devices": [{"device": "c", "share": 2}]}]}]}))
     write("plan", "owners.json", json.dumps({
-        "batch": 4, "devices": ["a", "b"], "cells": cells,
-        "state": {"default": "equal", "tier": "device",
-                  "groups": [{"group": 0, "owners": [{"device": "a", "share": 30}, {"device": "b", "share": 70}]}, {"group": "group1", "owners": ["b"]},
+        "global_batch_size": 4, "devices": ["a", "b"], "cells": cells,
+        "state": {"default_sharding": "equal", "tier": "device",
+                  "groups": [{"group": 0, "owners": [{"device": "a", "fraction": 0.3}, {"device": "b", "fraction": 0.7}]}, {"group": "group1", "owners": ["b"]},
                              {"group": "*", "owners": ["a"]}]}}))
     write("plan", "order.json", json.dumps({
-        "batch": 4, "devices": ["a", "b"], "cells": cells, "durations": {"forward": [1, 1, 2, 2], "backward": [2, 2, 4, 4]},
+        "global_batch_size": 4, "devices": ["a", "b"], "cells": cells, "durations": {"forward": [1, 1, 2, 2], "backward": [2, 2, 4, 4]},
         "schedule": {"order": {"a": ["F0", "F1", "B0", "B1"], "b": ["F2", "B2", "F3", "B3"]}}}) + " // a comment\n")
     write("plan", "split.json", json.dumps({
-        "batch": 4, "devices": ["a", "b"], "cells": cells, "split_backward": True, "durations": {"forward": [1, 1, 2, 2], "backward": [1, 1, 2, 2], "weights": [1, 1, 2, 2]},
+        "global_batch_size": 4, "devices": ["a", "b"], "cells": cells, "split_backward": True, "durations": {"forward": [1, 1, 2, 2], "backward": [1, 1, 2, 2], "weights": [1, 1, 2, 2]},
         "schedule": {"order": {"a": ["F0", "F1", "B0", "B1", "W1", "W0"], "b": ["F2", "B2", "F3", "B3", "W2", "W3"]}}}))
 
 
@@ -169,9 +169,9 @@ def pack(folder):
     manifest = json.loads(read(os.path.join(folder, "manifest.json")))
     manifest["files"] = {name: "@" + name for name in manifest["files"]}
     out = field(1, json.dumps(manifest).encode())
-    for number, name in ((2, "plan.json"), (3, "cluster.yaml"), (4, "weights.json"), (5, "summary.pb"), (6, "bodies.pb")):
+    for number, name in ((2, "plan.json"), (3, "cluster.yaml"), (4, "weights.json"), (5, "summary.pb"), (6, "functions.pb")):
         data = read(os.path.join(folder, name))
-        data = with_few_launches(data) if name == "bodies.pb" else data
+        data = with_few_launches(data) if name == "functions.pb" else data
         out += field(number, json.dumps(json.loads(data)).encode() if name.endswith(".json") else data)
     for i in range(len(manifest["devices"])):
         out += field(7, read(os.path.join(folder, f"programs/{i}.pb")))
@@ -196,7 +196,7 @@ def bundles(binaries):
                 path, out = os.path.join(folder, "plan.json"), os.path.join(folder, "out.zorse")
                 cells = [{"units": [u, units if v is None else v], "samples": [s, t], "device": d} for u, v, s, t, d in plan["cells"]]
                 with open(path, "w") as f:
-                    json.dump({"batch": batch, "devices": ["a", "b"], "cells": cells}, f)
+                    json.dump({"global_batch_size": batch, "devices": ["a", "b"], "cells": cells}, f)
                 done = subprocess.run([os.path.join(binaries, "zorse-compile"), os.path.join(SMALL, model + ".onnx"), "--cluster", cluster, "--plan", path, "--batch", str(batch),
                                        *(("--seq", "4") if model == "mlp-tiny" else ()), "--quiet", "--optimizer", "sgd", "-o", out], capture_output=True, text=True)
                 if done.returncode == 0:

@@ -149,7 +149,7 @@ TEST(SearchPlan, MemoryDecides) {
 
 TEST(Report, Picture) {
   auto summary = syntheticModel();
-  auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
+  auto plan = step::readPlan(R"({"global_batch_size": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "micro_batch_size": 2},
       {"units": [2, 6], "devices": ["y"]}]})",
                              summary);
   ASSERT_FALSE(plan.failed()) << plan.message();
