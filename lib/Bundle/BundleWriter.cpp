@@ -88,8 +88,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
 /// Why a directory is no bundle that may be replaced: somebody's other files in it would be lost.
 std::string notABundle(const std::string &directory) {
   static const std::set<std::string> known = {
-      "manifest.json", kDigestFile, "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",
-      "programs",      "host_staged",    "kernels",   "weights.json", "weights.safetensors", "constants.safetensors"};
+      "manifest.json", kDigestFile,   "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",
+      "programs",      "host_staged", "kernels",   "weights.json", "weights.safetensors", "constants.safetensors"};
   std::error_code failure;
   if (!fs::exists(directory + "/manifest.json", failure))
     return "is not a bundle";

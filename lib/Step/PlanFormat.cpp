@@ -29,17 +29,9 @@ namespace {
 
 bool isText(const Json &value, const char *text) { return value.is_string() && value.get_ref<const std::string &>() == text; }
 
-void rename(Json &object, const char *old, const char *now) {
-  if (!object.is_object() || !object.contains(old) || object.contains(now))
-    return;
-  Json value = std::move(object[old]);
-  object.erase(old);
-  object[now] = std::move(value);
-}
-
 /// A choice of two words becomes a switch.
 void toSwitch(Json &object, const char *old, const char *no, const char *yes, const char *now) {
-  rename(object, old, now);
+  fields::renameKey(object, old, now);
   if (object.is_object() && object.contains(now))
     if (Json &value = object[now]; isText(value, no) || isText(value, yes))
       value = isText(value, yes);
@@ -53,9 +45,9 @@ Json &items(Json &object, const char *key) {
 
 void upgradeStages(Json &stages) {
   for (Json &stage : stages) {
-    rename(stage, "microbatch", "micro_batch_size");
+    fields::renameKey(stage, "microbatch", "micro_batch_size");
     for (Json &device : items(stage, "devices"))
-      rename(device, "microbatch", "micro_batch_size");
+      fields::renameKey(device, "microbatch", "micro_batch_size");
   }
 }
 
@@ -63,7 +55,7 @@ void upgradeState(Json &root) {
   if (!root.contains("state"))
     return;
   Json &state = root["state"];
-  rename(state, "default", "default_sharding");
+  fields::renameKey(state, "default", "default_sharding");
   toSwitch(state, "commit", "step", "group", "optimizer_in_backward");
   for (Json &group : items(state, "groups"))
     for (Json &owner : items(group, "owners"))
@@ -85,7 +77,7 @@ void upgradeSchedule(Json &root) {
                           {"ahead", "warmup_forwards"},
                           {"interleave", "microbatch_group_size"},
                           {"weight_delay", "max_weight_grad_delay"}})
-    rename(schedule, old, now);
+    fields::renameKey(schedule, old, now);
 }
 
 } // namespace
@@ -99,20 +91,20 @@ void zorse::step::upgradePlan(Json &root) {
   if (format != 1)
     fields::fail("format", "expected " + std::to_string(kPlanFormat) + ", or 1, which is converted; got " + fields::show(root["format"]));
   root["format"] = kPlanFormat;
-  rename(root, "batch", "global_batch_size");
+  fields::renameKey(root, "batch", "global_batch_size");
   toSwitch(root, "communication", "blocking", "overlapped", "overlap_communication");
   for (Json &device : items(root, "devices"))
-    rename(device, "speed", "flops_per_second");
+    fields::renameKey(device, "speed", "flops_per_second");
   upgradeStages(items(root, "stages"));
   for (Json &pipeline : items(root, "pipelines"))
     upgradeStages(items(pipeline, "stages"));
   upgradeState(root);
-  rename(root, "residency", "offload");
+  fields::renameKey(root, "residency", "offload");
   for (Json &rule : items(root, "offload")) {
-    rename(rule, "moments", "optimizer_states");
-    rename(rule, "update", "optimizer");
+    fields::renameKey(rule, "moments", "optimizer_states");
+    fields::renameKey(rule, "update", "optimizer");
     toSwitch(rule, "gather", "step", "phase", "reshard_after_forward");
-    rename(rule, "images", "buffer_count");
+    fields::renameKey(rule, "images", "buffer_count");
   }
   upgradeSchedule(root);
 }

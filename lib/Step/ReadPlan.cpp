@@ -49,8 +49,9 @@ public:
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward",
-               "activations", "overlap_communication", "state", "offload", "schedule", "durations", "comment"}, kRenamedPlanKeys);
+              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "links", "cells", "stages", "pipelines", "backward",
+               "split_backward", "activations", "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
+              kRenamedPlanKeys);
     if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
       fail("format", "expected " + std::to_string(kPlanFormat) + ", got " + show(root["format"]));
     if (root.contains("model"))
@@ -367,12 +368,16 @@ private:
     toArray(list, "offload", kMostRules);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string path = at("offload", i);
-      checkKeys(list[i], path, {"devices", "groups", "parameters", "optimizer_states", "gradients", "optimizer", "reshard_after_forward", "buffer_count"}, kRenamedPlanKeys);
+      checkKeys(list[i], path,
+                {"devices", "groups", "parameters", "optimizer_states", "gradients", "optimizer", "reshard_after_forward", "buffer_count"},
+                kRenamedPlanKeys);
       ResidencyRule rule;
       rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
       rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
-      for (auto [key, tier] :
-           {std::pair{"parameters", &rule.parameters}, {"optimizer_states", &rule.moments}, {"gradients", &rule.gradients}, {"optimizer", &rule.update}})
+      for (auto [key, tier] : {std::pair{"parameters", &rule.parameters},
+                               {"optimizer_states", &rule.moments},
+                               {"gradients", &rule.gradients},
+                               {"optimizer", &rule.update}})
         if (list[i].contains(key))
           *tier = toTier(list[i][key], path + "." + key);
       if (list[i].contains("reshard_after_forward")) {
@@ -389,7 +394,8 @@ private:
         rule.images = static_cast<uint32_t>(images);
       }
       if (!rule.parameters && !rule.moments && !rule.gradients && !rule.update && !rule.gather && !rule.images)
-        fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and \"buffer_count\"");
+        fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and "
+                   "\"buffer_count\"");
       plan.residency.push_back(std::move(rule));
     }
   }

@@ -101,7 +101,8 @@ struct Reader {
   void readOffload(const Json &item) {
     static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "optimizer_states", "gradients", "optimizer"};
     checkKeys(item, "",
-              {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "reshard_after_forward", "buffer_count"}); // programs show the last two
+              {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "reshard_after_forward",
+               "buffer_count"}); // programs show the last two
     PlanView::Residency rule;
     for (size_t kind = 0; kind < PlanView::kKinds; ++kind)
       if (item.contains(kKindKeys[kind]))

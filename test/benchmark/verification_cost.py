@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as folder:
         for d in range(devices):
             if d % 8 == 0:
                 f.write(f"  - name: n{d // 8}\n    devices:\n")
-            f.write(f"      - {{ name: d{d}, kind: cpu, speed: {1e10 * (1 + d % 3)}, memory: 20GiB, threads: 1 }}\n")
+            f.write(f"      - {{ name: d{d}, kind: cpu, flops_per_second: {1e10 * (1 + d % 3)}, memory: 20GiB, threads: 1 }}\n")
     os.environ["ZORSE_CACHE"] = os.path.join(folder, "cache")
     common = ["zorse-compile", a.model, "--cluster", cluster, "--seq", a.sequence, "--batch", batch, "--threads", a.threads]
     _, _, text = z.call(*common, "--compile-to=kernels")

@@ -53,7 +53,7 @@ def memory(c):
     c.expect("loss scaling where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, precision="f16"), "state.optimizer_in_backward", "scaled", "bf16")
     small = os.path.join(c.folder, "small-host.yaml")
     with open(small, "w") as f:
-        f.write("name: test\nnodes:\n  - name: here\n    host_memory: 1 MiB\n    devices:\n      - { name: a, kind: cpu, threads: 1, speed: 1e10 }\n")
+        f.write("name: test\nnodes:\n  - name: here\n    host_memory: 1 MiB\n    devices:\n      - { name: a, kind: cpu, threads: 1, flops_per_second: 1e10 }\n")
     c.expect("too little memory of the host", c.compile(cluster=small, plan=plan(offload=[{"optimizer_states": "host"}])), "node here", "host memory", "1.0 MiB", "fewer")
     bundle = os.path.join(c.folder, "group.zorse")
     z.compile(GPT, bundle, c.one, 8, 32, plan(state={"optimizer_in_backward": True}), {**z.ADAMW, "clip": "0"})
@@ -103,7 +103,7 @@ def plans(c):
     c.expect("plan: order that cannot run",
              plan("order", [(0, 4, 0, 8, "a"), (4, u, 0, 8, "b")], schedule={"order": {"a": ["B0", "F0"], "b": ["F1", "B1"]}}), "cycle")
     c.expect("plan: not JSON", c.compile(cluster=c.two, plan=c.file("broken.plan.json", b'{"format": 1, ')), "broken.plan.json")
-    small = c.file("small.yaml", b"name: small\nnodes:\n  - name: here\n    devices:\n      - { name: a, kind: cpu, speed: 1e10, memory: 1MiB, threads: 1 }\n")
+    small = c.file("small.yaml", b"name: small\nnodes:\n  - name: here\n    devices:\n      - { name: a, kind: cpu, flops_per_second: 1e10, memory: 1MiB, threads: 1 }\n")
     c.expect("plan: too little memory", c.compile(cluster=small, plan=z.plan(c.folder, "memory", 8, ["a"], [(0, u, 0, 8, "a")])), "memory", "a")
     c.expect("cluster: not YAML", c.compile(cluster=c.file("broken.yaml", b"nodes: [")), "broken.yaml")
     c.expect("cluster: no devices", c.compile(cluster=c.file("none.yaml", b"name: none\nnodes: []\n")), "device")

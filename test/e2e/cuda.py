@@ -53,7 +53,7 @@ def cluster(folder, devices):
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
             kind = "kind: cuda, arch: emu" if d.startswith("g") else "kind: cpu, threads: 1"
-            f.write(f"      - {{ name: {d}, {kind}, speed: 1e10, memory: 2GiB }}\n")
+            f.write(f"      - {{ name: {d}, {kind}, flops_per_second: 1e10, memory: 2GiB }}\n")
     return path
 
 

@@ -110,7 +110,7 @@ def fall_back():
         for words in (["--threads"], ["--processes"]):
             found, said = outcome(folder, bundle, data, *words, "--share-gpus", ok=False)
             line = next((l for l in said.splitlines() if re.match(warning, l)), "")
-            check("one GPU twice, " + words[0], found == expected and "share the GPU" in line and "direct: false" in line, line or said)
+            check("one GPU twice, " + words[0], found == expected and "share the GPU" in line and "device_to_device: false" in line, line or said)
         os.environ["ZORSE_EMULATOR_DEVICES"] = "8"
         for fault, words in (("wrong@0:2", ["--threads"]), ("wrong@1:1", ["--processes"])):
             os.environ["ZORSE_NCCL_FAULT"] = fault

@@ -72,7 +72,7 @@ def cluster(folder, devices):
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
             name, speed = (d, 1e10) if isinstance(d, str) else d
-            f.write(f"      - {{ name: {name}, kind: cpu, speed: {speed}, memory: 2GiB, threads: 1 }}\n")
+            f.write(f"      - {{ name: {name}, kind: cpu, flops_per_second: {speed}, memory: 2GiB, threads: 1 }}\n")
     return path
 
 

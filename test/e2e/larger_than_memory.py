@@ -26,7 +26,7 @@ def cluster(folder, device, memory):
     path = os.path.join(folder, f"cluster-{memory}.yaml")
     kind = "kind: cuda, arch: emu" if device.startswith("g") else "kind: cpu, threads: 1"
     with open(path, "w") as f:
-        f.write(f"name: test\nnodes:\n  - name: here\n    devices:\n      - {{ name: {device}, {kind}, speed: 1e10, memory: {memory} }}\n")
+        f.write(f"name: test\nnodes:\n  - name: here\n    devices:\n      - {{ name: {device}, {kind}, flops_per_second: 1e10, memory: {memory} }}\n")
     return path
 
 

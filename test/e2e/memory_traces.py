@@ -38,8 +38,8 @@ PLANS = {  # residency, state, what updates overlap with
 def cluster(folder):
     path = os.path.join(folder, "cluster.yaml")
     with open(path, "w") as f:
-        f.write(f"name: paced\nnodes:\n  - name: here\n    pcie: {LINK:g}\n    devices:\n      - {{ name: g0, kind: cuda, arch: emu, speed: 1e15, half_rows: 0.001, memory_bandwidth: {MEMORY_RATE:g}, "
-                "launch: 0, memory: 2GiB }\n")
+        f.write(f"name: paced\nnodes:\n  - name: here\n    pcie: {LINK:g}\n    devices:\n      - {{ name: g0, kind: cuda, arch: emu, flops_per_second: 1e15, half_peak_rows: 0.001, memory_bandwidth: {MEMORY_RATE:g}, "
+                "launch_overhead: 0, memory: 2GiB }\n")
     return path
 
 

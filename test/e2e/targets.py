@@ -26,7 +26,7 @@ def cluster(folder, name, devices):
     with open(path, "w") as f:
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
         for device, more in devices:
-            f.write(f"      - {{ name: {device}, speed: 1e10, memory: 2GiB, threads: 1, {more} }}\n")
+            f.write(f"      - {{ name: {device}, flops_per_second: 1e10, memory: 2GiB, threads: 1, {more} }}\n")
     return path
 
 

@@ -29,7 +29,7 @@ def clusters():
 nodes:
   - name: n0
     devices:
-      - { name: a, kind: cpu, speed: 2e9, memory: 1GiB, threads: 2 }
+      - { name: a, kind: cpu, flops_per_second: 2e9, memory: 1GiB, threads: 2 }
   - name: n1
     devices:
       - { name: b, type: T4, count: 2 }
@@ -40,31 +40,31 @@ links:
     write("cluster", "sites.yaml", """name: sites
 currency: EUR
 templates:
-  devices: {fast: {type: A100-40, reserve: 3 GB, price: 1.5}}
+  devices: {fast: {type: A100-40, reserved_memory: 3 GB, price: 1.5}}
   nodes:
     four:
       site: east
-      port: {bandwidth: 250 GB/s, latency: 3 us}
+      device_link: {bandwidth: 250 GB/s, latency: 3 us}
       bus: {bandwidth: 400 GB/s}
-      nic: {bandwidth: 50 Gbit/s, latency: 5 us, flow: 2.4 GB/s}
+      nic: {bandwidth: 50 Gbit/s, latency: 5 us, per_flow_bandwidth: 2.4 GB/s}
       host_memory: 512 GiB
       pcie: 20 GB/s
       nvme: {size: 2 TB, bandwidth: 3 GB/s}
       price: 2
       devices: [{name: a, template: fast, count: 2}]
 sites:
-  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, flow: 1 GB/s}, egress_price: 0.05}
+  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, per_flow_bandwidth: 1 GB/s}, egress_price: 0.05}
   - {name: west}
   - {name: south}
 nodes:
   - {name: p, template: four, count: 2}
-  - {name: q, site: west, devices: [{name: v, type: V100-16, speed: {f16: 80 TFLOP/s}, half_rows: 70, launch: 8 us, memory_bandwidth: 800 GB/s}]}
+  - {name: q, site: west, devices: [{name: v, type: V100-16, flops_per_second: {f16: 80 TFLOP/s}, half_peak_rows: 70, launch_overhead: 8 us, memory_bandwidth: 800 GB/s}]}
   - {name: r, site: south, devices: [{name: c, type: cpu-thread, threads: 8, memory: 16 GiB}]}
 links:
-  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, flow: 2 GB/s}
-  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, flow: 100 MB/s}
-  between:
-    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, flow: unlimited}
+  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, per_flow_bandwidth: 2 GB/s}
+  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, per_flow_bandwidth: 100 MB/s}
+  site_pairs:
+    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, per_flow_bandwidth: unlimited}
 """)
     write("cluster", "anchors.yaml", """nodes:
   - name: n0
@@ -72,18 +72,18 @@ links:
       - &a {name: a, type: H200}
       - name: "b"
         kind: 'sim'
-        speed: 1 TFLOP/s
-  - {name: n1, devices: [{name: c, speed: 1 GFLOP/s, memory: 100 MB}]}
+        flops_per_second: 1 TFLOP/s
+  - {name: n1, devices: [{name: c, flops_per_second: 1 GFLOP/s, memory: 100 MB}]}
 """)
 
 
 def profiles():
-    points = [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}]
+    points = [{"batch_size": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"batch_size": 4, "forward": 0.4}]
     write("profile", "everything.json", json.dumps({
         "format": 2, "model": "x", "comment": "c",
         "devices": [{"device": "T4", "memory": 1000, "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9}, "load": {"per_byte": 4e-9},
-                     "classes": {"class": points, "class (2)": [{"degree": 1, "points": points}, {"degree": 2, "points": points[:1]}], "nothing": []}}, {"device": "a"}],
-        "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8}, {"from": "a", "to": "c", "bandwidth": 5e9}, {"from": "t4:0", "to": "t4:1", "bandwidth": 5e9}]}))
+                     "unit_classes": {"class": points, "class (2)": [{"tensor_parallel_size": 1, "measurements": points}, {"tensor_parallel_size": 2, "measurements": points[:1]}], "nothing": []}}, {"device": "a"}],
+        "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "per_flow_bandwidth": 2e8}, {"from": "a", "to": "c", "bandwidth": 5e9}, {"from": "t4:0", "to": "t4:1", "bandwidth": 5e9}]}))
 
 
 def plans():
@@ -185,7 +185,7 @@ def bundles(binaries):
     with tempfile.TemporaryDirectory() as folder:
         cluster = os.path.join(folder, "cluster.yaml")
         with open(cluster, "w") as f:
-            f.write("nodes: [{name: here, devices: [{name: a, kind: cpu, speed: 1e9}, {name: b, kind: cpu, speed: 1e9, threads: 2}]}]\n")
+            f.write("nodes: [{name: here, devices: [{name: a, kind: cpu, flops_per_second: 1e9}, {name: b, kind: cpu, flops_per_second: 1e9, threads: 2}]}]\n")
         for name, model, batch, plan in (
                 ("one-device", "mlp-tiny", 2, {"cells": [(0, None, 0, 2, "a")]}),
                 ("two-stages", "mlp-tiny", 2, {"cells": [(0, 1, 0, 1, "a"), (0, 1, 1, 2, "a"), (1, None, 0, 2, "b")]}),

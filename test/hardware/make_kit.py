@@ -29,7 +29,7 @@ def write_cluster(path, devices, arch, memory):
     with open(path, "w") as f:
         f.write("name: kit\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
-            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + f", speed: 1e10, memory: {memory} }}\n")
+            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + f", flops_per_second: 1e10, memory: {memory} }}\n")
     return path
 
 

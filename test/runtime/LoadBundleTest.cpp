@@ -27,7 +27,11 @@ protected:
 
   void writeFiles() {
     std::filesystem::remove_all(two.bundle.directory);
-    manifest = {{"format_version", bundle::kFormatVersion}, {"model", "two"}, {"global_batch_size", two.bundle.batch}, {"seq_length", 4}, {"precision", "f32"}};
+    manifest = {{"format_version", bundle::kFormatVersion},
+                {"model", "two"},
+                {"global_batch_size", two.bundle.batch},
+                {"seq_length", 4},
+                {"precision", "f32"}};
     for (const BundleDevice &device : two.bundle.devices)
       manifest["devices"].push_back(
           {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
@@ -193,7 +197,8 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["devices"][0]["memory"] = 100; }), {"memory of device 'alpha': manifest.json says 100, plan.json says 1048576"});
   expectSays(with([&] { manifest["devices"][1]["memory"] = 100; }), {"needs 4096 bytes of memory, the device has 100"});
   // What two files say, they say alike: a batch of 16 that became 17 would divide the loss by 17.
-  expectSays(with([&] { manifest["global_batch_size"] = 6; }), {"global_batch_size: manifest.json says 6, plan.json says 5", "compile the model again"});
+  expectSays(with([&] { manifest["global_batch_size"] = 6; }),
+             {"global_batch_size: manifest.json says 6, plan.json says 5", "compile the model again"});
   expectSays(with([&] { manifest["precision"] = "f64"; }), {"precision: manifest.json says f64, summary.pb says f32"});
   expectSays(with([&] { manifest["model"] = "three"; }), {"model: manifest.json says 'three', summary.pb says 'two'"});
   expectSays(with([&] { manifest["training"]["learning_rate"] = 0.25; }), {"training options: manifest.json says", "summary.pb says"});

@@ -67,6 +67,15 @@ inline void checkKeys(const Json &object, const std::string &path, const std::ve
   }
 }
 
+/// Moves a value from an old key to the new one, unless the object has the new one.
+inline void renameKey(Json &object, const char *old, const char *now) {
+  if (!object.is_object() || !object.contains(old) || object.contains(now))
+    return;
+  Json value = std::move(object[old]);
+  object.erase(old);
+  object[now] = std::move(value);
+}
+
 inline int64_t toInteger(const Json &value, const std::string &path) {
   if (!value.is_number_integer())
     fail(path, "expected a whole number, got " + show(value));

@@ -206,7 +206,8 @@ private:
   static std::string appliedNotFinite(const StepReport &report) {
     const std::string step = std::to_string(report.step);
     return "step " + step + ": " + (std::isfinite(report.loss) ? "a gradient is not finite" : "the loss is not finite") +
-           "; the bundle updates every group as soon as its gradients are there (\"optimizer_in_backward\": true), so that the step has been applied, and the "
+           "; the bundle updates every group as soon as its gradients are there (\"optimizer_in_backward\": true), so that the step has been "
+           "applied, and the "
            "run "
            "stops. Resume from a snapshot of an earlier step (remove those of step " +
            step + " and later), or compile with \"optimizer_in_backward\": false, where such steps are skipped";

@@ -56,7 +56,8 @@ using Counts = std::map<std::string, double>;
 /// Pipelines of equal stages; samples go one by one.
 step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas) {
   constexpr int kSamples = 8; // of a replica
-  std::string text = "{\"global_batch_size\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
+  std::string text =
+      "{\"global_batch_size\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
   auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
   for (int d = 0; d < stages * replicas; ++d)
     text += (d ? ", " : "") + device(d);

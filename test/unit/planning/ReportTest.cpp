@@ -173,7 +173,8 @@ TEST_F(ReportTest, HostileNamesStayText) {
 }
 
 TEST_F(ReportTest, Compares) {
-  auto a = makeReport(problem(), planOf(kThree)), b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "micro_batch_size": 4}])"));
+  auto a = makeReport(problem(), planOf(kThree)),
+       b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "micro_batch_size": 4}])"));
   ASSERT_FALSE(a.failed() || b.failed()) << a.message() << b.message();
   std::string text = compareReports(*a, "three", *b, "one");
   for (const char *word : {"three", "one", "predicted step", "devices used"})

@@ -52,7 +52,8 @@ Plan read(const bundle::ModelSummary &summary, const std::string &json) {
 
 TEST(Expand, OneDevice) {
   auto summary = syntheticModel();
-  check(summary, read(summary, R"({"global_batch_size": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"), "one device");
+  check(summary, read(summary, R"({"global_batch_size": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"),
+        "one device");
 }
 
 TEST(Expand, StagesOfOneTwoThreeDevices) {
@@ -92,7 +93,8 @@ std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceP
 /// What blocks follows everything that its device computed or moved before, and comes before all that it does later.
 TEST(Expand, BlockingCommunication) {
   auto summary = syntheticModel();
-  const std::string text = R"({"global_batch_size": 16, "devices": [{"name": "a", "flops_per_second": 1e9}, {"name": "b", "flops_per_second": 1e9}, {"name": "c", "flops_per_second": 1e9}],
+  const std::string text =
+      R"({"global_batch_size": 16, "devices": [{"name": "a", "flops_per_second": 1e9}, {"name": "b", "flops_per_second": 1e9}, {"name": "c", "flops_per_second": 1e9}],
       "links": {"intra_node": {"bandwidth": 1e6, "latency": 1e-3}, "inter_node": {"bandwidth": 1e6, "latency": 1e-3}},
       "stages": [{"units": [0, 3], "devices": ["a", "b"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["c"], "micro_batch_size": 2}]})";
   Plan plan = read(summary, text);

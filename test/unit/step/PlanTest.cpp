@@ -64,7 +64,8 @@ TEST(PlanText, Commit) {
     return validatePlan(*plan, summary).message();
   };
   EXPECT_EQ(refused([](auto &) {}), "");
-  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"optimizer_in_backward\": false"), std::string::npos);
+  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"optimizer_in_backward\": false"),
+            std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_skip_nonfinite(true); }).find("compile without --skip-nonfinite"), std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);
 }
@@ -86,7 +87,8 @@ TEST(PlanText, Activations) {
 TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "communication": "async")"), "communication: expected \"overlapped\" or \"blocking\", got \"async\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": {})"), "offload: expected an array");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "disk"}])"), "offload[0].optimizer_states: expected \"device\" or \"host\", got \"disk\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "disk"}])"),
+                 "offload[0].optimizer_states: expected \"device\" or \"host\", got \"disk\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "host"}, {"devices": ["a"]}])"), "offload[1]: expected at least one of");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": [], "optimizer_states": "host"}])"), "offload[0].devices: is empty");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["a", "a"], "optimizer_states": "host"}])"),
@@ -94,8 +96,10 @@ TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["z"], "optimizer_states": "host"}])"), "offload[0].devices[0]: unknown device 'z'");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"groups": [999], "optimizer_states": "host"}])"),
                  "offload[0].groups[0]: state group 999 does not exist");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"gather": "unit"}])"), "offload[0].reshard_after_forward: expected \"step\" or \"phase\", got \"unit\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": true, "devices": ["a"]}])"), "offload[0]: has \"reshard_after_forward\" and \"devices\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"gather": "unit"}])"),
+                 "offload[0].reshard_after_forward: expected \"step\" or \"phase\", got \"unit\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": true, "devices": ["a"]}])"),
+                 "offload[0]: has \"reshard_after_forward\" and \"devices\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 0}])"), "offload[0].buffer_count: expected 1 to 65536, got 0");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 2, "groups": [0]}])"), "offload[0]: has \"buffer_count\" and \"groups\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"tier": "host"}])"), "unknown key \"tier\"");
@@ -104,7 +108,9 @@ TEST(PlanText, Residency) {
                  "of device a is updated on the host, and its parameters are kept on the device");
   EXPECT_EQ(mistake(withCells(kWhole, R"(, "offload": [{"optimizer": "host"}, {"parameters": "host", "optimizer_states": "host"}])")), "");
   EXPECT_MISTAKE(
-      withCells(kWhole, R"(, "offload": [{"optimizer": "host", "parameters": "host", "optimizer_states": "host"}, {"devices": ["b"], "optimizer_states": "device"}])"),
+      withCells(
+          kWhole,
+          R"(, "offload": [{"optimizer": "host", "parameters": "host", "optimizer_states": "host"}, {"devices": ["b"], "optimizer_states": "device"}])"),
       "of device b is updated on the host, and its moments are kept on the device");
 }
 
@@ -136,7 +142,8 @@ TEST(Owners, Mistakes) {
   EXPECT_EQ(mistake(state(R"({"group": "*", "owners": [{"device": "b", "fraction": 1}, {"device": "a", "fraction": 0}]})")), "");
   EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"), "no state group called 'nosuch'");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.4}, {"device": "b", "fraction": 0.5}]})"), "shares add up to 90");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]})"), "device a is listed twice");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]})"),
+                 "device a is listed twice");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"),
                  "multiples of 128");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 128]}]})"), "elements 128-384 have no owner");
@@ -232,8 +239,10 @@ TEST(PlanText, Limits) {
                  "use larger micro-batches");
   EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})",
                  "devices[0].memory: expected a number that is not negative");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})", "from 0 to 1e+30");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 0}]})", "expected at least 1, got 0");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})",
+                 "from 0 to 1e+30");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 0}]})",
+                 "expected at least 1, got 0");
 }
 
 TEST(PlanText, DeepNestingIsRefused) {

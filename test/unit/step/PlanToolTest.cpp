@@ -26,8 +26,8 @@ protected:
     directory = mkdtemp(name);
     std::ofstream summary(directory + "/summary.pb", std::ios::binary);
     syntheticModel().SerializeToOstream(&summary);
-    write("cluster.yaml",
-          "nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 4e9}\n      - {name: b, speed: 2e9}\n      - {name: c, speed: 1e9}\n");
+    write("cluster.yaml", "nodes:\n  - name: n0\n    devices:\n      - {name: a, flops_per_second: 4e9}\n      - {name: b, flops_per_second: 2e9}\n  "
+                          "    - {name: c, flops_per_second: 1e9}\n");
   }
   void TearDown() override { std::system(("rm -r " + directory).c_str()); }
 

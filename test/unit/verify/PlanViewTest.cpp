@@ -20,11 +20,11 @@ TEST(Plans, AreRead) {
   EXPECT_FALSE(plan->splitBackward);
   plan = verify::readPlanView(R"({"global_batch_size": 1, "devices": ["a"], "cells": [], "split_backward": true})");
   EXPECT_TRUE(!plan.failed() && plan->splitBackward) << plan.message();
-  for (const char *bad :
-       {"", "[]", "{", R"({"global_batch_size": 1})", R"({"global_batch_size": "x", "devices": [], "cells": []})", R"({"global_batch_size": 1, "devices": ["a", "a"], "cells": []})",
-        R"({"global_batch_size": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
-        R"({"global_batch_size": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
-        R"({"global_batch_size": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
+  for (const char *bad : {"", "[]", "{", R"({"global_batch_size": 1})", R"({"global_batch_size": "x", "devices": [], "cells": []})",
+                          R"({"global_batch_size": 1, "devices": ["a", "a"], "cells": []})",
+                          R"({"global_batch_size": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
+                          R"({"global_batch_size": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
+                          R"({"global_batch_size": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
     plan = verify::readPlanView(bad);
     EXPECT_TRUE(plan.failed()) << bad;
     EXPECT_FALSE(plan.message().empty()) << bad;
@@ -77,5 +77,6 @@ TEST(Plans, HostileTextIsRefused) {
   const std::string deep(1000000, '['), ends(1000000, ']');
   EXPECT_NE(refuse(deep), "");
   EXPECT_EQ(refuse(deep + ends).substr(0, 36), "the plan: expected an object, got [[");
-  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 38), "global_batch_size: expected a whole number, got [[");
+  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 38),
+            "global_batch_size: expected a whole number, got [[");
 }
