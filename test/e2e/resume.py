@@ -245,7 +245,7 @@ def refusals():
         results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
         newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
         with open(os.path.join(newest, "index.json")) as f:
-            consumed = json.load(f)["samples_consumed"]
+            consumed = json.load(f)["consumed_samples"]
         results.append(say("samples consumed", consumed == 8 * 8 + 2 * 4, str(consumed)))
 
         # Damage.

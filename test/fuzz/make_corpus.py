@@ -289,11 +289,11 @@ def snapshots():
     slices = [{"parameter": 0, "moment": m, "begin": 0, "end": 4, "type": "F32", "offset": len(head) + 16 * i, "xxh64": "0" * 16} for i, m in enumerate((-1, 0))]
     training = {"optimizer": "adamw", "learning_rate": 1e-3, "momentum": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1, "skip_nonfinite": True,
                 "schedule": "cosine", "warmup_steps": 2, "total_steps": 9, "final_ratio": 0.1, "seed": 1, "nesterov": False}
-    index = {"format": "zorse snapshot", "version": 1, "step": 3, "generation": 2, "samples_consumed": 12, "optimizer_step": 3, "precision": "f32", "moments": 1,
-             "identity": {"model": "m", "batch": 4, "sequence": 4, "seed": 1, "shuffle": None, "data": "d", "samples_per_epoch": 9, "steps": 9, "training": training},
+    index = {"format": "zorse checkpoint", "version": 2, "step": 3, "generation": 2, "consumed_samples": 12, "optimizer_step": 3, "precision": "f32", "moments": 1,
+             "run_config": {"model": "m", "batch": 4, "sequence": 4, "seed": 1, "shuffle": None, "data": "d", "samples_per_epoch": 9, "steps": 9, "training": training},
              "parameters": [{"name": "w", "type": "F32", "shape": [2, 2], "permutation": [1, 0]},
                             {"name": "table", "type": "I64", "shape": [3], "frozen": {"xxh64": "0123456789abcdef", "file": "m.onnx", "offset": 8, "bytes": 24, "type": "I64"}}],
-             "files": [{"file": "a.safetensors", "device": "a", "bytes": len(head) + 32, "head_bytes": len(head), "head_xxh64": "0" * 16, "slices": slices}]}
+             "files": [{"file": "a.safetensors", "device": "a", "bytes": len(head) + 32, "header_bytes": len(head), "header_xxh64": "0" * 16, "shards": slices}]}
     contents = head + np.arange(8, dtype=np.float32).tobytes()
     acknowledgement = {"files": [{"device": 0, "head": "0" * 16, "slices": ["1" * 16, "2" * 16], "optimizer_step": 3}], "frozen": [{"parameter": 1, "hash": "3" * 16}]}
 
@@ -305,9 +305,9 @@ def snapshots():
 
     write("snapshot", "one-file", pack_one(index, [(b"a.safetensors", contents)], b"2 0123abcd\n", acknowledgement))
     two = json.loads(json.dumps(index))
-    two["moments"], two["identity"]["shuffle"] = 0, 7
-    two["files"] = [{"file": n + ".safetensors", "device": n, "bytes": len(head) + 8, "head_bytes": len(head), "head_xxh64": "0" * 16,
-                     "slices": [dict(slices[0], begin=b, end=b + 2)]} for n, b in (("a", 0), ("b", 2))]
+    two["moments"], two["run_config"]["shuffle"] = 0, 7
+    two["files"] = [{"file": n + ".safetensors", "device": n, "bytes": len(head) + 8, "header_bytes": len(head), "header_xxh64": "0" * 16,
+                     "shards": [dict(slices[0], begin=b, end=b + 2)]} for n, b in (("a", 0), ("b", 2))]
     write("snapshot", "two-files", pack_one(two, [(b"a.safetensors", contents[:len(head) + 8]), (b"b.safetensors", contents[:len(head) + 8])], b"7\n",
                                             {"error": "no space", "superseded": False}))
 
