@@ -67,13 +67,13 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
     write(stagedFile(uint32_t(i)), c.staged[i]);
 
   ordered_json manifest = {
-      {"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
+      {"format_version", kFormatVersion}, {"model", c.model}, {"global_batch_size", c.batch}, {"seq_length", c.sequence}, {"precision", c.precision}};
   manifest["devices"] = ordered_json::array();
   for (const BundleDevice &device : c.devices) {
     manifest["devices"].push_back(
         {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
     if (!c.staged.empty() && device.direct >= 0)
-      manifest["devices"].back()["direct"] = device.direct;
+      manifest["devices"].back()["device_to_device_group"] = device.direct;
   }
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;
@@ -88,14 +88,14 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
 /// Why a directory is no bundle that may be replaced: somebody's other files in it would be lost.
 std::string notABundle(const std::string &directory) {
   static const std::set<std::string> known = {
-      "manifest.json", kDigestFile, "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",
-      "programs",      "staged",    "kernels",   "weights.json", "weights.safetensors", "constants.safetensors"};
+      "manifest.json", kDigestFile,   "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",
+      "programs",      "host_staged", "kernels",   "weights.json", "weights.safetensors", "constants.safetensors"};
   std::error_code failure;
   if (!fs::exists(directory + "/manifest.json", failure))
     return "is not a bundle";
   for (fs::directory_iterator each(directory, failure), end; !failure && each != end; each.increment(failure)) {
     const std::string name = each->path().filename().string();
-    if (!known.count(name) && !(name.rfind("bodies.", 0) == 0 && each->path().extension() == ".pb"))
+    if (!known.count(name) && !(name.rfind("functions.", 0) == 0 && each->path().extension() == ".pb"))
       return "is not a bundle alone: it holds '" + name + "'";
   }
   return {};

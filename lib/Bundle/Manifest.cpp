@@ -42,7 +42,8 @@ std::string compileAgain(const std::string &directory, const json &manifest) {
   auto number = [&](const char *name) {
     return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer() ? manifest[name].dump() : std::string();
   };
-  std::string batch = number("batch"), sequence = number("sequence");
+  const bool old = manifest.is_object() && manifest.contains("batch"); // up to version 6
+  std::string batch = number(old ? "batch" : "global_batch_size"), sequence = number(old ? "sequence" : "seq_length");
   return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" +
          (batch.empty() ? "" : " --batch " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq " + sequence) + " -o NEW.zorse";
 }
@@ -63,12 +64,12 @@ void parse(const std::string &text, Manifest &out) {
   (void)whole<int64_t>(manifest, "format_version");
   out.model = manifest.at("model");
   out.precision = manifest.at("precision");
-  out.batch = whole<int64_t>(manifest, "batch");
-  out.sequence = whole<int64_t>(manifest, "sequence");
+  out.batch = whole<int64_t>(manifest, "global_batch_size");
+  out.sequence = whole<int64_t>(manifest, "seq_length");
   for (const json &device : manifest.at("devices"))
     out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory"),
                            device.contains("target") ? whole<uint32_t>(device, "target") : 0,
-                           device.contains("direct") ? whole<int32_t>(device, "direct") : -1});
+                           device.contains("device_to_device_group") ? whole<int32_t>(device, "device_to_device_group") : -1});
   const json &training = manifest.at("training");
   for (const json &value : training)
     if (!training.is_object() || value.is_structured())
@@ -129,10 +130,10 @@ json toJson(const TrainingOptions &options) {
 
 } // namespace
 
-std::string bodiesFile(uint32_t target) { return target == 0 ? "bodies.pb" : "bodies." + std::to_string(target) + ".pb"; }
+std::string bodiesFile(uint32_t target) { return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb"; }
 
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
-std::string stagedFile(uint32_t device) { return "staged/" + std::to_string(device) + ".pb"; }
+std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }
 
 std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
   if (one.bodies_size() != other.bodies_size())
@@ -187,9 +188,9 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   found.push_back(differ("training options", here, manifest.training, there, trainingText(summary.training())));
 
   json plan = json::parse(planText, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (!plan.is_object() || !plan.contains("batch") || !plan.contains("devices") || !plan["devices"].is_array())
-    return "plan.json: expects a plan with batch and devices; compile the model again";
-  found.push_back(differ("batch", here, std::to_string(manifest.batch), planned, shown(plan["batch"])));
+  if (!plan.is_object() || !plan.contains("global_batch_size") || !plan.contains("devices") || !plan["devices"].is_array())
+    return "plan.json: expects a plan with global_batch_size and devices; compile the model again";
+  found.push_back(differ("global_batch_size", here, std::to_string(manifest.batch), planned, shown(plan["global_batch_size"])));
   if (plan.contains("model") &&
       (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(), summary.content_hash()))) // as ValidatePlan.cpp does
     found.push_back(differ("contents of the model", planned, shown(plan["model"]), there, shown(summary.content_hash())));

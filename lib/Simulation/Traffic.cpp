@@ -415,7 +415,7 @@ Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, cons
 
 Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) {
   switch (algorithm) {
-  case zorse::bundle::Topology::EXCHANGE:
+  case zorse::bundle::Topology::ALL_PAIRS:
     return Algorithm::Exchange;
   case zorse::bundle::Topology::RING:
     return Algorithm::Ring;
@@ -433,7 +433,7 @@ Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) 
 zorse::bundle::Topology::Algorithm zorse::sim::algorithmOf(Algorithm algorithm) {
   switch (algorithm) {
   case Algorithm::Exchange:
-    return zorse::bundle::Topology::EXCHANGE;
+    return zorse::bundle::Topology::ALL_PAIRS;
   case Algorithm::Ring:
     return zorse::bundle::Topology::RING;
   case Algorithm::Tree:

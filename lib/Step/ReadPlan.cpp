@@ -1,5 +1,7 @@
 // plan.json -> Plan. Every message names the JSON path, what was expected and what was found.
 
+#include "PlanFormat.h"
+
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Schedules.h"
 
@@ -47,22 +49,23 @@ public:
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "batch", "batch_norm_rows", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward",
-               "activations", "communication", "state", "residency", "schedule", "durations", "comment"});
-    if (root.contains("format") && toInteger(root["format"], "format") != 1)
-      fail("format", "expected 1, got " + show(root["format"]));
+              {"format", "model", "global_batch_size", "batch_norm_rows", "devices", "links", "cells", "stages", "pipelines", "backward",
+               "split_backward", "activations", "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
+              kRenamedPlanKeys);
+    if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
+      fail("format", "expected " + std::to_string(kPlanFormat) + ", got " + show(root["format"]));
     if (root.contains("model"))
       plan.model = toText(root["model"], "model");
     if (root.contains("batch_norm_rows") && toInteger(root["batch_norm_rows"], "batch_norm_rows") != plan.samplesPerRow)
       fail("batch_norm_rows", "the model takes the statistics of " + std::to_string(plan.samplesPerRow) +
                                   " samples together (--batch-norm-rows), the plan is for " + show(root["batch_norm_rows"]));
-    if (!root.contains("batch"))
-      fail("", "lacks \"batch\"");
-    plan.batch = toRows(toInteger(root["batch"], "batch"), "batch");
+    if (!root.contains("global_batch_size"))
+      fail("", "lacks \"global_batch_size\"");
+    plan.batch = toRows(toInteger(root["global_batch_size"], "global_batch_size"), "global_batch_size");
     if (plan.batch < 1)
-      fail("batch", "expected at least 1, got " + show(root["batch"]));
+      fail("global_batch_size", "expected at least 1, got " + show(root["global_batch_size"]));
     if (plan.batch > kMostSamples)
-      fail("batch", "expected at most " + std::to_string(kMostSamples) + ", got " + show(root["batch"]));
+      fail("global_batch_size", "expected at most " + std::to_string(kMostSamples) + ", got " + show(root["global_batch_size"]));
     readDevices();
     readLinks();
     activations = readActivations(root, "", Activations::Keep);
@@ -72,16 +75,12 @@ public:
     refuseUnsupported();
     if (root.contains("state"))
       readState(root["state"]);
-    if (root.contains("residency"))
-      readResidency(root["residency"]);
+    if (root.contains("offload"))
+      readOffload(root["offload"]);
     if (root.contains("schedule"))
       readSchedule(root["schedule"]);
-    if (root.contains("split_backward")) {
-      if (!root["split_backward"].is_boolean())
-        fail("split_backward", "expected true or false, got " + show(root["split_backward"]));
-      plan.schedule.splitBackward = root["split_backward"].get<bool>();
-    }
-    plan.blocking = toChoice(root, "", "communication", {"overlapped", "blocking"}, 0) == 1;
+    plan.schedule.splitBackward = toSwitch(root, "", "split_backward", false);
+    plan.blocking = !toSwitch(root, "", "overlap_communication", true);
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);
@@ -110,12 +109,12 @@ private:
       if (list[i].is_string()) {
         device.name = list[i].get<std::string>();
       } else {
-        checkKeys(list[i], path, {"name", "speed", "memory", "node"});
+        checkKeys(list[i], path, {"name", "flops_per_second", "memory", "node"}, kRenamedPlanKeys);
         if (!list[i].contains("name"))
           fail(path, "lacks \"name\"");
         device.name = toText(list[i]["name"], path + ".name");
-        if (list[i].contains("speed"))
-          device.speed = toNumber(list[i]["speed"], path + ".speed");
+        if (list[i].contains("flops_per_second"))
+          device.speed = toNumber(list[i]["flops_per_second"], path + ".flops_per_second");
         if (list[i].contains("memory"))
           device.memory = toCount(list[i]["memory"], path + ".memory");
         if (list[i].contains("node"))
@@ -133,12 +132,12 @@ private:
     if (!root.contains("links"))
       return;
     const json &links = root["links"];
-    checkKeys(links, "links", {"intra_node", "inter_node"});
+    checkKeys(links, "links", {"intra_node", "inter_node"}, kRenamedPlanKeys);
     auto read = [&](const char *key, LinkSpeed &link) {
       if (!links.contains(key))
         return;
       std::string path = std::string("links.") + key;
-      checkKeys(links[key], path, {"bandwidth", "latency"});
+      checkKeys(links[key], path, {"bandwidth", "latency"}, kRenamedPlanKeys);
       if (links[key].contains("bandwidth"))
         link.bandwidth = toNumber(links[key]["bandwidth"], path + ".bandwidth");
       if (links[key].contains("latency"))
@@ -170,7 +169,7 @@ private:
     const json &list = toArray(root["pipelines"], "pipelines");
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at("pipelines", i);
-      checkKeys(list[i], path, {"samples", "stages"});
+      checkKeys(list[i], path, {"samples", "stages"}, kRenamedPlanKeys);
       if (!list[i].contains("samples") || !list[i].contains("stages"))
         fail(path, "expected \"samples\": [begin, end] and \"stages\"");
       auto [begin, end] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
@@ -185,7 +184,7 @@ private:
     plan.cells.reserve(list.size());
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at("cells", i);
-      checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"});
+      checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"}, kRenamedPlanKeys);
       if (list[i].contains("devices"))
         fail(path + ".devices", "tensor-parallel groups are not supported yet: give the cell one \"device\"");
       for (const char *key : {"units", "samples", "device"})
@@ -202,11 +201,11 @@ private:
     toArray(list, where);
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at(where, i);
-      checkKeys(list[i], path, {"units", "devices", "microbatch"});
+      checkKeys(list[i], path, {"units", "devices", "micro_batch_size"}, kRenamedPlanKeys);
       if (!list[i].contains("units") || !list[i].contains("devices"))
         fail(path, "expected \"units\": [begin, end] and \"devices\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
-      int64_t common = list[i].contains("microbatch") ? toMicroBatch(list[i]["microbatch"], path + ".microbatch") : 0;
+      int64_t common = list[i].contains("micro_batch_size") ? toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size") : 0;
       readStage(list[i]["devices"], path + ".devices", toInt32(u0, path), toInt32(u1, path), begin, end, common);
     }
   }
@@ -224,12 +223,12 @@ private:
       if (list[i].is_string()) {
         device.device = toDevice(list[i], path);
       } else {
-        checkKeys(list[i], path, {"device", "samples", "share", "microbatch"});
+        checkKeys(list[i], path, {"device", "samples", "share", "micro_batch_size"}, kRenamedPlanKeys);
         if (!list[i].contains("device"))
           fail(path, "lacks \"device\"");
         device.device = toDevice(list[i]["device"], path + ".device");
-        if (list[i].contains("microbatch"))
-          device.microBatch = toMicroBatch(list[i]["microbatch"], path + ".microbatch");
+        if (list[i].contains("micro_batch_size"))
+          device.microBatch = toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
         if (list[i].contains("share") && list[i].contains("samples"))
           fail(path, "has both \"samples\" and \"share\": keep one");
         if (list[i].contains("share"))
@@ -284,19 +283,10 @@ private:
   }
 
   void readState(const json &state) {
-    checkKeys(state, "state", {"default", "commit", "groups"});
-    plan.commit = toChoice(state, "state", "commit", {"step", "group"}, 0) == 1 ? Commit::Group : Commit::Step;
-    if (state.contains("default")) {
-      std::string name = toText(state["default"], "state.default");
-      if (name == "proportional")
-        plan.defaultOwners = DefaultOwners::Proportional;
-      else if (name == "equal")
-        plan.defaultOwners = DefaultOwners::Equal;
-      else if (name == "first")
-        plan.defaultOwners = DefaultOwners::First;
-      else
-        fail("state.default", "expected \"proportional\", \"equal\" or \"first\", got \"" + name + "\"");
-    }
+    checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"}, kRenamedPlanKeys);
+    plan.commit = toSwitch(state, "state", "optimizer_in_backward", false) ? Commit::Group : Commit::Step;
+    plan.defaultOwners = static_cast<DefaultOwners>(
+        toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, static_cast<size_t>(plan.defaultOwners)));
     if (!state.contains("groups"))
       return;
     std::set<uint32_t> named;
@@ -304,7 +294,7 @@ private:
     for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not named
       for (size_t i = 0; i < list.size(); ++i) {
         std::string path = at("state.groups", i);
-        checkKeys(list[i], path, {"group", "owners"});
+        checkKeys(list[i], path, {"group", "owners"}, kRenamedPlanKeys);
         if (!list[i].contains("group") || !list[i].contains("owners"))
           fail(path, "expected \"group\" and \"owners\"");
         bool all = list[i]["group"] == "*";
@@ -352,18 +342,18 @@ private:
       Owner owner;
       if (list[i].is_string()) {
         if (list.size() != 1)
-          fail(path, "expected {\"device\", \"share\"} where a group has several owners, got " + show(list[i]));
+          fail(path, "expected {\"device\", \"fraction\"} where a group has several owners, got " + show(list[i]));
         owner.device = toDevice(list[i], path);
-        owner.share = 100;
+        owner.share = 1;
         owners.push_back(owner);
         continue;
       }
-      checkKeys(list[i], path, {"device", "share", "elements"});
-      if (!list[i].contains("device") || list[i].contains("share") == list[i].contains("elements"))
-        fail(path, "expected \"device\" and one of \"share\" (percent) and \"elements\" ([begin, end])");
+      checkKeys(list[i], path, {"device", "fraction", "elements"}, kRenamedPlanKeys);
+      if (!list[i].contains("device") || list[i].contains("fraction") == list[i].contains("elements"))
+        fail(path, "expected \"device\" and one of \"fraction\" (of the group) and \"elements\" ([begin, end])");
       owner.device = toDevice(list[i]["device"], path + ".device");
-      if (list[i].contains("share")) {
-        owner.share = toNumber(list[i]["share"], path + ".share");
+      if (list[i].contains("fraction")) {
+        owner.share = toNumber(list[i]["fraction"], path + ".fraction");
       } else {
         std::tie(owner.begin, owner.end) = toRange(list[i]["elements"], path + ".elements");
         if (owner.begin < 0)
@@ -374,36 +364,38 @@ private:
     return owners;
   }
 
-  void readResidency(const json &list) {
-    toArray(list, "residency", kMostRules);
+  void readOffload(const json &list) {
+    toArray(list, "offload", kMostRules);
     for (size_t i = 0; i < list.size(); ++i) {
-      const std::string path = at("residency", i);
-      checkKeys(list[i], path, {"devices", "groups", "parameters", "moments", "gradients", "update", "gather", "images"});
+      const std::string path = at("offload", i);
+      checkKeys(list[i], path,
+                {"devices", "groups", "parameters", "optimizer_states", "gradients", "optimizer", "reshard_after_forward", "buffer_count"},
+                kRenamedPlanKeys);
       ResidencyRule rule;
       rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
       rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
-      for (auto [key, tier] :
-           {std::pair{"parameters", &rule.parameters}, {"moments", &rule.moments}, {"gradients", &rule.gradients}, {"update", &rule.update}})
+      for (auto [key, tier] : {std::pair{"parameters", &rule.parameters},
+                               {"optimizer_states", &rule.moments},
+                               {"gradients", &rule.gradients},
+                               {"optimizer", &rule.update}})
         if (list[i].contains(key))
           *tier = toTier(list[i][key], path + "." + key);
-      if (list[i].contains("gather")) {
-        const std::string name = toText(list[i]["gather"], path + ".gather");
-        if (name != "step" && name != "phase")
-          fail(path + ".gather", "expected \"step\" or \"phase\", got \"" + name + "\"");
+      if (list[i].contains("reshard_after_forward")) {
         if (list[i].contains("devices"))
-          fail(path, "has \"gather\" and \"devices\": all readers of a group gather it at the same times; leave one of the keys out");
-        rule.gather = name == "phase" ? Gather::Phase : Gather::Step;
+          fail(path, "has \"reshard_after_forward\" and \"devices\": all readers of a group gather it at the same times; leave one of the keys out");
+        rule.gather = toSwitch(list[i], path, "reshard_after_forward", false) ? Gather::Phase : Gather::Step;
       }
-      if (list[i].contains("images")) {
-        const int64_t images = toInteger(list[i]["images"], path + ".images");
+      if (list[i].contains("buffer_count")) {
+        const int64_t images = toInteger(list[i]["buffer_count"], path + ".buffer_count");
         if (images < 1 || images > kMostImages)
-          fail(path + ".images", "expected 1 to " + std::to_string(kMostImages) + ", got " + show(list[i]["images"]));
+          fail(path + ".buffer_count", "expected 1 to " + std::to_string(kMostImages) + ", got " + show(list[i]["buffer_count"]));
         if (list[i].contains("groups"))
-          fail(path, "has \"images\" and \"groups\": images are counted in chunks, with all their groups; leave one of the keys out");
+          fail(path, "has \"buffer_count\" and \"groups\": buffers are counted in chunks, with all their groups; leave one of the keys out");
         rule.images = static_cast<uint32_t>(images);
       }
       if (!rule.parameters && !rule.moments && !rule.gradients && !rule.update && !rule.gather && !rule.images)
-        fail(path, "expected at least one of \"parameters\", \"moments\", \"gradients\", \"update\", \"gather\" and \"images\"");
+        fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and "
+                   "\"buffer_count\"");
       plan.residency.push_back(std::move(rule));
     }
   }
@@ -437,6 +429,8 @@ private:
       return readOrder(schedule);
     const json *name = schedule.is_string() ? &schedule : schedule.is_object() && schedule.contains("name") ? &schedule["name"] : nullptr;
     const ScheduleRule *rule = name && name->is_string() ? findSchedule(name->get<std::string>()) : nullptr;
+    if (const char *now = !rule && name && name->is_string() ? renamedSchedule(name->get<std::string>()) : nullptr)
+      fail("schedule", show(*name) + " is now \"" + now + "\"");
     if (!rule)
       fail("schedule",
            "expected " + listSchedules("or") + ", {\"name\": one of them, and its parameters} or {\"order\": ...}, got " + show(schedule));
@@ -446,7 +440,7 @@ private:
     std::vector<const char *> known{"name"};
     for (const ScheduleParameter &parameter : rule->parameters)
       known.push_back(parameter.key);
-    checkKeys(schedule, "schedule", known);
+    checkKeys(schedule, "schedule", known, kRenamedPlanKeys);
     for (const ScheduleParameter &parameter : rule->parameters)
       if (schedule.contains(parameter.key))
         std::visit(
@@ -480,7 +474,7 @@ private:
   }
 
   void readOrder(const json &schedule) {
-    checkKeys(schedule, "schedule", {"order"});
+    checkKeys(schedule, "schedule", {"order"}, kRenamedPlanKeys);
     plan.schedule.kind = ScheduleKind::Explicit;
     plan.order.resize(plan.devices.size());
     if (!schedule["order"].is_object())
@@ -503,7 +497,7 @@ private:
   }
 
   void readDurations(const json &durations) {
-    checkKeys(durations, "durations", {"forward", "backward", "weights"});
+    checkKeys(durations, "durations", {"forward", "backward", "weights"}, kRenamedPlanKeys);
     CellDurations result;
     for (auto [key, out] : {std::pair{"forward", &result.forward}, {"backward", &result.backward}, {"weights", &result.weights}}) {
       if (!durations.contains(key)) {
@@ -528,18 +522,24 @@ private:
 } // namespace
 
 zorse::Result<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary) {
-  return read(text, "the plan", kMostPlanBytes, [&](const json &root) { return Reader(root, summary).read(); });
+  return read(text, "the plan", kMostPlanBytes, [&](json root) {
+    upgradePlan(root);
+    return Reader(root, summary).read();
+  });
 }
 
 zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
-  auto readHead = [](const json &root) {
+  auto readHead = [](json root) {
     PlanHead head;
     if (!root.is_object())
       fail("", "expected an object, got " + show(root));
-    if (root.contains("batch"))
-      head.batch = toInteger(root["batch"], "batch", 1, kMostSamples);
+    upgradePlan(root);
+    if (root.contains("global_batch_size"))
+      head.batch = toInteger(root["global_batch_size"], "global_batch_size", 1, kMostSamples);
+    else if (root.contains("batch"))
+      fail("", "key \"batch\" is now \"global_batch_size\"");
     else
-      fail("", "lacks \"batch\"");
+      fail("", "lacks \"global_batch_size\"");
     if (root.contains("devices"))
       for (const json &device : toArray(root["devices"], "devices"))
         if (device.is_string() || (device.is_object() && device.contains("name") && device["name"].is_string()))

@@ -151,8 +151,8 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
           messages.add(name + ": device " + device + " is listed twice; a device has at most one share of a group");
         anyShare = true;
         shares += owner.share;
-        if (!(owner.share >= 0 && owner.share <= 100))
-          messages.add(name + ": the share of device " + device + " is " + std::to_string(owner.share) + ", expected 0 to 100 percent");
+        if (!(owner.share >= 0 && owner.share <= 1))
+          messages.add(name + ": the fraction of device " + device + " is " + std::to_string(owner.share) + ", expected a fraction from 0 to 1");
         continue;
       }
       anyRange = true;
@@ -169,8 +169,8 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
       messages.add(name + " has an empty list of owners: remove it from the list to give it the default owners");
     else if (anyShare && anyRange)
       messages.add(name + " mixes shares and element ranges: use one of them");
-    else if (anyShare && !(shares > 99.5 && shares < 100.5))
-      messages.add(name + ": shares add up to " + std::to_string(shares) + " percent, expected 100");
+    else if (anyShare && !(shares > 0.995 && shares < 1.005))
+      messages.add(name + ": fractions add up to " + std::to_string(shares) + ", expected 1");
     else if (anyRange) {
       std::sort(ranges.begin(), ranges.end());
       int64_t expected = 0;
@@ -242,7 +242,7 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   const auto &training = summary.training();
   auto refuse = [&](const char *what, const char *remedy) {
     messages.add(std::string("state.commit is \"group\", which updates a group as soon as its gradients are reduced, and ") + what +
-                 ", which needs the gradients of all groups first: " + remedy + ", or say \"commit\": \"step\"");
+                 ", which needs the gradients of all groups first: " + remedy + ", or say \"optimizer_in_backward\": false");
   };
   if (training.clip_norm() > 0)
     refuse("gradients are clipped by their norm", "compile with --clip=0");

@@ -1,3 +1,5 @@
+#include "PlanFormat.h"
+
 #include "zorse/Step/Schedules.h"
 
 #include "bundle.pb.h"
@@ -33,13 +35,13 @@ ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
       row[key] = *tier == Tier::Host ? "host" : "device";
   };
   write("parameters", rule.parameters);
-  write("moments", rule.moments);
+  write("optimizer_states", rule.moments);
   write("gradients", rule.gradients);
-  write("update", rule.update);
+  write("optimizer", rule.update);
   if (rule.gather)
-    row["gather"] = *rule.gather == Gather::Phase ? "phase" : "step";
+    row["reshard_after_forward"] = *rule.gather == Gather::Phase;
   if (rule.images)
-    row["images"] = *rule.images;
+    row["buffer_count"] = *rule.images;
   return row;
 }
 
@@ -70,7 +72,7 @@ void writeDevices(std::string &out, const Plan &plan) {
   for (const PlanDevice &device : plan.devices) {
     ordered_json row = {{"name", device.name}};
     if (device.speed > 0)
-      row["speed"] = device.speed;
+      row["flops_per_second"] = device.speed;
     if (device.memory > 0)
       row["memory"] = device.memory;
     if (!device.node.empty())
@@ -98,12 +100,12 @@ void writeCells(std::string &out, const Plan &plan) {
 }
 
 void writeState(std::string &out, const Plan &plan) {
-  out += "  \"state\": {\"default\": ";
+  out += "  \"state\": {\"default_sharding\": ";
   out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\""
          : plan.defaultOwners == DefaultOwners::Equal      ? "\"equal\""
                                                            : "\"first\"";
   if (plan.commit == Commit::Group)
-    out += ", \"commit\": \"group\"";
+    out += ", \"optimizer_in_backward\": true";
   if (!plan.owners.empty()) {
     out += ", \"groups\": [";
     for (size_t i = 0; i < plan.owners.size(); ++i) {
@@ -112,7 +114,7 @@ void writeState(std::string &out, const Plan &plan) {
       for (const Owner &owner : plan.owners[i].owners) {
         ordered_json entry = {{"device", plan.devices[owner.device].name}};
         if (owner.begin < 0)
-          entry["share"] = owner.share;
+          entry["fraction"] = owner.share;
         else
           entry["elements"] = {owner.begin, owner.end};
         owners.push_back(std::move(entry));
@@ -143,10 +145,10 @@ void writeOrder(std::string &out, const Plan &plan) {
 } // namespace
 
 std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary &summary) {
-  std::string out = "{\n  \"format\": 1,\n";
+  std::string out = "{\n  \"format\": " + std::to_string(kPlanFormat) + ",\n";
   if (!plan.model.empty())
     out += "  \"model\": " + ordered_json(plan.model).dump() + ",\n";
-  out += "  \"batch\": " + std::to_string(plan.batch * plan.samplesPerRow) + ",\n";
+  out += "  \"global_batch_size\": " + std::to_string(plan.batch * plan.samplesPerRow) + ",\n";
   if (plan.samplesPerRow > 1)
     out += "  \"batch_norm_rows\": " + std::to_string(plan.samplesPerRow) + ",\n";
   writeDevices(out, plan);
@@ -164,7 +166,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     for (const ResidencyRule &rule : plan.residency)
       rows.push_back(toJson(rule, plan));
     out += ",\n";
-    writeRows(out, "residency", rows);
+    writeRows(out, "offload", rows);
   }
   out += ",\n  \"schedule\": ";
   if (plan.schedule.kind == ScheduleKind::Explicit)
@@ -172,7 +174,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   else
     out += scheduleText(plan);
   if (plan.blocking)
-    out += ",\n  \"communication\": \"blocking\"";
+    out += ",\n  \"overlap_communication\": false";
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};
     if (!plan.durations->weights.empty())

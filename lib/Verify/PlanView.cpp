@@ -18,23 +18,19 @@ struct Reader {
   std::unordered_map<std::string, uint32_t> devices;
 
   PlanView read(const Json &root) {
-    for (const char *key : {"batch", "devices", "cells"})
+    for (const char *key : {"global_batch_size", "devices", "cells"})
       if (!root.contains(key))
         fail("", root.is_object() ? std::string("lacks \"") + key + "\"" : "expected an object, got " + show(root));
-    plan.batch = toInteger(root["batch"], "batch");
+    plan.batch = toInteger(root["global_batch_size"], "global_batch_size");
     forEach(root["devices"], "devices", [&](const Json &item) { readDevice(item); });
     const bool recompute = recomputes(root, false);
     plan.cells.reserve(root["cells"].size());
     forEach(root["cells"], "cells", [&](const Json &item) { readCell(item, recompute); });
     if (root.contains("state"))
       readState(root["state"]);
-    if (root.contains("residency"))
-      forEach(root["residency"], "residency", [&](const Json &item) { readResidency(item); });
-    if (root.contains("split_backward")) {
-      if (!root["split_backward"].is_boolean())
-        fail("split_backward", "expected true or false, got " + show(root["split_backward"]));
-      plan.splitBackward = root["split_backward"].get<bool>();
-    }
+    if (root.contains("offload"))
+      forEach(root["offload"], "offload", [&](const Json &item) { readOffload(item); });
+    plan.splitBackward = toSwitch(root, "", "split_backward", false);
     if (root.contains("batch_norm_rows"))
       toRows(root["batch_norm_rows"]);
     return std::move(plan);
@@ -80,11 +76,11 @@ struct Reader {
     plan.cells.push_back({firstUnit, endUnit, firstSample, endSample, toDevice(item["device"], "device"), recomputes(item, recompute)});
   }
 
-  /// When updates come, and the owners a plan names; extents where they are explicit, -1 where a share decides.
+  /// When updates come, and the owners a plan names; extents where they are explicit, -1 where a fraction decides.
   void readState(const Json &state) {
     if (!state.is_object())
       fail("state", "expected an object, got " + show(state));
-    plan.commitsByGroup = toChoice(state, "state", "commit", {"step", "group"}, 0) == 1;
+    plan.commitsByGroup = toSwitch(state, "state", "optimizer_in_backward", false);
     if (!state.contains("groups"))
       return;
     forEach(state["groups"], "state.groups", [&](const Json &row) {
@@ -102,10 +98,11 @@ struct Reader {
     });
   }
 
-  void readResidency(const Json &item) {
-    static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "moments", "gradients", "update"};
+  void readOffload(const Json &item) {
+    static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "optimizer_states", "gradients", "optimizer"};
     checkKeys(item, "",
-              {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "gather", "images"}); // programs show the last two
+              {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "reshard_after_forward",
+               "buffer_count"}); // programs show the last two
     PlanView::Residency rule;
     for (size_t kind = 0; kind < PlanView::kKinds; ++kind)
       if (item.contains(kKindKeys[kind]))
@@ -128,7 +125,7 @@ struct Reader {
         *sample /= plan.samplesPerRow;
       }
     if (!whole)
-      fail("batch and cells", "expected multiples of batch_norm_rows, " + std::to_string(plan.samplesPerRow));
+      fail("global_batch_size and cells", "expected multiples of batch_norm_rows, " + std::to_string(plan.samplesPerRow));
   }
 };
 

@@ -168,8 +168,8 @@ class Metrics:
             self._copy.close()
 
     def _entry(self, line: dict[str, Any]) -> Step | Sample:
-        if "sample" in line:
-            return Sample(line["step"], line["prompt"], line["sample"], self._text([*line["prompt"], *line["sample"]]))
+        if "generated" in line:
+            return Sample(line["step"], line["prompt"], line["generated"], self._text([*line["prompt"], *line["generated"]]))
         evaluation = "eval_loss" in line
         return Step(line["step"], line.get("eval_loss" if evaluation else "loss"), evaluation, line, self._total, None if evaluation else self._left(line))
 

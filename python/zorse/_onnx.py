@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from .options import Path
 
 _METADATA, _KEY, _VALUE = 14, 1, 2  # fields of ModelProto and of StringStringEntryProto
-_FACTS = "zorse.facts"
+_FACTS = (b"zorse.metadata", b"zorse.facts")  # the second: files that were exported before
 
 
 def _number(file: BinaryIO) -> int | None:
@@ -47,7 +47,7 @@ def read_facts(path: Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             for _, entry in _fields(file, os.fstat(file.fileno()).st_size, {_METADATA}):
                 pair = dict(_fields(io.BytesIO(entry), len(entry), {_KEY, _VALUE}))
-                if pair.get(_KEY) == _FACTS.encode():
+                if pair.get(_KEY) in _FACTS:
                     facts = json.loads(pair.get(_VALUE, b"{}"))
                     return facts if isinstance(facts, dict) else {}
     except (OSError, ValueError):  # the compiler says what is wrong with a file

@@ -5,7 +5,7 @@ names, which row of an embedding is padding, where gradients stop, what they are
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
     write_facts(module, "model.onnx", (ids, labels))
 
-The facts become one metadata property of the file, `zorse.facts`, which zorse-compile believes before anything it would guess (docs/training.md). `export` in
+The facts become one metadata property of the file, `zorse.metadata`, which zorse-compile believes before anything it would guess (docs/training.md). `export` in
 torch_export.py writes them by itself.
 """
 import json
@@ -17,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from .hub_names import hub_names
 
-KEY, VERSION = "zorse.facts", 1
+KEY, VERSION = "zorse.metadata", 1
+OLD_KEY = "zorse.facts"  # of files that were exported before
 OWN, HOOKED = "has a backward of its own", "has a hook on its gradient"
 STOPPED = "has no gradient although an operand has one (no_grad?)"
 # Results that need no gradient although an operand does: new tensors of a given shape, or of another operand's type.
@@ -233,7 +234,7 @@ def write_facts(module, path, inputs=None, hub=None, renamed=None):
     facts.update(of_file(model, module, os.path.dirname(os.path.abspath(path)), facts.get("read")))
     if renamed:
         facts.setdefault("stored", {}).update({name: {"parameter": parameter, "form": "same"} for name, parameter in renamed.items() if parameter in facts["parameters"]})
-    for entry in [p for p in model.metadata_props if p.key == KEY]:
+    for entry in [p for p in model.metadata_props if p.key in (KEY, OLD_KEY)]:
         model.metadata_props.remove(entry)
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, json.dumps(facts, separators=(",", ":"))
@@ -248,7 +249,7 @@ def settle(path, detaches, is_linear):
     import onnx
 
     model = onnx.load(path, load_external_data=False)
-    for entry in (p for p in model.metadata_props if p.key == KEY):
+    for entry in (p for p in model.metadata_props if p.key in (KEY, OLD_KEY)):
         facts = json.loads(entry.value)
         unsaid = facts.get("unsaid", [])
         own = any(text.endswith((OWN, HOOKED)) for text in unsaid)

@@ -30,7 +30,7 @@ from ._file_process import file_process
 from ._module_step import unchanged
 from ._rewrites import WrittenOut
 from ._tools import ZorseError
-from .facts import KEY, settle, write_facts
+from .facts import KEY, OLD_KEY, settle, write_facts
 
 
 class WithLoss(torch.nn.Module):
@@ -284,7 +284,7 @@ def strip(path):
             node.doc_string = ""
             keep(node.metadata_props, lambda key: key.endswith(("name_scopes", "fx_node")))
     keep(model.graph.metadata_props, lambda key: key.endswith("graph_signature"))
-    keep(model.metadata_props, lambda key: key == KEY)
+    keep(model.metadata_props, lambda key: key in (KEY, OLD_KEY))
     onnx.save(model, path)
 
 

@@ -62,11 +62,12 @@ struct ClusterSpec {
       const DeviceType &type = *findDeviceType(node.type);
       const double rate = scale / node.slowdown;
       out << "  - {name: " << node.name << ", site: " << sites[node.site] << ", pcie: " << type.pcie * scale
-          << ", port: {bandwidth: " << type.port * scale << ", latency: " << 5e-6 / scale << "}, nic: {bandwidth: " << node.nic * scale
+          << ", device_link: {bandwidth: " << type.port * scale << ", latency: " << 5e-6 / scale << "}, nic: {bandwidth: " << node.nic * scale
           << ", latency: " << 1e-5 / scale << "}, devices: [{name: " << prefix << node.name << ", kind: cuda, arch: " << type.arch
-          << ", count: " << node.devices << ", speed: {f32: " << type.speed[0] * rate << ", f16: " << type.speed[1] * rate
-          << ", bf16: " << (type.speed[2] > 0 ? type.speed[2] : type.speed[1]) * rate << "}, half_rows: 100, memory: " << type.memory
-          << ", reserve: " << type.reserve << ", memory_bandwidth: " << type.memoryBandwidth * rate << ", launch: " << type.launch / rate << "}]}\n";
+          << ", count: " << node.devices << ", flops_per_second: {f32: " << type.speed[0] * rate << ", f16: " << type.speed[1] * rate
+          << ", bf16: " << (type.speed[2] > 0 ? type.speed[2] : type.speed[1]) * rate << "}, half_peak_rows: 100, memory: " << type.memory
+          << ", reserved_memory: " << type.reserve << ", memory_bandwidth: " << type.memoryBandwidth * rate
+          << ", launch_overhead: " << type.launch / rate << "}]}\n";
     }
     out << "links:\n  inter_site: {bandwidth: " << between * scale << ", latency: " << delay / scale << "}\n";
     return out.str();

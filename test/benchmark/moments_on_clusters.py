@@ -36,10 +36,10 @@ with tempfile.TemporaryDirectory() as folder:
         before, _ = step(folder, *setting, "-o", plan)
         with open(plan) as f:
             changed = json.load(f)
-        if changed.get("residency"):
+        if changed.get("offload"):
             sys.exit(f"cluster {name}: the plan that was found keeps state on hosts itself")
         with open(plan, "w") as f:
-            json.dump({**changed, "residency": [{"moments": "host"}]}, f)
+            json.dump({**changed, "offload": [{"optimizer_states": "host"}]}, f)
         after, errors = step(folder, *setting, "--plan", plan)
         longer = after / before - 1
         worst = max(worst, longer)

@@ -33,9 +33,9 @@ if a.quick:
 LENGTH = 64
 STUDENT = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262, 12: 2.201, 20: 2.093}
 KINDS = {
-    "moments on the host": [{"moments": "host"}],
-    "all state on the host, updated on the device": [{"parameters": "host", "moments": "host", "gradients": "host"}],
-    "all state on the host, updated there": [{"parameters": "host", "moments": "host", "update": "host"}],
+    "moments on the host": [{"optimizer_states": "host"}],
+    "all state on the host, updated on the device": [{"parameters": "host", "optimizer_states": "host", "gradients": "host"}],
+    "all state on the host, updated there": [{"parameters": "host", "optimizer_states": "host", "optimizer": "host"}],
 }
 
 
@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     def bundle(name, residency):
         path = os.path.join(folder, name + ".zorse")
-        plan = z.plan(folder, name, a.batch, ["c0"], cells, **({"residency": residency} if residency else {}))
+        plan = z.plan(folder, name, a.batch, ["c0"], cells, **({"offload": residency} if residency else {}))
         z.compile(model, path, cluster(folder, "c0", "4GiB"), a.batch, LENGTH, plan)
         return path
 

@@ -27,7 +27,7 @@ def cluster(devices, sites):
     lines = [f"name: generated-{sum(devices.values())}", "templates:", "  nodes:"]
     for key in devices:
         kind, port, card, flow = DEVICES[key]
-        lines.append(f"    {key}x4: {{port: {{bandwidth: {port}, latency: 5 us}}, nic: {{bandwidth: {card}, latency: 10 us, flow: {flow}}}}}")
+        lines.append(f"    {key}x4: {{device_link: {{bandwidth: {port}, latency: 5 us}}, nic: {{bandwidth: {card}, latency: 10 us, per_flow_bandwidth: {flow}}}}}")
     lines.append("sites:")
     for s in range(sites):
         lines.append(f"  - {{name: s{s}, fabric: {{bandwidth: unlimited, latency: 80 us}}}}")
@@ -36,7 +36,7 @@ def cluster(devices, sites):
         for key, count in devices.items():
             lines.append(f"  - {{name: {key}-{s}, template: {key}x4, site: s{s}, count: {count // 4 // sites}, devices: [{{name: {key}-{s}, type: {DEVICES[key][0]}, count: 4}}]}}")
     if sites > 1:
-        lines.append("links: {inter_site: {bandwidth: 12.5 GB/s, latency: 20 ms, flow: 1 GB/s}}")
+        lines.append("links: {inter_site: {bandwidth: 12.5 GB/s, latency: 20 ms, per_flow_bandwidth: 1 GB/s}}")
     return "\n".join(lines) + "\n"
 
 

@@ -69,7 +69,7 @@ def cluster_file(name, names):
     with open(path(name), "w") as f:
         f.write("name: small\nnodes:\n")
         for device in names:  # each a node: they have nothing in common but the link
-            f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, speed: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
+            f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, flops_per_second: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
     return path(name)
 
 
@@ -82,7 +82,7 @@ def spread(total, weights, step=1):
 
 
 def stage(units, members, samples, microbatch):
-    return {"units": list(units), "devices": [{"device": d, "samples": s, "microbatch": microbatch} for d, s in zip(members, samples) if s > 0]}
+    return {"units": list(units), "devices": [{"device": d, "samples": s, "micro_batch_size": microbatch} for d, s in zip(members, samples) if s > 0]}
 
 
 def pipeline(groups, cuts, batch, microbatch):
@@ -107,7 +107,7 @@ def plans(units):
     found = {}
 
     def add(name, keys, used=None, **more):
-        found[name] = {"batch": B, "devices": used or names, **keys, **more}
+        found[name] = {"global_batch_size": B, "devices": used or names, **keys, **more}
 
     one = [[d] for d in names]
     add("data-proportional", {"stages": [stage((0, units), names, spread(B, [shares[d] for d in names], 2), m)]})
@@ -153,7 +153,7 @@ def compile_plan(name, keys, extra=()):
     with open(path(name + ".plan.json"), "w") as f:
         json.dump(keys, f)
     bundle = path(name + ".zorse")
-    z.compile(a.model, bundle, path("cluster.yaml"), keys["batch"], a.sequence, path(name + ".plan.json"), extra=extra)
+    z.compile(a.model, bundle, path("cluster.yaml"), keys["global_batch_size"], a.sequence, path(name + ".plan.json"), extra=extra)
     return bundle
 
 
@@ -180,7 +180,7 @@ def rows_of(keys):
     if "cells" in keys:
         return {c["samples"][1] - c["samples"][0] for c in keys["cells"]}
     return {r for p in keys.get("pipelines", [keys]) for s in p["stages"] for d in s["devices"]
-            for r in {min(d["microbatch"], d["samples"]), d["samples"] % d["microbatch"]} if r > 0}
+            for r in {min(d["micro_batch_size"], d["samples"]), d["samples"] % d["micro_batch_size"]} if r > 0}
 
 
 def main():

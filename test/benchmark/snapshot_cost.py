@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, os.path.join(z.ROOT, "models", "make_benchmark.py"), "gpt2-124m", model], check=True, capture_output=True)
     cluster, bundle, data = (os.path.join(folder, n) for n in ("cluster.yaml", "model.zorse", "data.bin"))
     with open(cluster, "w") as f:
-        f.write(f"name: one\nnodes:\n  - name: here\n    devices:\n      - {{ name: cpu, kind: cpu, speed: 1e11, memory: 20GiB, threads: {a.threads} }}\n")
+        f.write(f"name: one\nnodes:\n  - name: here\n    devices:\n      - {{ name: cpu, kind: cpu, flops_per_second: 1e11, memory: 20GiB, threads: {a.threads} }}\n")
     z.compile(model, bundle, cluster, a.batch, a.sequence, extra=("--weights=reference",))
     np.random.default_rng(0).integers(0, 30000, a.batch * a.sequence * 8 + 1).astype(np.uint16).tofile(data)
     snapshots = os.path.join(folder, "snapshots")

@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, os.path.join(z.ROOT, "models", "make_benchmark.py"), a.model, model], check=True, capture_output=True)
     cluster = os.path.join(folder, "cluster.yaml")
     with open(cluster, "w") as f:
-        f.write(f"name: one\nnodes:\n  - name: here\n    devices:\n      - {{ name: cpu, kind: cpu, speed: 1e11, memory: 20GiB, threads: {a.threads} }}\n")
+        f.write(f"name: one\nnodes:\n  - name: here\n    devices:\n      - {{ name: cpu, kind: cpu, flops_per_second: 1e11, memory: 20GiB, threads: {a.threads} }}\n")
     bundle = os.path.join(folder, "model.zorse")
     z.compile(model, bundle, cluster, a.batch, a.sequence, precision=a.precision, extra=("--weights=reference",))
     data = os.path.join(folder, "data.bin")

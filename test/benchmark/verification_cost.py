@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as folder:
         for d in range(devices):
             if d % 8 == 0:
                 f.write(f"  - name: n{d // 8}\n    devices:\n")
-            f.write(f"      - {{ name: d{d}, kind: cpu, speed: {1e10 * (1 + d % 3)}, memory: 20GiB, threads: 1 }}\n")
+            f.write(f"      - {{ name: d{d}, kind: cpu, flops_per_second: {1e10 * (1 + d % 3)}, memory: 20GiB, threads: 1 }}\n")
     os.environ["ZORSE_CACHE"] = os.path.join(folder, "cache")
     common = ["zorse-compile", a.model, "--cluster", cluster, "--seq", a.sequence, "--batch", batch, "--threads", a.threads]
     _, _, text = z.call(*common, "--compile-to=kernels")
@@ -51,8 +51,8 @@ with tempfile.TemporaryDirectory() as folder:
     units = int(re.search(r"(\d+) units of", text)[1])
     plan = os.path.join(folder, "plan.json")
     with open(plan, "w") as f:
-        json.dump({"batch": batch, "devices": [f"d{d}" for d in range(devices)], "schedule": "1f1b",
-                   "stages": [{"units": [units * s // a.stages, units * (s + 1) // a.stages], "microbatch": 1,
+        json.dump({"global_batch_size": batch, "devices": [f"d{d}" for d in range(devices)], "schedule": "1f1b",
+                   "stages": [{"units": [units * s // a.stages, units * (s + 1) // a.stages], "micro_batch_size": 1,
                                "devices": [f"d{s * a.replicas + r}" for r in range(a.replicas)]} for s in range(a.stages)]}, f)
     shares, best = [], {}
     for i in range(a.repeat):

@@ -82,7 +82,7 @@ def files():
         with open(path(name), "w") as f:
             f.write("name: small\nnodes:\n")
             for device in names:  # each a node: they have nothing in common but the link
-                f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, speed: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
+                f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, flops_per_second: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
 
     cluster("cluster.yaml", devices)
     for d in devices:

@@ -57,7 +57,7 @@ def main():
                 if precision == "bf16":
                     file = os.path.join(folder, "bf16.yaml")
                     with open(cluster) as f, open(file, "w") as g:
-                        g.write(re.sub(r"type: (P100|V100-32|T4) ", r"type: \1, speed: {f32: 5e12, f16: 2e13, bf16: 5e12} ", f.read()))
+                        g.write(re.sub(r"type: (P100|V100-32|T4) ", r"type: \1, flops_per_second: {f32: 5e12, f16: 2e13, bf16: 5e12} ", f.read()))
                 tag = os.path.join(folder, f"{name}-{precision}")
                 # One cell per device: every architecture has all of its code.
                 for words in (words, [w for w in words if w not in ("--seq", 8)]):  # some have no sequence

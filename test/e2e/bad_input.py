@@ -44,22 +44,22 @@ def memory(c):
     def plan(**more):
         return z.plan(c.folder, "memory", 8, ["a"], [(0, 8, 0, 8, "a")], **more)
 
-    c.expect("a tier that does not exist", c.compile(plan=plan(residency=[{"moments": "disk"}])), "residency[0].moments", "device", "host", "disk")
-    c.expect("an update by nobody", c.compile(plan=plan(residency=[{"update": "disk"}])), "residency[0].update", "device", "host", "disk")
-    c.expect("an update on the host of what is on the device", c.compile(plan=plan(residency=[{"update": "host", "moments": "host"}])), "device a", "updated on the host", "parameters", "keep")
-    c.expect("a commit that does not exist", c.compile(plan=plan(state={"commit": "chunk"})), "state.commit", "step", "group", "chunk")
-    c.expect("clipping where groups commit", c.compile(plan=plan(state={"commit": "group"})), "state.commit", "clipped", "--clip=0", "step")
-    c.expect("skipping where groups commit", c.compile(plan=plan(state={"commit": "group"}), training={**z.ADAMW, "clip": "0"}, extra=("--skip-nonfinite",)), "state.commit", "not finite", "--skip-nonfinite")
-    c.expect("loss scaling where groups commit", c.compile(plan=plan(state={"commit": "group"}), training={**z.ADAMW, "clip": "0"}, precision="f16"), "state.commit", "scaled", "bf16")
+    c.expect("a tier that does not exist", c.compile(plan=plan(offload=[{"optimizer_states": "disk"}])), "offload[0].optimizer_states", "device", "host", "disk")
+    c.expect("an update by nobody", c.compile(plan=plan(offload=[{"optimizer": "disk"}])), "offload[0].optimizer", "device", "host", "disk")
+    c.expect("an update on the host of what is on the device", c.compile(plan=plan(offload=[{"optimizer": "host", "optimizer_states": "host"}])), "device a", "updated on the host", "parameters", "keep")
+    c.expect("a commit that does not exist", c.compile(plan=plan(state={"optimizer_in_backward": "chunk"})), "state.optimizer_in_backward", "true or false", "chunk")
+    c.expect("clipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True})), "state.optimizer_in_backward", "clipped", "--clip=0", "false")
+    c.expect("skipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, extra=("--skip-nonfinite",)), "state.optimizer_in_backward", "not finite", "--skip-nonfinite")
+    c.expect("loss scaling where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, precision="f16"), "state.optimizer_in_backward", "scaled", "bf16")
     small = os.path.join(c.folder, "small-host.yaml")
     with open(small, "w") as f:
-        f.write("name: test\nnodes:\n  - name: here\n    host_memory: 1 MiB\n    devices:\n      - { name: a, kind: cpu, threads: 1, speed: 1e10 }\n")
-    c.expect("too little memory of the host", c.compile(cluster=small, plan=plan(residency=[{"moments": "host"}])), "node here", "host memory", "1.0 MiB", "fewer")
+        f.write("name: test\nnodes:\n  - name: here\n    host_memory: 1 MiB\n    devices:\n      - { name: a, kind: cpu, threads: 1, flops_per_second: 1e10 }\n")
+    c.expect("too little memory of the host", c.compile(cluster=small, plan=plan(offload=[{"optimizer_states": "host"}])), "node here", "host memory", "1.0 MiB", "fewer")
     bundle = os.path.join(c.folder, "group.zorse")
-    z.compile(GPT, bundle, c.one, 8, 32, plan(state={"commit": "group"}), {**z.ADAMW, "clip": "0"})
+    z.compile(GPT, bundle, c.one, 8, 32, plan(state={"optimizer_in_backward": True}), {**z.ADAMW, "clip": "0"})
     run = lambda *words, steps=2: z.call("zorse-run", bundle, "--data", DATA, "--steps", steps, *words, ok=False)
-    c.expect("clipping turned on for a run", run("--clip=1"), "--clip=1", "commit", "step")
-    c.expect("skipping asked of a run", run("--nonfinite=skip"), "--nonfinite=skip", "commit", "step")
+    c.expect("clipping turned on for a run", run("--clip=1"), "--clip=1", "optimizer_in_backward", "false")
+    c.expect("skipping asked of a run", run("--nonfinite=skip"), "--nonfinite=skip", "optimizer_in_backward", "false")
     c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "snapshot")
 
 
@@ -103,7 +103,7 @@ def plans(c):
     c.expect("plan: order that cannot run",
              plan("order", [(0, 4, 0, 8, "a"), (4, u, 0, 8, "b")], schedule={"order": {"a": ["B0", "F0"], "b": ["F1", "B1"]}}), "cycle")
     c.expect("plan: not JSON", c.compile(cluster=c.two, plan=c.file("broken.plan.json", b'{"format": 1, ')), "broken.plan.json")
-    small = c.file("small.yaml", b"name: small\nnodes:\n  - name: here\n    devices:\n      - { name: a, kind: cpu, speed: 1e10, memory: 1MiB, threads: 1 }\n")
+    small = c.file("small.yaml", b"name: small\nnodes:\n  - name: here\n    devices:\n      - { name: a, kind: cpu, flops_per_second: 1e10, memory: 1MiB, threads: 1 }\n")
     c.expect("plan: too little memory", c.compile(cluster=small, plan=z.plan(c.folder, "memory", 8, ["a"], [(0, u, 0, 8, "a")])), "memory", "a")
     c.expect("cluster: not YAML", c.compile(cluster=c.file("broken.yaml", b"nodes: [")), "broken.yaml")
     c.expect("cluster: no devices", c.compile(cluster=c.file("none.yaml", b"name: none\nnodes: []\n")), "device")
@@ -137,7 +137,7 @@ def bundles(c):
             json.dump(m, f)
 
     c.expect("bundle: a damaged program", broken("program", flip("programs/0.pb")), "its SHA-256 is", "programs/0.pb")
-    c.expect("bundle: damaged bodies", broken("bodies", flip("bodies.pb")), "its SHA-256 is", "bodies.pb")
+    c.expect("bundle: damaged bodies", broken("bodies", flip("functions.pb")), "its SHA-256 is", "functions.pb")
     c.expect("bundle: a damaged manifest", broken("digest", flip("manifest.json")), "its SHA-256 is", "manifest.json")
     c.expect("bundle: missing file", broken("missing", lambda p: os.remove(os.path.join(p, "summary.pb"))), "summary.pb")
     c.expect("bundle: manifest not JSON", broken("manifest", lambda p: open(os.path.join(p, "manifest.json"), "w").close()), "manifest.json")
@@ -301,7 +301,7 @@ def rebuilt(c):
             f.write(data)
     z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--quiet", "-o", mine)
     same = True
-    for name in ("plan.json", "summary.pb", "bodies.pb", "programs/0.pb", f"kernels/{arch}/kernels.so"):
+    for name in ("plan.json", "summary.pb", "functions.pb", "programs/0.pb", f"kernels/{arch}/kernels.so"):
         with open(os.path.join(mine, name), "rb") as a, open(os.path.join(good, name), "rb") as b:
             same = same and a.read() == b.read()
     losses = [z.run(bundle, DATA, 3) for bundle in (good, mine)]

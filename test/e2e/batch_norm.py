@@ -62,7 +62,7 @@ def main():
         z.call(*compiling(4, two, None, os.path.join(folder, "planned.zorse")))
         with open(os.path.join(folder, "planned.zorse", "plan.json")) as f:
             planned = json.load(f)
-        good = planned["batch"] == batch and all(s % 4 == 0 for cell in planned["cells"] for s in cell["samples"])
+        good = planned["global_batch_size"] == batch and all(s % 4 == 0 for cell in planned["cells"] for s in cell["samples"])
         results.append(good)
         print(f"{'ok  ' if good else 'FAIL'} a plan that was searched has cells of whole groups", flush=True)
         z.plan(folder, "torn", batch, ["d0", "d1"], [(0, 2, 0, 6, "d0"), (0, 2, 6, batch, "d1")])

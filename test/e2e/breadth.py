@@ -17,7 +17,7 @@ BREADTH = os.path.join(z.SMALL, "breadth")
 def gpu(folder):
     path = os.path.join(folder, "gpu.yaml")
     with open(path, "w") as f:
-        f.write("name: test\nnodes:\n  - name: here\n    devices:\n      - { name: g, kind: cuda, arch: emu, speed: 1e10, memory: 2GiB }\n")
+        f.write("name: test\nnodes:\n  - name: here\n    devices:\n      - { name: g, kind: cuda, arch: emu, flops_per_second: 1e10, memory: 2GiB }\n")
     return path
 
 

@@ -43,7 +43,7 @@ def bundle(folder, name, devices):
         with open(os.path.join(whole, "plan.json")) as f:
             units = max(cell["units"][1] for cell in json.load(f)["cells"])
         border = BATCH - 1
-        owners = [{"device": "a", "share": 70}, {"device": "b", "share": 30}]
+        owners = [{"device": "a", "fraction": 0.7}, {"device": "b", "fraction": 0.3}]
         plan = z.plan(folder, name, BATCH, names, [(0, units, 0, border, "a"), (0, units, border, BATCH, "b")], state={"groups": [{"group": "*", "owners": owners}]})
     z.compile(MODEL, path, z.cluster(folder, names), BATCH, LENGTH, plan, training, precision)
     return path

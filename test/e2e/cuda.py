@@ -23,7 +23,7 @@ PLANS = {
     "micro-batches of odd sizes": (["g0"], [(0, 8, 0, 1, "g0"), (0, 8, 1, 4, "g0"), (0, 8, 4, 8, "g0")], {}),
     "split backward": (["g0", "g1"], [(0, 4, 0, 4, "g0"), (0, 4, 4, 8, "g0"), (4, 8, 0, 4, "g1"), (4, 8, 4, 8, "g1")], {"split_backward": True}),
     "mixed stages": (["g0", "c0", "g1"], [(0, 3, 0, 5, "g0"), (0, 3, 5, 8, "c0"), (3, 8, 0, 4, "g1"), (3, 8, 4, 6, "g1"), (3, 8, 6, 8, "c0")], {}),
-    "state with another GPU": (["g0", "g1"], [(0, 8, 0, 8, "g0")], {"state": {"groups": [{"group": "*", "owners": [{"device": "g1", "share": 70}, {"device": "g0", "share": 30}]}]}}),
+    "state with another GPU": (["g0", "g1"], [(0, 8, 0, 8, "g0")], {"state": {"groups": [{"group": "*", "owners": [{"device": "g1", "fraction": 0.7}, {"device": "g0", "fraction": 0.3}]}]}}),
     "two devices on one GPU": (["g0", "g1"], [(0, 3, 0, 8, "g0"), (3, 8, 0, 5, "g1"), (3, 8, 5, 8, "g0")], {}),
 }
 
@@ -43,7 +43,7 @@ def random_plan(seed, batch=None):
     more = {"split_backward": True} if seed % 3 == 0 else {}
     if len(devices) > 1 and seed % 4 == 0:
         share = draw.randint(10, 90)
-        more["state"] = {"groups": [{"group": "*", "owners": [{"device": devices[0], "share": share}, {"device": devices[-1], "share": 100 - share}]}]}
+        more["state"] = {"groups": [{"group": "*", "owners": [{"device": devices[0], "fraction": share / 100}, {"device": devices[-1], "fraction": 1 - share / 100}]}]}
     return batch, devices, cells, more
 
 
@@ -53,7 +53,7 @@ def cluster(folder, devices):
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
             kind = "kind: cuda, arch: emu" if d.startswith("g") else "kind: cpu, threads: 1"
-            f.write(f"      - {{ name: {d}, {kind}, speed: 1e10, memory: 2GiB }}\n")
+            f.write(f"      - {{ name: {d}, {kind}, flops_per_second: 1e10, memory: 2GiB }}\n")
     return path
 
 

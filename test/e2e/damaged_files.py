@@ -371,7 +371,7 @@ def cases():
 
     return {"onnx": onnx, "data": data, "plan": plan, "cluster": cluster, "bundle": bundle,
             "program": inside(lambda rng: rng.choice(("programs/0.pb", "programs/1.pb")), damage_message),
-            "summary": inside("summary.pb", damage_message), "bodies": inside("bodies.pb", damage_message), "manifest": inside("manifest.json", damage_json),
+            "summary": inside("summary.pb", damage_message), "bodies": inside("functions.pb", damage_message), "manifest": inside("manifest.json", damage_json),
             "weights": inside("weights.json", damage_json), "safetensors": safetensors, "tokens": tokens, "npy": npy}
 
 

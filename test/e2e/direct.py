@@ -35,7 +35,7 @@ def random_plan(seed):
     if seed % 2:
         shares = [draw.randint(0, 40) for _ in devices]
         shares[-1] += 1
-        more["state"] = {"groups": [{"group": "*", "owners": [{"device": d, "share": 100 * s / sum(shares)} for d, s in zip(devices, shares)]}]}
+        more["state"] = {"groups": [{"group": "*", "owners": [{"device": d, "fraction": s / sum(shares)} for d, s in zip(devices, shares)]}]}
     return batch, devices, cells, more
 
 
@@ -45,7 +45,7 @@ def compile_plan(folder, seed):
     bundle = os.path.join(folder, f"{seed}.zorse")
     plan = z.plan(folder, f"p{seed}", batch, devices, cells, **more)
     _, _, said = z.compile(os.path.join(z.SMALL, name + ".onnx"), bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision)
-    if not os.path.isdir(os.path.join(bundle, "staged")):
+    if not os.path.isdir(os.path.join(bundle, "host_staged")):
         raise z.Failure(f"plan {seed}: nothing is direct: {said}")
     return bundle, os.path.join(z.SMALL, name + ".bf16.tokens.bin"), f"{name}, {precision}, {len(devices)} devices, batch {batch}"
 
@@ -110,7 +110,7 @@ def fall_back():
         for words in (["--threads"], ["--processes"]):
             found, said = outcome(folder, bundle, data, *words, "--share-gpus", ok=False)
             line = next((l for l in said.splitlines() if re.match(warning, l)), "")
-            check("one GPU twice, " + words[0], found == expected and "share the GPU" in line and "direct: false" in line, line or said)
+            check("one GPU twice, " + words[0], found == expected and "share the GPU" in line and "device_to_device: false" in line, line or said)
         os.environ["ZORSE_EMULATOR_DEVICES"] = "8"
         for fault, words in (("wrong@0:2", ["--threads"]), ("wrong@1:1", ["--processes"])):
             os.environ["ZORSE_NCCL_FAULT"] = fault

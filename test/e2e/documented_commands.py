@@ -45,9 +45,9 @@ FOUR_DEVICES = """name: documented
 nodes:
   - name: here
     devices:
-      - {name: big, kind: cpu, speed: 4e10, memory: 2GiB, threads: 1}
-      - {name: small, kind: cpu, speed: 1e10, memory: 2GiB, threads: 1}
-      - {name: t4, kind: cpu, speed: 1e10, memory: 2GiB, threads: 1, count: 2}
+      - {name: big, kind: cpu, flops_per_second: 4e10, memory: 2GiB, threads: 1}
+      - {name: small, kind: cpu, flops_per_second: 1e10, memory: 2GiB, threads: 1}
+      - {name: t4, kind: cpu, flops_per_second: 1e10, memory: 2GiB, threads: 1, count: 2}
 """
 
 

@@ -39,7 +39,7 @@ class Bench:
             plan = json.load(f)
         grouped = os.path.join(folder, "by-group.plan.json")
         with open(grouped, "w") as f:
-            json.dump({**plan, "state": {"commit": "group"}, "residency": [{"devices": ["b"], "parameters": "host", "moments": "host", "update": "host"}]}, f)
+            json.dump({**plan, "state": {"optimizer_in_backward": True}, "offload": [{"devices": ["b"], "parameters": "host", "optimizer_states": "host", "optimizer": "host"}]}, f)
         z.compile(MODEL, self.by_step, clusters, BATCH, LENGTH, pipeline, {**adamw, "clip": "0"})
         z.compile(MODEL, self.by_group, clusters, BATCH, LENGTH, grouped, {**adamw, "clip": "0"})
         self.data = self.tokens("train.bin", 1, 40 * BATCH * LENGTH)

@@ -23,7 +23,7 @@ from damaged_files import BATCH, LENGTH, MODEL, Outcome, parse, read, seal, sha2
 
 STEPS = 3
 # Nothing else says the same. Fields of ModelSummary by their numbers in bundle.proto.
-BELIEVED_FILES = ("bodies.pb", "weights.json", "weights.safetensors")
+BELIEVED_FILES = ("functions.pb", "weights.json", "weights.safetensors")
 BELIEVED_SUMMARY = {(7, 6): "bounds of an input", (7, 7): "bounds of an input", (7, 8): "labels that are ignored", (7, 9): "labels that are ignored", (7, 10): "role of an input",
                     (7, 11): "shift of labels", (8, 6): "factor of a loss", (42, 1): "reduction of a count"}
 
@@ -45,7 +45,7 @@ def changed_fields(before, after, path=()):
 def believed(file, before, after):
     """Why another result is no fault, or None."""
     if file in BELIEVED_FILES:
-        return {"bodies.pb": "bodies"}.get(file, "weights")
+        return {"functions.pb": "bodies"}.get(file, "weights")
     if file == "summary.pb":
         try:
             fields = {path[:2] for path in changed_fields(parse(before), parse(after))}

@@ -41,7 +41,7 @@ def bundle(folder, name, devices):
 
 
 def bundles(folder):
-    of = lambda arch, more="": f"arch: {arch}, speed: 1e13, memory: 8GiB{more}"
+    of = lambda arch, more="": f"arch: {arch}, flops_per_second: 1e13, memory: 8GiB{more}"
     return {
         "A100+T4": bundle(folder, "A100+T4", {"a": of("sm_80"), "t": of("sm_75")}),
         "T4+A100": bundle(folder, "T4+A100", {"t": of("sm_75"), "a": of("sm_80")}),
@@ -49,7 +49,7 @@ def bundles(folder):
         "named": bundle(folder, "named", {"t": of("sm_75"), "u": of("sm_75", f', gpu: "{UUID}05"')}),
         "P40": bundle(folder, "P40", {"p": of("sm_61")}),
         "B300": bundle(folder, "B300", {"b": of("sm_103")}),
-        "emulated": bundle(folder, "emulated", {"g": "arch: emu, speed: 1e10, memory: 1GiB", "h": "arch: emu, speed: 1e10, memory: 1GiB"}),
+        "emulated": bundle(folder, "emulated", {"g": "arch: emu, flops_per_second: 1e10, memory: 1GiB", "h": "arch: emu, flops_per_second: 1e10, memory: 1GiB"}),
     }
 
 

@@ -45,7 +45,7 @@ def predict(folder, model, kind, count, sequence, batch):
     z.call("zorse-plan", *model, "--cluster", cluster(folder, kind, count), "--seq", sequence, "--batch", batch, "--quiet", "--json", report)
     with open(report) as f:
         found = json.load(f)
-    return found["tokens_per_second"] / count, found["times"][0]
+    return found["tokens_per_second"] / count, found["time_sources"][0]
 
 
 def main():

@@ -72,7 +72,7 @@ def cluster(folder, devices):
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
             name, speed = (d, 1e10) if isinstance(d, str) else d
-            f.write(f"      - {{ name: {name}, kind: cpu, speed: {speed}, memory: 2GiB, threads: 1 }}\n")
+            f.write(f"      - {{ name: {name}, kind: cpu, flops_per_second: {speed}, memory: 2GiB, threads: 1 }}\n")
     return path
 
 
@@ -80,7 +80,7 @@ def plan(folder, name, batch, devices, cells, **more):
     """cells: (first unit, end unit, first sample, end sample, device name)."""
     path = os.path.join(folder, name + ".plan.json")
     with open(path, "w") as f:
-        json.dump({"format": 1, "batch": batch, "devices": list(devices),
+        json.dump({"format": 2, "global_batch_size": batch, "devices": list(devices),
                    "cells": [{"units": [a, b], "samples": [s, t], "device": d} for a, b, s, t, d in cells], **more}, f)
     return path
 

@@ -146,5 +146,5 @@ def slices(snapshots):
     with open(os.path.join(folder, "index.json")) as f:
         index = json.load(f)
     names = [p["name"] for p in index["parameters"]]
-    kept = [(names[s["parameter"]], s["moment"]) for file in index["files"] for s in file["slices"]]
+    kept = [(names[s["parameter"]], s["moment"]) for file in index["files"] for s in file["shards"]]
     return {n for n, m in kept if m < 0}, {n for n, m in kept if m >= 0}, index

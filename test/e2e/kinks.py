@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(z.ROOT, "python"))
 LIMIT = 1e-6  # exporters write numbers in f32
 POINTS = [-6, -5, -4, -3, -2, -1.5, -1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 5, 6, 7]
 ROOTS = {"cosine_similarity"}  # which TorchScript's exporter writes as roots of sums, whose gradient at 0 is infinite in PyTorch, too
-CLUSTER = "name: one\nnodes:\n  - name: n\n    devices:\n      - {name: c, kind: cpu, threads: 1, speed: 10 GFLOP/s, memory: 1 GiB}\n"
+CLUSTER = "name: one\nnodes:\n  - name: n\n    devices:\n      - {name: c, kind: cpu, threads: 1, flops_per_second: 10 GFLOP/s, memory: 1 GiB}\n"
 
 
 def functions():

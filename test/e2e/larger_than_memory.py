@@ -19,14 +19,14 @@ import harness as z
 
 QUICK = "--quick" in sys.argv
 UNITS, BATCH, LENGTH, STEPS, MEMORY = 34, 4, 64, 2 if QUICK else 5, 13 << 20
-HOST = [{"parameters": "host", "moments": "host", "gradients": "host", "gather": "phase"}]
+HOST = [{"parameters": "host", "optimizer_states": "host", "gradients": "host", "reshard_after_forward": True}]
 
 
 def cluster(folder, device, memory):
     path = os.path.join(folder, f"cluster-{memory}.yaml")
     kind = "kind: cuda, arch: emu" if device.startswith("g") else "kind: cpu, threads: 1"
     with open(path, "w") as f:
-        f.write(f"name: test\nnodes:\n  - name: here\n    devices:\n      - {{ name: {device}, {kind}, speed: 1e10, memory: {memory} }}\n")
+        f.write(f"name: test\nnodes:\n  - name: here\n    devices:\n      - {{ name: {device}, {kind}, flops_per_second: 1e10, memory: {memory} }}\n")
     return path
 
 
@@ -86,7 +86,7 @@ def main():
 
                 def train(name, memory, **more):
                     bundle = os.path.join(folder, name + ".zorse")
-                    plan = z.plan(folder, name, BATCH, [device], cells, schedule="ministages", **more)
+                    plan = z.plan(folder, name, BATCH, [device], cells, schedule="breadth_first", **more)
                     code, _, err = z.compile(model, bundle, cluster(folder, device, memory), BATCH, LENGTH, plan, z.ADAMW, ok=False)
                     if code:
                         return bundle, err
@@ -98,7 +98,7 @@ def main():
                 label = f"{device}, micro-batches of {rows}: "
                 _, refused = train("plain", MEMORY)
                 expect(label + "refused without", isinstance(refused, str) and f"device {device} needs" in refused, refused if isinstance(refused, str) else "trained")
-                bundle, found = train("small", MEMORY, residency=HOST, activations="recompute")
+                bundle, found = train("small", MEMORY, offload=HOST, activations="recompute")
                 _, expected = train("large", "2GiB")
                 expect(label + "trains with, to every bit", not isinstance(found, str) and found == expected, found if isinstance(found, str) else "")
                 if isinstance(found, str):

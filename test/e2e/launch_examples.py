@@ -130,7 +130,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             cluster, bundle = os.path.join(folder, "two.yaml"), os.path.join(folder, "gpt.zorse")
             with open(cluster, "w") as f:
-                device = "{{name: {}, kind: cpu, speed: 1e10, memory: 2GiB}}"
+                device = "{{name: {}, kind: cpu, flops_per_second: 1e10, memory: 2GiB}}"
                 f.write("name: two\nnodes:\n" + "".join(f"  - name: {n}\n    devices: [{device.format(a)}, {device.format(b)}]\n" for n, a, b in (("n0", "a", "b"), ("n1", "c", "d"))))
             z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster, 8, 32)
             os.symlink(os.path.join(z.SMALL, "gpt.tokens.bin"), os.path.join(folder, "train.bin"))

@@ -20,7 +20,7 @@ TOKENS = os.path.join(z.SMALL, "gpt.bf16.tokens.bin")
 TINY = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
 PLANS = {
     # the loss on a device that owns nothing; on the last stage; shared by all; on two of three
-    "loss-without-state": (["a", "b", "c"], [(0, 3, 0, 8, "a"), (3, 5, 0, 8, "b"), (5, 8, 0, 4, "b"), (5, 8, 4, 8, "c")], {"state": {"groups": [{"group": "*", "owners": [{"device": "a", "share": 100}]}]}}),
+    "loss-without-state": (["a", "b", "c"], [(0, 3, 0, 8, "a"), (3, 5, 0, 8, "b"), (5, 8, 0, 4, "b"), (5, 8, 4, 8, "c")], {"state": {"groups": [{"group": "*", "owners": [{"device": "a", "fraction": 1}]}]}}),
     "stages": (["a", "b", "c"], [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 6, 0, 4, "b"), (3, 6, 4, 8, "b"), (6, 8, 0, 4, "c"), (6, 8, 4, 8, "c")], {}),
     "shares": (["a", "b", "c", "d"], [(0, 8, 0, 4, "a"), (0, 8, 4, 6, "b"), (0, 8, 6, 7, "c"), (0, 8, 7, 8, "d")], {}),
     "split": (["a", "b"], [(0, 4, 0, 4, "a"), (0, 4, 4, 8, "a"), (4, 8, 0, 4, "b"), (4, 8, 4, 8, "b")], {"split_backward": True}),

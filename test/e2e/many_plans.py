@@ -40,10 +40,10 @@ def random(folder, count, most_devices=5):
 
 
 TABLES = (  # everything on the hosts, updated there or on devices; parts of it
-    [{"parameters": "host", "moments": "host", "gradients": "host", "gather": "phase"}],
-    [{"parameters": "host", "moments": "host", "update": "host"}],
-    [{"moments": "host"}],
-    [{"devices": ["d0"], "parameters": "host", "moments": "host", "update": "host"}, {"devices": ["d1"], "moments": "host", "gradients": "host"}],
+    [{"parameters": "host", "optimizer_states": "host", "gradients": "host", "reshard_after_forward": True}],
+    [{"parameters": "host", "optimizer_states": "host", "optimizer": "host"}],
+    [{"optimizer_states": "host"}],
+    [{"devices": ["d0"], "parameters": "host", "optimizer_states": "host", "optimizer": "host"}, {"devices": ["d1"], "optimizer_states": "host", "gradients": "host"}],
     [],
 )
 
@@ -72,11 +72,11 @@ def tiers(folder, count, most_devices=4):
         z.compile(MODEL, one, z.cluster(folder, devices), batch, LENGTH, drawn, training, "f32")
         plan["schedule"] = order_of(one, devices)
         for k, table in enumerate(TABLES[seed % 4:seed % 4 + 1] + TABLES[:seed % 4] + TABLES[seed % 4 + 1:]):
-            plan.pop("residency", None)
-            plan["state"].pop("commit", None)
-            plan.update({"residency": table} if table else {})
+            plan.pop("offload", None)
+            plan["state"].pop("optimizer_in_backward", None)
+            plan.update({"offload": table} if table else {})
             if k % 2 == seed % 2:  # without clipping, when groups commit changes no bit
-                plan["state"]["commit"] = "group"
+                plan["state"]["optimizer_in_backward"] = True
             changed = os.path.join(folder, "tiers.plan.json")
             with open(changed, "w") as f:
                 json.dump(plan, f)

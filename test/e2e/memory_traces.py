@@ -25,21 +25,21 @@ BATCH, LENGTH, STEPS, LEAST, ATTEMPTS = 8, 64, 4 if QUICK else 8, 0.5, 3
 UPDATED = {"device": 0.3, "host": 0.02}  # least part of the time of updates that overlaps, by who updates
 MEMORY_RATE, LINK = 4e8, 8e8  # bytes/s
 CLOCK = {"ZORSE_EMULATOR_COMPUTE": "0", "ZORSE_EMULATOR_PACE": str(MEMORY_RATE), "ZORSE_EMULATOR_LINK": str(LINK)}
-HOST = {"parameters": "host", "moments": "host", "gradients": "host", "gather": "phase"}
+HOST = {"parameters": "host", "optimizer_states": "host", "gradients": "host", "reshard_after_forward": True}
 UNCLIPPED = {**z.ADAMW, "clip": "0"}
 PLANS = {  # residency, state, what updates overlap with
     "updates on the device, by step": ([HOST], {}, "FORWARD of the next step"),
-    "updates by the host, by step": ([{**HOST, "update": "host"}], {}, "FORWARD of the next step"),
-    "updates on the device, by group": ([HOST], {"commit": "group"}, "BACKWARD of the step"),
-    "updates by the host, by group": ([{**HOST, "update": "host"}], {"commit": "group"}, "BACKWARD of the step"),
+    "updates by the host, by step": ([{**HOST, "optimizer": "host"}], {}, "FORWARD of the next step"),
+    "updates on the device, by group": ([HOST], {"optimizer_in_backward": True}, "BACKWARD of the step"),
+    "updates by the host, by group": ([{**HOST, "optimizer": "host"}], {"optimizer_in_backward": True}, "BACKWARD of the step"),
 }
 
 
 def cluster(folder):
     path = os.path.join(folder, "cluster.yaml")
     with open(path, "w") as f:
-        f.write(f"name: paced\nnodes:\n  - name: here\n    pcie: {LINK:g}\n    devices:\n      - {{ name: g0, kind: cuda, arch: emu, speed: 1e15, half_rows: 0.001, memory_bandwidth: {MEMORY_RATE:g}, "
-                "launch: 0, memory: 2GiB }\n")
+        f.write(f"name: paced\nnodes:\n  - name: here\n    pcie: {LINK:g}\n    devices:\n      - {{ name: g0, kind: cuda, arch: emu, flops_per_second: 1e15, half_peak_rows: 0.001, memory_bandwidth: {MEMORY_RATE:g}, "
+                "launch_overhead: 0, memory: 2GiB }\n")
     return path
 
 
@@ -94,11 +94,11 @@ def main():
         shutil.copy(os.path.join(z.SMALL, "gpt-deep.onnx"), model)
         np.random.default_rng(1).normal(0, 0.02, 7_400_000).astype(np.float32).tofile(model + ".data")
         for name, (residency, state, follows) in PLANS.items():
-            counts, updated = [], UPDATED[residency[0].get("update", "device")]
+            counts, updated = [], UPDATED[residency[0].get("optimizer", "device")]
             for rows in (4,) if QUICK else (4, 2):
                 cells = [(u, v, s, s + rows, "g0") for u, v in chunks() for s in range(0, BATCH, rows)]
                 bundle, trace = os.path.join(folder, "traced.zorse"), os.path.join(folder, "trace.json")
-                plan = z.plan(folder, "traced", BATCH, ["g0"], cells, schedule="ministages", residency=residency, **({"state": state} if state else {}))
+                plan = z.plan(folder, "traced", BATCH, ["g0"], cells, schedule="breadth_first", offload=residency, **({"state": state} if state else {}))
                 z.compile(model, bundle, cluster(folder), BATCH, LENGTH, plan, UNCLIPPED)
                 for _ in range(ATTEMPTS):
                     events = traced(bundle, trace)

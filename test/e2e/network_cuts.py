@@ -232,7 +232,7 @@ def prepare(folder):
     with open(cluster, "w") as f:
         f.write("name: three nodes\nnodes:\n")
         for n, device in enumerate(DEVICES):
-            f.write(f"  - name: node{n}\n    devices:\n      - {{name: {device}, kind: cpu, speed: 1e10, memory: 2GiB}}\n")
+            f.write(f"  - name: node{n}\n    devices:\n      - {{name: {device}, kind: cpu, flops_per_second: 1e10, memory: 2GiB}}\n")
     bundle = os.path.join(folder, "b.zorse")
     cells = [(0, 3, 0, 8, "a"), (3, 8, 0, 4, "b"), (3, 8, 4, 8, "c")]
     z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster, 8, 32, z.plan(folder, "p", 8, list(DEVICES), cells))

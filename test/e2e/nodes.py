@@ -21,10 +21,10 @@ LIMIT = 60 * z.PATIENCE
 def cluster(folder):
     path = os.path.join(folder, "two-nodes.yaml")
     with open(path, "w") as f:
-        f.write("name: two nodes\nnodes:\n  - name: first\n    devices:\n      - {name: a, kind: cpu, speed: 1e10, memory: 2GiB}\n"
+        f.write("name: two nodes\nnodes:\n  - name: first\n    devices:\n      - {name: a, kind: cpu, flops_per_second: 1e10, memory: 2GiB}\n"
                 "  - name: second\n    devices:\n")
         for device in "bcd":
-            f.write(f"      - {{name: {device}, kind: cpu, speed: 1e10, memory: 2GiB}}\n")
+            f.write(f"      - {{name: {device}, kind: cpu, flops_per_second: 1e10, memory: 2GiB}}\n")
     return path
 
 

@@ -42,7 +42,7 @@ def cluster(folder, devices, rate):
     with open(path, "w") as f:
         f.write(f"name: paced\nlinks: {{ intra_node: {{ bandwidth: {link:g}, latency: 0 us }} }}\nnodes:\n  - name: here\n    pcie: {link:g}\n    devices:\n")
         for d in devices:
-            f.write(f"      - {{ name: {d}, kind: cuda, arch: emu, type: emulated, speed: 1e15, half_rows: 0.001, memory_bandwidth: {rate:g}, launch: 0, memory: 2GiB }}\n")
+            f.write(f"      - {{ name: {d}, kind: cuda, arch: emu, type: emulated, flops_per_second: 1e15, half_peak_rows: 0.001, memory_bandwidth: {rate:g}, launch_overhead: 0, memory: 2GiB }}\n")
     return path
 
 
@@ -129,7 +129,7 @@ def measured(folder, name, hows, rate):
     """[(what, moved, hidden, planned, beside)] of a plan, on a clock."""
     devices, cells = PLANS[name]
     model, bundle = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(folder, f"{len(devices)}.zorse")
-    plan = z.plan(folder, f"p{len(devices)}", BATCH, devices, cells, schedule={"name": "timed"}, split_backward=True)
+    plan = z.plan(folder, f"p{len(devices)}", BATCH, devices, cells, schedule={"name": "steady_state"}, split_backward=True)
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan)
     profile = profile_of(folder, bundle, cells, rate)
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan, extra=("--profile", profile))

@@ -25,14 +25,14 @@ def plans():
     out["shares-5-2-1"] = (["a", "b", "c"], [(0, u, 0, 5, "a"), (0, u, 5, 7, "b"), (0, u, 7, 8, "c")], {})
     out["two-pipelines"] = (list("abcde"), [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {})
     out["uneven-state"] = (["a", "b", "idle"], [(0, u, 0, 5, "a"), (0, u, 5, 8, "b")],
-                           {"state": {"groups": [{"group": "*", "owners": [{"device": "a", "share": 0}, {"device": "b", "share": 30}, {"device": "idle", "share": 70}]}]}})
+                           {"state": {"groups": [{"group": "*", "owners": [{"device": "a", "fraction": 0}, {"device": "b", "fraction": 0.3}, {"device": "idle", "fraction": 0.7}]}]}})
     out["tied-first-last"] = (["a", "b", "c"], [(0, 3, s, s + 2, "a") for s in range(0, 8, 2)] + [(3, 6, s, s + 4, "b") for s in (0, 4)] +
                               [(6, u, s, s + 1, "c") for s in range(8)], {"schedule": "1f1b"})
     out["disjoint-chunks"] = (["a", "b"], [(0, 2, s, s + 4, "a") for s in (0, 4)] + [(2, 4, s, s + 4, "b") for s in (0, 4)] +
                               [(4, 6, s, s + 4, "a") for s in (0, 4)] + [(6, u, s, s + 4, "b") for s in (0, 4)], {"schedule": "gpipe"})
     out["interleaved"] = (*out["disjoint-chunks"][:2], {"schedule": "interleaved"})
     out["folded-split"] = (["a", "b"], [(lo, hi, s, s + 2, d) for lo, hi, d in ((0, 2, "a"), (2, 4, "b"), (4, 6, "b"), (6, u, "a")) for s in range(0, 8, 2)],
-                           {"schedule": {"name": "folded", "in_flight": 1.5}, "split_backward": True})
+                           {"schedule": {"name": "wave", "in_flight_factor": 1.5}, "split_backward": True})
     out["pipeline-split"] = (*out["pipeline"][:2], {"schedule": "1f1b", "split_backward": True})
     out["stages-1-2-3-split"] = (*out["stages-1-2-3"][:2], {"schedule": "gpipe", "split_backward": True})
     return out

@@ -19,16 +19,16 @@ def devices_of(path):
 
 
 def check_times(device, rows, splits):
-    classes = device["classes"]
+    classes = device["unit_classes"]
     expect(set(classes) >= {"block attention", "block mlp", "embedding", "head"}, f"classes {sorted(classes)}")
     for name, degrees in classes.items():
-        points = degrees[0]["points"]
-        expect([p["rows"] for p in points] == rows, f"{name} has rows {[p['rows'] for p in points]}, expected {rows}")
+        points = degrees[0]["measurements"]
+        expect([p["batch_size"] for p in points] == rows, f"{name} has rows {[p['batch_size'] for p in points]}, expected {rows}")
         for point in points:
             expect(point["forward"] > 0 and point["backward"] > 0, f"{name}: {point}")
             if splits and name.startswith("block"):
                 expect(point["input_gradients"] > 0 and point["weight_gradients"] > 0, f"{name} has no parts: {point}")
-    mlp = classes["block mlp"][0]["points"]
+    mlp = classes["block mlp"][0]["measurements"]
     # Measured beside whatever else runs: where the machine may be busy (CTest) only what is far off is a mistake.
     expect(mlp[-1]["forward"] * h.PATIENCE > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
     for key in ("update", "norm", "copy", "load"):
@@ -41,11 +41,11 @@ def main():
         model = os.path.join(h.SMALL, "gpt-bytes.onnx")
         cluster = os.path.join(folder, "cluster.yaml")
         with open(cluster, "w") as f:
-            f.write("nodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, speed: 2e10, memory: 1GiB}\n      - {name: b, kind: cpu, speed: 1e10, memory: 1GiB}\n"
-                    "  - name: n1\n    devices:\n      - {name: c, kind: cpu, speed: 1e10, memory: 1GiB}\n")
+            f.write("nodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, flops_per_second: 2e10, memory: 1GiB}\n      - {name: b, kind: cpu, flops_per_second: 1e10, memory: 1GiB}\n"
+                    "  - name: n1\n    devices:\n      - {name: c, kind: cpu, flops_per_second: 1e10, memory: 1GiB}\n")
         bundle = os.path.join(folder, "gpt.zorse")
         h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--split-bodies", "-o", bundle)
-        with open(os.path.join(bundle, "bodies.pb"), "rb") as f:
+        with open(os.path.join(bundle, "functions.pb"), "rb") as f:
             splits = b".backward_inputs" in f.read()
         expect(splits, "--split-bodies compiles the parts of backwards")
 
@@ -55,7 +55,7 @@ def main():
         profile, devices = devices_of(alone)
         expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
         check_times(devices["a"], [1, 4], splits)
-        expect(devices["a"]["classes"] == devices["c"]["classes"], "equal devices have equal times")
+        expect(devices["a"]["unit_classes"] == devices["c"]["unit_classes"], "equal devices have equal times")
 
         _, typed, _ = h.call("zorse-profile", bundle, "-o", "-", "--rows", 1, "--seconds", 0, "--as", "H900", "--quiet")
         expect([d["device"] for d in json.loads(typed)["devices"]] == ["H900"], typed[:200])
@@ -72,10 +72,10 @@ def main():
         # The compiler's times follow it: devices that are a thousand times slower make a step that is much longer.
         slow = os.path.join(folder, "slow.json")
         for device in profile["devices"]:
-            for degrees in device["classes"].values():
-                for point in degrees[0]["points"]:
+            for degrees in device["unit_classes"].values():
+                for point in degrees[0]["measurements"]:
                     for key in point:
-                        if key != "rows":
+                        if key != "batch_size":
                             point[key] *= 1000
         with open(slow, "w") as f:
             json.dump(profile, f)

@@ -58,7 +58,7 @@ def without_torch(results, folder):
     devices = ["a", ("b", 2e10)]
     cluster = z.cluster(folder, devices)
     losses, checkpoint = commands(folder, cluster)
-    mapping = {"name": "test", "nodes": [{"name": "here", "devices": [{"name": d if isinstance(d, str) else d[0], "kind": "cpu", "speed": 1e10 if isinstance(d, str) else d[1],
+    mapping = {"name": "test", "nodes": [{"name": "here", "devices": [{"name": d if isinstance(d, str) else d[0], "kind": "cpu", "flops_per_second": 1e10 if isinstance(d, str) else d[1],
                                                                           "memory": "2GiB", "threads": 1} for d in devices]}]}
     output = os.path.join(folder, "kept")
     steps = []

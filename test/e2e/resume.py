@@ -162,7 +162,7 @@ def plans():
         ("five", "abcde", [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {}),
         ("three", "abc", [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, u, 0, 4, "c"), (5, u, 4, 8, "c")], {"schedule": "1f1b"}),
         ("seven", "abcdefg", [(0, 2, 0, 4, "a"), (0, 2, 4, 8, "a"), (2, 5, 0, 5, "b"), (2, 5, 5, 8, "c"), (5, u, 0, 3, "d"), (5, u, 3, 6, "e"), (5, u, 6, 8, "f")],
-         {"state": {"groups": [{"group": "*", "owners": [{"device": d, "share": s} for d, s in zip("abcdefg", (5, 0, 10, 25, 15, 5, 40))]}]}}),
+         {"state": {"groups": [{"group": "*", "owners": [{"device": d, "fraction": s / 100} for d, s in zip("abcdefg", (5, 0, 10, 25, 15, 5, 40))]}]}}),
     ]
     results = []
     stops = (8, 16, 24) if QUICK else (40, 80, 120)
@@ -245,7 +245,7 @@ def refusals():
         results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
         newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
         with open(os.path.join(newest, "index.json")) as f:
-            consumed = json.load(f)["samples_consumed"]
+            consumed = json.load(f)["consumed_samples"]
         results.append(say("samples consumed", consumed == 8 * 8 + 2 * 4, str(consumed)))
 
         # Damage.

@@ -310,17 +310,17 @@ def sampling(folder):
         return [json.loads(line) for line in open(metrics)]
 
     lines = samples(one, "--checkpoint", checkpoint)
-    texts = [m for m in lines if "sample" in m]
-    holds("text after steps 3 and 6", [m["step"] for m in texts] == [3, 6] and all(m["prompt"] == [10, 20, 30] and len(m["sample"]) == 6 for m in texts), texts)
+    texts = [m for m in lines if "generated" in m]
+    holds("text after steps 3 and 6", [m["step"] for m in texts] == [3, 6] and all(m["prompt"] == [10, 20, 30] and len(m["generated"]) == 6 for m in texts), texts)
     holds("sampling changes no step", [m["loss"] for m in lines if "loss" in m] == losses(plain, "--lr", "1e-2", steps=6))
     ids = [10, 20, 30]
     for _ in range(3):
         ids.append(likeliest(folder, wide, checkpoint, ids, BATCH))
-    holds("the tokens are those of the least loss", texts and texts[-1]["sample"][:3] == ids[3:], (texts[-1:], ids))
-    holds("the same under another plan", [m["sample"] for m in samples(three) if "sample" in m] == [m["sample"] for m in texts])
-    holds("and in processes", [m["sample"] for m in samples(three, "--processes") if "sample" in m] == [m["sample"] for m in texts])
-    warm = [[m["sample"] for m in samples(b, "--sample-temperature", 1.5) if "sample" in m] for b in (one, three)]
-    holds("drawn by temperature: another text, the same whatever the plan", warm[0] == warm[1] != [m["sample"] for m in texts], warm)
+    holds("the tokens are those of the least loss", texts and texts[-1]["generated"][:3] == ids[3:], (texts[-1:], ids))
+    holds("the same under another plan", [m["generated"] for m in samples(three) if "generated" in m] == [m["generated"] for m in texts])
+    holds("and in processes", [m["generated"] for m in samples(three, "--processes") if "generated" in m] == [m["generated"] for m in texts])
+    warm = [[m["generated"] for m in samples(b, "--sample-temperature", 1.5) if "generated" in m] for b in (one, three)]
+    holds("drawn by temperature: another text, the same whatever the plan", warm[0] == warm[1] != [m["generated"] for m in texts], warm)
     _, out, _ = z.call("zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1, "--sample-tokens", 3, "--sample-prompt", "text:Hi")
     holds("bytes are shown as text", re.search(r"step 1  sample: Hi \| ", out), out)
     refused("a bundle without it", "was not compiled for text to be sampled; give zorse-compile --sampling", "zorse-run", plain, "--data", TOKENS, "--steps", 1, "--sample-every", 1)

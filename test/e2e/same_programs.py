@@ -38,7 +38,7 @@ def functions(model):
 def files(bundle):
     """The bytes that two builds shall agree on, by name."""
     out = {}
-    for path in [os.path.join(bundle, name) for name in ("summary.pb", "bodies.pb", "plan.json")] + sorted(glob.glob(os.path.join(bundle, "programs", "*.pb"))):
+    for path in [os.path.join(bundle, name) for name in ("summary.pb", "functions.pb", "plan.json")] + sorted(glob.glob(os.path.join(bundle, "programs", "*.pb"))):
         with open(path, "rb") as f:
             out[os.path.relpath(path, bundle)] = SYMBOL.sub(b"_", f.read())
     return out

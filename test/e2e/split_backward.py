@@ -34,7 +34,7 @@ def by_hand():
     chunks = [(0, 1, 0, 8, "a"), (1, 3, 0, 4, "b"), (1, 3, 4, 8, "c"), (3, 6, 0, 8, "a"), (6, UNITS, 0, 5, "c"), (6, UNITS, 5, 8, "b")]  # an embedding alone: no B
     out["chunks, an embedding alone"] = (["a", "b", "c"], chunks, {})
     out["data parallel, uneven"] = (["a", "b"], [(0, UNITS, 0, 5, "a"), (0, UNITS, 5, 8, "b")],
-                                    {"state": {"groups": [{"group": "*", "owners": [{"device": "b", "share": 30}, {"device": "a", "share": 70}]}]}})
+                                    {"state": {"groups": [{"group": "*", "owners": [{"device": "b", "fraction": 0.3}, {"device": "a", "fraction": 0.7}]}]}})
     return out
 
 
@@ -86,7 +86,7 @@ def main():
             with open(file, "w") as f:
                 json.dump(plan, f)
             devices = [d if isinstance(d, str) else d["name"] for d in plan["devices"]]
-            z.compile(model, bundle, z.cluster(folder, devices), plan["batch"], length, file, training, "f64")
+            z.compile(model, bundle, z.cluster(folder, devices), plan["global_batch_size"], length, file, training, "f64")
             weights = sum(" W cell " in line for device in devices for line in z.call("zorse-inspect", bundle, f"--program={device}")[1].splitlines())
             splitting += weights > 0
             found = outcome(folder, bundle, data)

@@ -20,13 +20,13 @@ UNITS, BATCH, LENGTH, STEPS = 8, 8, 32, 6
 TILINGS = {  # devices and cells (first unit, end unit, first sample, end sample, device)
     "one device": (1, [(0, 8, 0, 4, 0), (0, 8, 4, 8, 0)], {}),
     "stages": (2, [(0, 4, 0, 4, 0), (0, 4, 4, 8, 0), (4, 8, 0, 4, 1), (4, 8, 4, 8, 1)], {}),
-    "ministages": (1, [(u, u + 2, s, s + 4, 0) for u in (0, 2, 4, 6) for s in (0, 4)], {"schedule": "ministages"}),
+    "ministages": (1, [(u, u + 2, s, s + 4, 0) for u in (0, 2, 4, 6) for s in (0, 4)], {"schedule": "breadth_first"}),
     "ministages, uneven shares": (3, [(u, v, s, t, d) for u, v in ((0, 3), (3, 5), (5, 8)) for s, t, d in ((0, 2, 0), (2, 5, 0), (5, 8, 1))],
-                                  {"schedule": "ministages", "owners": [(0, 50), (2, 30), (1, 20)]}),
-    "ministages, dealt": (2, [(u, u + 2, s, s + 4, u // 2 % 2) for u in (0, 2, 4, 6) for s in (0, 4)], {"schedule": "ministages"}),
+                                  {"schedule": "breadth_first", "owners": [(0, 50), (2, 30), (1, 20)]}),
+    "ministages, dealt": (2, [(u, u + 2, s, s + 4, u // 2 % 2) for u in (0, 2, 4, 6) for s in (0, 4)], {"schedule": "breadth_first"}),
     "uneven shares": (3, [(0, 8, 0, 5, 0), (0, 8, 5, 8, 1)], {"owners": [(0, 50), (2, 30), (1, 20)]}),
 }
-KINDS = ("parameters", "moments", "gradients")
+KINDS = ("parameters", "optimizer_states", "gradients")
 UNCLIPPED = {**z.ADAMW, "clip": "0"}
 
 
@@ -37,12 +37,12 @@ def draw(randoms, names):
 
 def draw_rules(randoms, names):
     if randoms.random() < 0.3:
-        return [{**dict.fromkeys(KINDS, "host"), "gather": "phase", "update": randoms.choice(("host", "host", "device"))}]
+        return [{**dict.fromkeys(KINDS, "host"), "reshard_after_forward": True, "optimizer": randoms.choice(("host", "host", "device"))}]
     rules = []
     if randoms.random() < 0.6:
-        rules.append({"gather": "phase", **({"groups": sorted(randoms.sample(range(6), 4))} if randoms.random() < 0.3 else {})})
+        rules.append({"reshard_after_forward": True, **({"groups": sorted(randoms.sample(range(6), 4))} if randoms.random() < 0.3 else {})})
     if randoms.random() < 0.4:
-        rules.append({"images": randoms.randint(1, 3)})
+        rules.append({"buffer_count": randoms.randint(1, 3)})
     for _ in range(randoms.randint(1, 3)):
         rule = {kind: randoms.choice(("host", "host", "device")) for kind in KINDS if randoms.random() < 0.7}
         if randoms.random() < 0.5:
@@ -52,9 +52,9 @@ def draw_rules(randoms, names):
         if any(kind in rule for kind in KINDS):
             rules.append(rule)
     if randoms.random() < (0.7 if QUICK else 0.4):
-        rules.append({"parameters": "host", "moments": "host", "update": "host", **({"groups": sorted(randoms.sample(range(6), 3))} if randoms.random() < 0.5 else {}),
+        rules.append({"parameters": "host", "optimizer_states": "host", "optimizer": "host", **({"groups": sorted(randoms.sample(range(6), 3))} if randoms.random() < 0.5 else {}),
                       **({"devices": randoms.sample(names, 1)} if randoms.random() < 0.5 else {})})
-    return rules or [{"moments": "host"}]
+    return rules or [{"optimizer_states": "host"}]
 
 
 class Training:
@@ -64,7 +64,7 @@ class Training:
         self.cells = [cell[:4] + (names[cell[4]],) for cell in cells]
         self.more, self.state = {"schedule": more.get("schedule", "gpipe")}, {}
         if "owners" in more:
-            self.state = {"groups": [{"group": "*", "owners": [{"device": names[d], "share": share} for d, share in more["owners"]]}]}
+            self.state = {"groups": [{"group": "*", "owners": [{"device": names[d], "fraction": share / 100} for d, share in more["owners"]]}]}
         self.model = os.path.join(z.SMALL, "gpt.onnx")
         self.data = os.path.join(z.SMALL, "gpt.bf16.tokens.bin" if precision == "bf16" else "gpt.tokens.bin")
         self.cluster = cuda.cluster(folder, names)
@@ -72,8 +72,8 @@ class Training:
     def bundle(self, table, training=z.ADAMW, commit="step"):
         path = os.path.join(self.folder, "tiers.zorse")
         residency, activations = table or (None, "keep")
-        state = {**self.state, **({} if commit == "step" else {"commit": commit})}
-        more = {**self.more, **({"residency": residency} if residency else {}), **({"state": state} if state else {}), "activations": activations}
+        state = {**self.state, **({} if commit == "step" else {"optimizer_in_backward": True})}
+        more = {**self.more, **({"offload": residency} if residency else {}), **({"state": state} if state else {}), "activations": activations}
         plan = z.plan(self.folder, "tiers", BATCH, self.names, self.cells, **more)
         z.compile(self.model, path, self.cluster, BATCH, LENGTH, plan, training, self.precision)
         return path

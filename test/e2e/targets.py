@@ -26,7 +26,7 @@ def cluster(folder, name, devices):
     with open(path, "w") as f:
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
         for device, more in devices:
-            f.write(f"      - {{ name: {device}, speed: 1e10, memory: 2GiB, threads: 1, {more} }}\n")
+            f.write(f"      - {{ name: {device}, flops_per_second: 1e10, memory: 2GiB, threads: 1, {more} }}\n")
     return path
 
 
@@ -55,7 +55,7 @@ def main():
 
         one, _ = made("one", [("a", "kind: cpu")], [(0, UNITS, 0, BATCH, "a")])
         expected = losses(one)
-        expect("one target: one library", not os.path.exists(os.path.join(one, "bodies.1.pb")) and os.listdir(os.path.join(one, "kernels")) == [high])
+        expect("one target: one library", not os.path.exists(os.path.join(one, "functions.1.pb")) and os.listdir(os.path.join(one, "kernels")) == [high])
 
         two = [("a", f"kind: cpu, arch: {low}"), ("b", f"kind: cpu, arch: {high}")]
         half = UNITS // 2
@@ -65,7 +65,7 @@ def main():
             with open(os.path.join(bundle, "manifest.json")) as f:
                 targets = [d["target"] for d in json.load(f)["devices"]]
             expect(f"{shape}: two libraries", sorted(os.listdir(os.path.join(bundle, "kernels"))) == [low, high] and sorted(targets) == [0, 1] and
-                   os.path.exists(os.path.join(bundle, "bodies.1.pb")), targets)
+                   os.path.exists(os.path.join(bundle, "functions.1.pb")), targets)
             for way in ((), ("--processes",)):
                 error = z.relative(losses(bundle, *way), expected)
                 worst = max(worst, error)

@@ -16,18 +16,18 @@ name: processors
 nodes:
   - name: here
     devices:
-      - { name: a, kind: cpu, speed: 20e9, memory: 1GiB, threads: 1 }
-      - { name: b, kind: cpu, speed: 10e9, memory: 1GiB, threads: 1 }
+      - { name: a, kind: cpu, flops_per_second: 20e9, memory: 1GiB, threads: 1 }
+      - { name: b, kind: cpu, flops_per_second: 10e9, memory: 1GiB, threads: 1 }
 """,
     "mixed": """
 name: mixed
 nodes:
   - name: here
     devices:
-      - { name: a, kind: cpu, speed: 20e9, memory: 1GiB, threads: 1 }
-      - { name: b, kind: cuda, arch: sm_90, speed: 8e12, memory: 16GiB }
-      - { name: c, kind: cuda, arch: sm_80, speed: 19e12, memory: 40GiB }
-      - { name: d, kind: cuda, arch: sm_80, speed: 19e12, memory: 40GiB }
+      - { name: a, kind: cpu, flops_per_second: 20e9, memory: 1GiB, threads: 1 }
+      - { name: b, kind: cuda, arch: sm_90, flops_per_second: 8e12, memory: 16GiB }
+      - { name: c, kind: cuda, arch: sm_80, flops_per_second: 19e12, memory: 40GiB }
+      - { name: d, kind: cuda, arch: sm_80, flops_per_second: 19e12, memory: 40GiB }
 """,
 }
 PRECISIONS = ("f32", "bf16", "f16")

@@ -16,7 +16,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export ZORSE_CACHE=$work/cache
-printf 'name: one\nnodes:\n  - name: here\n    devices:\n      - {name: a, kind: cpu, speed: 10 GFLOP/s, threads: 1}\n' >"$work/one.yaml"
+printf 'name: one\nnodes:\n  - name: here\n    devices:\n      - {name: a, kind: cpu, flops_per_second: 10 GFLOP/s, threads: 1}\n' >"$work/one.yaml"
 bundles=0 refused=0 findings=0
 
 # "--seq 16" for a model whose sequence is open.

@@ -61,7 +61,7 @@ def main():
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bundle, cluster = os.path.join(folder, "gpt.zorse"), os.path.join(folder, "cluster.yaml")
-        write(cluster, "nodes: [{name: here, devices: [{name: a, kind: cpu, speed: 20 GFLOP/s, memory: 1 GiB}]}]\n")
+        write(cluster, "nodes: [{name: here, devices: [{name: a, kind: cpu, flops_per_second: 20 GFLOP/s, memory: 1 GiB}]}]\n")
         z.compile(os.path.join(z.SMALL, "gpt-bytes.onnx"), bundle, cluster, 8, 128, training={})
 
         def profile():

@@ -12,7 +12,7 @@ bool fuzz::readOne(std::string_view bytes) {
   static const bundle::ModelSummary summary = test::makeModel({}).summary;
   static const planning::Cluster cluster = [] {
     return *planning::readCluster(
-        "sites: [{name: x}, {name: y}]\nnodes: [{name: n0, site: x, devices: [{name: a, speed: 1e9}, {name: t4, type: T4, count: 2}]},"
+        "sites: [{name: x}, {name: y}]\nnodes: [{name: n0, site: x, devices: [{name: a, flops_per_second: 1e9}, {name: t4, type: T4, count: 2}]},"
         "{name: n1, site: x, devices: [{name: b, type: cpu-thread}]}, {name: n2, site: y, devices: [{name: c, type: V100-16}]}]\n"
         "links: {inter_site: {bandwidth: 1 GB/s}}");
   }();
@@ -48,10 +48,10 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   static const std::vector<const char *> words = {
       "\"device\": ",
       "\"devices\": ",
-      "\"classes\": ",
-      "\"points\": ",
-      "\"degree\": ",
-      "\"rows\": ",
+      "\"unit_classes\": ",
+      "\"measurements\": ",
+      "\"tensor_parallel_size\": ",
+      "\"batch_size\": ",
       "\"forward\": ",
       "\"backward\": ",
       "\"input_gradients\": ",
@@ -72,7 +72,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
       "\"to\": ",
       "\"bandwidth\": ",
       "\"latency\": ",
-      "\"flow\": ",
+      "\"per_flow_bandwidth\": ",
       "\"model\": ",
       "\"a\"",
       "\"T4\"",

@@ -74,11 +74,11 @@ std::string corrected(const std::string &index, const Memory &storage) {
       if (found == storage.files.end())
         continue;
       std::string_view contents = found->second;
-      uint64_t head = number(file, "head_bytes");
+      uint64_t head = number(file, "header_bytes");
       if (head <= contents.size())
-        file["head_xxh64"] = hash(contents.substr(0, head));
-      if (file.contains("slices") && file["slices"].is_array())
-        for (ordered_json &slice : file["slices"]) {
+        file["header_xxh64"] = hash(contents.substr(0, head));
+      if (file.contains("shards") && file["shards"].is_array())
+        for (ordered_json &slice : file["shards"]) {
           uint64_t begin = number(slice, "begin"), end = number(slice, "end"), offset = number(slice, "offset");
           uint64_t bytes = begin <= end && end - begin <= contents.size() ? (end - begin) * 4 : UINT64_MAX;
           if (offset <= contents.size() && bytes <= contents.size() - offset)

@@ -29,7 +29,7 @@ def clusters():
 nodes:
   - name: n0
     devices:
-      - { name: a, kind: cpu, speed: 2e9, memory: 1GiB, threads: 2 }
+      - { name: a, kind: cpu, flops_per_second: 2e9, memory: 1GiB, threads: 2 }
   - name: n1
     devices:
       - { name: b, type: T4, count: 2 }
@@ -40,31 +40,31 @@ links:
     write("cluster", "sites.yaml", """name: sites
 currency: EUR
 templates:
-  devices: {fast: {type: A100-40, reserve: 3 GB, price: 1.5}}
+  devices: {fast: {type: A100-40, reserved_memory: 3 GB, price: 1.5}}
   nodes:
     four:
       site: east
-      port: {bandwidth: 250 GB/s, latency: 3 us}
+      device_link: {bandwidth: 250 GB/s, latency: 3 us}
       bus: {bandwidth: 400 GB/s}
-      nic: {bandwidth: 50 Gbit/s, latency: 5 us, flow: 2.4 GB/s}
+      nic: {bandwidth: 50 Gbit/s, latency: 5 us, per_flow_bandwidth: 2.4 GB/s}
       host_memory: 512 GiB
       pcie: 20 GB/s
       nvme: {size: 2 TB, bandwidth: 3 GB/s}
       price: 2
       devices: [{name: a, template: fast, count: 2}]
 sites:
-  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, flow: 1 GB/s}, egress_price: 0.05}
+  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, per_flow_bandwidth: 1 GB/s}, egress_price: 0.05}
   - {name: west}
   - {name: south}
 nodes:
   - {name: p, template: four, count: 2}
-  - {name: q, site: west, devices: [{name: v, type: V100-16, speed: {f16: 80 TFLOP/s}, half_rows: 70, launch: 8 us, memory_bandwidth: 800 GB/s}]}
+  - {name: q, site: west, devices: [{name: v, type: V100-16, flops_per_second: {f16: 80 TFLOP/s}, half_peak_rows: 70, launch_overhead: 8 us, memory_bandwidth: 800 GB/s}]}
   - {name: r, site: south, devices: [{name: c, type: cpu-thread, threads: 8, memory: 16 GiB}]}
 links:
-  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, flow: 2 GB/s}
-  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, flow: 100 MB/s}
-  between:
-    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, flow: unlimited}
+  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, per_flow_bandwidth: 2 GB/s}
+  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, per_flow_bandwidth: 100 MB/s}
+  site_pairs:
+    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, per_flow_bandwidth: unlimited}
 """)
     write("cluster", "anchors.yaml", """nodes:
   - name: n0
@@ -72,42 +72,42 @@ links:
       - &a {name: a, type: H200}
       - name: "b"
         kind: 'sim'
-        speed: 1 TFLOP/s
-  - {name: n1, devices: [{name: c, speed: 1 GFLOP/s, memory: 100 MB}]}
+        flops_per_second: 1 TFLOP/s
+  - {name: n1, devices: [{name: c, flops_per_second: 1 GFLOP/s, memory: 100 MB}]}
 """)
 
 
 def profiles():
-    points = [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}]
+    points = [{"batch_size": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"batch_size": 4, "forward": 0.4}]
     write("profile", "everything.json", json.dumps({
-        "format": 1, "model": "x", "comment": "c",
+        "format": 2, "model": "x", "comment": "c",
         "devices": [{"device": "T4", "memory": 1000, "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9}, "load": {"per_byte": 4e-9},
-                     "classes": {"class": points, "class (2)": [{"degree": 1, "points": points}, {"degree": 2, "points": points[:1]}], "nothing": []}}, {"device": "a"}],
-        "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8}, {"from": "a", "to": "c", "bandwidth": 5e9}, {"from": "t4:0", "to": "t4:1", "bandwidth": 5e9}]}))
+                     "unit_classes": {"class": points, "class (2)": [{"tensor_parallel_size": 1, "measurements": points}, {"tensor_parallel_size": 2, "measurements": points[:1]}], "nothing": []}}, {"device": "a"}],
+        "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "per_flow_bandwidth": 2e8}, {"from": "a", "to": "c", "bandwidth": 5e9}, {"from": "t4:0", "to": "t4:1", "bandwidth": 5e9}]}))
 
 
 def plans():
     cells = [{"units": [u, u + 2], "samples": [s, s + 2], "device": d} for u, d in ((0, "a"), (2, "b")) for s in (0, 2)]
-    write("plan", "cells.json", json.dumps({"format": 1, "batch": 4, "devices": ["a", "b"], "cells": cells, "schedule": "gpipe"}))
+    write("plan", "cells.json", json.dumps({"format": 2, "global_batch_size": 4, "devices": ["a", "b"], "cells": cells, "schedule": "gpipe"}))
     write("plan", "stages.json", json.dumps({
-        "batch": 8, "devices": [{"name": "a", "speed": 1e9, "memory": 1 << 30, "node": "n"}, "b", "c"],
-        "stages": [{"units": [0, 3], "devices": [{"device": "a", "samples": 8, "microbatch": 3}]},
-                   {"units": [3, 4], "devices": [{"device": "b", "samples": 5}, {"device": "c", "samples": 3}], "microbatch": 2}],
+        "global_batch_size": 8, "devices": [{"name": "a", "flops_per_second": 1e9, "memory": 1 << 30, "node": "n"}, "b", "c"],
+        "stages": [{"units": [0, 3], "devices": [{"device": "a", "samples": 8, "micro_batch_size": 3}]},
+                   {"units": [3, 4], "devices": [{"device": "b", "samples": 5}, {"device": "c", "samples": 3}], "micro_batch_size": 2}],
         "links": {"intra_node": {"bandwidth": 1e9, "latency": 1e-5}}}))
     write("plan", "pipelines.json", json.dumps({
-        "batch": 4, "devices": ["a", "b", "c"], "backward": "same", "activations": "keep",
+        "global_batch_size": 4, "devices": ["a", "b", "c"], "backward": "same", "activations": "keep",
         "pipelines": [{"samples": [0, 3], "stages": [{"units": [0, 2], "devices": ["a"]}, {"units": [2, 4], "devices": ["b"]}]},
                       {"samples": [3, 4], "stages": [{"units": [0, 4], "devices": [{"device": "c", "share": 2}]}]}]}))
     write("plan", "owners.json", json.dumps({
-        "batch": 4, "devices": ["a", "b"], "cells": cells,
-        "state": {"default": "equal", "tier": "device",
-                  "groups": [{"group": 0, "owners": [{"device": "a", "share": 30}, {"device": "b", "share": 70}]}, {"group": "group1", "owners": ["b"]},
+        "global_batch_size": 4, "devices": ["a", "b"], "cells": cells,
+        "state": {"default_sharding": "equal", "tier": "device",
+                  "groups": [{"group": 0, "owners": [{"device": "a", "fraction": 0.3}, {"device": "b", "fraction": 0.7}]}, {"group": "group1", "owners": ["b"]},
                              {"group": "*", "owners": ["a"]}]}}))
     write("plan", "order.json", json.dumps({
-        "batch": 4, "devices": ["a", "b"], "cells": cells, "durations": {"forward": [1, 1, 2, 2], "backward": [2, 2, 4, 4]},
+        "global_batch_size": 4, "devices": ["a", "b"], "cells": cells, "durations": {"forward": [1, 1, 2, 2], "backward": [2, 2, 4, 4]},
         "schedule": {"order": {"a": ["F0", "F1", "B0", "B1"], "b": ["F2", "B2", "F3", "B3"]}}}) + " // a comment\n")
     write("plan", "split.json", json.dumps({
-        "batch": 4, "devices": ["a", "b"], "cells": cells, "split_backward": True, "durations": {"forward": [1, 1, 2, 2], "backward": [1, 1, 2, 2], "weights": [1, 1, 2, 2]},
+        "global_batch_size": 4, "devices": ["a", "b"], "cells": cells, "split_backward": True, "durations": {"forward": [1, 1, 2, 2], "backward": [1, 1, 2, 2], "weights": [1, 1, 2, 2]},
         "schedule": {"order": {"a": ["F0", "F1", "B0", "B1", "W1", "W0"], "b": ["F2", "B2", "F3", "B3", "W2", "W3"]}}}))
 
 
@@ -169,9 +169,9 @@ def pack(folder):
     manifest = json.loads(read(os.path.join(folder, "manifest.json")))
     manifest["files"] = {name: "@" + name for name in manifest["files"]}
     out = field(1, json.dumps(manifest).encode())
-    for number, name in ((2, "plan.json"), (3, "cluster.yaml"), (4, "weights.json"), (5, "summary.pb"), (6, "bodies.pb")):
+    for number, name in ((2, "plan.json"), (3, "cluster.yaml"), (4, "weights.json"), (5, "summary.pb"), (6, "functions.pb")):
         data = read(os.path.join(folder, name))
-        data = with_few_launches(data) if name == "bodies.pb" else data
+        data = with_few_launches(data) if name == "functions.pb" else data
         out += field(number, json.dumps(json.loads(data)).encode() if name.endswith(".json") else data)
     for i in range(len(manifest["devices"])):
         out += field(7, read(os.path.join(folder, f"programs/{i}.pb")))
@@ -185,7 +185,7 @@ def bundles(binaries):
     with tempfile.TemporaryDirectory() as folder:
         cluster = os.path.join(folder, "cluster.yaml")
         with open(cluster, "w") as f:
-            f.write("nodes: [{name: here, devices: [{name: a, kind: cpu, speed: 1e9}, {name: b, kind: cpu, speed: 1e9, threads: 2}]}]\n")
+            f.write("nodes: [{name: here, devices: [{name: a, kind: cpu, flops_per_second: 1e9}, {name: b, kind: cpu, flops_per_second: 1e9, threads: 2}]}]\n")
         for name, model, batch, plan in (
                 ("one-device", "mlp-tiny", 2, {"cells": [(0, None, 0, 2, "a")]}),
                 ("two-stages", "mlp-tiny", 2, {"cells": [(0, 1, 0, 1, "a"), (0, 1, 1, 2, "a"), (1, None, 0, 2, "b")]}),
@@ -196,7 +196,7 @@ def bundles(binaries):
                 path, out = os.path.join(folder, "plan.json"), os.path.join(folder, "out.zorse")
                 cells = [{"units": [u, units if v is None else v], "samples": [s, t], "device": d} for u, v, s, t, d in plan["cells"]]
                 with open(path, "w") as f:
-                    json.dump({"batch": batch, "devices": ["a", "b"], "cells": cells}, f)
+                    json.dump({"global_batch_size": batch, "devices": ["a", "b"], "cells": cells}, f)
                 done = subprocess.run([os.path.join(binaries, "zorse-compile"), os.path.join(SMALL, model + ".onnx"), "--cluster", cluster, "--plan", path, "--batch", str(batch),
                                        *(("--seq", "4") if model == "mlp-tiny" else ()), "--quiet", "--optimizer", "sgd", "-o", out], capture_output=True, text=True)
                 if done.returncode == 0:
@@ -289,11 +289,11 @@ def snapshots():
     slices = [{"parameter": 0, "moment": m, "begin": 0, "end": 4, "type": "F32", "offset": len(head) + 16 * i, "xxh64": "0" * 16} for i, m in enumerate((-1, 0))]
     training = {"optimizer": "adamw", "learning_rate": 1e-3, "momentum": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1, "skip_nonfinite": True,
                 "schedule": "cosine", "warmup_steps": 2, "total_steps": 9, "final_ratio": 0.1, "seed": 1, "nesterov": False}
-    index = {"format": "zorse snapshot", "version": 1, "step": 3, "generation": 2, "samples_consumed": 12, "optimizer_step": 3, "precision": "f32", "moments": 1,
-             "identity": {"model": "m", "batch": 4, "sequence": 4, "seed": 1, "shuffle": None, "data": "d", "samples_per_epoch": 9, "steps": 9, "training": training},
+    index = {"format": "zorse checkpoint", "version": 2, "step": 3, "generation": 2, "consumed_samples": 12, "optimizer_step": 3, "precision": "f32", "moments": 1,
+             "run_config": {"model": "m", "batch": 4, "sequence": 4, "seed": 1, "shuffle": None, "data": "d", "samples_per_epoch": 9, "steps": 9, "training": training},
              "parameters": [{"name": "w", "type": "F32", "shape": [2, 2], "permutation": [1, 0]},
                             {"name": "table", "type": "I64", "shape": [3], "frozen": {"xxh64": "0123456789abcdef", "file": "m.onnx", "offset": 8, "bytes": 24, "type": "I64"}}],
-             "files": [{"file": "a.safetensors", "device": "a", "bytes": len(head) + 32, "head_bytes": len(head), "head_xxh64": "0" * 16, "slices": slices}]}
+             "files": [{"file": "a.safetensors", "device": "a", "bytes": len(head) + 32, "header_bytes": len(head), "header_xxh64": "0" * 16, "shards": slices}]}
     contents = head + np.arange(8, dtype=np.float32).tobytes()
     acknowledgement = {"files": [{"device": 0, "head": "0" * 16, "slices": ["1" * 16, "2" * 16], "optimizer_step": 3}], "frozen": [{"parameter": 1, "hash": "3" * 16}]}
 
@@ -305,9 +305,9 @@ def snapshots():
 
     write("snapshot", "one-file", pack_one(index, [(b"a.safetensors", contents)], b"2 0123abcd\n", acknowledgement))
     two = json.loads(json.dumps(index))
-    two["moments"], two["identity"]["shuffle"] = 0, 7
-    two["files"] = [{"file": n + ".safetensors", "device": n, "bytes": len(head) + 8, "head_bytes": len(head), "head_xxh64": "0" * 16,
-                     "slices": [dict(slices[0], begin=b, end=b + 2)]} for n, b in (("a", 0), ("b", 2))]
+    two["moments"], two["run_config"]["shuffle"] = 0, 7
+    two["files"] = [{"file": n + ".safetensors", "device": n, "bytes": len(head) + 8, "header_bytes": len(head), "header_xxh64": "0" * 16,
+                     "shards": [dict(slices[0], begin=b, end=b + 2)]} for n, b in (("a", 0), ("b", 2))]
     write("snapshot", "two-files", pack_one(two, [(b"a.safetensors", contents[:len(head) + 8]), (b"b.safetensors", contents[:len(head) + 8])], b"7\n",
                                             {"error": "no space", "superseded": False}))
 

@@ -29,22 +29,22 @@ def write_cluster(path, devices, arch, memory):
     with open(path, "w") as f:
         f.write("name: kit\nnodes:\n  - name: here\n    devices:\n")
         for d in devices:
-            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + f", speed: 1e10, memory: {memory} }}\n")
+            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + f", flops_per_second: 1e10, memory: {memory} }}\n")
     return path
 
 
 RESERVE = 1907  # MiB: the 2 GB that cluster files keep of a GPU beside its programs
-HOST = [{"moments": "host", "parameters": "host", "gradients": "host"}]
+HOST = [{"optimizer_states": "host", "parameters": "host", "gradients": "host"}]
 # Memory techniques: keys of a plan whose cells are cut by samples alone, and whether they are cut by units, too. The first of either kind is what the others compare with.
 TECHNIQUES = {
     "activations kept": ({}, False),
     "activations recomputed": ({"activations": "recompute"}, False),
     "activations offloaded": ({"activations": "offload"}, False),
-    "moments on the host": ({"residency": [{"moments": "host"}]}, False),
-    "state on the host": ({"residency": HOST}, False),
-    "updates by the host": ({"residency": HOST + [{"update": "host"}]}, False),
-    "chunks": ({"schedule": "ministages"}, True),
-    "parameters by phase": ({"schedule": "ministages", "residency": HOST + [{"gather": "phase"}]}, True),
+    "moments on the host": ({"offload": [{"optimizer_states": "host"}]}, False),
+    "state on the host": ({"offload": HOST}, False),
+    "updates by the host": ({"offload": HOST + [{"optimizer": "host"}]}, False),
+    "chunks": ({"schedule": "breadth_first"}, True),
+    "parameters by phase": ({"schedule": "breadth_first", "offload": HOST + [{"reshard_after_forward": True}]}, True),
 }
 
 

@@ -185,7 +185,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     plan.schedule.kind = step::ScheduleKind::GPipe;
     break;
   case 2:
-    result.schedule = "timed";
+    result.schedule = "steady_state";
     plan.schedule.kind = step::ScheduleKind::Timed;
     break;
   default:

@@ -50,8 +50,8 @@ Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
 
 Result<SyntheticModel> test::modelOfBundle(const std::string &directory) {
   SyntheticModel model;
-  std::ifstream summary(directory + "/summary.pb", std::ios::binary), bodies(directory + "/bodies.pb", std::ios::binary);
+  std::ifstream summary(directory + "/summary.pb", std::ios::binary), bodies(directory + "/functions.pb", std::ios::binary);
   if (!model.summary.ParseFromIstream(&summary) || !model.bodies.ParseFromIstream(&bodies))
-    return userError(directory + ": expects a bundle with summary.pb and bodies.pb");
+    return userError(directory + ": expects a bundle with summary.pb and functions.pb");
   return model;
 }

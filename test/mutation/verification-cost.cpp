@@ -52,7 +52,7 @@ std::string contentsOf(const std::string &path) {
 
 /// stages x replicas devices; each stage's samples are dealt in micro-batches of one row.
 std::string planFile(const Options &o) {
-  std::string text = "{\"batch\": " + std::to_string(o.replicas * o.microBatches) + ", \"schedule\": \"1f1b\", \"devices\": [";
+  std::string text = "{\"global_batch_size\": " + std::to_string(o.replicas * o.microBatches) + ", \"schedule\": \"1f1b\", \"devices\": [";
   auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
   for (int d = 0; d < o.stages * o.replicas; ++d)
     text += (d ? ", " : "") + device(d);
@@ -60,7 +60,7 @@ std::string planFile(const Options &o) {
   const int units = o.blocks * 2 + 2;
   for (int s = 0; s < o.stages; ++s) {
     text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(units * s / o.stages) + ", " + std::to_string(units * (s + 1) / o.stages) +
-            "], \"microbatch\": 1, \"devices\": [";
+            "], \"micro_batch_size\": 1, \"devices\": [";
     for (int r = 0; r < o.replicas; ++r)
       text += (r ? ", " : "") + device(s * o.replicas + r);
     text += "]}";
@@ -87,7 +87,7 @@ int verifyBundle(const Options &o) {
   bundle::ModelSummary summary;
   bundle::BodyLibrary bodies;
   summary.ParseFromString(contentsOf(o.bundle + "/summary.pb"));
-  bodies.ParseFromString(contentsOf(o.bundle + "/bodies.pb"));
+  bodies.ParseFromString(contentsOf(o.bundle + "/functions.pb"));
   std::string plan = contentsOf(o.bundle + "/plan.json");
   std::vector<std::string> programs;
   for (size_t i = 0; std::filesystem::exists(o.bundle + "/programs/" + std::to_string(i) + ".pb"); ++i)

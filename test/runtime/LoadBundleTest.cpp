@@ -27,21 +27,25 @@ protected:
 
   void writeFiles() {
     std::filesystem::remove_all(two.bundle.directory);
-    manifest = {{"format_version", bundle::kFormatVersion}, {"model", "two"}, {"batch", two.bundle.batch}, {"sequence", 4}, {"precision", "f32"}};
+    manifest = {{"format_version", bundle::kFormatVersion},
+                {"model", "two"},
+                {"global_batch_size", two.bundle.batch},
+                {"seq_length", 4},
+                {"precision", "f32"}};
     for (const BundleDevice &device : two.bundle.devices)
       manifest["devices"].push_back(
           {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
     manifest["training"] = nlohmann::json::parse(bundle::trainingText(two.bundle.summary.training()));
-    file("plan.json", R"({"batch": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
+    file("plan.json", R"({"global_batch_size": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
     file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
     file("summary.pb", two.bundle.summary.SerializeAsString());
-    file("bodies.pb", two.bundle.bodies.SerializeAsString());
+    file("functions.pb", two.bundle.bodies.SerializeAsString());
     for (size_t t = 0; t < two.bundle.otherTargets.size(); ++t)
       file(bundle::bodiesFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
     for (size_t d = 0; d < two.bundle.staged.size(); ++d)
-      file("staged/" + std::to_string(d) + ".pb", two.bundle.staged[d].SerializeAsString());
+      file("host_staged/" + std::to_string(d) + ".pb", two.bundle.staged[d].SerializeAsString());
     file("kernels/x86-64/kernels.so", "not really machine code");
     file("weights.json",
          R"({"references": false, "parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
@@ -111,17 +115,17 @@ TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   // Programs name bodies and slots once, for all targets.
   two.bundle.otherTargets[0].mutable_bodies(1)->mutable_slots(0)->mutable_bytes()->set_fixed(12345);
   writeFiles();
-  expectSays(problem(), {"bodies.1.pb: body 1 (", "has not the name and the slots", "compile the model again"});
+  expectSays(problem(), {"functions.1.pb: body 1 (", "has not the name and the slots", "compile the model again"});
   two.bundle.otherTargets[0].mutable_bodies()->RemoveLast();
   writeFiles();
-  expectSays(problem(), {"bodies.1.pb: ", "bodies, expected"});
+  expectSays(problem(), {"functions.1.pb: ", "bodies, expected"});
   two.bundle.otherTargets = {two.bundle.bodies};
   two.bundle.otherTargets[0].add_objects("more.so");
   writeFiles();
   expectSays(problem(), {"does not list kernels/", "more.so"});
   two.bundle.otherTargets.clear();
   writeFiles();
-  expectSays(problem(), {"does not list bodies.1.pb"});
+  expectSays(problem(), {"does not list functions.1.pb"});
   two.bundle.devices[1].target = 2;
   writeFiles();
   expectSays(problem(), {"device 'beta': expects one of at most 2 targets, got 2"});
@@ -179,11 +183,11 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   const std::string version = std::to_string(bundle::kFormatVersion), expected = "expects format version " + version + ", got 999";
   expectSays(with([&] { manifest["format_version"] = 999; }),
              {"manifest.json", expected.c_str(), "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
-  expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
-  expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
+  expectSays(with([&] { manifest.erase("global_batch_size"); }), {"manifest.json", "global_batch_size"});
+  expectSays(with([&] { manifest["global_batch_size"] = 0; }), {"batch of at least 1"});
   // Real numbers and those that do not fit are not converted.
-  expectSays(with([&] { manifest["batch"] = 1e300; }), {"batch: expects a whole number, got 1e+300"});
-  expectSays(with([&] { manifest["batch"] = UINT64_MAX; }), {"batch: expects a whole number, got 18446744073709551615"});
+  expectSays(with([&] { manifest["global_batch_size"] = 1e300; }), {"global_batch_size: expects a whole number, got 1e+300"});
+  expectSays(with([&] { manifest["global_batch_size"] = UINT64_MAX; }), {"global_batch_size: expects a whole number, got 18446744073709551615"});
   expectSays(with([&] { manifest["devices"][0]["threads"] = (int64_t(1) << 32) + 1; }), {"threads: expects a whole number, got 4294967297"});
   expectSays(with([&] { manifest["devices"][0]["memory"] = -1; }), {"memory: expects a whole number of at least 0, got -1"});
   expectSays(with([&] { manifest["devices"] = nlohmann::json::array(); }), {"no device"});
@@ -193,12 +197,13 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["devices"][0]["memory"] = 100; }), {"memory of device 'alpha': manifest.json says 100, plan.json says 1048576"});
   expectSays(with([&] { manifest["devices"][1]["memory"] = 100; }), {"needs 4096 bytes of memory, the device has 100"});
   // What two files say, they say alike: a batch of 16 that became 17 would divide the loss by 17.
-  expectSays(with([&] { manifest["batch"] = 6; }), {"batch: manifest.json says 6, plan.json says 5", "compile the model again"});
+  expectSays(with([&] { manifest["global_batch_size"] = 6; }),
+             {"global_batch_size: manifest.json says 6, plan.json says 5", "compile the model again"});
   expectSays(with([&] { manifest["precision"] = "f64"; }), {"precision: manifest.json says f64, summary.pb says f32"});
   expectSays(with([&] { manifest["model"] = "three"; }), {"model: manifest.json says 'three', summary.pb says 'two'"});
   expectSays(with([&] { manifest["training"]["learning_rate"] = 0.25; }), {"training options: manifest.json says", "summary.pb says"});
   expectSays(with([&] { manifest["training"] = 3; }), {"training"});
-  expectSays(with([&] { manifest["files"].erase("bodies.pb"); }), {"does not list bodies.pb"});
+  expectSays(with([&] { manifest["files"].erase("functions.pb"); }), {"does not list functions.pb"});
   expectSays(with([&] { manifest["files"].erase("kernels/x86-64/kernels.so"); }), {"does not list kernels/x86-64/kernels.so"});
   expectSays(with([&] { manifest["files"]["../../etc/passwd"] = "0"; }), {"outside the bundle"});
   expectSays(with([&] { manifest["files"] = 3; }), {"manifest.json"});
@@ -365,13 +370,13 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
     sum.mutable_parts()->set_bytes(2 * sum.region().bytes());
   }
   writeFiles();
-  expectSays(problem(), {"staged", "alpha", "incomplete"});
+  expectSays(problem(), {"host_staged", "alpha", "incomplete"});
   two.bundle.staged = plain;
   writeFiles();
   EXPECT_EQ(problem(), "accepted");
   two.bundle.staged[1].mutable_entries(0)->set_queue(77);
   writeFiles();
-  expectSays(problem(), {"queue 77", "in staged/"});
+  expectSays(problem(), {"queue 77", "in host_staged/"});
   two.bundle.staged = plain;
   two.bundle.summary.mutable_sums(1)->set_terms(3);
   writeFiles();

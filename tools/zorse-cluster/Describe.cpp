@@ -125,7 +125,8 @@ private:
     for (const Gpu &gpu : gpus) {
       if (gpu.sliced) {
         note(gpu.name + (gpu.uuid.empty() ? "" : " (" + gpu.uuid + ")") +
-             " is divided into slices (MIG), which programs see one at a time: it is left out; describe each slice by hand, with a 'speed' and its "
+             " is divided into slices (MIG), which programs see one at a time: it is left out; describe each slice by hand, with a "
+             "'flops_per_second' and its "
              "'gpu', and "
              "start each rank with its CUDA_VISIBLE_DEVICES");
         continue;
@@ -144,7 +145,7 @@ private:
         std::fill(std::begin(device.speed), std::end(device.speed), 10e12);
         device.memoryBandwidth = planning::kDeviceBandwidth;
         device.launch = planning::kDeviceLaunch;
-        note(gpu.name + " is not in the table of types: 10 TFLOP/s are assumed; set its 'speed', or measure it with zorse-profile");
+        note(gpu.name + " is not in the table of types: 10 TFLOP/s are assumed; set its 'flops_per_second', or measure it with zorse-profile");
       }
       device.arch = archOfGpu(gpu);
       if (device.arch.empty() && known)

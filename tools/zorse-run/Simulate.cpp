@@ -98,7 +98,7 @@ ordered_json toJson(const Bundle &bundle, const Simulation &s) {
   for (size_t d = 0; d < s.devices.size(); ++d)
     json["devices"].push_back({{"name", bundle.devices[d].name},
                                {"compute_seconds", s.devices[d].compute()},
-                               {"utilisation", s.step > 0 ? s.devices[d].compute() / s.step : 0},
+                               {"utilization", s.step > 0 ? s.devices[d].compute() / s.step : 0},
                                {"busy", toJson(s.devices[d].busy)},
                                {"waiting", toJson(s.devices[d].waiting)}});
   return json;

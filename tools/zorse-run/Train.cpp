@@ -141,10 +141,10 @@ private:
     if (Status status = checkTraining(bundle, training.options); status.failed())
       return status;
     if (o.nonFinite == "skip" && commitsByGroup(bundle))
-      return userError(
-          "--nonfinite=skip: " + o.bundle +
-          " updates every group as soon as its gradients are there (\"commit\": \"group\" in its plan), so no step can be skipped: leave the "
-          "option out, or compile a plan with \"commit\": \"step\"");
+      return userError("--nonfinite=skip: " + o.bundle +
+                       " updates every group as soon as its gradients are there (\"optimizer_in_backward\": true in its plan), so no step can be "
+                       "skipped: leave the "
+                       "option out, or compile a plan with \"optimizer_in_backward\": false");
     training.steps = o.steps;
     if (o.evaluate)
       return o.snapshots.empty() ? Status::success() : restoreToEvaluate();

@@ -15,7 +15,7 @@
 namespace zorse::bundle {
 
 /// Raised whenever bundles of the version before would be misunderstood.
-inline constexpr int kFormatVersion = 6;
+inline constexpr int kFormatVersion = 7;
 /// Says the digest of the bundle, as sha256sum writes it: "<digest>  manifest.json".
 inline constexpr const char *kDigestFile = "manifest.sha256";
 
@@ -29,10 +29,10 @@ struct BundleDevice {
   int32_t direct = -1; ///< devices of one number exchange from memory to memory (Program queues of kind DIRECT); -1: with nobody
 };
 
-/// Of the body library of a target: "bodies.pb", "bodies.1.pb", ...
+/// Of the body library of a target: "functions.pb", "functions.1.pb", ...
 std::string bodiesFile(uint32_t target);
 
-/// Of the program of a device, and of the one that takes its place where direct transfers cannot be: "programs/0.pb", "staged/0.pb".
+/// Of the program of a device, and of the one that takes its place where direct transfers cannot be: "programs/0.pb", "host_staged/0.pb".
 std::string programFile(uint32_t device);
 std::string stagedFile(uint32_t device);
 

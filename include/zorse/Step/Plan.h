@@ -53,7 +53,7 @@ struct Cell {
   int64_t rows() const { return sampleEnd - sampleBegin; }
 };
 
-/// One owner of a state group: by share (percent of the group's elements, in the order of the list) or by an explicit range of elements.
+/// One owner of a state group: by fraction (of the group's elements, in the order of the list) or by an explicit range of elements.
 struct Owner {
   uint32_t device = 0;
   double share = 0;             ///< percent; 0 is allowed and owns nothing.
@@ -106,10 +106,10 @@ struct ResidencyRule {
 enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches alive. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
-  Timed,                 ///< "timed": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
+  Timed,                 ///< "steady_state": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
   Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
-  Folded,                ///< "folded": laps back and forth.
-  Ministages,            ///< "ministages": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
+  Folded,                ///< "wave": laps back and forth.
+  Ministages,            ///< "breadth_first": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
   Explicit,              ///< the plan lists every device's tasks. The last one.
 };
 

@@ -57,10 +57,13 @@ const ScheduleRule &scheduleRule(ScheduleKind kind);
 /// The schedule that plans call `name`, or null.
 const ScheduleRule *findSchedule(const std::string &name);
 
+/// The present name of a schedule that had another one, or null.
+const char *renamedSchedule(const std::string &name);
+
 /// Those that plans can name: all but the explicit order, in the order of documentation.
 const std::vector<const ScheduleRule *> &namedSchedules();
 
-/// "\"1f1b\", \"gpipe\" and \"timed\"", with the given word before the last.
+/// "\"1f1b\", \"gpipe\" and \"steady_state\"", with the given word before the last.
 std::string listSchedules(const char *lastWord);
 
 } // namespace zorse::step

@@ -47,17 +47,33 @@ inline std::string show(const Json &value, int depth = 0) {
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
-inline void checkKeys(const Json &object, const std::string &path, const std::vector<const char *> &known) {
+/// Keys of an older format: the old name and the new one.
+using RenamedKeys = std::vector<std::pair<const char *, const char *>>;
+
+/// Refuses keys that are not in `known`. \param renamed  old keys, for which the message names the new key
+inline void checkKeys(const Json &object, const std::string &path, const std::vector<const char *> &known, const RenamedKeys &renamed = {}) {
   if (!object.is_object())
     fail(path, "expected an object, got " + show(object));
   for (auto &[key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end())
       continue;
+    for (auto &[old, now] : renamed)
+      if (key == old && std::any_of(known.begin(), known.end(), [now = now](const char *k) { return std::string_view(k) == now; }))
+        fail(path, "key " + show(key) + " is now \"" + now + "\"");
     std::string list;
     for (const char *k : known)
       list += std::string(list.empty() ? "" : ", ") + k;
     fail(path, "unknown key " + show(key) + "; known are " + list);
   }
+}
+
+/// Moves a value from an old key to the new one, unless the object has the new one.
+inline void renameKey(Json &object, const char *old, const char *now) {
+  if (!object.is_object() || !object.contains(old) || object.contains(now))
+    return;
+  Json value = std::move(object[old]);
+  object.erase(old);
+  object[now] = std::move(value);
 }
 
 inline int64_t toInteger(const Json &value, const std::string &path) {
@@ -116,6 +132,16 @@ inline size_t toChoice(const Json &object, const std::string &path, const char *
   for (size_t i = 0; i < names.size(); ++i)
     expected += (i == 0 ? "\"" : i + 1 == names.size() ? " or \"" : ", \"") + std::string(names.begin()[i]) + "\"";
   fail(where, "expected " + expected + ", got " + show(*value));
+}
+
+/// A key of an object that is true or false. \param otherwise  without the key
+inline bool toSwitch(const Json &object, const std::string &path, const char *key, bool otherwise) {
+  const auto value = object.find(key);
+  if (value == object.end())
+    return otherwise;
+  if (!value->is_boolean())
+    fail((path.empty() ? "" : path + ".") + key, "expected true or false, got " + show(*value));
+  return value->get<bool>();
 }
 
 /// Calls `readItem` for every item of an array. Its paths begin at the item: the whole path is made only where something is wrong.

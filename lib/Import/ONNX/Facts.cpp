@@ -10,7 +10,8 @@ using namespace zorse::onnx_import;
 namespace json = llvm::json;
 using llvm::StringRef;
 
-static constexpr const char *kKey = "zorse.facts";
+/// The metadata property, and its name in files that were exported before.
+static constexpr const char *kKey = "zorse.metadata", *kOldKey = "zorse.facts";
 static constexpr int64_t kVersion = 1;
 
 bool zorse::onnx_import::matches(const std::string &pattern, const std::string &name) {
@@ -256,7 +257,7 @@ Result<Facts> zorse::onnx_import::readFacts(const onnx::Model &model) {
   Facts facts;
   readExporter(model, facts);
   for (const onnx::StringPair &entry : model.metadata_props()) {
-    if (entry.key() != kKey)
+    if (entry.key() != kKey && entry.key() != kOldKey)
       continue;
     llvm::Expected<json::Value> parsed = nestsDeeply(entry.value()) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
     if (!parsed || !parsed->getAsObject())

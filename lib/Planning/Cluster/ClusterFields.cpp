@@ -64,12 +64,12 @@ const Alias kAliases[] = {
     {"intra_node", {"within_node", "within_nodes", "in_node", "inside_node", "intranode", "nvlink", "local"}},
     {"inter_node", {"between_nodes", "internode", "across_nodes", "network", "ethernet", "infiniband", "fabric"}},
     {"inter_site", {"between_sites", "intersite", "across_sites", "between_regions", "inter_region", "wan"}},
-    {"speed", {"flops", "tflops", "flop", "peak", "peak_flops", "throughput", "performance"}},
+    {"flops_per_second", {"flops", "tflops", "flop", "peak", "peak_flops", "throughput", "performance"}},
     {"memory", {"mem", "ram", "vram", "memory_gb", "memory_size", "gpu_memory", "hbm"}},
     {"memory_bandwidth", {"bandwidth", "mem_bandwidth", "memory_bw", "hbm_bandwidth"}},
     {"host_memory", {"memory", "ram", "mem", "cpu_memory", "system_memory"}},
     {"nic", {"network", "card", "network_card", "ethernet", "infiniband", "nics", "inter_node"}},
-    {"port", {"nvlink", "intra_node"}},
+    {"device_link", {"nvlink", "intra_node"}},
     {"devices", {"gpus", "gpu", "device", "accelerators", "cpus"}},
     {"nodes", {"hosts", "machines", "servers", "node"}},
     {"sites", {"regions", "zones", "datacenters", "site"}},
@@ -78,9 +78,26 @@ const Alias kAliases[] = {
     {"threads", {"cores", "cpus", "num_threads", "processors"}},
     {"price", {"cost", "price_per_hour", "hourly_price", "cost_per_hour"}},
     {"arch", {"architecture", "compute_capability", "sm", "capability"}},
-    {"multiprocessors", {"sms", "sm_count", "multiprocessor_count"}},
+    {"sm_count", {"sms", "multiprocessor_count"}},
     {"bandwidth", {"bw", "speed", "rate"}},
     {"latency", {"delay", "rtt", "ping"}},
+};
+
+/// Keys that had another name in older cluster files.
+constexpr std::pair<const char *, const char *> kRenamed[] = {
+    {"speed", "flops_per_second"},
+    {"half_rows", "half_peak_rows"},
+    {"launch", "launch_overhead"},
+    {"reserve", "reserved_memory"},
+    {"multiprocessors", "sm_count"},
+    {"efficiency", "execution_mode"},
+    {"direct", "device_to_device"},
+    {"direct", "device_to_device_scope"},
+    {"port", "device_link"},
+    {"flow", "per_flow_bandwidth"},
+    {"half_size", "half_bandwidth_bytes"},
+    {"between", "site_pairs"},
+    {"collectives", "collective_algorithms"},
 };
 
 /// The key that means the same as `name`; empty if none of `known` does.
@@ -173,6 +190,9 @@ void fields::checkKeys(const YAML::Node &node, const std::string &what, std::ini
     if (std::find(known.begin(), known.end(), key) != known.end())
       continue;
     std::vector<std::string> names(known.begin(), known.end());
+    for (auto [old, now] : kRenamed)
+      if (key == old && std::find(names.begin(), names.end(), now) != names.end())
+        fail(item.first, what + ": key '" + key + "' is now '" + now + "'");
     std::string list;
     for (const std::string &name : names)
       list += (list.empty() ? "" : ", ") + name;

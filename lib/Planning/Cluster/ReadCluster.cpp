@@ -56,11 +56,12 @@ private:
           if (!names.insert(name).second)
             fail(item.first, what + ": '" + name + "' is given twice");
           if (std::string(kind) == "nodes")
-            checkKeys(item.second, "template '" + name + "'", {"site", "port", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
+            checkKeys(item.second, "template '" + name + "'",
+                      {"site", "device_link", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
           else
-            checkKeys(
-                item.second, "template '" + name + "'",
-                {"kind", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price", "direct"});
+            checkKeys(item.second, "template '" + name + "'",
+                      {"kind", "type", "flops_per_second", "memory", "reserved_memory", "memory_bandwidth", "half_peak_rows", "launch_overhead",
+                       "threads", "count", "price", "device_to_device"});
         }
         (std::string(kind) == "nodes" ? nodeTemplates : deviceTemplates).reset(list);
       }
@@ -76,8 +77,8 @@ private:
       return;
     if (!links.IsMap())
       fail(links, "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node: {bandwidth: 10 Gbit/s, latency: 100 us}}, got " +
-                      show(links) + "; links between single sites are listed in links.between");
-    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "between", "collectives", "direct"});
+                      show(links) + "; links between single sites are listed in links.site_pairs");
+    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "site_pairs", "collective_algorithms", "device_to_device_scope"});
     if (const YAML::Node node = links["intra_node"]; node.IsDefined()) {
       portKnown = node.IsMap() && node["bandwidth"].IsDefined();
       port = readLink(node, "links.intra_node", port);
@@ -92,37 +93,38 @@ private:
     }
     if (const YAML::Node node = links["inter_site"]; node.IsDefined()) {
       if (!node.IsMap() || !node["bandwidth"])
-        fail(node, "links.inter_site: expected {bandwidth, latency, flow}, got " + (node.IsMap() ? std::string("no bandwidth") : show(node)) +
-                       "; without a limit it is 'unlimited'");
+        fail(node, "links.inter_site: expected {bandwidth, latency, per_flow_bandwidth}, got " +
+                       (node.IsMap() ? std::string("no bandwidth") : show(node)) + "; without a limit it is 'unlimited'");
       *cluster.topology.mutable_between_sites() = readLink(node, "links.inter_site", {});
     }
-    if (const YAML::Node node = links["collectives"]; node.IsDefined())
+    if (const YAML::Node node = links["collective_algorithms"]; node.IsDefined())
       readCollectives(node);
-    if (const YAML::Node node = links["direct"]; node.IsDefined()) {
+    if (const YAML::Node node = links["device_to_device_scope"]; node.IsDefined()) {
       const std::string reach = node.IsScalar() ? node.Scalar() : "";
       if (reach != "site" && reach != "node" && reach != "nowhere")
-        fail(node, "links.direct: expected site, node or nowhere: how far GPUs exchange directly, from memory to memory; got " + show(node));
+        fail(node, "links.device_to_device_scope: expected site, node or nowhere: how far GPUs exchange directly, from memory to memory; got " +
+                       show(node));
       cluster.direct = reach == "site" ? DirectReach::Site : reach == "node" ? DirectReach::Node : DirectReach::Nowhere;
     }
   }
 
-  /// `links.collectives`: what the communication library can do.
+  /// `links.collective_algorithms`: what the communication library can do.
   void readCollectives(const YAML::Node &list) {
-    static const std::map<std::string, bundle::Topology::Algorithm> known = {{"exchange", bundle::Topology::EXCHANGE},
+    static const std::map<std::string, bundle::Topology::Algorithm> known = {{"all_pairs", bundle::Topology::ALL_PAIRS},
                                                                              {"ring", bundle::Topology::RING},
                                                                              {"tree", bundle::Topology::TREE},
                                                                              {"hierarchical", bundle::Topology::HIERARCHICAL},
                                                                              {"rails", bundle::Topology::RAILS}};
-    const char *expected = "expected a list of exchange, ring, tree, hierarchical, rails, got ";
+    const char *expected = "expected a list of all_pairs, ring, tree, hierarchical, rails, got ";
     if (!list.IsSequence() || list.size() == 0)
-      fail(list, std::string("links.collectives: ") + expected + (list.IsSequence() ? "an empty one" : show(list)));
+      fail(list, std::string("links.collective_algorithms: ") + expected + (list.IsSequence() ? "an empty one" : show(list)));
     std::set<bundle::Topology::Algorithm> seen;
     for (const YAML::Node &item : list) {
       auto it = item.IsScalar() ? known.find(item.Scalar()) : known.end();
       if (it == known.end())
-        fail(item, std::string("links.collectives: ") + expected + show(item));
+        fail(item, std::string("links.collective_algorithms: ") + expected + show(item));
       if (!seen.insert(it->second).second)
-        fail(item, "links.collectives: " + show(item) + " is listed twice");
+        fail(item, "links.collective_algorithms: " + show(item) + " is listed twice");
       cluster.topology.add_algorithms(it->second);
     }
   }
@@ -172,7 +174,7 @@ private:
   }
 
   void readNode(const YAML::Node &node) {
-    checkKeys(node, "node", {"name", "template", "count", "site", "port", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
+    checkKeys(node, "node", {"name", "template", "count", "site", "device_link", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
     Fields fields(node, templateOf(node, "node", nodeTemplates));
     const YAML::Node devices = fields["devices"];
     if (!node["name"] || !devices.IsDefined() || !devices.IsSequence())
@@ -269,38 +271,39 @@ private:
       double least = leastOfTypes(entries, &DeviceType::port);
       defaults.set_bandwidth(least > 0 ? least : kDefaultPort);
     }
-    return readLink(fields["port"], what + "port", defaults);
+    return readLink(fields["device_link"], what + "device_link", defaults);
   }
 
   void readPairs() {
     const YAML::Node links = root["links"];
-    const YAML::Node between = links.IsDefined() ? links["between"] : links;
+    const YAML::Node between = links.IsDefined() ? links["site_pairs"] : links;
     if (!between.IsDefined())
       return;
     if (!between.IsSequence())
-      fail(between, "links.between: expected a list of {sites: [a, b], bandwidth, latency, flow}, got " + show(between));
+      fail(between, "links.site_pairs: expected a list of {sites: [a, b], bandwidth, latency, per_flow_bandwidth}, got " + show(between));
     std::set<std::pair<uint32_t, uint32_t>> seen;
     for (const YAML::Node &pair : between) {
-      checkKeys(pair, "links.between", {"sites", "bandwidth", "latency", "flow", "half_size"});
+      checkKeys(pair, "links.site_pairs", {"sites", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
       const YAML::Node sites = pair["sites"];
       if (!sites.IsDefined() || !sites.IsSequence() || sites.size() != 2)
-        fail(pair, "links.between: expected 'sites', a list of two");
-      uint32_t a = findSite(sites[0], "links.between.sites"), b = findSite(sites[1], "links.between.sites");
+        fail(pair, "links.site_pairs: expected 'sites', a list of two");
+      uint32_t a = findSite(sites[0], "links.site_pairs.sites"), b = findSite(sites[1], "links.site_pairs.sites");
       if (a == b)
-        fail(sites, "links.between: expected two different sites, got '" + siteNames[a] + "' twice; links inside a site are its 'fabric'");
+        fail(sites, "links.site_pairs: expected two different sites, got '" + siteNames[a] + "' twice; links inside a site are its 'fabric'");
       if (!seen.insert({std::min(a, b), std::max(a, b)}).second)
-        fail(pair, "links.between: '" + siteNames[a] + "' and '" + siteNames[b] + "' are listed twice");
+        fail(pair, "links.site_pairs: '" + siteNames[a] + "' and '" + siteNames[b] + "' are listed twice");
       bundle::LinkClass link = cluster.topology.between_sites();
       if (pair["bandwidth"])
-        link.set_bandwidth(toBandwidth(pair["bandwidth"], "links.between.bandwidth", /*link=*/true));
+        link.set_bandwidth(toBandwidth(pair["bandwidth"], "links.site_pairs.bandwidth", /*link=*/true));
       else if (!cluster.topology.has_between_sites())
-        fail(pair, "links.between: expected 'bandwidth' between '" + siteNames[a] + "' and '" + siteNames[b] + "'");
+        fail(pair, "links.site_pairs: expected 'bandwidth' between '" + siteNames[a] + "' and '" + siteNames[b] + "'");
       if (pair["latency"])
-        link.set_latency(toSeconds(pair["latency"], "links.between.latency"));
-      if (pair["flow"])
-        link.set_flow(toBandwidth(pair["flow"], "links.between.flow", /*link=*/true));
-      if (pair["half_size"])
-        link.set_half_size(static_cast<double>(toBytes(pair["half_size"], "links.between.half_size", /*zero=*/true, /*least=*/1)));
+        link.set_latency(toSeconds(pair["latency"], "links.site_pairs.latency"));
+      if (pair["per_flow_bandwidth"])
+        link.set_flow(toBandwidth(pair["per_flow_bandwidth"], "links.site_pairs.per_flow_bandwidth", /*link=*/true));
+      if (pair["half_bandwidth_bytes"])
+        link.set_half_size(
+            static_cast<double>(toBytes(pair["half_bandwidth_bytes"], "links.site_pairs.half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
       auto *entry = cluster.topology.add_site_pairs();
       entry->set_a(a);
       entry->set_b(b);
@@ -321,9 +324,10 @@ private:
     for (uint32_t a : used)
       for (uint32_t b : used)
         if (a < b && !known.count({a, b}))
-          fail(root["links"].IsDefined() ? root["links"] : root["sites"], "sites '" + siteNames[a] + "' and '" + siteNames[b] +
-                                                                              "' are not connected: expected a bandwidth between them, found none; "
-                                                                              "give links.inter_site, for all pairs, or an entry of links.between");
+          fail(root["links"].IsDefined() ? root["links"] : root["sites"],
+               "sites '" + siteNames[a] + "' and '" + siteNames[b] +
+                   "' are not connected: expected a bandwidth between them, found none; "
+                   "give links.inter_site, for all pairs, or an entry of links.site_pairs");
   }
 
   const YAML::Node root;

@@ -91,12 +91,12 @@ public:
       device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
     readTimes();
     readEfficiency();
-    if (YAML::Node launch = fields["launch"])
-      device.launch = toSeconds(launch, what + ": launch");
+    if (YAML::Node launch = fields["launch_overhead"])
+      device.launch = toSeconds(launch, what + ": launch_overhead");
     if (YAML::Node price = fields["price"])
       device.price = toPrice(price, what + ": price");
-    if (YAML::Node direct = fields["direct"])
-      device.direct = toFlag(direct, what + ": direct");
+    if (YAML::Node direct = fields["device_to_device"])
+      device.direct = toFlag(direct, what + ": device_to_device");
   }
 
 private:
@@ -104,12 +104,12 @@ private:
     if (YAML::Node name = fields["type"]) {
       type = name.IsScalar() ? findDeviceType(name.Scalar()) : nullptr;
       device.type = type ? type->name : toName(name, what + ": type", /*spaces=*/true);
-      if (!type && !fields["speed"]) {
+      if (!type && !fields["flops_per_second"]) {
         std::string known;
         for (const std::string &each : typeNames())
           known += (known.empty() ? "" : ", ") + each;
         fail(name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + known +
-                       "; another type needs at least 'speed', 'memory' and 'kind'");
+                       "; another type needs at least 'flops_per_second', 'memory' and 'kind'");
       }
     }
     if (type)
@@ -140,55 +140,55 @@ private:
   }
 
   void readSpeeds() {
-    if (YAML::Node speed = fields["speed"])
-      readSpeed(speed, what + ": speed", type, device);
+    if (YAML::Node speed = fields["flops_per_second"])
+      readSpeed(speed, what + ": flops_per_second", type, device);
     // One number for all types is none for a type that it lacks. A number of its own says how fast values are that are only stored so.
-    if (!DeviceKind::hasBf16(device.arch) && !(fields["speed"] && fields["speed"].IsMap()))
+    if (!DeviceKind::hasBf16(device.arch) && !(fields["flops_per_second"] && fields["flops_per_second"].IsMap()))
       device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
     if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
-      fail(fields.node(), what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + listed(typeNames()));
+      fail(fields.node(), what + ": its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type' out of " + listed(typeNames()));
   }
 
   void readMemory() {
     if (YAML::Node memory = fields["memory"])
       device.memory = toBytes(memory, what + ": memory", /*zero=*/true);
-    if (YAML::Node reserve = fields["reserve"])
-      device.reserve = toBytes(reserve, what + ": reserve", /*zero=*/true);
+    if (YAML::Node reserve = fields["reserved_memory"])
+      device.reserve = toBytes(reserve, what + ": reserved_memory", /*zero=*/true);
     if (device.memory > 0 && device.reserve >= device.memory)
-      fail(fields["reserve"]  ? fields["reserve"]
-           : fields["memory"] ? fields["memory"]
-                              : fields.node(),
+      fail(fields["reserved_memory"] ? fields["reserved_memory"]
+           : fields["memory"]        ? fields["memory"]
+                                     : fields.node(),
            what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " + showBytes(double(device.reserve)) +
-               "; give a smaller 'reserve'");
+               "; give a smaller 'reserved_memory'");
   }
 
   /// By a roofline, or launch by launch.
   void readTimes() {
-    YAML::Node rows = fields["half_rows"], multiprocessors = fields["multiprocessors"];
+    YAML::Node rows = fields["half_peak_rows"], multiprocessors = fields["sm_count"];
     if (rows && multiprocessors)
       fail(rows,
-           what +
-               ": expected 'half_rows', for times that follow a roofline, or 'multiprocessors', for times that are modelled launch by launch, found "
-               "both; leave one out");
+           what + ": expected 'half_peak_rows', for times that follow a roofline, or 'sm_count', for times that are modelled launch by launch, found "
+                  "both; leave one out");
     if (rows) {
-      device.halfRows = toRows(rows, what + ": half_rows");
+      device.halfRows = toRows(rows, what + ": half_peak_rows");
       device.multiprocessors = 0;
     }
     if (multiprocessors) {
       if (deviceKindOf(device.kind).hostProcessors)
-        fail(multiprocessors, what + ": multiprocessors: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
-      device.multiprocessors = toCount(multiprocessors, what + ": multiprocessors", 4096);
+        fail(multiprocessors, what + ": sm_count: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
+      device.multiprocessors = toCount(multiprocessors, what + ": sm_count", 4096);
     }
   }
 
   void readEfficiency() {
-    if (YAML::Node efficiency = fields["efficiency"]) {
-      const std::string name = toName(efficiency, what + ": efficiency");
+    if (YAML::Node efficiency = fields["execution_mode"]) {
+      const std::string name = toName(efficiency, what + ": execution_mode");
       if (name != "compiled" && name != "eager")
-        fail(efficiency, what +
-                             ": efficiency: expected compiled (kernels as Zorse makes them) or eager (a framework that launches every operation by "
-                             "itself), got '" +
-                             name + "'");
+        fail(efficiency,
+             what +
+                 ": execution_mode: expected compiled (kernels as Zorse makes them) or eager (a framework that launches every operation by "
+                 "itself), got '" +
+                 name + "'");
       device.eager = name == "eager";
     }
   }
@@ -203,8 +203,8 @@ private:
 
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
-            {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "multiprocessors",
-             "efficiency", "launch", "threads", "count", "price", "direct", "gpu"});
+            {"name", "template", "kind", "arch", "type", "flops_per_second", "memory", "reserved_memory", "memory_bandwidth", "half_peak_rows",
+             "sm_count", "execution_mode", "launch_overhead", "threads", "count", "price", "device_to_device", "gpu"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -232,14 +232,14 @@ bundle::LinkClass zorse::planning::readLink(const YAML::Node &node, const std::s
   bundle::LinkClass link = defaults;
   if (!node.IsDefined())
     return link;
-  checkKeys(node, what, {"bandwidth", "latency", "flow", "half_size"});
+  checkKeys(node, what, {"bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
   if (YAML::Node bandwidth = node["bandwidth"])
     link.set_bandwidth(toBandwidth(bandwidth, what + ".bandwidth", /*link=*/true));
   if (YAML::Node latency = node["latency"])
     link.set_latency(toSeconds(latency, what + ".latency"));
-  if (YAML::Node flow = node["flow"])
-    link.set_flow(toBandwidth(flow, what + ".flow", /*link=*/true));
-  if (YAML::Node size = node["half_size"])
-    link.set_half_size(static_cast<double>(toBytes(size, what + ".half_size", /*zero=*/true, /*least=*/1)));
+  if (YAML::Node flow = node["per_flow_bandwidth"])
+    link.set_flow(toBandwidth(flow, what + ".per_flow_bandwidth", /*link=*/true));
+  if (YAML::Node size = node["half_bandwidth_bytes"])
+    link.set_half_size(static_cast<double>(toBytes(size, what + ".half_bandwidth_bytes", /*zero=*/true, /*least=*/1)));
   return link;
 }

@@ -72,8 +72,8 @@ std::string inQuotes(const std::string &text) {
 
 std::string link(const bundle::LinkClass &link) {
   std::string text = "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
-  text += link.flow() > 0 ? ", flow: " + bandwidthOf(link.flow()) : "";
-  return text + (link.half_size() > 0 ? ", half_size: " + bytesOf(static_cast<uint64_t>(link.half_size())) : "") + "}";
+  text += link.flow() > 0 ? ", per_flow_bandwidth: " + bandwidthOf(link.flow()) : "";
+  return text + (link.half_size() > 0 ? ", half_bandwidth_bytes: " + bytesOf(static_cast<uint64_t>(link.half_size())) : "") + "}";
 }
 
 bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.flow() > 0; }
@@ -97,25 +97,25 @@ std::string describe(const ClusterDevice &device) {
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));
   if (!std::equal(std::begin(device.speed), std::end(device.speed), std::begin(known.speed)))
-    put("speed", "{f32: " + speedOf(device.speed[0]) + ", f16: " + speedOf(device.speed[1]) + ", bf16: " + speedOf(device.speed[2]) + "}");
+    put("flops_per_second", "{f32: " + speedOf(device.speed[0]) + ", f16: " + speedOf(device.speed[1]) + ", bf16: " + speedOf(device.speed[2]) + "}");
   if (device.memory != known.memory)
     put("memory", bytesOf(device.memory));
   if (device.reserve != known.reserve)
-    put("reserve", bytesOf(device.reserve));
+    put("reserved_memory", bytesOf(device.reserve));
   if (device.memoryBandwidth != known.memoryBandwidth)
     put("memory_bandwidth", bandwidthOf(device.memoryBandwidth));
   if (device.halfRows != known.halfRows || (device.multiprocessors == 0 && known.multiprocessors > 0))
-    put("half_rows", number(device.halfRows));
+    put("half_peak_rows", number(device.halfRows));
   else if (device.multiprocessors != known.multiprocessors)
-    put("multiprocessors", std::to_string(device.multiprocessors));
+    put("sm_count", std::to_string(device.multiprocessors));
   if (device.eager)
-    put("efficiency", "eager");
+    put("execution_mode", "eager");
   if (device.launch != known.launch)
-    put("launch", secondsOf(device.launch));
+    put("launch_overhead", secondsOf(device.launch));
   if (device.price > 0)
     put("price", number(device.price));
   if (!device.direct)
-    put("direct", "false");
+    put("device_to_device", "false");
   if (!device.gpu.empty())
     put("gpu", inQuotes(device.gpu));
   return text;
@@ -166,7 +166,7 @@ std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
   auto put = [&](const char *key, const std::string &value) { text += std::string("    ") + key + ": " + value + "\n"; };
   if (sites)
     put("site", inQuotes(cluster.topology.sites(static_cast<int>(node.site())).name()));
-  put("port", link(node.port()));
+  put("device_link", link(node.port()));
   if (given(node.bus()))
     put("bus", link(node.bus()));
   put("nic", link(node.nic()));
@@ -242,9 +242,9 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   if (all || pairs || reach || topology.algorithms_size() > 0)
     out += "links:\n";
   if (reach)
-    out += std::string("  direct: ") + (cluster.direct == DirectReach::Node ? "node" : "nowhere") + "\n";
+    out += std::string("  device_to_device_scope: ") + (cluster.direct == DirectReach::Node ? "node" : "nowhere") + "\n";
   if (topology.algorithms_size() > 0) {
-    out += "  collectives: [";
+    out += "  collective_algorithms: [";
     for (int algorithm : topology.algorithms()) {
       std::string name = bundle::Topology::Algorithm_Name(static_cast<bundle::Topology::Algorithm>(algorithm));
       for (char &c : name)
@@ -256,12 +256,12 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   if (all)
     out += "  inter_site: " + link(topology.between_sites()) + "\n";
   if (pairs)
-    out += "  between:\n";
+    out += "  site_pairs:\n";
   for (const auto &pair : topology.site_pairs()) {
     std::string text = link(pair.link());
     // What is not said follows inter_site, which may have a flow.
     if (pair.link().flow() <= 0)
-      text = text.substr(0, text.size() - 1) + ", flow: unlimited}";
+      text = text.substr(0, text.size() - 1) + ", per_flow_bandwidth: unlimited}";
     out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " +
            inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " + text.substr(1) + "\n";
   }

@@ -8,6 +8,6 @@
 namespace zorse::planning {
 
 /// "devices" and "links" of a file, where it has them. Throws fields::Bad.
-void readMeasurements(const fields::Json &root, Profile &profile);
+void readMeasurements(fields::Json root, Profile &profile);
 
 } // namespace zorse::planning

@@ -202,7 +202,7 @@ private:
     for (size_t d = 0; d < table.profile.devices.size(); ++d)
       for (const auto &[name, unused] : table.profile.devices[d].classes)
         if (!classes.count(name))
-          fail(at("devices", d) + ".classes[" + show(json(name)) + "]", "is not in \"classes\"; add it there, or name one of " + known());
+          fail(at("devices", d) + ".unit_classes[" + show(json(name)) + "]", "is not in \"classes\"; add it there, or name one of " + known());
   }
 
   bool givesMemory(const std::string &name) const {

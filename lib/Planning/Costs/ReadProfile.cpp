@@ -35,14 +35,14 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
   for (size_t i = 0; i < points.size(); ++i) {
     const json &from = points[i];
     std::string here = at(path, i);
-    checkKeys(from, here, {"rows", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
-    if (!from.contains("rows"))
-      fail(here, "lacks \"rows\"");
+    checkKeys(from, here, {"batch_size", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
+    if (!from.contains("batch_size"))
+      fail(here, "lacks \"batch_size\"");
     ProfilePoint point;
-    point.rows = toInteger(from["rows"], here + ".rows", 1, kMostRows);
+    point.rows = toInteger(from["batch_size"], here + ".batch_size", 1, kMostRows);
     if (!result.empty() && result.back().rows >= point.rows)
-      fail(here + ".rows", "expected more than the " + std::to_string(result.back().rows) + " of the point before, got " +
-                               std::to_string(point.rows) + "; points are in ascending order");
+      fail(here + ".batch_size", "expected more than the " + std::to_string(result.back().rows) + " of the measurement before, got " +
+                                     std::to_string(point.rows) + "; measurements are in ascending order");
     bool any = false;
     for (auto [key, seconds] : {std::make_pair("forward", &point.forward), std::make_pair("backward", &point.backward),
                                 std::make_pair("input_gradients", &point.inputGradients), std::make_pair("weight_gradients", &point.weightGradients)})
@@ -61,43 +61,44 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
 
 std::vector<ClassProfile> readClass(const json &value, const std::string &path) {
   if (!value.is_array() || value.size() > kMostPoints)
-    fail(path, "expected an array of at most " + std::to_string(kMostPoints) + ", of points or of {degree, points}, got " + show(value));
+    fail(path, "expected an array of at most " + std::to_string(kMostPoints) + ", of measurements or of {tensor_parallel_size, measurements}, got " +
+                   show(value));
   std::vector<ClassProfile> result;
   if (value.empty())
     return result;
-  if (!value[0].is_object() || !value[0].contains("points")) {
+  if (!value[0].is_object() || !value[0].contains("measurements")) {
     result.push_back({1, readPoints(value, path)});
     return result;
   }
   std::set<uint32_t> degrees;
   for (size_t i = 0; i < value.size(); ++i) {
     std::string here = at(path, i);
-    checkKeys(value[i], here, {"degree", "points"});
+    checkKeys(value[i], here, {"tensor_parallel_size", "measurements"});
     ClassProfile profile;
-    if (value[i].contains("degree"))
-      profile.degree = static_cast<uint32_t>(toInteger(value[i]["degree"], here + ".degree", 1, kMostDegree));
+    if (value[i].contains("tensor_parallel_size"))
+      profile.degree = static_cast<uint32_t>(toInteger(value[i]["tensor_parallel_size"], here + ".tensor_parallel_size", 1, kMostDegree));
     if (!degrees.insert(profile.degree).second)
-      fail(here + ".degree", "degree " + std::to_string(profile.degree) + " is given twice");
-    if (!value[i].contains("points"))
-      fail(here, "lacks \"points\"");
-    profile.points = readPoints(list(value[i], "points", here + ".points", kMostPoints), here + ".points");
+      fail(here + ".tensor_parallel_size", "size " + std::to_string(profile.degree) + " is given twice");
+    if (!value[i].contains("measurements"))
+      fail(here, "lacks \"measurements\"");
+    profile.points = readPoints(list(value[i], "measurements", here + ".measurements", kMostPoints), here + ".measurements");
     result.push_back(std::move(profile));
   }
   return result;
 }
 
 DeviceProfile readDevice(const json &from, const std::string &path) {
-  checkKeys(from, path, {"device", "classes", "update", "host_update", "norm", "copy", "load", "launch", "communication", "memory"});
+  checkKeys(from, path, {"device", "unit_classes", "update", "host_update", "norm", "copy", "load", "launch", "communication", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
     fail(path, "lacks \"device\", a device's name or type");
   device.device = toText(from["device"], path + ".device", false);
-  if (from.contains("classes")) {
-    const json &classes = from["classes"];
+  if (from.contains("unit_classes")) {
+    const json &classes = from["unit_classes"];
     if (!classes.is_object() || classes.size() > kMostClasses)
-      fail(path + ".classes", "expected an object of at most " + std::to_string(kMostClasses) + " classes, got " + show(classes));
+      fail(path + ".unit_classes", "expected an object of at most " + std::to_string(kMostClasses) + " classes, got " + show(classes));
     for (auto &[name, value] : classes.items())
-      device.classes[name] = readClass(value, path + ".classes[" + show(json(name)) + "]");
+      device.classes[name] = readClass(value, path + ".unit_classes[" + show(json(name)) + "]");
   }
   readRate(from, "update", "per_element", path, device.updatePerElement, device.updateFixed);
   readRate(from, "host_update", "per_element", path, device.hostUpdatePerElement, device.hostUpdateFixed);
@@ -124,7 +125,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
 }
 
 LinkProfile readLink(const json &from, const std::string &path) {
-  checkKeys(from, path, {"from", "to", "bandwidth", "latency", "flow", "half_size"});
+  checkKeys(from, path, {"from", "to", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
   for (const char *key : {"from", "to", "bandwidth"})
     if (!from.contains(key))
       fail(path, std::string("lacks \"") + key + "\"");
@@ -134,16 +135,49 @@ LinkProfile readLink(const json &from, const std::string &path) {
   link.bandwidth = toNumber(from["bandwidth"], path + ".bandwidth", 1e3, 1e15, "bytes/s");
   if (from.contains("latency"))
     link.latency = toNumber(from["latency"], path + ".latency", 0, 100, "seconds");
-  if (from.contains("flow"))
-    link.flow = toNumber(from["flow"], path + ".flow", 1e3, 1e15, "bytes/s");
-  if (from.contains("half_size"))
-    link.halfSize = toNumber(from["half_size"], path + ".half_size", 0, 1e12, "bytes");
+  if (from.contains("per_flow_bandwidth"))
+    link.flow = toNumber(from["per_flow_bandwidth"], path + ".per_flow_bandwidth", 1e3, 1e15, "bytes/s");
+  if (from.contains("half_bandwidth_bytes"))
+    link.halfSize = toNumber(from["half_bandwidth_bytes"], path + ".half_bandwidth_bytes", 0, 1e12, "bytes");
   return link;
 }
 
 } // namespace
 
-void zorse::planning::readMeasurements(const json &root, Profile &profile) {
+namespace {
+
+void renameMeasurements(json &list) {
+  if (!list.is_array())
+    return;
+  for (json &item : list) {
+    renameKey(item, "rows", "batch_size");
+    renameKey(item, "degree", "tensor_parallel_size");
+    renameKey(item, "points", "measurements");
+    if (item.is_object() && item.contains("measurements"))
+      renameMeasurements(item["measurements"]);
+  }
+}
+
+/// Keys of format 1, which is read, too: measurements are expensive.
+void upgrade(json &root) {
+  if (root.contains("devices") && root["devices"].is_array())
+    for (json &device : root["devices"]) {
+      renameKey(device, "classes", "unit_classes");
+      if (device.is_object() && device.contains("unit_classes") && device["unit_classes"].is_object())
+        for (json &measured : device["unit_classes"])
+          renameMeasurements(measured);
+    }
+  if (root.contains("links") && root["links"].is_array())
+    for (json &link : root["links"]) {
+      renameKey(link, "flow", "per_flow_bandwidth");
+      renameKey(link, "half_size", "half_bandwidth_bytes");
+    }
+}
+
+} // namespace
+
+void zorse::planning::readMeasurements(json root, Profile &profile) {
+  upgrade(root);
   std::set<std::string> names;
   if (root.contains("devices")) {
     const json &devices = list(root, "devices", "devices", kMostDeviceProfiles);
@@ -165,7 +199,7 @@ namespace {
 Profile readRoot(const json &root) {
   checkKeys(root, "", {"format", "model", "precision", "comment", "devices", "links"});
   if (root.contains("format"))
-    toInteger(root["format"], "format", 1, 1);
+    toInteger(root["format"], "format", 1, 2);
   Profile profile;
   if (root.contains("model"))
     profile.model = toText(root["model"], "model", true);

@@ -8,7 +8,7 @@ using nlohmann::ordered_json;
 namespace {
 
 ordered_json toJson(const ProfilePoint &point) {
-  ordered_json out = {{"rows", point.rows}};
+  ordered_json out = {{"batch_size", point.rows}};
   for (auto [key, seconds] : {std::make_pair("forward", point.forward), std::make_pair("backward", point.backward),
                               std::make_pair("input_gradients", point.inputGradients), std::make_pair("weight_gradients", point.weightGradients)})
     if (seconds >= 0)
@@ -23,7 +23,7 @@ std::string text(const ordered_json &value) { return value.dump(-1, ' ', false, 
 } // namespace
 
 std::string zorse::planning::writeProfile(const Profile &profile) {
-  std::string out = "{\n  \"format\": 1";
+  std::string out = "{\n  \"format\": 2";
   if (!profile.model.empty())
     out += ",\n  \"model\": " + text(profile.model);
   if (!profile.precision.empty())
@@ -52,13 +52,13 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
                                                                {"per_message", device.communicationPerMessage},
                                                                {"delay", device.communicationDelay}});
     if (!device.classes.empty())
-      out += ",\n     \"classes\": {";
+      out += ",\n     \"unit_classes\": {";
     const char *separator = "\n";
     for (const auto &[name, degrees] : device.classes) {
       out += separator + ("      " + text(name)) + ": [";
       separator = ",\n";
       for (size_t i = 0; i < degrees.size(); ++i) {
-        out += std::string(i ? "," : "") + "\n        {\"degree\": " + std::to_string(degrees[i].degree) + ", \"points\": [";
+        out += std::string(i ? "," : "") + "\n        {\"tensor_parallel_size\": " + std::to_string(degrees[i].degree) + ", \"measurements\": [";
         for (size_t p = 0; p < degrees[i].points.size(); ++p)
           out += std::string(p ? "," : "") + "\n          " + text(toJson(degrees[i].points[p]));
         out += "]}";
@@ -74,9 +74,9 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
       const LinkProfile &link = profile.links[i];
       ordered_json row = {{"from", link.from}, {"to", link.to}, {"bandwidth", link.bandwidth}, {"latency", link.latency}};
       if (link.flow > 0)
-        row["flow"] = link.flow;
+        row["per_flow_bandwidth"] = link.flow;
       if (link.halfSize > 0)
-        row["half_size"] = link.halfSize;
+        row["half_bandwidth_bytes"] = link.halfSize;
       out += std::string(i ? "," : "") + "\n    " + text(row);
     }
     out += "]";

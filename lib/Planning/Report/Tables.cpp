@@ -110,11 +110,11 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
 }
 
 std::string zorse::planning::writeReportJson(const Report &r) {
-  ordered_json root = {{"format", 1},
+  ordered_json root = {{"format", 2},
                        {"model", r.model},
                        {"cluster", r.cluster},
                        {"schedule", r.schedule},
-                       {"batch", r.batch},
+                       {"global_batch_size", r.batch},
                        {"tokens_per_sample", r.tokensPerSample},
                        {"step_seconds", r.step},
                        {"samples_per_second", r.samplesPerSecond()},
@@ -134,15 +134,15 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                               {"samples", s.samples},
                               {"first_unit_share", s.firstShare},
                               {"last_unit_share", s.lastShare},
-                              {"rows", {s.leastRows, s.mostRows}},
-                              {"mean_busy", s.meanBusy},
-                              {"most_busy", s.mostBusy},
+                              {"micro_batch_size", {s.leastRows, s.mostRows}},
+                              {"mean_utilization", s.meanBusy},
+                              {"max_utilization", s.mostBusy},
                               {"memory", s.memory},
                               {"available", s.available}});
   }
   root["types"] = ordered_json::array();
   for (const auto &t : r.types)
-    root["types"].push_back({{"type", t.name}, {"devices", t.devices}, {"used", t.used}, {"utilisation", t.utilisation}, {"work", t.work}});
+    root["types"].push_back({{"type", t.name}, {"devices", t.devices}, {"used", t.used}, {"utilization", t.utilisation}, {"flops_fraction", t.work}});
   root["devices"] = ordered_json::array();
   for (const auto &d : r.devices)
     root["devices"].push_back({{"name", d.name},
@@ -161,9 +161,9 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                                  {"workspace", d.use.workspace}}}});
   root["links"] = ordered_json::array();
   for (const auto &l : r.links)
-    root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"busy", l.share}});
-  root["times"] = r.sources;
-  root["assumed"] = r.assumptions;
+    root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"utilization", l.share}});
+  root["time_sources"] = r.sources;
+  root["assumptions"] = r.assumptions;
   root["price_per_hour"] = r.price;
   root["egress_per_step"] = r.egress;
   root["currency"] = r.currency;

@@ -1,4 +1,4 @@
-// "folded": every device holds several ranges of units, and micro-batches go along the devices and back (the V of Qi et al., 2024; the waves of
+// "wave": every device holds several ranges of units, and micro-batches go along the devices and back (the V of Qi et al., 2024; the waves of
 // Hanayo, Liu et al., 2023). Where the way turns, a device hands on to itself, and the last range ends where the first began: gradients come back
 // soon, and every device holds equally much.
 //
@@ -19,7 +19,7 @@ namespace {
 
 class Folded final : public LapsRule {
 public:
-  Folded() : LapsRule(ScheduleKind::Folded, "folded", Turn::BackAndForth) {}
+  Folded() : LapsRule(ScheduleKind::Folded, "wave", Turn::BackAndForth) {}
 
   Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<Laps> laps = findLaps(x.plan, turn);

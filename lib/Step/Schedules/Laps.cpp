@@ -27,7 +27,7 @@ zorse::Result<Laps> zorse::step::findLaps(const Plan &plan, Turn turn) {
   for (auto &[range, devices] : devicesOf) {
     if (!ranges.empty() && ranges.back().second != range.first)
       return userError("expected the same cuts between units for all samples, found cells of " + showUnits(ranges.back()) + " and of " +
-                       showUnits(range) + "; schedule \"timed\" takes any tiling");
+                       showUnits(range) + "; schedule \"steady_state\" takes any tiling");
     ranges.push_back(range);
   }
 
@@ -52,7 +52,7 @@ zorse::Result<Laps> zorse::step::findLaps(const Plan &plan, Turn turn) {
       return userError("expected " + showUnits(ranges[chunk]) + " on the devices of " + showUnits(ranges[stageOf(chunk)]) + " (" +
                        show(plan, devicesOf[ranges[stageOf(chunk)]]) + "), " +
                        (turn == Turn::Ring ? "as laps of a ring go around" : "as laps go back and forth") + ", found " +
-                       show(plan, devicesOf[ranges[chunk]]) + "; schedule \"timed\" takes any tiling");
+                       show(plan, devicesOf[ranges[chunk]]) + "; schedule \"steady_state\" takes any tiling");
   laps.laps = (ranges.size() + laps.stages - 1) / laps.stages;
 
   laps.passages.resize(plan.cells.size());

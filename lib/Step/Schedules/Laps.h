@@ -27,10 +27,10 @@ struct Laps {
 class LapsRule : public ScheduleRule {
 public:
   LapsRule(ScheduleKind kind, const char *name, Turn turn)
-      : ScheduleRule(kind, name, {{"in_flight", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
+      : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
 
   std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
-  std::string memoryRemedy() const override { return "a smaller \"in_flight\" of the schedule"; }
+  std::string memoryRemedy() const override { return "a smaller \"in_flight_factor\" of the schedule"; }
 
 protected:
   const Turn turn;

@@ -1,6 +1,6 @@
-// "ministages": every device passes all micro-batches through one of its chunks before the next, and back in the mirrored order (Zorse, section 4.2).
-// A chunk's parameters are then needed twice a step, whatever the number of micro-batches, and its gradients are complete before the next chunk's
-// begin.
+// "breadth_first": every device passes all micro-batches through one of its chunks before the next, and back in the mirrored order (Zorse,
+// section 4.2). A chunk's parameters are then needed twice a step, whatever the number of micro-batches, and its gradients are complete before the
+// next chunk's begin.
 //
 //   units 0-2 and 2-4 on one device:   F 0 1 2 3  0' 1' 2' 3'  B a' b' c' d'  a b c d
 //
@@ -17,7 +17,7 @@ namespace {
 
 class Ministages final : public ScheduleRule {
 public:
-  Ministages() : ScheduleRule(ScheduleKind::Ministages, "ministages") {}
+  Ministages() : ScheduleRule(ScheduleKind::Ministages, "breadth_first") {}
 
   Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     const int32_t units = x.summary.units_size();

@@ -74,7 +74,7 @@ std::vector<std::vector<TaskName>> orderStages(const Expansion &x) {
 
 class StagesRule final : public ScheduleRule {
 public:
-  StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"ahead", &Schedule::ahead}}) {}
+  StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::ahead}}) {}
 
   Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     std::vector<std::vector<TaskName>> order = orderStages(x);

@@ -33,6 +33,13 @@ const ScheduleRule *zorse::step::findSchedule(const std::string &name) {
   return nullptr;
 }
 
+const char *zorse::step::renamedSchedule(const std::string &name) {
+  for (auto [old, now] : {std::pair{"timed", "steady_state"}, {"folded", "wave"}, {"ministages", "breadth_first"}})
+    if (name == old)
+      return now;
+  return nullptr;
+}
+
 const std::vector<const ScheduleRule *> &zorse::step::namedSchedules() {
   static const std::vector<const ScheduleRule *> named = [] {
     std::vector<const ScheduleRule *> rules;

@@ -1,4 +1,4 @@
-// "timed": tasks by the time they would run at in a steady state.
+// "steady_state": tasks by the time they would run at in a steady state.
 //
 // Samples enter at the rate of the busiest device. A cell's forward would then run when its inputs come in, and its backward when its gradients do,
 // on a machine where nobody waits for a device:
@@ -175,10 +175,10 @@ private:
 class Timed final : public ScheduleRule {
 public:
   Timed()
-      : ScheduleRule(ScheduleKind::Timed, "timed",
-                     {{"in_flight", &Schedule::inFlight, /*positive=*/true},
-                      {"weight_delay", &Schedule::weightDelay},
-                      {"interleave", &Schedule::interleave}}) {}
+      : ScheduleRule(ScheduleKind::Timed, "steady_state",
+                     {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true},
+                      {"max_weight_grad_delay", &Schedule::weightDelay},
+                      {"microbatch_group_size", &Schedule::interleave}}) {}
 
   Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     orderByTime(x, x.plan.schedule, less, result);

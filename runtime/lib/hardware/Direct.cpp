@@ -54,7 +54,7 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
     const std::string unit = facts.unit() ? facts.unit()->address : ""; // NCCL has a GPU's slices no more than once either
     if (auto [other, fresh] = units.insert({{facts.host, unit}, r}); !fresh && !unit.empty())
       return named(other->second) + " and " + named(r) + " share the GPU " + unit +
-             ", which NCCL does not have twice; say 'direct: false' of one of them in the cluster file";
+             ", which NCCL does not have twice; say 'device_to_device: false' of one of them in the cluster file";
     if (!first) {
       first = r;
       continue;

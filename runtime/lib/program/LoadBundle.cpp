@@ -64,14 +64,14 @@ public:
     for (const bundle::Program &program : bundle_.programs)
       for (const bundle::Queue &queue : program.queues())
         if (queue.kind() == bundle::DIRECT && bundle_.staged.empty())
-          return userError(path("staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
+          return userError(path("host_staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
                            "' has some; the bundle is incomplete, compile the model again");
     if (!bundle_.staged.empty()) {
       bundle_.programs.swap(bundle_.staged);
       Status check = checkPrograms(bundle_);
       bundle_.programs.swap(bundle_.staged);
       if (check.failed())
-        return userError(check.message() + " (of the programs without direct transfers, in staged/)");
+        return userError(check.message() + " (of the programs without direct transfers, in host_staged/)");
     }
     return std::move(bundle_);
   }
@@ -173,7 +173,7 @@ private:
     if (bytes->size() > size_t(INT32_MAX) || !message.ParseFromArray(bytes->data(), static_cast<int>(bytes->size())))
       return userError(path(name) + ": cannot be decoded; compile the model again");
     // Programs are verified against the others, every field of them, and are large.
-    if (name.rfind("programs/", 0) != 0 && name.rfind("staged/", 0) != 0 && !bundle::knownFieldsOnly(message))
+    if (name.rfind("programs/", 0) != 0 && name.rfind("host_staged/", 0) != 0 && !bundle::knownFieldsOnly(message))
       return userError(path(name) + ": holds fields that this version does not know; compile the model again");
     return Status::success();
   }

@@ -18,8 +18,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr const char *kFormat = "zorse snapshot", *kChecksum = ",\n\"checksum\": \"";
-constexpr uint64_t kVersion = 1;
+constexpr const char *kFormat = "zorse checkpoint", *kChecksum = ",\n\"checksum\": \"";
+constexpr uint64_t kVersion = 2;
 
 /// The checksum is of all text before it.
 std::string withChecksum(std::string text) {
@@ -156,12 +156,12 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
   fields.text("file", out.name);
   fields.text("device", out.device);
   fields.number("bytes", out.bytes, uint64_t(INT64_MAX));
-  fields.number("head_bytes", out.headBytes, 512u << 20);
-  fields.hash("head_xxh64", out.headHash);
+  fields.number("header_bytes", out.headBytes, 512u << 20);
+  fields.hash("header_xxh64", out.headHash);
   if (fields.good() &&
       (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos || out.name.find('\0') != std::string::npos))
     fields.fail("'" + out.name + "' is no name of a file in the folder");
-  if (const json *slices = fields.list("slices")) {
+  if (const json *slices = fields.list("shards")) {
     out.slices.reserve(slices->size());
     uint64_t covered = out.headBytes;
     for (const json &element : *slices) {
@@ -222,6 +222,31 @@ void checkCoverage(const SnapshotIndex &index, std::string &problem) {
   }
 }
 
+void renameKey(json &object, const char *old, const char *now) {
+  if (!object.is_object() || !object.contains(old) || object.contains(now))
+    return;
+  json value = std::move(object[old]);
+  object.erase(old);
+  object[now] = std::move(value);
+}
+
+/// Version 1, which is read for good, has other names for the same.
+void upgrade(json &root) {
+  if (!root.contains("format") || root["format"] != "zorse snapshot" || !root.contains("version") || root["version"] != 1)
+    return;
+  root["format"] = kFormat;
+  root["version"] = kVersion;
+  renameKey(root, "samples_consumed", "consumed_samples");
+  renameKey(root, "identity", "run_config");
+  if (!root.contains("files") || !root["files"].is_array())
+    return;
+  for (json &file : root["files"]) {
+    renameKey(file, "head_bytes", "header_bytes");
+    renameKey(file, "head_xxh64", "header_xxh64");
+    renameKey(file, "slices", "shards");
+  }
+}
+
 } // namespace
 
 int64_t SnapshotParameter::elements() const { return elementCount(shape).value_or(0); }
@@ -243,7 +268,7 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   field("version", kVersion);
   field("step", index.step);
   field("generation", index.generation);
-  field("samples_consumed", index.samplesConsumed);
+  field("consumed_samples", index.samplesConsumed);
   field("optimizer_step", index.optimizerStep.updates);
   if (index.optimizerStep.lossScale > 0)
     field("loss_scale", ordered_json{{"scale", index.optimizerStep.lossScale},
@@ -251,7 +276,7 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
                                      {"overflows", index.optimizerStep.overflows}});
   field("precision", index.precision);
   field("moments", index.moments);
-  field("identity", identityJson(index.identity));
+  field("run_config", identityJson(index.identity));
   if (!index.hub.empty())
     field("hub", zorse::bundle::toJson(index.hub));
   text += "\"parameters\": [";
@@ -263,11 +288,11 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
     ordered_json head = {{"file", file.name},
                          {"device", file.device},
                          {"bytes", file.bytes},
-                         {"head_bytes", file.headBytes},
-                         {"head_xxh64", hexadecimal(file.headHash)}};
+                         {"header_bytes", file.headBytes},
+                         {"header_xxh64", hexadecimal(file.headHash)}};
     std::string line = head.dump(-1, ' ', false, json::error_handler_t::replace);
     line.pop_back();
-    text += (i ? ",\n  " : "\n  ") + line + ", \"slices\": [";
+    text += (i ? ",\n  " : "\n  ") + line + ", \"shards\": [";
     for (size_t s = 0; s < file.slices.size(); ++s) {
       const SnapshotSlice &slice = file.slices[s];
       text += (s ? ",\n    " : "\n    ") + ordered_json{{"parameter", slice.parameter},
@@ -295,6 +320,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
     problem = "it is not JSON";
     return bad();
   }
+  upgrade(root);
   SnapshotIndex index;
   JsonFields fields(root, "the index", problem);
   std::string format;
@@ -306,7 +332,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
                 std::to_string(kVersion));
   fields.number("step", index.step, uint64_t(1) << 62);
   fields.number("generation", index.generation);
-  fields.number("samples_consumed", index.samplesConsumed, uint64_t(1) << 62);
+  fields.number("consumed_samples", index.samplesConsumed, uint64_t(1) << 62);
   abi::OptimizerStep &optimizer = index.optimizerStep;
   fields.real("optimizer_step", optimizer.updates);
   if (fields.good() && !(std::isfinite(optimizer.updates) && optimizer.updates >= 0))
@@ -322,8 +348,8 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
   fields.text("precision", index.precision);
   fields.number("moments", moments, 255);
   index.moments = uint32_t(moments);
-  if (const json *identity = fields.find("identity"))
-    index.identity = parseIdentity(*identity, "'identity'", problem);
+  if (const json *identity = fields.find("run_config"))
+    index.identity = parseIdentity(*identity, "'run_config'", problem);
   parseHub(fields, index.hub);
   std::set<std::string> names;
   if (const json *parameters = fields.list("parameters"))

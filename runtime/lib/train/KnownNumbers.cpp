@@ -46,7 +46,7 @@ public:
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       outputs_.push_back(outputSlot(j));
       if (outputs_.back() < 0)
-        return userError(bundle_.directory + "/bodies.pb: the body that counts has no output " + std::to_string(j));
+        return userError(bundle_.directory + "/functions.pb: the body that counts has no output " + std::to_string(j));
     }
     return allocateSlots();
   }
@@ -158,7 +158,7 @@ private:
     const bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
                        slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
     if (!known)
-      return userError(bundle_.directory + "/bodies.pb: the body that counts has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
+      return userError(bundle_.directory + "/functions.pb: the body that counts has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
     int64_t size, least = 0;
     if (slot.kind() == bundle::INPUT)
       least = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(slot.index())))).bytes_per_row();
@@ -168,7 +168,7 @@ private:
       least = int64_t(kScalarBytes);
     if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
         __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < least || size > (int64_t(1) << 40))
-      return userError(bundle_.directory + "/bodies.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
+      return userError(bundle_.directory + "/functions.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
     return size;
   }
 

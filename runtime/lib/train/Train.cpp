@@ -206,10 +206,11 @@ private:
   static std::string appliedNotFinite(const StepReport &report) {
     const std::string step = std::to_string(report.step);
     return "step " + step + ": " + (std::isfinite(report.loss) ? "a gradient is not finite" : "the loss is not finite") +
-           "; the bundle updates every group as soon as its gradients are there (\"commit\": \"group\"), so that the step has been applied, and the "
+           "; the bundle updates every group as soon as its gradients are there (\"optimizer_in_backward\": true), so that the step has been "
+           "applied, and the "
            "run "
            "stops. Resume from a snapshot of an earlier step (remove those of step " +
-           step + " and later), or compile with \"commit\": \"step\", where such steps are skipped";
+           step + " and later), or compile with \"optimizer_in_backward\": false, where such steps are skipped";
   }
 
   std::string describe(const Pending &pending) const { return numbers_->describeNotFinite(double(bundle_.samples()), pending.counts); }
@@ -398,8 +399,8 @@ Status zorse::runtime::checkTraining(const Bundle &bundle, const bundle::Trainin
     char norm[32];
     std::snprintf(norm, sizeof norm, "%g", options.clip_norm());
     return userError(bundle.directory +
-                     ": updates every group as soon as its gradients are reduced (\"commit\": \"group\" in its plan), and --clip=" + norm +
-                     " needs the norm of all gradients first. Run it with --clip=0, or compile a plan with \"commit\": \"step\"");
+                     ": updates every group as soon as its gradients are reduced (\"optimizer_in_backward\": true in its plan), and --clip=" + norm +
+                     " needs the norm of all gradients first. Run it with --clip=0, or compile a plan with \"optimizer_in_backward\": false");
   }
   return Status::success();
 }

@@ -32,7 +32,7 @@ protected:
     c.model = "toy";
     c.batch = 8;
     c.devices = {{"a", "cpu", 2, 1 << 20}, {"t4:0", "cpu", 1, 0}};
-    c.plan = R"({"batch": 8, "devices": [{"name": "a", "memory": 1048576}, "t4:0"]})";
+    c.plan = R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": 1048576}, "t4:0"]})";
     c.cluster = "name: toy\n";
     c.summary.set_name("toy");
     c.summary.set_compute_type(F32);
@@ -156,12 +156,12 @@ TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
 TEST_F(BundleTest, DamageIsNamed) {
   std::string error;
   ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
-  std::ofstream(folder / "one.zorse" / "bodies.pb", std::ios::app) << "x";
+  std::ofstream(folder / "one.zorse" / "functions.pb", std::ios::app) << "x";
   error = readBundle(path("one.zorse")).message();
-  EXPECT_NE(error.find("bodies.pb: its SHA-256"), std::string::npos) << error;
-  fs::remove(folder / "one.zorse" / "bodies.pb");
+  EXPECT_NE(error.find("functions.pb: its SHA-256"), std::string::npos) << error;
+  fs::remove(folder / "one.zorse" / "functions.pb");
   error = readBundle(path("one.zorse")).message();
-  EXPECT_NE(error.find("bodies.pb: cannot be read"), std::string::npos) << error;
+  EXPECT_NE(error.find("functions.pb: cannot be read"), std::string::npos) << error;
   std::ofstream(folder / "one.zorse" / "manifest.json") << "{\"format_version\": 999}";
   error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("999"), std::string::npos) << error;

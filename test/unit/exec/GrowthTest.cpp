@@ -56,14 +56,15 @@ using Counts = std::map<std::string, double>;
 /// Pipelines of equal stages; samples go one by one.
 step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas) {
   constexpr int kSamples = 8; // of a replica
-  std::string text = "{\"batch\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
+  std::string text =
+      "{\"global_batch_size\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
   auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
   for (int d = 0; d < stages * replicas; ++d)
     text += (d ? ", " : "") + device(d);
   text += "], \"stages\": [";
   for (int s = 0; s < stages; ++s) {
     text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(summary.units_size() * s / stages) + ", " +
-            std::to_string(summary.units_size() * (s + 1) / stages) + "], \"microbatch\": 1, \"devices\": [";
+            std::to_string(summary.units_size() * (s + 1) / stages) + "], \"micro_batch_size\": 1, \"devices\": [";
     for (int r = 0; r < replicas; ++r)
       text += (r ? ", " : "") + device(s * replicas + r);
     text += "]}";

@@ -29,8 +29,8 @@ std::string oneStage(const std::vector<const char *> &activations, int devices, 
              R"(], "device": "d)" + std::to_string(c % static_cast<size_t>(devices)) + R"(", "activations": ")" + activations[c] + "\"}";
   for (int d = 0; d < devices; ++d)
     names += std::string(d ? ", " : "") + "\"d" + std::to_string(d) + "\"";
-  return R"({"batch": )" + std::to_string(2 * activations.size()) + R"(, "devices": [)" + names + R"(], "cells": [)" + cells +
-         R"(], "residency": [{"parameters": "host", "gather": "phase"}], "schedule": ")" + schedule + R"(", "split_backward": )" +
+  return R"({"global_batch_size": )" + std::to_string(2 * activations.size()) + R"(, "devices": [)" + names + R"(], "cells": [)" + cells +
+         R"(], "offload": [{"parameters": "host", "reshard_after_forward": true}], "schedule": ")" + schedule + R"(", "split_backward": )" +
          (split ? "true" : "false") + "}";
 }
 
@@ -40,7 +40,7 @@ TEST(UnlikeCells, OfOneStageRecomputeOrNot) {
   for (const std::vector<const char *> &activations : std::vector<std::vector<const char *>>{
            {"keep", "recompute"}, {"recompute", "keep"}, {"keep", "recompute", "offload", "keep"}, {"keep", "keep", "keep", "recompute"}})
     for (int devices : {1, 2})
-      for (const char *schedule : {"ministages", "1f1b", "gpipe", "timed"})
+      for (const char *schedule : {"breadth_first", "1f1b", "gpipe", "steady_state"})
         for (bool split : {false, true}) {
           const std::string json = oneStage(activations, devices, schedule, split);
           auto plan = step::readPlan(json, made.model.summary);

@@ -30,7 +30,7 @@ Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const st
   graph.output("loss");
   if (!facts.empty()) {
     auto *entry = graph.model.add_metadata_props();
-    entry->set_key("zorse.facts");
+    entry->set_key("zorse.metadata");
     entry->set_value(facts);
   }
   if (!signature.empty()) {

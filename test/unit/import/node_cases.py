@@ -143,7 +143,7 @@ def wrap(case, operands, results, form):
     opset = max(s.version for s in case.model.opset_import if s.domain in ("", "ai.onnx"))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", min(max(opset, OLDEST), NEWEST["opset"]))], functions=case.model.functions,
                               ir_version=min(case.model.ir_version, NEWEST["ir"]))
-    helper.set_model_props(model, {"zorse.facts": '{"version":1,"parameters":{"z_trained":{"shape":[1],"trained":true}}}'})
+    helper.set_model_props(model, {"zorse.metadata": '{"version":1,"parameters":{"z_trained":{"shape":[1],"trained":true}}}'})
     return model, fed, sums
 
 

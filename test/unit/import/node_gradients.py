@@ -72,7 +72,7 @@ class Wrapped:
         opset = max(s.version for s in case.opset_import if s.domain in ("", "ai.onnx"))
         model = helper.make_model(self.graph, opset_imports=[helper.make_opsetid("", min(max(opset, OLDEST), NEWEST["opset"]))], functions=case.functions,
                                   ir_version=min(case.ir_version, NEWEST["ir"]))
-        helper.set_model_props(model, {"zorse.facts": json.dumps({"version": 1, "parameters": self.facts})})
+        helper.set_model_props(model, {"zorse.metadata": json.dumps({"version": 1, "parameters": self.facts})})
         return model
 
 

@@ -64,7 +64,7 @@ TEST(ClusterExamples, OfTheIssue) {
     std::ifstream file(folder() + name + ".yaml");
     std::stringstream text;
     text << file.rdbuf();
-    for (const char *key : {"memory:", "nic:", "host_memory:", "fabric:", "speed:", "half_rows:"})
+    for (const char *key : {"memory:", "nic:", "host_memory:", "fabric:", "flops_per_second:", "half_peak_rows:"})
       EXPECT_NE(text.str().find(key), std::string::npos) << name << " lacks " << key;
   }
 }

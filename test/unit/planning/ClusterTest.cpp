@@ -62,13 +62,13 @@ name: everything
 currency: EUR
 templates:
   devices:
-    fast: {type: A100-40, reserve: 3 GB, price: 1.5}
+    fast: {type: A100-40, reserved_memory: 3 GB, price: 1.5}
   nodes:
     four:
       site: east
-      port: {bandwidth: 250 GB/s, latency: 3 us}
+      device_link: {bandwidth: 250 GB/s, latency: 3 us}
       bus: {bandwidth: 400 GB/s, latency: 1 us}
-      nic: {bandwidth: 50 Gbit/s, latency: 5 us, flow: 2.4 GB/s, half_size: 22795}
+      nic: {bandwidth: 50 Gbit/s, latency: 5 us, per_flow_bandwidth: 2.4 GB/s, half_bandwidth_bytes: 22795}
       host_memory: 512 GiB
       pcie: 20 GB/s
       nvme: {size: 2 TB, bandwidth: 3 GB/s}
@@ -76,7 +76,7 @@ templates:
       devices:
         - {name: a, template: fast, count: 4}
 sites:
-  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, flow: 1 GB/s}, egress_price: 0.05}
+  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, per_flow_bandwidth: 1 GB/s}, egress_price: 0.05}
   - {name: west}
   - {name: south}
 nodes:
@@ -87,18 +87,18 @@ nodes:
     count: 2
     devices:
       - {name: t, type: T4, count: 2}
-      - {name: v, type: V100-16, speed: {f16: 80 TFLOP/s}, half_rows: 70, launch: 8 us, memory_bandwidth: 800 GB/s}
+      - {name: v, type: V100-16, flops_per_second: {f16: 80 TFLOP/s}, half_peak_rows: 70, launch_overhead: 8 us, memory_bandwidth: 800 GB/s}
   - name: s
     site: south
     devices:
       - {name: c, type: cpu-thread, threads: 8, memory: 16 GiB}
-      - {name: own, kind: sim, speed: 3 TFLOP/s, memory: 0}
+      - {name: own, kind: sim, flops_per_second: 3 TFLOP/s, memory: 0}
 links:
-  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, flow: 2 GB/s}
-  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, flow: 100 MB/s}
-  between:
-    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, flow: unlimited}
-  collectives: [ring, rails]
+  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, per_flow_bandwidth: 2 GB/s}
+  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, per_flow_bandwidth: 100 MB/s}
+  site_pairs:
+    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, per_flow_bandwidth: unlimited}
+  collective_algorithms: [ring, rails]
 )";
 
 TEST(Cluster, Everything) {
@@ -160,8 +160,9 @@ TEST(Cluster, Everything) {
 TEST(Cluster, WrittenAndReadBack) {
   for (std::string yaml :
        {std::string(kEverything),
-        std::string("nodes: [{name: \"é:0\", devices: [{name: \"null\", speed: 1e9}, {name: 'a:', speed: 1e9}, {name: 'x:1', speed: 1e9}, "
-                    "{name: 'x:2', speed: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
+        std::string("nodes: [{name: \"é:0\", devices: [{name: \"null\", flops_per_second: 1e9}, {name: 'a:', flops_per_second: 1e9}, {name: 'x:1', "
+                    "flops_per_second: 1e9}, "
+                    "{name: 'x:2', flops_per_second: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
         std::string("nodes: [{name: n, count: 3, devices: [{name: b, type: T4}]}, {name: m, devices: []}, {name: 'k:0', devices: [{name: 'b:3', "
                     "type: T4}]}]"),
         std::string("nodes: [{name: n, devices: [{name: 'b:0', type: T4, gpu: GPU-1}, {name: 'b:1', type: T4, gpu: '0000:41:00.0'}, {name: 'b:2', "
@@ -188,7 +189,7 @@ name: four
 nodes:
   - name: n0
     devices:
-      - {name: a, kind: cpu, speed: 40 GFLOP/s, memory: 2 GiB, threads: 2}
+      - {name: a, kind: cpu, flops_per_second: 40 GFLOP/s, memory: 2 GiB, threads: 2}
       - {name: t4, type: T4, count: 2}
   - name: n1
     devices:
@@ -203,8 +204,8 @@ links:
   EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
   EXPECT_EQ(cluster.devices[0].launch, 5e-6);
   EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);
-  Cluster others =
-      read("nodes: [{name: n, devices: [{name: s, kind: sim, speed: 1e12}, {name: u, speed: 1e12, memory_bandwidth: unlimited, launch: 0}]}]");
+  Cluster others = read("nodes: [{name: n, devices: [{name: s, kind: sim, flops_per_second: 1e12}, {name: u, flops_per_second: 1e12, "
+                        "memory_bandwidth: unlimited, launch_overhead: 0}]}]");
   EXPECT_EQ(others.devices[0].memoryBandwidth, 500e9);
   EXPECT_EQ(others.devices[0].launch, 1e-5);
   EXPECT_EQ(others.devices[1].memoryBandwidth, 0);
@@ -224,48 +225,51 @@ links:
 std::string device(const std::string &fields) { return "nodes:\n  - name: n\n    devices:\n      - {name: a, " + fields + "}\n"; }
 
 TEST(Cluster, KindsAndArchitectures) {
-  for (const char *fields : {"speed: 1e9, arch: x86-64-v2", "speed: 1e9, kind: \"null\"", "type: cpu-thread, kind: cpu, arch: x86-64-v4, count: 3"}) {
+  for (const char *fields : {"flops_per_second: 1e9, arch: x86-64-v2", "flops_per_second: 1e9, kind: \"null\"",
+                             "type: cpu-thread, kind: cpu, arch: x86-64-v4, count: 3"}) {
     Cluster cluster = read(device(fields));
     Result<Cluster> again = readCluster(writeCluster(cluster));
     ASSERT_FALSE(again.failed()) << again.message() << writeCluster(cluster);
     expectSame(cluster, *again);
     expectRuntimeAgrees(cluster, device(fields));
   }
-  EXPECT_EQ(read(device("speed: 1e9, arch: x86-64-v2")).devices[0].arch, "x86-64-v2");
-  EXPECT_EQ(read(device("speed: 1e9, kind: \"null\"")).devices[0].kind, "null");
-  EXPECT_MISTAKE(device("speed: 1e9, kind: null"),
+  EXPECT_EQ(read(device("flops_per_second: 1e9, arch: x86-64-v2")).devices[0].arch, "x86-64-v2");
+  EXPECT_EQ(read(device("flops_per_second: 1e9, kind: \"null\"")).devices[0].kind, "null");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, kind: null"),
                  "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null device is asked for by kind: \"null\", in quotes");
-  EXPECT_MISTAKE(device("speed: 1e9, kind:"), "in quotes");
-  EXPECT_MISTAKE(device("speed: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, kind:"), "in quotes");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
   EXPECT_EQ(read(device("type: T4")).devices[0].arch, "sm_75");
   EXPECT_EQ(read(device("type: T4, arch: sm_60")).devices[0].arch, "sm_60");
   for (const auto &[offered, code] : {std::pair("sm_61", "sm_60"), {"sm_87", "sm_86"}, {"sm_103", "sm_100"}, {"sm_121", "sm_120"}})
-    EXPECT_EQ(read(device(std::string("speed: 1e12, memory: 8 GiB, kind: cuda, arch: ") + offered)).devices[0].arch, code);
+    EXPECT_EQ(read(device(std::string("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: ") + offered)).devices[0].arch, code);
   EXPECT_MISTAKE(device("type: T4, arch: sm_76"), "device 'a': arch: expected sm_60, sm_70, sm_75");
-  EXPECT_MISTAKE(device("speed: 1e9, memory: 1 GiB, kind: sim, arch: sm_75"), "there are none to choose from for devices of kind sim; leave it out");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 1 GiB, kind: sim, arch: sm_75"),
+                 "there are none to choose from for devices of kind sim; leave it out");
 }
 
 TEST(Cluster, GpusWithoutBf16) {
   for (const char *arch : {"sm_60", "sm_70", "sm_75", "sm_61"}) {
     const std::string by = std::string("memory: 8 GiB, kind: cuda, arch: ") + arch;
-    EXPECT_EQ(read(device("speed: 1e12, " + by)).devices[0].speed[2], 0) << arch;
-    EXPECT_EQ(read(device("speed: {f32: 1e12, bf16: 0}, " + by)).devices[0].speed[2], 0) << arch;
-    EXPECT_EQ(read(device("speed: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].speed[2], 1e12) << "stored so, computed in f32: " << arch;
+    EXPECT_EQ(read(device("flops_per_second: 1e12, " + by)).devices[0].speed[2], 0) << arch;
+    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 0}, " + by)).devices[0].speed[2], 0) << arch;
+    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].speed[2], 1e12) << "stored so, computed in f32: " << arch;
   }
-  EXPECT_EQ(read(device("speed: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].speed[2], 1e12);
+  EXPECT_EQ(read(device("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].speed[2], 1e12);
 }
 
 TEST(Cluster, AGpuIsNamedOnce) {
   EXPECT_EQ(read(device("type: T4, gpu: \"0000:41:00.0\"")).devices[0].gpu, "0000:41:00.0");
   EXPECT_MISTAKE(device("type: T4, gpu: GPU-12, count: 2"), "device 'a': gpu: names one GPU, and 'count' makes several devices");
-  EXPECT_MISTAKE(device("speed: 1e9, gpu: GPU-12"), "expected a device that is a GPU, found one of kind cpu; leave it out");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, gpu: GPU-12"), "expected a device that is a GPU, found one of kind cpu; leave it out");
 }
 
 TEST(Cluster, WhereTimesOfGpusComeFrom) {
-  Cluster c =
-      read("nodes: [{name: a, devices: [{name: known, type: A100-80}, {name: roofline, type: A100-80, half_rows: 100}, {name: zero, type: A100-80, "
-           "half_rows: 0}, {name: own, kind: cuda, speed: 1e13, multiprocessors: 40, efficiency: eager}, {name: plain, kind: cuda, speed: 1e13, "
-           "efficiency: compiled}, {name: cpu, type: cpu-thread}]}]");
+  Cluster c = read(
+      "nodes: [{name: a, devices: [{name: known, type: A100-80}, {name: roofline, type: A100-80, half_peak_rows: 100}, {name: zero, type: A100-80, "
+      "half_peak_rows: 0}, {name: own, kind: cuda, flops_per_second: 1e13, sm_count: 40, execution_mode: eager}, {name: plain, kind: cuda, "
+      "flops_per_second: 1e13, "
+      "execution_mode: compiled}, {name: cpu, type: cpu-thread}]}]");
   const uint32_t multiprocessors[] = {108, 0, 0, 40, 0, 0};
   const double halfRows[] = {0, 100, 0, 0, 0, 0};
   for (size_t d = 0; d < c.devices.size(); ++d) {
@@ -275,11 +279,11 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   }
   expectSame(c, read(writeCluster(c)));
   auto device = [](const std::string &keys) { return "nodes: [{name: a, devices: [{name: x, " + keys + "}]}]"; };
-  EXPECT_MISTAKE(device("type: A100-80, half_rows: 1, multiprocessors: 108"),
+  EXPECT_MISTAKE(device("type: A100-80, half_peak_rows: 1, sm_count: 108"),
                  "expected 'half_rows', for times that follow a roofline, or 'multiprocessors'");
-  EXPECT_MISTAKE(device("type: A100-80, multiprocessors: 0"), "multiprocessors: expected a figure from 1 to 4096");
-  EXPECT_MISTAKE(device("type: cpu-thread, multiprocessors: 4"), "expected a device that is a GPU, found one of kind cpu; leave it out");
-  EXPECT_MISTAKE(device("type: A100-80, efficiency: fast"), "efficiency: expected compiled (kernels as Zorse makes them) or eager");
+  EXPECT_MISTAKE(device("type: A100-80, sm_count: 0"), "sm_count: expected a figure from 1 to 4096");
+  EXPECT_MISTAKE(device("type: cpu-thread, sm_count: 4"), "expected a device that is a GPU, found one of kind cpu; leave it out");
+  EXPECT_MISTAKE(device("type: A100-80, execution_mode: fast"), "execution_mode: expected compiled (kernels as Zorse makes them) or eager");
 }
 
 // As drivers report them, and as people write them.
@@ -394,18 +398,19 @@ TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices: []\n", "the cluster has no devices");
   EXPECT_MISTAKE(device("sped: 1"), "line 4: device: unknown key 'sped'; did you mean 'speed'? known are name");
   EXPECT_MISTAKE(device("memory: 1 GB"), "its speed is not known; give 'speed' (FLOP/s) or a 'type'");
-  EXPECT_MISTAKE(device("speed: 1e9, kind: abacus"), "expected a kind out of cpu, null, cuda, sim, got 'abacus'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, kind: abacus"), "expected a kind out of cpu, null, cuda, sim, got 'abacus'");
   EXPECT_MISTAKE(device("type: A100-4"), "line 4: device 'a': type 'A100-4' is not known; did you mean 'A100-40'?; known are cpu-thread");
   EXPECT_MISTAKE(device("type: a100"), "did you mean 'A100-40' or 'A100-80'?");
   EXPECT_MISTAKE(device("type: TPUv9"), "another type needs at least 'speed', 'memory' and 'kind'");
-  read(device("type: TPUv9, speed: 1e12, kind: sim"));
-  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 1e9}\n      - {name: a, speed: 1e9}\n",
+  read(device("type: TPUv9, flops_per_second: 1e12, kind: sim"));
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, flops_per_second: 1e9}\n      - {name: a, flops_per_second: 1e9}\n",
                  "line 5: device 'a' is named twice");
-  EXPECT_MISTAKE("nodes:\n  - {name: n, count: 2, devices: [{name: a, speed: 1e9}]}\n  - {name: m, devices: [{name: 'a:1', speed: 1e9}]}\n",
+  EXPECT_MISTAKE("nodes:\n  - {name: n, count: 2, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: m, devices: [{name: 'a:1', "
+                 "flops_per_second: 1e9}]}\n",
                  "line 3: device 'a:1' is named twice");
-  EXPECT_MISTAKE("nodes:\n  - {name: n, devices: [{name: a, speed: 1e9}]}\n  - {name: n, devices: [{name: b, speed: 1e9}]}\n",
+  EXPECT_MISTAKE("nodes:\n  - {name: n, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: n, devices: [{name: b, flops_per_second: 1e9}]}\n",
                  "line 3: node 'n' is listed twice");
-  EXPECT_MISTAKE(device("template: x, speed: 1e9"), "line 4: device: there is no template 'x'; the file has no such templates");
+  EXPECT_MISTAKE(device("template: x, flops_per_second: 1e9"), "line 4: device: there is no template 'x'; the file has no such templates");
   EXPECT_MISTAKE("templates: {devices: {fast: {type: T4}}}\n" + device("template: fats"), "there is no template 'fats'; did you mean 'fast'?");
   EXPECT_MISTAKE("templates: {devices: {fast: {typ: T4}}}\n" + device("template: fast"), "line 1: template 'fast': unknown key 'typ'");
   EXPECT_MISTAKE("nodes: [{name: 'a b', devices: []}]", "expected a name without spaces");
@@ -413,27 +418,28 @@ TEST(Cluster, Mistakes) {
 }
 
 TEST(Cluster, Figures) {
-  EXPECT_MISTAKE(device("speed: fast"), "line 4: device 'a': speed: expected a number, plain or with one of MFLOP/s, GFLOP/s");
-  EXPECT_MISTAKE(device("speed: 4 GFLOPs"), "got '4 GFLOPs'; did you mean 'GFLOP/s'?");
+  EXPECT_MISTAKE(device("flops_per_second: fast"), "line 4: device 'a': flops_per_second: expected a number, plain or with one of MFLOP/s, GFLOP/s");
+  EXPECT_MISTAKE(device("flops_per_second: 4 GFLOPs"), "got '4 GFLOPs'; did you mean 'GFLOP/s'?");
   for (const char *speed : {"0", "-1", "1e31", "12", "1e-300", "4e9 PFLOP/s"})
-    EXPECT_MISTAKE(device(std::string("speed: ") + speed),
-                   std::string("device 'a': speed: expected a figure from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
+    EXPECT_MISTAKE(device(std::string("flops_per_second: ") + speed),
+                   std::string("device 'a': flops_per_second: expected a figure from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
   for (const char *speed : {"nan", "inf", ".inf", "0x10000000", "1e", "", "[1]", "~"})
-    EXPECT_MISTAKE(device(std::string("speed: ") + speed), "speed: expected");
-  EXPECT_MISTAKE(device("speed: {f32: 0}"), "its speed is not known");
-  EXPECT_MISTAKE(device("speed: {f64: 1e9}"), "unknown key 'f64'");
-  EXPECT_MISTAKE(device("speed: 1e9, memory: 16"), "memory: expected 0 or a figure from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
-  EXPECT_MISTAKE(device("speed: 1e9, memory: -16 GB"), "memory: expected 0 or a figure from");
-  EXPECT_MISTAKE(device("speed: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
+    EXPECT_MISTAKE(device(std::string("flops_per_second: ") + speed), "flops_per_second: expected");
+  EXPECT_MISTAKE(device("flops_per_second: {f32: 0}"), "its speed is not known");
+  EXPECT_MISTAKE(device("flops_per_second: {f64: 1e9}"), "unknown key 'f64'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16"),
+                 "memory: expected 0 or a figure from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"), "memory: expected 0 or a figure from");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
   EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserve'");
-  EXPECT_MISTAKE(device("speed: 1e9, threads: 0"), "threads: expected a figure from 1 to 4096, got '0'");
-  EXPECT_MISTAKE(device("speed: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
-  EXPECT_MISTAKE(device("speed: 1e9, launch: -1 us"), "launch: expected 0 or a figure from 0 to 100");
-  EXPECT_MISTAKE(device("speed: 1e9, price: -1"), "price: expected 0 or a figure");
-  EXPECT_MISTAKE(device("speed: 1e9, half_rows: nan"), "half_rows: expected a number, got 'nan'");
-  EXPECT_MISTAKE(device("speed: 1e9, memory_bandwidth: 0"),
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"), "threads: expected a figure from 1 to 4096, got '0'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"), "launch_overhead: expected 0 or a figure from 0 to 100");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, price: -1"), "price: expected 0 or a figure");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, half_peak_rows: nan"), "half_peak_rows: expected a number, got 'nan'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory_bandwidth: 0"),
                  "memory_bandwidth: expected a figure from 1000 to 1e+15, got '0'; what has no limit is 'unlimited'");
-  std::string two = device("speed: 1e9");
+  std::string two = device("flops_per_second: 1e9");
   EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
                  "line 5: links.inter_node.bandwidth: expected a figure from 1000 to 1e+15, got '0'; devices that nothing connects");
   EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}", "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
@@ -447,43 +453,44 @@ TEST(Cluster, DirectGroups) {
   const std::string gpus = "count: 2, devices: [{name: g, type: T4}, {name: c, type: cpu-thread}]}\n";
   const std::string sites = "sites: [{name: east}, {name: west}]\nnodes:\n  - {name: x, site: east, " + gpus +
                             "  - {name: y, site: west, devices: [{name: h, type: T4}, "
-                            "{name: i, type: T4, direct: false}]}\nlinks:\n  inter_site: {bandwidth: 1e9}\n";
+                            "{name: i, type: T4, device_to_device: false}]}\nlinks:\n  inter_site: {bandwidth: 1e9}\n";
   using Groups = std::vector<int32_t>;
   EXPECT_EQ(directGroups(read(sites)), (Groups{0, -1, 0, -1, 1, -1}));
-  EXPECT_EQ(directGroups(read(sites + "  direct: node\n")), (Groups{0, -1, 1, -1, 2, -1}));
-  EXPECT_EQ(directGroups(read(sites + "  direct: nowhere\n")), (Groups{-1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(directGroups(read(writeCluster(read(sites + "  direct: node\n")))), (Groups{0, -1, 1, -1, 2, -1}));
-  EXPECT_MISTAKE(sites + "  direct: [x]\n", "links.direct: expected site, node or nowhere");
-  EXPECT_MISTAKE(sites + "  direct: always\n", "got 'always'");
-  EXPECT_MISTAKE("nodes: [{name: x, devices: [{name: g, type: T4, direct: maybe}]}]", "device 'g': direct: expected true or false, got 'maybe'");
+  EXPECT_EQ(directGroups(read(sites + "  device_to_device_scope: node\n")), (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_EQ(directGroups(read(sites + "  device_to_device_scope: nowhere\n")), (Groups{-1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(directGroups(read(writeCluster(read(sites + "  device_to_device_scope: node\n")))), (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_MISTAKE(sites + "  device_to_device_scope: [x]\n", "links.device_to_device_scope: expected site, node or nowhere");
+  EXPECT_MISTAKE(sites + "  device_to_device_scope: always\n", "got 'always'");
+  EXPECT_MISTAKE("nodes: [{name: x, devices: [{name: g, type: T4, device_to_device: maybe}]}]",
+                 "device 'g': device_to_device: expected true or false, got 'maybe'");
 }
 
 TEST(Cluster, Sites) {
-  const std::string nodes =
-      "nodes:\n  - {name: x, site: east, devices: [{name: a, speed: 1e9}]}\n  - {name: y, site: west, devices: [{name: b, speed: 1e9}]}\n";
+  const std::string nodes = "nodes:\n  - {name: x, site: east, devices: [{name: a, flops_per_second: 1e9}]}\n  - {name: y, site: west, devices: "
+                            "[{name: b, flops_per_second: 1e9}]}\n";
   const std::string sites = "sites: [{name: east}, {name: west}]\n";
   EXPECT_MISTAKE(sites + nodes,
                  "line 1: sites 'east' and 'west' are not connected: expected a bandwidth between them, found none; give links.inter_site");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], latency: 1 ms}]}", "expected 'bandwidth' between 'east' and 'west'");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 0}]}", "devices that nothing connects cannot train together");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, wset], bandwidth: 1e9}]}",
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], latency: 1 ms}]}", "expected 'bandwidth' between 'east' and 'west'");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 0}]}", "devices that nothing connects cannot train together");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, wset], bandwidth: 1e9}]}",
                  "there is no site 'wset'; did you mean 'west'?; the file has east, west");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, east], bandwidth: 1e9}]}", "two different sites");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 1e9}, {sites: [west, east], bandwidth: 1e9}]}",
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, east], bandwidth: 1e9}]}", "two different sites");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 1e9}, {sites: [west, east], bandwidth: 1e9}]}",
                  "are listed twice");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: {a: b}}", "expected a list of {sites: [a, b]");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: {a: b}}", "expected a list of {sites: [a, b]");
   EXPECT_MISTAKE(sites + nodes + "links: {inter_site: {latency: 1 ms}}", "got no bandwidth");
-  EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, speed: 1e9}]}]", "node 'x': expected 'site', one of east, west");
-  EXPECT_MISTAKE(sites + nodes + "links: {collectives: ring}",
-                 "links.collectives: expected a list of exchange, ring, tree, hierarchical, rails, got 'ring'");
-  EXPECT_MISTAKE(sites + nodes + "links: {collectives: []}", "got an empty one");
-  EXPECT_MISTAKE(sites + nodes + "links: {collectives: [ring, rigns]}", "got 'rigns'");
-  EXPECT_MISTAKE(sites + nodes + "links: {collectives: [ring, ring]}", "'ring' is listed twice");
+  EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, flops_per_second: 1e9}]}]", "node 'x': expected 'site', one of east, west");
+  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: ring}",
+                 "links.collective_algorithms: expected a list of all_pairs, ring, tree, hierarchical, rails, got 'ring'");
+  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: []}", "got an empty one");
+  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, rigns]}", "got 'rigns'");
+  EXPECT_MISTAKE(sites + nodes + "links: {collective_algorithms: [ring, ring]}", "'ring' is listed twice");
   EXPECT_MISTAKE("sites: []\n" + nodes, "expected a list of 1 to 256 sites, got 0");
   EXPECT_MISTAKE("sites: [{name: e}, {name: e}]\n" + nodes, "site 'e' is listed twice");
   read(sites + nodes + "links: {inter_site: {bandwidth: 1 Gbit/s, latency: 10 ms}}");
-  read(sites + nodes + "links: {between: [{sites: [west, east], bandwidth: unlimited}]}");
-  read(sites + "nodes: [{name: x, site: west, devices: [{name: a, speed: 1e9}]}]"); // nobody at the other one
+  read(sites + nodes + "links: {site_pairs: [{sites: [west, east], bandwidth: unlimited}]}");
+  read(sites + "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]"); // nobody at the other one
 }
 
 TEST(Cluster, Tf32) {
@@ -518,15 +525,16 @@ TEST(Cluster, SumsInF16) {
 }
 
 TEST(Cluster, Limits) {
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 65536}, {name: b, speed: 1e9}]}]", "more than 65536 devices");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, speed: 1e9, count: 60000}]}]", "more than 65536 devices");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 65536}, {name: b, flops_per_second: 1e9}]}]",
+                 "more than 65536 devices");
+  EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, flops_per_second: 1e9, count: 60000}]}]", "more than 65536 devices");
   EXPECT_MISTAKE("nodes: [{name: n, count: 65536, devices: []}, {name: m, devices: []}]", "more than 65536 nodes");
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 5000000000}]}]",
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 5000000000}]}]",
                  "count: expected a figure from 1 to 65536, got '5000000000'");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, speed: 1e9}]}]", "count: expected a figure from 1 to 65536");
+  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, flops_per_second: 1e9}]}]", "count: expected a figure from 1 to 65536");
   EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
   EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
-  Cluster most = read("nodes: [{name: n, count: 256, devices: [{name: a, speed: 1e9, count: 256}]}]");
+  Cluster most = read("nodes: [{name: n, count: 256, devices: [{name: a, flops_per_second: 1e9, count: 256}]}]");
   EXPECT_EQ(most.devices.size(), 65536u);
   EXPECT_EQ(most.devices.back().name, "a:65535");
 }

@@ -130,7 +130,7 @@ TEST(GpuTimes, OperandsInF32HaveTheirOwnSpeed) {
 TEST(GpuTimes, KnownTypesAreModelled) {
   const bundle::ModelSummary summary = llama();
   const Cluster cluster = one("type: A100-80");
-  const CostModel modelled = costs(summary, cluster), roofline = costs(summary, one("type: A100-80, half_rows: 120"));
+  const CostModel modelled = costs(summary, cluster), roofline = costs(summary, one("type: A100-80, half_peak_rows: 120"));
   EXPECT_NE(modelled.source(0).find(
                 "modelled: products at most 271 TFLOP/s (0.87 of the vendor's 312) in waves of tiles on 108 multiprocessors, attention"),
             std::string::npos)
@@ -161,7 +161,7 @@ TEST(GpuTimes, OldGpusKeepScoresInMemory) {
 
 TEST(GpuTimes, EagerIsSlower) {
   const bundle::ModelSummary summary = llama();
-  const CostModel ours = costs(summary, one("type: A100-80")), eager = costs(summary, one("type: A100-80, efficiency: eager"));
+  const CostModel ours = costs(summary, one("type: A100-80")), eager = costs(summary, one("type: A100-80, execution_mode: eager"));
   EXPECT_DOUBLE_EQ(eager.unit(0, 1, UnitTask::Forward, 4), 1.5 * ours.unit(0, 1, UnitTask::Forward, 4));
   EXPECT_DOUBLE_EQ(eager.unit(0, 1, UnitTask::Forward, 100), 1.5 * ours.unit(0, 1, UnitTask::Forward, 100));
   EXPECT_DOUBLE_EQ(eager.update(0, 1 << 20), 1.5 * ours.update(0, 1 << 20));

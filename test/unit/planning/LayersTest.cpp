@@ -24,10 +24,10 @@ Json table() {
                 "block": {"parameter_bytes": 512, "output": 64, "saved": 320, "deferred": 128, "workspace": {"fixed": 7, "per_sample": 5}},
                 "head": {"parameters": 0, "saved": 96, "workspace": 9, "flops": 1e6}},
     "layers": [{"class": "embedding"}, {"class": "block", "count": 3}, {"class": "head"}],
-    "devices": [{"device": "F1", "classes": {
-      "embedding": [{"rows": 1, "forward": 1, "backward": 2}],
-      "block": [{"rows": 1, "forward": 3, "backward": 4}, {"rows": 3, "forward": 5, "backward": 8}],
-      "head": [{"rows": 1, "forward": 9, "backward": 9}]}}]})");
+    "devices": [{"device": "F1", "unit_classes": {
+      "embedding": [{"batch_size": 1, "forward": 1, "backward": 2}],
+      "block": [{"batch_size": 1, "forward": 3, "backward": 4}, {"batch_size": 3, "forward": 5, "backward": 8}],
+      "head": [{"batch_size": 1, "forward": 9, "backward": 9}]}}]})");
 }
 
 /// The message for a table that was changed so.
@@ -130,8 +130,9 @@ TEST(Layers, Mistakes) {
          t["classes"].erase("embedding");
        },
        "layers: expected a layer with parameters"},
-      {[](Json &t) { t["devices"][0]["classes"]["tail"] = Json::array(); }, "devices[0].classes[\"tail\"]: is not in \"classes\""},
-      {[](Json &t) { t["devices"][0]["classes"]["block"][0]["rows"] = 0; }, "devices[0].classes[\"block\"].points[0].rows"},
+      {[](Json &t) { t["devices"][0]["unit_classes"]["tail"] = Json::array(); }, "devices[0].unit_classes[\"tail\"]: is not in \"classes\""},
+      {[](Json &t) { t["devices"][0]["unit_classes"]["block"][0]["batch_size"] = 0; },
+       "devices[0].unit_classes[\"block\"].measurements[0].batch_size"},
   };
   for (const auto &[change, what] : cases) {
     const std::string found = mistake(change);

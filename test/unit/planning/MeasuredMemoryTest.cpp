@@ -46,9 +46,9 @@ TEST(MeasuredMemory, RaisesWorkspaceThatIsLess) {
   auto workspace = [&](int u, Function::Task task) { return functionOf(summary, summary.units(u), task).workspace(); };
   const std::string name = cluster.devices[0].name;
   // Steepest between 2 and 4 rows: 200 a row, of which the first point needs 300 more.
-  Profile profile = profileOf("[{\"device\": \"" + name + R"(", "classes": {
-      "block mlp": [{"rows": 1, "forward": 1, "memory": 500}, {"rows": 2, "forward": 1, "memory": 600}, {"rows": 4, "forward": 1, "memory": 1000}],
-      "head": [{"rows": 1, "forward": 1, "memory": 99}]}}, {"device": "absent", "classes": {"head": [{"rows": 1, "forward": 1, "memory": 999}]}}])");
+  Profile profile = profileOf("[{\"device\": \"" + name + R"(", "unit_classes": {
+      "block mlp": [{"batch_size": 1, "forward": 1, "memory": 500}, {"batch_size": 2, "forward": 1, "memory": 600}, {"batch_size": 4, "forward": 1, "memory": 1000}],
+      "head": [{"batch_size": 1, "forward": 1, "memory": 99}]}}, {"device": "absent", "unit_classes": {"head": [{"batch_size": 1, "forward": 1, "memory": 999}]}}])");
   EXPECT_EQ(raiseWorkspace(profile, cluster, summary).size(), 2u); // the head's parts of a backward have none
   for (int u : {1, 2}) {
     EXPECT_EQ(workspace(u, Function::FORWARD).fixed(), 300);

@@ -64,7 +64,7 @@ TEST(ModelShape, Expands) {
     auto summary = makeSummary(shape);
     ASSERT_FALSE(summary.failed()) << summary.message();
     auto plan = step::readPlan(
-        R"({"batch": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 1}, {"units": [3, 8], "devices": ["c"], "microbatch": 1}]})",
+        R"({"global_batch_size": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "micro_batch_size": 1}, {"units": [3, 8], "devices": ["c"], "micro_batch_size": 1}]})",
         *summary);
     ASSERT_FALSE(plan.failed()) << plan.message();
     auto graph = step::expandPlan(*summary, *plan);

@@ -20,13 +20,13 @@ const char *kEverything = R"({
     {"device": "F1", "memory": 1000,
      "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9, "fixed": 0}, "load": {"per_byte": 4e-9},
      "communication": {"per_byte": 5e-9, "per_message": 6e-5, "delay": 0.007},
-     "classes": {
-       "block mlp": [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}],
-       "head": [{"degree": 1, "points": [{"rows": 2, "forward": 0.5}]}, {"degree": 2, "points": [{"rows": 2, "forward": 0.3}]}],
+     "unit_classes": {
+       "block mlp": [{"batch_size": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"batch_size": 4, "forward": 0.4}],
+       "head": [{"tensor_parallel_size": 1, "measurements": [{"batch_size": 2, "forward": 0.5}]}, {"tensor_parallel_size": 2, "measurements": [{"batch_size": 2, "forward": 0.3}]}],
        "nothing": []
      }},
     {"device": "slow"}],
-  "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8, "half_size": 65536}, {"from": "fast:0", "to": "fast:1", "bandwidth": 5e9}]
+  "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "per_flow_bandwidth": 2e8, "half_bandwidth_bytes": 65536}, {"from": "fast:0", "to": "fast:1", "bandwidth": 5e9}]
 })";
 
 std::string mistake(const std::string &text) { return readProfile(text).message(); }
@@ -59,7 +59,7 @@ TEST(Profile, ReadAndWritten) {
   Result<Profile> again = readProfile(text);
   ASSERT_FALSE(again.failed()) << again.message() << text;
   EXPECT_EQ(writeProfile(*again), text);
-  EXPECT_EQ(again->devices[0].classes.at("head")[1].points[0].forward, 0.3);
+  EXPECT_EQ(again->devices[0].unit_classes.at("head")[1].points[0].forward, 0.3);
   EXPECT_EQ(again->comment, "on a Tuesday");
 }
 
@@ -75,19 +75,20 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"devices": [{}]})", "devices[0]: lacks \"device\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})", "devices[0].device: expected a text that is not empty, got \"\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})", "devices[1].device: \"a\" is given twice");
-  auto point = [](const std::string &fields) { return R"({"devices": [{"device": "a", "classes": {"head": [{)" + fields + "}]}}]}"; };
-  EXPECT_MISTAKE(point(R"("forward": 1)"), "devices[0].classes[\"head\"][0]: lacks \"rows\"");
-  EXPECT_MISTAKE(point(R"("rows": 0, "forward": 1)"), "devices[0].classes[\"head\"][0].rows: expected a whole number from 1 to 2147483648, got 0");
-  EXPECT_MISTAKE(point(R"("rows": 1.5, "forward": 1)"), "got 1.5");
-  EXPECT_MISTAKE(point(R"("rows": 18446744073709551615, "forward": 1)"), "got 18446744073709551615");
-  EXPECT_MISTAKE(point(R"("rows": 1)"), "expected at least one of forward");
-  EXPECT_MISTAKE(point(R"("rows": 1, "forward": -1)"), "forward: expected seconds from 0 to 1e+06, got -1");
-  EXPECT_MISTAKE(point(R"("rows": 1, "forward": 1e300)"), "forward: expected seconds from 0 to 1e+06, got 1e+300");
-  EXPECT_MISTAKE(point(R"("rows": 1, "forward": null)"), "got null");
-  EXPECT_MISTAKE(point(R"("rows": 2, "forward": 1}, {"rows": 2, "forward": 1)"),
-                 "[1].rows: expected more than the 2 of the point before, got 2; points are in ascending order");
-  EXPECT_MISTAKE(point(R"("points": [], "degree": 0)"), "degree: expected a whole number from 1 to 1024, got 0");
-  EXPECT_MISTAKE(point(R"("points": []}, {"points": [])"), "degree 1 is given twice");
+  auto point = [](const std::string &fields) { return R"({"devices": [{"device": "a", "unit_classes": {"head": [{)" + fields + "}]}}]}"; };
+  EXPECT_MISTAKE(point(R"("forward": 1)"), "devices[0].unit_classes[\"head\"][0]: lacks \"batch_size\"");
+  EXPECT_MISTAKE(point(R"("batch_size": 0, "forward": 1)"),
+                 "devices[0].unit_classes[\"head\"][0].batch_size: expected a whole number from 1 to 2147483648, got 0");
+  EXPECT_MISTAKE(point(R"("batch_size": 1.5, "forward": 1)"), "got 1.5");
+  EXPECT_MISTAKE(point(R"("batch_size": 18446744073709551615, "forward": 1)"), "got 18446744073709551615");
+  EXPECT_MISTAKE(point(R"("batch_size": 1)"), "expected at least one of forward");
+  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": -1)"), "forward: expected seconds from 0 to 1e+06, got -1");
+  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": 1e300)"), "forward: expected seconds from 0 to 1e+06, got 1e+300");
+  EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": null)"), "got null");
+  EXPECT_MISTAKE(point(R"("batch_size": 2, "forward": 1}, {"batch_size": 2, "forward": 1)"),
+                 "[1].batch_size: expected more than the 2 of the point before, got 2; points are in ascending order");
+  EXPECT_MISTAKE(point(R"("measurements": [], "tensor_parallel_size": 0)"), "tensor_parallel_size: expected a whole number from 1 to 1024, got 0");
+  EXPECT_MISTAKE(point(R"("measurements": []}, {"measurements": [])"), "size 1 is given twice");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: lacks \"per_element\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})",
                  "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
@@ -111,13 +112,14 @@ TEST(Profile, SeveralFiles) {
   };
   std::string a = write("a.json", kEverything);
   std::string b = write(
-      "b.json", R"({"devices": [{"device": "F1", "classes": {"head": [{"rows": 1, "forward": 9}]}}, {"device": "H9", "norm": {"per_element": 0}}],
+      "b.json",
+      R"({"devices": [{"device": "F1", "unit_classes": {"head": [{"batch_size": 1, "forward": 9}]}}, {"device": "H9", "norm": {"per_element": 0}}],
                                       "links": [{"from": "n0", "to": "n1", "bandwidth": 7e8}]})");
   Result<Profile> both = readProfileFiles({a, b});
   ASSERT_FALSE(both.failed()) << both.message();
   ASSERT_EQ(both->devices.size(), 3u);
-  EXPECT_EQ(both->devices[0].classes.at("head")[0].points[0].forward, 9); // the later one
-  EXPECT_EQ(both->devices[0].classes.at("block mlp")[0].points.size(), 2u);
+  EXPECT_EQ(both->devices[0].unit_classes.at("head")[0].points[0].forward, 9); // the later one
+  EXPECT_EQ(both->devices[0].unit_classes.at("block mlp")[0].points.size(), 2u);
   EXPECT_EQ(both->devices[0].updatePerElement, 1e-9);
   EXPECT_EQ(both->links.size(), 2u);
   EXPECT_EQ(both->links[1].bandwidth, 7e8);
@@ -133,9 +135,9 @@ TEST(Profile, SeveralFiles) {
 /// Points for a type of device nobody has here, as a user writes them, decide the times of a cluster of them.
 TEST(Profile, ImportedType) {
   Result<Profile> profile = readProfile(
-      R"({"devices": [{"device": "Z9", "classes": {"block mlp": [{"rows": 1, "forward": 0.25, "backward": 0.5}, {"rows": 2, "forward": 0.3, "backward": 0.6}]}}]})");
+      R"({"devices": [{"device": "Z9", "unit_classes": {"block mlp": [{"batch_size": 1, "forward": 0.25, "backward": 0.5}, {"batch_size": 2, "forward": 0.3, "backward": 0.6}]}}]})");
   ASSERT_FALSE(profile.failed()) << profile.message();
-  Result<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, speed: 1 TFLOP/s, count: 2}]}]");
+  Result<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, flops_per_second: 1 TFLOP/s, count: 2}]}]");
   ASSERT_FALSE(cluster.failed()) << cluster.message();
   Result<CostModel> costs = CostModel::make(test::chain(), *cluster, &*profile, {});
   ASSERT_FALSE(costs.failed()) << costs.message();

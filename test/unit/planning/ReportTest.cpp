@@ -38,7 +38,7 @@ protected:
   Problem problem() { return {summary, cluster, *costs, 12}; }
 
   step::Plan planOf(const char *stages) {
-    auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary);
+    auto plan = step::readPlan(std::string(R"({"global_batch_size": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary);
     EXPECT_FALSE(plan.failed()) << plan.message();
     EXPECT_EQ(applyCluster(*plan, cluster, bundle::F16).message(), "");
     return *plan;
@@ -50,7 +50,7 @@ protected:
 };
 
 constexpr const char *kThree =
-    R"([{"units": [0, 6], "devices": [{"device": "a", "samples": 8, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}]}, {"units": [6, 8], "devices": ["t"], "microbatch": 2}])";
+    R"([{"units": [0, 6], "devices": [{"device": "a", "samples": 8, "micro_batch_size": 2}, {"device": "b", "samples": 4, "micro_batch_size": 2}]}, {"units": [6, 8], "devices": ["t"], "micro_batch_size": 2}])";
 
 TEST_F(ReportTest, Counts) {
   step::StepGraph graph;
@@ -173,7 +173,8 @@ TEST_F(ReportTest, HostileNamesStayText) {
 }
 
 TEST_F(ReportTest, Compares) {
-  auto a = makeReport(problem(), planOf(kThree)), b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "microbatch": 4}])"));
+  auto a = makeReport(problem(), planOf(kThree)),
+       b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "micro_batch_size": 4}])"));
   ASSERT_FALSE(a.failed() || b.failed()) << a.message() << b.message();
   std::string text = compareReports(*a, "three", *b, "one");
   for (const char *word : {"three", "one", "predicted step", "devices used"})

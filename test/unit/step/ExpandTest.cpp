@@ -52,17 +52,18 @@ Plan read(const bundle::ModelSummary &summary, const std::string &json) {
 
 TEST(Expand, OneDevice) {
   auto summary = syntheticModel();
-  check(summary, read(summary, R"({"batch": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"), "one device");
+  check(summary, read(summary, R"({"global_batch_size": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"),
+        "one device");
 }
 
 TEST(Expand, StagesOfOneTwoThreeDevices) {
   auto summary = syntheticModel();
-  for (const char *schedule : {"1f1b", "gpipe", "timed"})
+  for (const char *schedule : {"1f1b", "gpipe", "steady_state"})
     check(summary,
-          read(summary, std::string(R"({"batch": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
-      {"units": [0, 2], "devices": [{"device": "a", "samples": 10, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}, {"device": "c", "samples": 2, "microbatch": 1}]},
-      {"units": [2, 3], "devices": ["d"], "microbatch": 3},
-      {"units": [3, 6], "devices": ["e", "f"], "microbatch": 4}], "schedule": ")") +
+          read(summary, std::string(R"({"global_batch_size": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
+      {"units": [0, 2], "devices": [{"device": "a", "samples": 10, "micro_batch_size": 2}, {"device": "b", "samples": 4, "micro_batch_size": 2}, {"device": "c", "samples": 2, "micro_batch_size": 1}]},
+      {"units": [2, 3], "devices": ["d"], "micro_batch_size": 3},
+      {"units": [3, 6], "devices": ["e", "f"], "micro_batch_size": 4}], "schedule": ")") +
                             schedule + "\"}"),
           schedule);
 }
@@ -92,9 +93,10 @@ std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceP
 /// What blocks follows everything that its device computed or moved before, and comes before all that it does later.
 TEST(Expand, BlockingCommunication) {
   auto summary = syntheticModel();
-  const std::string text = R"({"batch": 16, "devices": [{"name": "a", "speed": 1e9}, {"name": "b", "speed": 1e9}, {"name": "c", "speed": 1e9}],
+  const std::string text =
+      R"({"global_batch_size": 16, "devices": [{"name": "a", "flops_per_second": 1e9}, {"name": "b", "flops_per_second": 1e9}, {"name": "c", "flops_per_second": 1e9}],
       "links": {"intra_node": {"bandwidth": 1e6, "latency": 1e-3}, "inter_node": {"bandwidth": 1e6, "latency": 1e-3}},
-      "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 2}, {"units": [3, 6], "devices": ["c"], "microbatch": 2}]})";
+      "stages": [{"units": [0, 3], "devices": ["a", "b"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["c"], "micro_batch_size": 2}]})";
   Plan plan = read(summary, text);
   const auto overlapped = expandPlan(summary, plan);
   ASSERT_FALSE(overlapped.failed()) << overlapped.message();
@@ -125,16 +127,16 @@ TEST(Expand, BlockingCommunication) {
 
 TEST(Expand, TwoPipelinesAndForeignOwners) {
   auto summary = syntheticModel();
-  check(summary, read(summary, R"({"batch": 9, "devices": ["a", "b", "c", "owner", "idle"], "pipelines": [
-      {"samples": [0, 5], "stages": [{"units": [0, 3], "devices": ["a"], "microbatch": 2}, {"units": [3, 6], "devices": ["b"], "microbatch": 1}]},
-      {"samples": [5, 9], "stages": [{"units": [0, 6], "devices": ["c"], "microbatch": 2}]}],
-      "state": {"groups": [{"group": "*", "owners": [{"device": "owner", "share": 60}, {"device": "a", "share": 0}, {"device": "c", "share": 40}]}]}})"),
+  check(summary, read(summary, R"({"global_batch_size": 9, "devices": ["a", "b", "c", "owner", "idle"], "pipelines": [
+      {"samples": [0, 5], "stages": [{"units": [0, 3], "devices": ["a"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 1}]},
+      {"samples": [5, 9], "stages": [{"units": [0, 6], "devices": ["c"], "micro_batch_size": 2}]}],
+      "state": {"groups": [{"group": "*", "owners": [{"device": "owner", "fraction": 0.6}, {"device": "a", "fraction": 0}, {"device": "c", "fraction": 0.4}]}]}})"),
         "two pipelines");
 }
 
 TEST(Expand, ExplicitOrderAndChunks) {
   auto summary = syntheticModel();
-  check(summary, read(summary, R"({"batch": 2, "devices": ["a", "b"], "cells": [
+  check(summary, read(summary, R"({"global_batch_size": 2, "devices": ["a", "b"], "cells": [
       {"units": [0, 2], "samples": [0, 2], "device": "a"}, {"units": [2, 4], "samples": [0, 2], "device": "b"},
       {"units": [4, 6], "samples": [0, 2], "device": "a"}],
       "schedule": {"order": {"a": ["F0", "F2", "B2", "B0"], "b": ["F1", "B1"]}}})"),
@@ -154,8 +156,8 @@ std::vector<std::string> tasksOf(const StepGraph &graph, uint32_t device) {
 
 TEST(Expand, SplitBackward) {
   auto summary = syntheticModel();
-  Plan plan = read(summary, R"({"batch": 4, "devices": ["a", "b"], "stages": [
-      {"units": [0, 3], "devices": ["a"], "microbatch": 1}, {"units": [3, 6], "devices": ["b"], "microbatch": 1}], "split_backward": true})");
+  Plan plan = read(summary, R"({"global_batch_size": 4, "devices": ["a", "b"], "stages": [
+      {"units": [0, 3], "devices": ["a"], "micro_batch_size": 1}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 1}], "split_backward": true})");
   check(summary, plan, "1f1b");
   auto graph = expandPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
@@ -190,7 +192,7 @@ TEST(Expand, OffloadedActivationsAreFewAtOnce) {
     cells +=
         (c ? "," : "") + std::string(R"({"units": [0, 6], "samples": [)") + std::to_string(c) + "," + std::to_string(c + 1) + R"(], "device": "a"})";
   auto expand = [&](const std::string &more) {
-    Plan plan = read(summary, R"({"batch": 8, "devices": ["a"], "cells": [)" + cells + "]" + more + "}");
+    Plan plan = read(summary, R"({"global_batch_size": 8, "devices": ["a"], "cells": [)" + cells + "]" + more + "}");
     auto graph = expandPlan(summary, plan);
     EXPECT_FALSE(graph.failed()) << graph.message();
     checkStructure(*graph, more);
@@ -201,7 +203,7 @@ TEST(Expand, OffloadedActivationsAreFewAtOnce) {
   EXPECT_EQ(blockCopies(left, 1), 2u * (8 - 2)); // those of the first two backwards stay
   EXPECT_LT(left.devices[0].memory.activations, kept.devices[0].memory.activations);
   EXPECT_GT(left.devices[0].memory.host, 0u);
-  EXPECT_EQ(blockCopies(expand(R"(, "schedule": "gpipe", "activations": "offload", "residency": [{"images": 5}])"), 1), 2u * (8 - 5));
+  EXPECT_EQ(blockCopies(expand(R"(, "schedule": "gpipe", "activations": "offload", "offload": [{"buffer_count": 5}])"), 1), 2u * (8 - 5));
   // Where every backward follows its forward, all stay.
   EXPECT_EQ(blockCopies(expand(R"(, "schedule": "1f1b", "activations": "offload")"), 1), 0u);
 }
@@ -209,7 +211,7 @@ TEST(Expand, OffloadedActivationsAreFewAtOnce) {
 TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
   auto summary = syntheticModel(); // unit 0 has no gradient of inputs, unit 3 does not split
   std::string cells =
-      R"({"batch": 2, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 2], "device": "a"}, {"units": [1, 3], "samples": [0, 2], "device": "a"},
+      R"({"global_batch_size": 2, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 2], "device": "a"}, {"units": [1, 3], "samples": [0, 2], "device": "a"},
       {"units": [3, 4], "samples": [0, 2], "device": "a"}, {"units": [4, 6], "samples": [0, 2], "device": "a"}], "split_backward": true, "schedule": {"order": {"a": )";
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"), "left out");
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"), "listed");
@@ -221,7 +223,7 @@ TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
 TEST(Expand, SplitBackwardInAnOrder) {
   auto summary = syntheticModel();
   std::string cells =
-      R"({"batch": 4, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 2], "device": "a"}, {"units": [0, 6], "samples": [2, 4], "device": "a"}],
+      R"({"global_batch_size": 4, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 2], "device": "a"}, {"units": [0, 6], "samples": [2, 4], "device": "a"}],
       "split_backward": true, "schedule": {"order": {"a": )";
   Plan late = read(summary, cells + R"(["F0", "B0", "F1", "B1", "W1", "W0"]}}})"),
        early = read(summary, cells + R"(["F0", "B0", "W0", "F1", "B1", "W1"]}}})");
@@ -236,7 +238,7 @@ TEST(Expand, SplitBackwardInAnOrder) {
 
 TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
   auto summary = syntheticModel();
-  Plan plan = read(summary, R"({"batch": 2, "devices": ["a", "b"], "cells": [
+  Plan plan = read(summary, R"({"global_batch_size": 2, "devices": ["a", "b"], "cells": [
       {"units": [0, 2], "samples": [0, 2], "device": "a"}, {"units": [2, 4], "samples": [0, 2], "device": "b"},
       {"units": [4, 6], "samples": [0, 2], "device": "a"}],
       "schedule": {"order": {"a": ["F0", "B0", "F2", "B2"], "b": ["F1", "B1"]}}})");
@@ -247,8 +249,8 @@ TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
 
 TEST(Expand, TooLittleMemoryIsItemised) {
   auto summary = syntheticModel();
-  Plan plan = read(summary, R"({"batch": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
-      {"units": [0, 3], "devices": ["a"], "microbatch": 2}, {"units": [3, 6], "devices": ["b"], "microbatch": 2}]})");
+  Plan plan = read(summary, R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
+      {"units": [0, 3], "devices": ["a"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 2}]})");
   const std::string error = expandPlan(summary, plan).message();
   EXPECT_NE(error.find("device a needs"), std::string::npos) << error;
   EXPECT_NE(error.find("state"), std::string::npos) << error;
@@ -256,13 +258,13 @@ TEST(Expand, TooLittleMemoryIsItemised) {
 
 TEST(Expand, ManyDevicesInSeconds) {
   auto summary = syntheticModel();
-  std::string json = R"({"batch": 8192, "devices": [)";
+  std::string json = R"({"global_batch_size": 8192, "devices": [)";
   for (int d = 0; d < 512; ++d)
     json += (d ? ", \"d" : "\"d") + std::to_string(d) + "\"";
   json += R"(], "stages": [)";
   for (int stage = 0; stage < 6; ++stage) {
     json += std::string(stage ? ", " : "") + "{\"units\": [" + std::to_string(stage) + ", " + std::to_string(stage + 1) +
-            "], \"microbatch\": 4, \"devices\": [";
+            "], \"micro_batch_size\": 4, \"devices\": [";
     for (int d = stage * 85; d < (stage + 1) * 85; ++d)
       json += std::string(d % 85 ? ", " : "") + "\"d" + std::to_string(d) + "\"";
     json += "]}";

@@ -25,7 +25,7 @@ std::string mistake(const std::string &json) {
 }
 
 std::string withCells(const std::string &cells, const std::string &more = "") {
-  return R"({"batch": 8, "devices": ["a", "b"], "cells": [)" + cells + "]" + more + "}";
+  return R"({"global_batch_size": 8, "devices": ["a", "b"], "cells": [)" + cells + "]" + more + "}";
 }
 
 const char *const kWhole = R"({"units": [0, 6], "samples": [0, 8], "device": "a"})";
@@ -35,36 +35,37 @@ const char *const kWhole = R"({"units": [0, 6], "samples": [0, 8], "device": "a"
 TEST(PlanText, Valid) { EXPECT_EQ(mistake(withCells(kWhole)), ""); }
 
 TEST(PlanText, NotJson) {
-  EXPECT_MISTAKE("{\"batch\": 8,\n \"devices\" [", "line 2, column");
+  EXPECT_MISTAKE("{\"global_batch_size\": 8,\n \"devices\" [", "line 2, column");
   EXPECT_MISTAKE("", "not valid JSON");
   EXPECT_MISTAKE("[]", "expected an object");
 }
 
 TEST(PlanText, WrongTypesAndKeys) {
-  EXPECT_MISTAKE(R"({"batch": "8", "devices": ["a"], "cells": []})", "batch: expected a whole number, got \"8\"");
-  EXPECT_MISTAKE(R"({"batch": 0, "devices": ["a"], "cells": []})", "batch: expected at least 1");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "cell": []})", "unknown key \"cell\"; known are");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a", "a"], "cells": []})", "device 'a' is listed twice");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"]})", "lacks \"cells\"");
+  EXPECT_MISTAKE(R"({"global_batch_size": "8", "devices": ["a"], "cells": []})", "global_batch_size: expected a whole number, got \"8\"");
+  EXPECT_MISTAKE(R"({"global_batch_size": 0, "devices": ["a"], "cells": []})", "global_batch_size: expected at least 1");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "cell": []})", "unknown key \"cell\"; known are");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a", "a"], "cells": []})", "device 'a' is listed twice");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"]})", "lacks \"cells\"");
   EXPECT_MISTAKE(withCells(R"({"units": [0], "samples": [0, 8], "device": "a"})"), "cells[0].units: expected [begin, end]");
   EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"), "number too large");
 }
 
 TEST(PlanText, Commit) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"commit": "unit"})"), "state.commit: expected \"step\" or \"group\", got \"unit\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"commit": "unit"})"), "state.optimizer_in_backward: expected \"step\" or \"group\", got \"unit\"");
   auto refused = [](auto change) {
     auto summary = syntheticModel();
     auto &training = *summary.mutable_training();
     training.set_clip_norm(0);
     training.set_skip_nonfinite(false);
     change(training);
-    auto plan = readPlan(withCells(kWhole, R"(, "state": {"commit": "group"})"), summary);
+    auto plan = readPlan(withCells(kWhole, R"(, "state": {"optimizer_in_backward": true})"), summary);
     EXPECT_FALSE(plan.failed()) << plan.message();
-    EXPECT_NE(writePlan(*plan, summary).find("\"commit\": \"group\""), std::string::npos);
+    EXPECT_NE(writePlan(*plan, summary).find("\"optimizer_in_backward\": true"), std::string::npos);
     return validatePlan(*plan, summary).message();
   };
   EXPECT_EQ(refused([](auto &) {}), "");
-  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"commit\": \"step\""), std::string::npos);
+  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"optimizer_in_backward\": false"),
+            std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_skip_nonfinite(true); }).find("compile without --skip-nonfinite"), std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);
 }
@@ -85,26 +86,31 @@ TEST(PlanText, Activations) {
 
 TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "communication": "async")"), "communication: expected \"overlapped\" or \"blocking\", got \"async\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": {})"), "residency: expected an array");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"moments": "disk"}])"), "residency[0].moments: expected \"device\" or \"host\", got \"disk\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"moments": "host"}, {"devices": ["a"]}])"), "residency[1]: expected at least one of");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": [], "moments": "host"}])"), "residency[0].devices: is empty");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": ["a", "a"], "moments": "host"}])"),
-                 "residency[0].devices: names one of them twice");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": ["z"], "moments": "host"}])"), "residency[0].devices[0]: unknown device 'z'");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"groups": [999], "moments": "host"}])"),
-                 "residency[0].groups[0]: state group 999 does not exist");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"gather": "unit"}])"), "residency[0].gather: expected \"step\" or \"phase\", got \"unit\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"gather": "phase", "devices": ["a"]}])"), "residency[0]: has \"gather\" and \"devices\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"images": 0}])"), "residency[0].images: expected 1 to 65536, got 0");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"images": 2, "groups": [0]}])"), "residency[0]: has \"images\" and \"groups\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"tier": "host"}])"), "unknown key \"tier\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"update": "cpu"}])"), "residency[0].update: expected \"device\" or \"host\", got \"cpu\"");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"update": "host"}])"),
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": {})"), "offload: expected an array");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "disk"}])"),
+                 "offload[0].optimizer_states: expected \"device\" or \"host\", got \"disk\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "host"}, {"devices": ["a"]}])"), "offload[1]: expected at least one of");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": [], "optimizer_states": "host"}])"), "offload[0].devices: is empty");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["a", "a"], "optimizer_states": "host"}])"),
+                 "offload[0].devices: names one of them twice");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["z"], "optimizer_states": "host"}])"), "offload[0].devices[0]: unknown device 'z'");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"groups": [999], "optimizer_states": "host"}])"),
+                 "offload[0].groups[0]: state group 999 does not exist");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"gather": "unit"}])"),
+                 "offload[0].reshard_after_forward: expected \"step\" or \"phase\", got \"unit\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": true, "devices": ["a"]}])"),
+                 "offload[0]: has \"reshard_after_forward\" and \"devices\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 0}])"), "offload[0].buffer_count: expected 1 to 65536, got 0");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 2, "groups": [0]}])"), "offload[0]: has \"buffer_count\" and \"groups\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"tier": "host"}])"), "unknown key \"tier\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer": "cpu"}])"), "offload[0].optimizer: expected \"device\" or \"host\", got \"cpu\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer": "host"}])"),
                  "of device a is updated on the host, and its parameters are kept on the device");
-  EXPECT_EQ(mistake(withCells(kWhole, R"(, "residency": [{"update": "host"}, {"parameters": "host", "moments": "host"}])")), "");
+  EXPECT_EQ(mistake(withCells(kWhole, R"(, "offload": [{"optimizer": "host"}, {"parameters": "host", "optimizer_states": "host"}])")), "");
   EXPECT_MISTAKE(
-      withCells(kWhole, R"(, "residency": [{"update": "host", "parameters": "host", "moments": "host"}, {"devices": ["b"], "moments": "device"}])"),
+      withCells(
+          kWhole,
+          R"(, "offload": [{"optimizer": "host", "parameters": "host", "optimizer_states": "host"}, {"devices": ["b"], "optimizer_states": "device"}])"),
       "of device b is updated on the host, and its moments are kept on the device");
 }
 
@@ -136,10 +142,11 @@ TEST(Owners, Mistakes) {
   EXPECT_EQ(mistake(state(R"({"group": 0, "owners": [{"device": "b", "elements": [0, 128]}, {"device": "a", "elements": [128, 256]},
                                                        {"device": "b", "elements": [256, 384]}]})")),
             "");
-  EXPECT_EQ(mistake(state(R"({"group": "*", "owners": [{"device": "b", "share": 100}, {"device": "a", "share": 0}]})")), "");
+  EXPECT_EQ(mistake(state(R"({"group": "*", "owners": [{"device": "b", "fraction": 1}, {"device": "a", "fraction": 0}]})")), "");
   EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"), "no state group called 'nosuch'");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 40}, {"device": "b", "share": 50}]})"), "shares add up to 90");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 50}, {"device": "a", "share": 50}]})"), "device a is listed twice");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.4}, {"device": "b", "fraction": 0.5}]})"), "fractions add up to 0.9");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]})"),
+                 "device a is listed twice");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"),
                  "multiples of 128");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 128]}]})"), "elements 128-384 have no owner");
@@ -168,26 +175,26 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"),
-                 "expected \"1f1b\", \"gpipe\", \"timed\", \"interleaved\", \"folded\" or \"ministages\"");
+                 "expected \"1f1b\", \"gpipe\", \"steady_state\", \"interleaved\", \"wave\" or \"breadth_first\"");
   auto schedule = [](const std::string &text) { return withCells(kWhole, ", \"schedule\": " + text); };
-  EXPECT_EQ(mistake(schedule(R"({"name": "timed", "in_flight": 1.5, "weight_delay": 2, "interleave": 4})")), "");
-  EXPECT_EQ(mistake(schedule(R"({"name": "1f1b", "ahead": {"a": 3}})")), "");
-  EXPECT_MISTAKE(schedule(R"({"name": "timed", "in_flight": 0})"), "schedule.in_flight: expected a number above 0, got 0");
-  EXPECT_MISTAKE(schedule(R"({"name": "timed", "weight_delay": -1})"), "schedule.weight_delay: expected a number from 0");
-  EXPECT_MISTAKE(schedule(R"({"name": "timed", "ahead": {}})"), "unknown key \"ahead\"");
-  EXPECT_MISTAKE(schedule(R"({"name": "gpipe", "in_flight": 1})"), "unknown key \"in_flight\"");
-  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "ahead": {"nobody": 3}})"), "unknown device 'nobody'");
-  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "ahead": {"a": -1}})"), "expected a number that is not negative");
-  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "ahead": 3})"), "schedule.ahead: expected {device");
-  EXPECT_MISTAKE(schedule(R"({"in_flight": 1})"), "expected \"1f1b\"");
+  EXPECT_EQ(mistake(schedule(R"({"name": "steady_state", "in_flight_factor": 1.5, "max_weight_grad_delay": 2, "microbatch_group_size": 4})")), "");
+  EXPECT_EQ(mistake(schedule(R"({"name": "1f1b", "warmup_forwards": {"a": 3}})")), "");
+  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "in_flight_factor": 0})"), "schedule.in_flight_factor: expected a number above 0, got 0");
+  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "max_weight_grad_delay": -1})"), "schedule.max_weight_grad_delay: expected a number from 0");
+  EXPECT_MISTAKE(schedule(R"({"name": "steady_state", "warmup_forwards": {}})"), "unknown key \"warmup_forwards\"");
+  EXPECT_MISTAKE(schedule(R"({"name": "gpipe", "in_flight_factor": 1})"), "unknown key \"in_flight_factor\"");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": {"nobody": 3}})"), "unknown device 'nobody'");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": {"a": -1}})"), "expected a number that is not negative");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "warmup_forwards": 3})"), "schedule.warmup_forwards: expected {device");
+  EXPECT_MISTAKE(schedule(R"({"in_flight_factor": 1})"), "expected \"1f1b\"");
 }
 
 TEST(Shorthand, StagesAndPipelines) {
   auto summary = syntheticModel();
-  auto plan = readPlan(R"({"batch": 32, "devices": ["a", "b", "c", "d"], "stages": [
-      {"units": [0, 3], "devices": [{"device": "a", "samples": 20, "microbatch": 4}, {"device": "b", "samples": 8, "microbatch": 2},
-                                    {"device": "c", "samples": 4, "microbatch": 2}]},
-      {"units": [3, 6], "devices": ["d"], "microbatch": 8}]})",
+  auto plan = readPlan(R"({"global_batch_size": 32, "devices": ["a", "b", "c", "d"], "stages": [
+      {"units": [0, 3], "devices": [{"device": "a", "samples": 20, "micro_batch_size": 4}, {"device": "b", "samples": 8, "micro_batch_size": 2},
+                                    {"device": "c", "samples": 4, "micro_batch_size": 2}]},
+      {"units": [3, 6], "devices": ["d"], "micro_batch_size": 8}]})",
                        summary);
   ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(validatePlan(*plan, summary).message(), "");
@@ -200,10 +207,10 @@ TEST(Shorthand, StagesAndPipelines) {
   EXPECT_GE(a, 8);
   EXPECT_LE(a, 12);
 
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})",
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})",
                  "add up to 7, expected 8");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "pipelines": [{"samples": [0, 9], "stages": []}]})", "expected a range inside 0-8");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "pipelines": [{"samples": [0, 4], "stages": [{"units": [0, 6], "devices": ["a"]}]}]})",
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "pipelines": [{"samples": [0, 9], "stages": []}]})", "expected a range inside 0-8");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "pipelines": [{"samples": [0, 4], "stages": [{"units": [0, 6], "devices": ["a"]}]}]})",
                  "gap: units 0-6 of samples 4-8");
 }
 
@@ -230,26 +237,28 @@ TEST(Writing, RoundTrip) {
 }
 
 TEST(PlanText, Limits) {
-  EXPECT_MISTAKE(R"({"batch": 9000000000000000000, "devices": ["a"], "cells": []})", "batch: expected at most");
-  EXPECT_MISTAKE(R"({"batch": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 1}]})",
+  EXPECT_MISTAKE(R"({"global_batch_size": 9000000000000000000, "devices": ["a"], "cells": []})", "global_batch_size: expected at most");
+  EXPECT_MISTAKE(R"({"global_batch_size": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 1}]})",
                  "use larger micro-batches");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})",
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})",
                  "devices[0].memory: expected a number that is not negative");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})", "from 0 to 1e+30");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 0}]})", "expected at least 1, got 0");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})",
+                 "from 0 to 1e+30");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "micro_batch_size": 0}]})",
+                 "expected at least 1, got 0");
 }
 
 TEST(PlanText, DeepNestingIsRefused) {
   std::string open(500000, '['), close(500000, ']');
   EXPECT_MISTAKE(open + close, "expected an object, got [[[[");
-  EXPECT_MISTAKE(R"({"batch": )" + open + close + "}", "batch: expected a whole number");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}",
+  EXPECT_MISTAKE(R"({"global_batch_size": )" + open + close + "}", "global_batch_size: expected a whole number");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}",
                  "schedule: expected");
 }
 
 TEST(PlanText, OwnersAreAtMostTheDevices) {
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "state": {"groups": [{"group": "*",
-                   "owners": [{"device": "a", "share": 50}, {"device": "a", "share": 50}]}]}})",
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "state": {"groups": [{"group": "*",
+                   "owners": [{"device": "a", "fraction": 0.5}, {"device": "a", "fraction": 0.5}]}]}})",
                  "lists 2 owners, expected at most one extent for each of the 1 devices");
 }
 

@@ -26,8 +26,8 @@ protected:
     directory = mkdtemp(name);
     std::ofstream summary(directory + "/summary.pb", std::ios::binary);
     syntheticModel().SerializeToOstream(&summary);
-    write("cluster.yaml",
-          "nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 4e9}\n      - {name: b, speed: 2e9}\n      - {name: c, speed: 1e9}\n");
+    write("cluster.yaml", "nodes:\n  - name: n0\n    devices:\n      - {name: a, flops_per_second: 4e9}\n      - {name: b, flops_per_second: 2e9}\n  "
+                          "    - {name: c, flops_per_second: 1e9}\n");
   }
   void TearDown() override { std::system(("rm -r " + directory).c_str()); }
 
@@ -67,7 +67,7 @@ TEST_F(PlanTool, Errors) {
   expect("--summary=summary.pb --batch=x", "Could not convert: --batch = x");
   expect("--summary=summary.pb --batch=3", "--cluster is missing");
   expect("--summary=summary.pb --batch=3 --bath=4", "The following argument was not expected: --bath=4");
-  write("bad.json", R"({"batch": 4, "devices": ["a", "z"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})");
+  write("bad.json", R"({"global_batch_size": 4, "devices": ["a", "z"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})");
   expect("--summary=summary.pb --plan=bad.json", "bad.json: gap: units 0-6 of samples 3-4");
   expect("--summary=summary.pb --plan=bad.json --cluster=cluster.yaml", "bad.json: device 'z' of the plan is not in the cluster");
 }

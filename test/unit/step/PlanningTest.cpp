@@ -149,9 +149,10 @@ TEST(SearchPlan, MemoryDecides) {
 
 TEST(Report, Picture) {
   auto summary = syntheticModel();
-  auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
+  auto plan =
+      step::readPlan(R"({"global_batch_size": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "micro_batch_size": 2},
       {"units": [2, 6], "devices": ["y"]}]})",
-                             summary);
+                     summary);
   ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\ndevices       a = x, b = y\n");
 }

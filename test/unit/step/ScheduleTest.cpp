@@ -164,10 +164,10 @@ TEST(Schedule, LapsNeedTheirTiling) {
   auto mistake = [&](const Plan &plan) { return validatePlan(plan, summary).message(); };
   Plan ring = lapsPlan(2, 3, 4, /*folded=*/false), folded = lapsPlan(2, 3, 4, /*folded=*/true);
   std::swap(ring.schedule, folded.schedule);
-  EXPECT_EQ(mistake(ring), "schedule \"folded\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule "
-                           "\"timed\" takes any tiling");
+  EXPECT_EQ(mistake(ring), "schedule \"wave\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule "
+                           "\"steady_state\" takes any tiling");
   EXPECT_EQ(mistake(folded), "schedule \"interleaved\": expected units 2-3 on the devices of units 0-1 (d0), as laps of a ring go around, found d1; "
-                             "schedule \"timed\" takes any tiling");
+                             "schedule \"steady_state\" takes any tiling");
   Plan single = stages(2, 4);
   single.schedule.kind = ScheduleKind::Interleaved;
   dealStage(0, 3, 0, {{0, 4, 1}}, single.cells);

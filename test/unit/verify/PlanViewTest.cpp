@@ -9,22 +9,22 @@
 using namespace zorse;
 
 TEST(Plans, AreRead) {
-  auto plan = verify::readPlanView(R"({"batch": 4, "devices": [{"name": "a", "memory": 100}, {"name": "b"}],
+  auto plan = verify::readPlanView(R"({"global_batch_size": 4, "devices": [{"name": "a", "memory": 100}, {"name": "b"}],
     "cells": [{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"units": [2, 3], "samples": [0, 4], "device": 1}],
-    "state": {"groups": [{"group": 3, "owners": [{"device": "b", "elements": [0, 256]}, {"device": "a", "share": 0}]}]}})");
+    "state": {"groups": [{"group": 3, "owners": [{"device": "b", "elements": [0, 256]}, {"device": "a", "fraction": 0}]}]}})");
   ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(plan->devices[0].memoryBytes, 100);
   EXPECT_EQ(plan->cells[1].device, 1u);
   ASSERT_EQ(plan->owners.size(), 2u);
   EXPECT_EQ(plan->owners[0].end, 256);
   EXPECT_FALSE(plan->splitBackward);
-  plan = verify::readPlanView(R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": true})");
+  plan = verify::readPlanView(R"({"global_batch_size": 1, "devices": ["a"], "cells": [], "split_backward": true})");
   EXPECT_TRUE(!plan.failed() && plan->splitBackward) << plan.message();
-  for (const char *bad :
-       {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
-        R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
-        R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
-        R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
+  for (const char *bad : {"", "[]", "{", R"({"global_batch_size": 1})", R"({"global_batch_size": "x", "devices": [], "cells": []})",
+                          R"({"global_batch_size": 1, "devices": ["a", "a"], "cells": []})",
+                          R"({"global_batch_size": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
+                          R"({"global_batch_size": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
+                          R"({"global_batch_size": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
     plan = verify::readPlanView(bad);
     EXPECT_TRUE(plan.failed()) << bad;
     EXPECT_FALSE(plan.message().empty()) << bad;
@@ -35,7 +35,7 @@ TEST(Plans, AreRead) {
 TEST(Plans, CellsAreReadOrRefused) {
   auto read = [&](const std::string &cells, const std::string &rest = "") {
     auto plan = verify::readPlanView(R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells +
-                                     R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}");
+                                     R"(, "global_batch_size": 4, "devices": ["a", {"name": "b"}])" + rest + "}");
     std::string text = plan.message();
     for (const auto &c : plan.failed() ? std::vector<verify::PlanView::Cell>() : plan->cells)
       text += std::to_string(c.firstUnit) + "-" + std::to_string(c.endUnit) + " x " + std::to_string(c.firstSample) + "-" +
@@ -59,8 +59,8 @@ TEST(Plans, CellsAreReadOrRefused) {
   EXPECT_EQ(read("[]", R"(, "activations": "drop")"), R"(activations: expected "keep", "recompute" or "offload", got "drop")");
   EXPECT_EQ(read("[]", R"(, "state": {"groups": [{"group": 0, "owners": []}, {"group": 1, "owners": [{"device": 0}, {"device": "c"}]}]})"),
             R"(state.groups[1].owners[1].device: expected one of "devices", got "c")");
-  EXPECT_EQ(read("[]", R"(, "residency": [{"moments": "disk"}])"), R"(residency[0].moments: expected "device" or "host", got "disk")");
-  EXPECT_EQ(read("[]", R"(, "residency": [{"groups": [-1]}])"), "residency[0].groups[0]: expected a whole number from 0 to 4294967295, got -1");
+  EXPECT_EQ(read("[]", R"(, "offload": [{"optimizer_states": "disk"}])"), R"(offload[0].optimizer_states: expected "device" or "host", got "disk")");
+  EXPECT_EQ(read("[]", R"(, "offload": [{"groups": [-1]}])"), "offload[0].groups[0]: expected a whole number from 0 to 4294967295, got -1");
 }
 
 /// What others write may end early, go on behind its end, or nest so deep that a reader which calls itself overflows its stack.
@@ -70,12 +70,13 @@ TEST(Plans, HostileTextIsRefused) {
     EXPECT_TRUE(plan.failed());
     return plan.message();
   };
-  const std::string plan = R"({"batch": 4, "devices": ["a"], "cells": []})";
+  const std::string plan = R"({"global_batch_size": 4, "devices": ["a"], "cells": []})";
   EXPECT_FALSE(verify::readPlanView(plan + " // a comment\n").failed());
   EXPECT_EQ(refuse(plan + " {}"), "line 1, column 45: not valid JSON");
   EXPECT_EQ(refuse(plan.substr(0, plan.size() - 1)), "line 1, column 43: not valid JSON");
   const std::string deep(1000000, '['), ends(1000000, ']');
   EXPECT_NE(refuse(deep), "");
   EXPECT_EQ(refuse(deep + ends).substr(0, 36), "the plan: expected an object, got [[");
-  EXPECT_EQ(refuse(R"({"batch": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 38), "batch: expected a whole number, got [[");
+  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 38),
+            "global_batch_size: expected a whole number, got [[");
 }

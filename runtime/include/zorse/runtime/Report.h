@@ -51,7 +51,7 @@ public:
   static Result<std::unique_ptr<MetricsFile>> open(const std::string &path, uint64_t lastStep = 0);
   ~MetricsFile();
   void step(const StepReport &report);
-  /// {"step", "prompt": [ids], "sample": [ids]}
+  /// {"step", "prompt": [ids], "generated": [ids]}
   void sample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
   Status close();
 
