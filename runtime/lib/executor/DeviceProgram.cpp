@@ -37,7 +37,7 @@ std::vector<Shard> shardsOf(const bundle::Extents &extents) {
   return shards;
 }
 
-/// Whether persistent state is no longer what the step before left once an entry has begun.
+/// Returns whether persistent state may change once an entry has begun.
 bool changesState(const bundle::Program &program, const Entry &entry) {
   if (entry.has_compute())
     return entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::DECIDE;
@@ -194,7 +194,7 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   return problem;
 }
 
-/// Addresses of the device itself: nobody else is let in.
+/// Uses device addresses, which are not exposed to a transport.
 void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
   const Entry &entry = *prepared.entry;
   switch (entry.what_case()) {

@@ -77,7 +77,7 @@ struct TrainingRun {
   /// turn. Null: the entries set the pace.
   std::function<void()> pace;
   std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< returns the reader that saves the state of a step; null: state is not saved
-  /// What happens after a step with a loss or gradients that are not finite. Its update is never
+  /// Treatment of a step with a loss or gradients that are not finite. Its update is never
   /// applied, because it would make all later updates NaN. If groups are updated separately
   /// (commitsByGroup), the update has been applied before this is known, and the run always stops.
   enum class NonFinite : uint8_t { Skip, Stop } nonFinite = NonFinite::Skip;
