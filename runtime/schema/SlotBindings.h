@@ -20,7 +20,7 @@ struct SlotBinding {
 /// invalid: a slot with an invalid row number has an empty region or no value.
 class SlotBindings {
 public:
-  /// \param program,  call  kept by reference
+  /// \param program, call  kept by reference
   SlotBindings(const Program &program, const Call &call) : program_(program), call_(call) {}
 
   int size() const { return call_.regions_size(); }

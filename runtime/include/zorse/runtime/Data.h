@@ -25,9 +25,8 @@ namespace zorse::runtime {
 
 /// Format of token files.
 struct TokenReading {
-  std::optional<StoredType>
-      type;               ///< element type of files without header (U8, U16, U32, I32, I64); nullopt: inferred from size, contents and vocabulary
-  int64_t vocabulary = 0; ///< exclusive upper bound of ids; 0: unknown
+  std::optional<StoredType> type; ///< type in files without header (U8, U16, U32, I32, I64); nullopt: inferred from size, contents and vocabulary
+  int64_t vocabulary = 0;         ///< exclusive upper bound of ids; 0: unknown
 };
 
 enum class DataUse : char { Training, Evaluation };

@@ -194,7 +194,7 @@ class QueueObserver {
 public:
   /// Work enqueued with `notify` is complete. Called in the order of the queue. A device with
   /// threads calls it before the worker's next work item; a device with streams may be ahead.
-  /// \param begin,  end  times of the work without its waits: seconds of std::chrono::steady_clock
+  /// \param begin, end  times of the work without its waits: seconds of std::chrono::steady_clock
   virtual void finished(uint64_t tag, double begin, double end) = 0;
   /// The first work item failed. Work that has not begun will not run.
   virtual void failed(uint64_t tag, const Error &error) = 0;

@@ -56,8 +56,7 @@ public:
     Where   // of three
   };
 
-  /// Exclusive limits of the length of the text and of the nesting depth of parentheses and
-  /// functions.
+  /// Maximum length of the text, and maximum nesting depth of parentheses and functions.
   static constexpr size_t kMaxLength = 16384, kMaxDepth = 256;
   /// Counts are n0 to n63.
   static constexpr uint32_t kMaxCounts = 64;

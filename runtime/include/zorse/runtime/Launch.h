@@ -96,8 +96,8 @@ struct LaunchOptions {
 /// times.deadlineSeconds after all ranks have left the job is killed with a warning.
 ///
 /// One SIGINT, SIGTERM or SIGHUP requests an orderly stop; a second one stops the job immediately.
-/// SIGUSR1 also requests an orderly stop: some launchers forward it and end ranks with SIGTERM
-/// later. A rank that exits with 130 stopped early; that is not a failure.
+/// SIGUSR1 also requests an orderly stop: some launchers forward it, but kill ranks after SIGTERM. A
+/// rank that exits with 130 stopped early; that is not a failure.
 ///
 /// After a failure all ranks are started again, at most `restarts` times. They are not restarted if
 /// the first failure has exit code 1 (an error in the input, which a restart does not fix), 126 or

@@ -9,7 +9,7 @@
 
 namespace zorse::runtime {
 
-/// Fractions of a device's time; they sum to 1.
+/// Fractions of a device's time. `computing`, `moving` and `waiting` sum to 1.
 struct DeviceShares {
   double computing = 0;
   double moving = 0;  ///< exposed communication
