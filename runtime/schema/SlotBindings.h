@@ -1,5 +1,5 @@
-// What the slots of a call are bound to, as programs store it: columns of rows in the program's tables. Whoever reads or writes bindings does it by
-// these classes, and nothing else knows the layout.
+// Slot bindings of calls, as programs store them: columns of row numbers in the program's tables.
+// All code reads and writes bindings through these classes; no other code depends on the layout.
 #pragma once
 
 #include "bundle.pb.h"
@@ -9,18 +9,18 @@
 
 namespace zorse::bundle {
 
-/// Of one slot. Valid as long as the program's tables.
+/// Binding of one slot. Valid as long as the program's tables.
 struct SlotBinding {
   const Region &region;
   const Value &value;
   bool overwrite;
 };
 
-/// The bindings of one call of a program. Whatever the program says, all slots can be read: one that names no row of a table has an empty region, or
-/// no value.
+/// Reads the bindings of one call of a program. All slots can be read even if the program is
+/// invalid: a slot with an invalid row number has an empty region or no value.
 class SlotBindings {
 public:
-  /// \param program, call  read by every function, and not copied
+  /// \param program, call  kept by reference
   SlotBindings(const Program &program, const Call &call) : program_(program), call_(call) {}
 
   int size() const { return call_.regions_size(); }
@@ -28,12 +28,13 @@ public:
     return {row(program_.regions(), call_.regions(), slot), row(program_.values(), call_.values(), slot),
             slot < call_.overwrites_size() && call_.overwrites(slot)};
   }
-  /// Whether every slot has a region and a value of the program.
+  /// Returns whether every slot has a region and a value of the program.
   bool complete() const {
     return call_.values_size() == size() && call_.overwrites_size() <= size() && inside(call_.regions(), program_.regions_size()) &&
            inside(call_.values(), program_.values_size());
   }
-  /// Where complete: the number of a slot's region, which is below the program's number of regions. Slots of one number have the same bytes.
+  /// Precondition: complete(). Returns the row number of a slot's region, which is less than the
+  /// number of the program's regions. Slots with equal numbers use the same bytes.
   uint32_t regionNumber(int slot) const { return call_.regions(slot); }
 
 private:
@@ -53,12 +54,12 @@ private:
   const Call &call_;
 };
 
-/// Binds slots of a program's calls. Equal regions, and equal values, are one row.
+/// Writes the bindings of a program's calls. Equal regions share one row, as do equal values.
 class SlotBinder {
 public:
   explicit SlotBinder(Program &program) : program_(program) {}
 
-  /// Binds the next slot of a call of the program.
+  /// Appends the binding of the next slot of a call.
   void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {
     call.add_regions(row({region.arena(), region.offset(), region.bytes()}, region, regions_, *program_.mutable_regions()));
     call.add_values(row({uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()), uint64_t(value.end()), value.version()}, value,
@@ -70,7 +71,7 @@ public:
   }
 
 private:
-  using Key = std::array<uint64_t, 6>; ///< the numbers of a row
+  using Key = std::array<uint64_t, 6>; ///< numbers of a row
   struct Hash {
     size_t operator()(const Key &key) const {
       uint64_t hash = 0;

@@ -278,7 +278,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("queue 6 of 6", 0, [](Program &p) { p.mutable_entries(0)->set_queue(6); });
   says("ascending order", 0, [](Program &p) { p.mutable_entries(1)->set_id(0); });
   says("unknown phase", 0, [](Program &p) { p.mutable_entries(0)->set_phase(bundle::PHASE_UNSPECIFIED); });
-  says("holds nothing", 0, [](Program &p) { p.mutable_entries(0)->clear_what(); });
+  says("contains nothing", 0, [](Program &p) { p.mutable_entries(0)->clear_what(); });
   says("position 77 of", 1, [](Program &p) { p.mutable_entries(2)->mutable_waits(0)->set_position(77); });
   says("waits for a later entry", 1, [](Program &p) {
     bundle::Wait &wait = *p.mutable_entries(0)->add_waits();
@@ -306,8 +306,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("with 0 rows", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
   says("at least 64 are needed", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
   says("device 5 of 2", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->set_peer(5); });
-  says("does not match its half", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->mutable_region()->set_bytes(32); });
-  says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReceive).set_phase(bundle::BACKWARD); });
+  says("does not match its counterpart", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->mutable_region()->set_bytes(32); });
+  says("does not match its counterpart", 1, [](Program &p) { entry(p, Entry::kReceive).set_phase(bundle::BACKWARD); });
   says("2 devices take part in it, but 1 have it", 0, [](Program &p) {
     Entry &e = entry(p, Entry::kSend);
     e.mutable_copy()->mutable_from()->set_bytes(16);

@@ -64,7 +64,7 @@ TEST_F(Overwrites, FoldersThatAreReplacedHoldNoInput) {
 
 TEST_F(Overwrites, OutputsDoNotOverwriteEachOther) {
   EXPECT_NE(check({}, {{"--metrics", at("out/a")}, {"--trace", at("out/../out/a")}}).find("--trace"), std::string::npos);
-  EXPECT_NE(check({}, {{"--metrics", at("out/later.txt")}, {"--trace", at("dangling.txt")}}).find("is written by --metrics too"), std::string::npos);
+  EXPECT_NE(check({}, {{"--metrics", at("out/later.txt")}, {"--trace", at("dangling.txt")}}).find("is also written by --metrics"), std::string::npos);
   EXPECT_EQ(check({{"--data", "/dev/null"}}, {{"--metrics", "/dev/null"}, {"--trace", "/dev/null"}}), "fine");
 }
 

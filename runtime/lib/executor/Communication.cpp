@@ -38,7 +38,7 @@ Status zorse::runtime::communicate(DirectTransport &transport, PreparedEntry &pr
   case Entry::kAllReduce:
     return transport.allReduce(prepared.directSum, stream);
   default:
-    return internalError("an entry of an unknown kind goes from GPU to GPU");
+    return internalError("an entry of an unknown kind is on a direct queue");
   }
 }
 

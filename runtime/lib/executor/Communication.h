@@ -1,19 +1,20 @@
-// What the host does for entries that communicate, by a transport that blocks.
+// Host work of communication entries with a blocking transport.
 #pragma once
 
 #include "DeviceProgram.h"
 
 namespace zorse::runtime {
 
-/// Does the part of this device in a transfer or collective.
+/// Executes this device's part of a transfer or collective.
 Status communicate(Transport &transport, PreparedEntry &prepared, Operation operation);
 
-/// Puts it on a stream, of an entry on a queue of kind DIRECT.
+/// Puts this device's part on a stream. For entries on a queue of kind DIRECT.
 Status communicate(DirectTransport &transport, PreparedEntry &prepared, WorkStream &stream);
 
-/// Announces receives that the worker of `here` comes to, from its entry `first` on, and whose memory is free. Whatever had to happen before a
-/// receive is named by its waits or by those of the entries before it in its queue, or is one of those entries: so all of these waits must be over,
-/// and those entries be receives into other bytes.
+/// Pre-posts receives with free memory that the worker of `here` executes next, from its entry
+/// `first` on. Everything that must precede a receive is one of three: a wait of the receive, a
+/// wait of an earlier entry of its queue, or such an earlier entry. A receive is therefore posted
+/// only if all these waits are satisfied and the earlier entries are receives into other bytes.
 void expectAhead(Transport &transport, const PreparedEntry &here, size_t first, uint64_t step, bool evaluation);
 
 } // namespace zorse::runtime

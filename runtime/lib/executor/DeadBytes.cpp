@@ -10,11 +10,11 @@ using bundle::Entry;
 
 namespace {
 
-/// Bytes that an entry touches.
+/// Bytes that an entry accesses.
 struct Access {
   uint64_t begin, end;
   uint32_t entry;
-  bool overwrites; ///< and does not read
+  bool overwrites; ///< writes without reading
 };
 
 class Finder {
@@ -109,11 +109,11 @@ private:
         if (touched[i].empty() || touched[i].back().first != access.entry)
           touched[i].push_back({access.entry, access.overwrites});
         else
-          touched[i].back().second = touched[i].back().second && access.overwrites; // an entry that reads, too
+          touched[i].back().second = touched[i].back().second && access.overwrites; // the entry also reads
       }
     for (size_t i = 0; i < touched.size(); ++i) {
       const auto &list = touched[i];
-      size_t first = 0; // of the life at hand
+      size_t first = 0; // start of the current live range
       for (size_t k = 0; k < list.size(); ++k) {
         if (list[k].second)
           first = k;
@@ -137,7 +137,7 @@ private:
 
   const bundle::Program &program_;
   const bundle::BodyLibrary &bodies_;
-  std::vector<std::vector<Access>> accesses_; ///< by arena, by entry
+  std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by entry
   uint32_t entry_ = 0;
 };
 

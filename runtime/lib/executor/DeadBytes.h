@@ -1,5 +1,5 @@
-// When the bytes of a device hold nothing that anybody still reads: for the mode that spoils them then (ExecutorOptions::spoil), in which a program
-// that reads what is no longer there shows it.
+// Last uses of device memory. ExecutorOptions::spoil overwrites bytes after their last use, so that
+// a program that reads them later gives wrong results.
 #pragma once
 
 #include "bundle.pb.h"
@@ -9,14 +9,14 @@
 
 namespace zorse::runtime {
 
-/// What is dead once an entry of a training step is done.
+/// Bytes that are dead once an entry of a training step is complete.
 struct Death {
   std::vector<bundle::Region> regions;
-  std::vector<uint32_t> after; ///< earlier entries that also have to be done: their queues may be behind
+  std::vector<uint32_t> after; ///< earlier entries that must also be complete, because their queues may be later
 };
 
-/// By entry of the program. Bytes are dead after the last access before they are overwritten, in this step or the next; those of state that lives
-/// across steps never are.
+/// Returns the dead bytes by entry of the program. Bytes are dead after the last access before they
+/// are overwritten, in this step or the next one. Persistent state is never dead.
 std::vector<Death> deathsOf(const bundle::Program &program, const bundle::BodyLibrary &bodies);
 
 } // namespace zorse::runtime

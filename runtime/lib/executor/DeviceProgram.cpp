@@ -179,7 +179,7 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   return problem;
 }
 
-/// Addresses of the device itself: nobody else is let in.
+/// Uses device addresses, which are not exposed to a transport.
 void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
   const Entry &entry = *prepared.entry;
   switch (entry.what_case()) {

@@ -1,4 +1,5 @@
-// A program made ready to run on its device: addresses instead of regions, lists instead of messages.
+// A program prepared for execution on its device, with addresses instead of regions and vectors
+// instead of messages.
 #pragma once
 
 #include "zorse/runtime/Executor.h"
@@ -16,11 +17,11 @@ struct PreparedWait {
   bool previousStep;
 };
 
-/// Who does what the host does for an entry.
+/// Executes the host work of entries.
 class EntryRunner {
 public:
   virtual Status run(DeviceProgram &program, PreparedEntry &entry, uint64_t step, size_t call) = 0;
-  /// Of an entry on a queue of kind DIRECT.
+  /// For an entry on a queue of kind DIRECT.
   virtual Status put(DeviceProgram &program, PreparedEntry &entry, WorkStream &stream) = 0;
 
 protected:
@@ -29,24 +30,24 @@ protected:
 
 struct PreparedEntry final : HostTask, StreamTask {
   const bundle::Entry *entry;
-  uint32_t index; ///< in the program
-  uint32_t place; ///< among the entries of its worker
+  uint32_t index; ///< index in the program
+  uint32_t place; ///< index among the entries of its worker
   uint32_t placeInQueue;
   bool inEvaluation;
-  bool changesState; ///< once it has begun, persistent state is no longer what the step before left
+  bool changesState; ///< whether persistent state may change once it has begun
   bool firstOfQueue = false, lastOfQueue = false;
-  uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was announced
+  uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was pre-posted
   std::vector<PreparedWait> waits;
-  std::vector<BodyCall> calls; ///< of a compute entry; they point into the next two.
+  std::vector<BodyCall> calls; ///< calls of a compute entry; they point into `slots` and `overwrite`
   std::vector<DeviceAddress> slots;
   std::vector<uint8_t> overwrite;
-  bool direct = false;       ///< on a queue of kind DIRECT
-  bool beside = false;       ///< calls that the host's processor runs for the device
-  void *data = nullptr;      ///< of a transfer, as the transport reaches it
-  AllGatherArguments gather; ///< of that collective
+  bool direct = false;       ///< whether it is on a queue of kind DIRECT
+  bool beside = false;       ///< whether the host's CPU runs its calls for the device
+  void *data = nullptr;      ///< address for the transport, of a transfer
+  AllGatherArguments gather; ///< arguments, of an all-gather
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
-  DeviceAddress directData; ///< of a direct transfer; likewise
+  DeviceAddress directData; ///< address, of a direct transfer
   DirectGather directGather;
   DirectReduction directReduction;
   DirectSum directSum;
@@ -58,7 +59,8 @@ struct PreparedEntry final : HostTask, StreamTask {
 
 class DeviceProgram {
 public:
-  /// \param transport  its name. \param threadPerQueue  for all queues but those of computing
+  /// \param transport  name of the transport. \param threadPerQueue  use a separate thread for every
+  ///   queue that does not compute
   static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport,
                                                        bool threadPerQueue, bool poison);
 
@@ -66,12 +68,12 @@ public:
     return region.bytes() == 0 ? DeviceAddress() : arenas_[region.arena()]->base() + region.offset();
   }
 
-  /// When the entry that a wait names is done, for a wait in `step`.
+  /// Returns the event that the entry of a wait is complete, for a wait in `step`.
   Event event(const PreparedWait &wait, uint64_t step) const {
     return {wait.queue, (wait.previousStep ? step - 1 : step) * queueEntries[wait.queue].size() + wait.position + 1};
   }
 
-  /// Whether entries that an entry waits for are done.
+  /// Returns whether the waits of an entry are satisfied.
   bool isReady(const PreparedEntry &entry, uint64_t step) const;
 
   const Bundle &bundle;
@@ -81,15 +83,16 @@ public:
   const bundle::Program &program;
   std::vector<PreparedEntry> entries;
   std::vector<std::vector<PreparedEntry *>> queueEntries; ///< by queue
-  std::vector<uint32_t> workers;                          ///< by queue: 0 computes
-  std::vector<uint32_t> threads;                          ///< by queue: those that serve them on the device
+  std::vector<uint32_t> workers;                          ///< by queue: its worker; 0 computes
+  std::vector<uint32_t> threads;                          ///< by queue: its thread on the device
   std::vector<std::vector<PreparedEntry *>> workerEntries;
-  std::vector<uint8_t> queueChangesState; ///< by queue: some entry does
+  std::vector<uint8_t> queueChangesState; ///< by queue: whether an entry changes state
   size_t queuesInUse = 0, changingQueues = 0;
 
   Result<Executor::MemoryUse> memoryUse(bool poisoned) const;
 
-  /// Warms the device up for its calls (QueuedDevice::warmUp). Its memory is as it was allocated before and after.
+  /// Warms up the device for its calls (QueuedDevice::warmUp). Afterwards the device memory has its
+  /// initial content again.
   Status warmUp(bool poison);
 
 private:

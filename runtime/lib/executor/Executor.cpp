@@ -43,7 +43,7 @@ public:
       stopping = true;
     }
     if (waited < requested)
-      fail(internalError("the run was given up"));
+      fail(internalError("the run was abandoned"));
     for (LocalDevice &local : locals)
       if (local.direct)
         local.direct->onFailure(nullptr);
@@ -53,8 +53,8 @@ public:
     if (watchdog.joinable())
       watchdog.join();
     for (LocalDevice &local : locals)
-      local.transport.reset(); // before the memory it may still expect bytes in.
-    // Goodbyes wait for each other.
+      local.transport.reset(); // before the memory into which it may still receive
+    // The destructors of direct transports wait for each other's close messages.
     std::vector<std::thread> goodbyes;
     for (LocalDevice &local : locals)
       if (local.direct)
@@ -99,7 +99,7 @@ public:
     return Status::success();
   }
 
-  /// One step of a device and what came of it.
+  /// A device and the state of its steps in progress.
   struct Running final : QueueObserver {
     Running(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DirectTransport *direct)
         : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueEntries.size()) {}
@@ -109,14 +109,14 @@ public:
     Implementation &all;
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
-    DirectTransport *direct;        ///< null: it has none
-    std::unique_ptr<Device> beside; ///< what computes beside it, in the host's memory; null: nothing does
-    HostStaging staging;            ///< of the steps under way
-    std::vector<Death> deaths;      ///< by entry; none: dead bytes are left as they are
+    DirectTransport *direct;        ///< null: none
+    std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
+    HostStaging staging;            ///< for the steps in progress
+    std::vector<Death> deaths;      ///< by entry; empty: dead bytes are not overwritten
     StateHold hold;
-    std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, before its updates
-    std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< with `mutex` held
-    std::vector<std::vector<TraceEvent>> traces;             ///< by queue: each written by one thread
+    std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, required before its updates
+    std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
+    std::vector<std::vector<TraceEvent>> traces;             ///< by queue; each is written by one thread
   };
 
   Running &at(uint32_t device) {
@@ -126,7 +126,7 @@ public:
   }
 
   void submit(StepRequest request) {
-    // A device that never changes its state has no queue to say so.
+    // A device that never changes its state has no queue that reports the end of the step.
     if (request.afterStep)
       for (Running &device : running)
         if (device.program->changingQueues == 0) {
@@ -155,7 +155,7 @@ public:
     std::unique_lock<std::mutex> lock(mutex);
     Slot &slot = ring[waited % ring.size()];
     if (waited == requested)
-      return internalError("no step is under way");
+      return internalError("no step is in progress");
     stepDone.wait(lock, [&] { return failure || slot.queuesLeft == 0; });
     if (failure)
       return *failure;
@@ -181,7 +181,7 @@ public:
       device.hold.stop();
     stepDone.notify_all();
     watchdogWake.notify_all();
-    // Last, and all at once: this waits for what is on GPUs, where devices may wait for each other.
+    // Last, and in parallel: this waits for work on GPUs, where devices may wait for each other.
     std::vector<std::thread> aborting;
     for (LocalDevice &local : locals)
       if (local.direct)
@@ -202,7 +202,8 @@ public:
     for (const LocalDevice &local : locals)
       for (const Unheard &peer : local.transport->unheard())
         result.unheard.push_back(peer);
-    // The earliest place in the order of the whole run where somebody is; of those who are there, whoever is in the entry and does not wait before
+    // Finds the earliest position in the global order of the run that a worker has reached. If
+    // several workers are at it, one that executes the entry is preferred to one that waits before
     // it.
     using Place = std::tuple<uint64_t, uint32_t, bool>;
     constexpr Place kNowhere{UINT64_MAX, 0, false};
@@ -237,20 +238,20 @@ public:
 
   const Bundle &bundle;
   std::vector<LocalDevice> locals;
-  std::vector<uint32_t> indices; ///< of the devices in `locals`
+  std::vector<uint32_t> indices; ///< indices of the devices in `locals`
   ExecutorOptions options;
   double start;
-  std::list<Running> running; ///< as `locals`
+  std::list<Running> running; ///< in the order of `locals`
 
 private:
-  /// A step under way.
+  /// A step in progress.
   struct Slot {
     StepRequest request;
     StepResult result;
     size_t queuesLeft = 0;
   };
 
-  /// With `mutex` held.
+  /// The caller must hold `mutex`.
   bool underWay() const { return waited < requested && ring[waited % ring.size()].queuesLeft > 0; }
 
   uint64_t counter() const {
@@ -265,7 +266,7 @@ private:
     return sum;
   }
 
-  /// All entries of a step onto the queues of one device, in list order.
+  /// Enqueues all entries of a step on the queues of one device, in list order.
   void enqueue(Running &device, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
@@ -291,7 +292,8 @@ private:
 
   bool traced(uint64_t step) const { return options.trace && step < options.traceSteps; }
 
-  /// Whether bytes are spoilt once an entry is done: of a training step, by whom its work does not leave to a library.
+  /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
+  /// entries on direct queues.
   bool spoils(const Running &device, const PreparedEntry &entry, const Slot &slot) const {
     return !device.deaths.empty() && !slot.request.evaluation && !entry.direct && !device.deaths[entry.index].regions.empty();
   }
@@ -338,7 +340,7 @@ private:
     }
   }
 
-  /// In a thread of the device.
+  /// Called in a thread of the device.
   void finished(Running &device, uint64_t tag, double begin, double end) {
     const uint64_t step = tag / device.program->entries.size();
     const PreparedEntry &entry = device.program->entries[tag % device.program->entries.size()];
@@ -364,7 +366,7 @@ private:
     }
   }
 
-  /// In a thread of the device.
+  /// Called in a thread of the device.
   void failed(Running &device, uint64_t tag, const Error &error) {
     const DeviceProgram &program = *device.program;
     const Entry &entry = *program.entries[tag % program.entries.size()].entry;
@@ -374,7 +376,8 @@ private:
               ") of step " + std::to_string(ring[step % ring.size()].request.scalars.step)});
   }
 
-  /// What the host does for an entry, in a thread of the device: transfers, and what comes before a call.
+  /// Executes the host work of an entry in a thread of the device: transfers, and work before a
+  /// call.
   Status run(DeviceProgram &program, PreparedEntry &prepared, uint64_t step, size_t call) override {
     Running &device = at(program.index);
     Slot &slot = ring[step % ring.size()];
@@ -388,7 +391,7 @@ private:
     return Status::success();
   }
 
-  /// An entry whole, in this thread.
+  /// Executes a complete entry in this thread.
   Status runAndWait(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     const Work work = usualWorkOf(device, prepared, step, slot);
     QueuedDevice &here = device.program->device;
@@ -410,7 +413,7 @@ private:
       return beforeCall(device, prepared, step, call);
     const Slot &slot = ring[step % ring.size()];
     const bool ahead = device.transport.gainsFromExpecting();
-    if (ahead) // what became free while this entry waited, then what this entry frees
+    if (ahead) // receives that became free while this entry waited, then those that this entry frees
       expectAhead(device.transport, prepared, 0, step, slot.request.evaluation);
     Status status = communicate(device.transport, prepared, {prepared.entry->id(), step});
     if (ahead && status.succeeded())
@@ -432,10 +435,10 @@ private:
     return Status::success();
   }
 
-  /// Copies into state need no such hook: they bring what an update has made, which has waited here.
+  /// Copies into state need no such hook: they copy the result of an update, which has waited here.
   Status beforeCall(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {
     if (call == 0 && prepared.changesState && !device.hold.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
-      return internalError("the run was given up");
+      return internalError("the run was abandoned");
     if (observed(*prepared.entry, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.entry->compute().calls(int(call));
       options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source,
@@ -444,8 +447,8 @@ private:
     return Status::success();
   }
 
-  /// Gives up when nothing has been done for a long time although a step is under way: a body that never returns is no better than a message that
-  /// never comes.
+  /// Fails the run after stallSeconds without progress while a step is in progress. This also
+  /// detects a body that never returns.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;
@@ -462,13 +465,13 @@ private:
         continue;
       lock.unlock();
       char text[64];
-      std::snprintf(text, sizeof text, "nothing has been done for %g s: ", options.stallSeconds);
+      std::snprintf(text, sizeof text, "no progress for %g s: ", options.stallSeconds);
       fail(internalError(text + progress().everywhere));
       lock.lock();
     }
   }
 
-  mutable std::mutex mutex; ///< guards everything below
+  mutable std::mutex mutex; ///< guards all members below
   std::condition_variable stepDone, watchdogWake;
   std::array<Slot, Executor::kStepsAhead> ring;
   size_t queuesInUse = 0; ///< of all devices

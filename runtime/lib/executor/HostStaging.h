@@ -8,24 +8,29 @@
 
 namespace zorse::runtime {
 
-/// Of one device with memory of its own. A copy to or from pageable memory first waits for what is on its stream, in the thread that puts it there
-/// (CUDA's notes on the synchronisation of memory copies): the host would not run ahead of the device. Each step under way has a part.
+/// Staging memory of one device that has its own memory. A copy to or from pageable memory first
+/// waits for the work on its stream, in the thread that enqueues it (CUDA documentation on
+/// synchronization of memory copies), so the host could not run ahead of the device. Every step in
+/// progress has a separate part of the staging memory.
 class HostStaging {
 public:
-  /// Inputs of more bytes than this, of all steps under way, stay where they are: so much page-locked memory is not ours to take.
+  /// Maximum bytes of the inputs of all steps in progress. Larger inputs are not staged, to limit
+  /// page-locked memory.
   static constexpr size_t kMostBytes = size_t(256) << 20;
 
-  /// Without memory for devices that share the host's. \param steps  under way at once
+  /// Allocates no memory for devices that share the host's memory. \param steps  maximum number of
+  /// steps in progress
   static Result<HostStaging> create(const DeviceProgram &program, size_t steps);
 
-  /// Before the step is enqueued, and after the one that had its part is over.
+  /// Copies the inputs of a step. Call it before the step is enqueued, and after the step that used
+  /// the same part is complete.
   void fill(uint64_t step, const StepRequest &request);
 
-  /// Where an entry's bytes are in a step; `otherwise` where they are not here.
+  /// Returns the address of an entry's bytes in a step; `otherwise` if they are not staged.
   const void *from(const PreparedEntry &entry, uint64_t step, const void *otherwise) const;
   void *to(const PreparedEntry &entry, uint64_t step, void *otherwise) const;
 
-  /// To what a step reported, where a Report entry of this device put it here.
+  /// Copies the report of a step to `result` if a Report entry of this device staged it.
   void takeReport(uint64_t step, StepResult &result) const;
 
 private:
@@ -33,12 +38,12 @@ private:
   std::byte *part(uint64_t step) const { return memory_->base().onHost() + step % steps_ * bytes_; }
 
   std::unique_ptr<DeviceMemory> memory_;
-  std::vector<size_t> places_; ///< by entry, in a step's part
+  std::vector<size_t> places_; ///< by entry: offset in the part of a step
   std::vector<const PreparedEntry *> filled_;
   size_t bytes_ = 0, steps_ = 0, report_ = kElsewhere;
 };
 
-/// Bytes of the batch that a LoadInput entry copies, from `offset` of its input.
+/// Range of the bytes of its input's batch that a LoadInput entry copies.
 struct InputBytes {
   size_t offset, bytes;
 };

@@ -1,4 +1,4 @@
-// Persistent state lent to readers between steps.
+// Counter pair that protects persistent state while readers copy it between steps.
 #pragma once
 
 #include <condition_variable>
@@ -7,10 +7,11 @@
 
 namespace zorse::runtime {
 
-/// Updates of a device that wait until those who read its state have released it: how often it was lent and given back.
+/// Makes a device's updates wait until the readers of its state have released it. Counts how often
+/// the state was lent and released.
 class StateHold {
 public:
-  void lend() { ++lent_; } ///< by the thread that submits steps, which is also the only one to ask for `lent`.
+  void lend() { ++lent_; } ///< only for the thread that submits steps, like `lent`
   uint64_t lent() const { return lent_; }
 
   void release() {
@@ -26,7 +27,7 @@ public:
     return released_ >= count;
   }
 
-  /// False when stopped.
+  /// Waits until the state has been released `count` times. Returns false if stopped.
   bool waitUntilReleased(uint64_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return stopped_ || released_ >= count; });

@@ -11,7 +11,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Visits every region an entry of a program touches, with its value.
+/// Visits every region that an entry of a program accesses, with its value.
 template <typename Visit> void forEachTouch(const bundle::Program &program, const bundle::Entry &e, Visit visit) {
   switch (e.what_case()) {
   case bundle::Entry::kCompute:
@@ -53,14 +53,15 @@ template <typename Visit> void forEachTouch(const bundle::Program &program, cons
 
 } // namespace
 
-// The same bytes may hold one value, then another: a buffer is keyed by both. Parts of a group (one parameter's slot) join the group's buffer.
+// The same bytes may hold different values one after another, so the key contains both. Uses of a
+// part of a group (the slot of one parameter) extend the buffer of the group.
 std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) {
   using Key = std::tuple<uint32_t, uint64_t, uint64_t, int, uint32_t, uint32_t, int64_t, int64_t>;
   std::map<Key, Buffer> buffers;
   auto touch = [&](const bundle::Region &r, const bundle::Value &v, int first, int last) {
     if (r.bytes() == 0)
       return;
-    bool perUse = v.kind() == bundle::Value::NONE; // workspace: a buffer of each call
+    bool perUse = v.kind() == bundle::Value::NONE; // workspace: one buffer per call
     Key key{r.arena(), r.offset(), r.bytes(), v.kind(), perUse ? first : v.id(), v.cut(), v.begin(), v.end()};
     auto [place, added] = buffers.try_emplace(key, Buffer{r.arena(), r.offset(), r.bytes(), v, first, last});
     if (!added) {

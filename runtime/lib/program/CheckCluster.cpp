@@ -8,14 +8,14 @@ using namespace zorse::runtime;
 
 namespace {
 
-// As the compiler's reader has them.
+// Limits, equal to those of the compiler's reader.
 constexpr size_t kMostBytes = size_t(16) << 20;
 constexpr int kMostDevices = 65536;
-constexpr size_t kMostKeys = 64; // of one device: looking one up takes time for each
+constexpr size_t kMostKeys = 64; // keys of one device; a lookup takes time linear in their number
 
 [[noreturn]] void fail(const YAML::Node &node, const std::string &message) { throw YAML::RepresentationException(node.Mark(), message); }
 
-/// `key` of a mapping, or of the template it names where it has none of its own.
+/// Returns `key` of a mapping, or of its template if the mapping has no such key.
 YAML::Node field(const YAML::Node &node, const char *key, const YAML::Node &templates) {
   if (!node.IsMap() || node.size() > kMostKeys)
     fail(node, "expected a mapping of at most " + std::to_string(kMostKeys) + " keys");
@@ -40,12 +40,13 @@ int countOf(const YAML::Node &node, int most) {
 
 struct Described {
   std::string name;
-  std::string kind; ///< "" where it follows from a type
+  std::string kind; ///< "": given by a type
   std::string gpu;  ///< "": any
   uint32_t node;    ///< 0-based
 };
 
-/// The devices in the order of the file. A device or a node with `count` numbers devices name:0, name:1, ..., through all nodes of the entry.
+/// Lists the devices in the order of the file. A device or a node with `count` gives devices with
+/// the names name:0, name:1, ..., numbered through all nodes of the entry.
 std::vector<Described> devicesOf(const YAML::Node &root) {
   struct Entry {
     std::string name, kind, gpu;
@@ -93,12 +94,13 @@ std::string list(const std::vector<Described> &devices) {
   return text.empty() ? "none" : text;
 }
 
-/// What cluster.yaml says of every device of the bundle; empty where the bundle has none.
+/// Returns the description in cluster.yaml of every device of the bundle; empty if the bundle has
+/// no cluster.yaml.
 Result<std::vector<Described>> describedDevices(const Bundle &bundle) {
   std::vector<Described> found;
   if (bundle.cluster.empty())
     return found;
-  std::unordered_map<std::string, Described> byName; // a plan may leave devices of the cluster out
+  std::unordered_map<std::string, Described> byName; // a plan may omit devices of the cluster
   try {
     for (Described &device : devicesOf(YAML::Load(bundle.cluster)))
       byName[device.name] = std::move(device);

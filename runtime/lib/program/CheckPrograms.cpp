@@ -41,7 +41,7 @@ private:
   template <typename A, typename B> bool below(const char *what, A index, B size) {
     if (static_cast<uint64_t>(index) < static_cast<uint64_t>(size))
       return true;
-    fail(std::string(what) + " " + std::to_string(index) + " of " + std::to_string(size) + " is named");
+    fail(std::string(what) + " " + std::to_string(index) + " of " + std::to_string(size) + " does not exist");
     return false;
   }
 
@@ -54,10 +54,10 @@ private:
       if (!below("body", sum.body(), bundle_.bodies.bodies_size()))
         return;
       if ((!follows && sum.terms() != 2) || bundle_.bodies.bodies(int(sum.body())).slots_size() != int(sum.terms()) + 1)
-        return fail("a body adds " + std::to_string(sum.terms()) + " terms, out of place or with other slots");
+        return fail("a body adds " + std::to_string(sum.terms()) + " terms, but is out of order or has the wrong slots");
     }
     constexpr int64_t kPadding = 512;
-    std::vector<int64_t> room(s.groups_size(), kPadding); // elements of each group's parameters with their padding
+    std::vector<int64_t> room(s.groups_size(), kPadding); // elements of each group's parameters including padding
     for (const bundle::ParameterInfo &p : s.parameters()) {
       int64_t elements = 1;
       for (int64_t dimension : p.shape())
@@ -98,7 +98,7 @@ private:
     loss(s);
   }
 
-  /// Counts, and expressions of them.
+  /// Checks counts, and expressions of them.
   void loss(const bundle::ModelSummary &s) {
     if (s.known_size() > zorse::abi::kMaxKnown)
       return fail("has " + std::to_string(s.known_size()) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
@@ -109,7 +109,7 @@ private:
         below("input", input, s.inputs_size());
     for (const bundle::Count &count : s.counts())
       if (*reduceName(count.reduce()) == '\0')
-        return fail("has a count that is reduced in no way that this version knows (" + std::to_string(int(count.reduce())) + ")");
+        return fail("has a count with an unknown reduction (" + std::to_string(int(count.reduce())) + ")");
     for (const bundle::LossTerm &term : s.loss())
       expression("the factor of loss term '" + term.name() + "'", term.factor(), s.counts_size());
     for (const std::string &known : s.known())
@@ -141,7 +141,7 @@ private:
     if (uint64_t limit = bundle_.devices[device_].memory; limit && onDevice > limit)
       return fail("needs " + std::to_string(onDevice) + " bytes of memory, the device has " + std::to_string(limit));
 
-    std::vector<std::vector<int>> queues(p.queues_size()); // positions -> index in the list
+    std::vector<std::vector<int>> queues(p.queues_size()); // by position: index in the list
     int64_t before = -1;
     for (int i = 0; i < p.entries_size(); ++i) {
       const Entry &entry = p.entries(i);
@@ -156,7 +156,7 @@ private:
         return fail("has an unknown phase");
       this->entry(p, entry);
     }
-    std::vector<int64_t> seen(p.queues_size(), 0); // entries of each queue before the current one
+    std::vector<int64_t> seen(p.queues_size(), 0); // number of entries of each queue before the current one
     for (const Entry &entry : p.entries()) {
       where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
       for (const bundle::Wait &wait : entry.waits()) {
@@ -195,7 +195,7 @@ private:
     return false;
   }
 
-  /// \param alignment  of its first byte, for whoever reads it as numbers
+  /// \param alignment  required alignment of its first byte
   void region(const bundle::Program &p, const bundle::Region &r, uint64_t least = 0, uint64_t alignment = 1) {
     if (r.bytes() == 0 && least == 0)
       return; // absent
@@ -238,7 +238,7 @@ private:
 
   template <typename List> void members(const List &list) {
     if (list.size() > 0 && std::any_of(list.begin(), list.end(), [&](uint32_t m) { return m >= bundle_.devices.size(); }))
-      fail("names a device beyond the " + std::to_string(bundle_.devices.size()) + " there are");
+      fail("names a device that does not exist; there are " + std::to_string(bundle_.devices.size()) + " devices");
   }
   template <typename List> static bool contains(const List &list, uint32_t device) {
     return std::find(list.begin(), list.end(), device) != list.end();
@@ -313,7 +313,7 @@ private:
   void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
     const uint32_t most = mostTerms(bundle_.summary, type);
     if (most < 2)
-      return fail("no body adds what arrives directly");
+      return fail("no body adds the terms of direct transfers");
     region(p, parts, (terms <= most ? terms : terms + 2) * stride, kRegionAlignment);
   }
 
@@ -375,7 +375,7 @@ private:
       members(e.all_reduce().members());
       region(p, e.all_reduce().region(), 1, sizeof(double));
       if (!contains(e.all_reduce().members(), device_))
-        fail("this device takes no part in it");
+        fail("this device is not a participant");
       if (e.all_reduce().type() != bundle::F64 && e.all_reduce().type() != bundle::F32)
         fail("expects element type F32 or F64");
       else if (p.queues(int(e.queue())).kind() == bundle::DIRECT)
@@ -385,12 +385,13 @@ private:
       region(p, e.report().region(), sizeof(zorse::abi::StepScalars));
       break;
     case Entry::WHAT_NOT_SET:
-      fail("holds nothing this runtime knows");
+      fail("contains nothing that this runtime knows");
       break;
     }
   }
 
-  /// Every half has its other half on the device it names, of the same kind and size; a missing one would wait for ever.
+  /// Checks that the program of every participant of a transfer has its counterpart, of the same
+  /// kind and size. If one were missing, the others would wait forever.
   void transfers() {
     struct Halves {
       std::map<uint32_t, const Entry *> byDevice;
@@ -414,10 +415,11 @@ private:
         where_ = "programs/" + std::to_string(device) + ".pb, entry " + std::to_string(id) + ": ";
         device_ = device;
         std::vector<uint32_t> expected = participants(device, *entry);
-        // The first with every other is enough: halves that equal the first equal each other. A send has only two.
+        // Comparing the first with all others is sufficient, because equality is transitive. A send
+        // has only one counterpart.
         const auto &[first, firstEntry] = *halves.byDevice.begin();
         if (!matches(*firstEntry, first, *entry, device))
-          return fail("does not match its half on device " + bundle_.devices[first].name);
+          return fail("does not match its counterpart on device " + bundle_.devices[first].name);
         if (!std::equal(expected.begin(), expected.end(), halves.byDevice.begin(), halves.byDevice.end(),
                         [](uint32_t a, const auto &b) { return a == b.first; }))
           return fail(std::to_string(expected.size()) + " devices take part in it, but " + std::to_string(halves.byDevice.size()) +

@@ -10,7 +10,7 @@ using bundle::Entry;
 
 namespace {
 
-/// " cell 3 (units 0-2, samples 8-16)" from what the task's calls cover.
+/// Returns " cell 3 (units 0-2, samples 8-16)", from the ranges of the task's calls.
 std::string cellOf(const bundle::Compute &compute) {
   std::string text;
   if (compute.cell() >= 0)
@@ -108,7 +108,8 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
   return "unknown entry";
 }
 
-/// Decisions then come before there are sums, and read the bytes behind theirs, which the load of the scalars clears.
+/// If groups are updated separately, DECIDE runs before the sums are known. It then reads bytes
+/// other than the sums, which the load of the scalars clears.
 bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
   for (const bundle::Program &program : bundle.programs) {
     uint64_t block = UINT64_MAX;

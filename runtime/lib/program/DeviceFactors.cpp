@@ -27,8 +27,8 @@ Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, co
         found = true;
       }
     if (!found)
-      return userError(std::string(option) + ": the bundle has no device '" + pattern + "'; its first is '" + bundle.devices[0].name +
-                       "', and * stands for any characters");
+      return userError(std::string(option) + ": the bundle has no device '" + pattern + "'; its first device is '" + bundle.devices[0].name +
+                       "'. In patterns, * matches any characters");
   }
   return factors;
 }

@@ -35,7 +35,7 @@ int operandsOf(Op op) {
   return op <= Op::Count ? 0 : op == Op::Negate ? 1 : 2;
 }
 
-/// As IEEE 754 has it, and with NaN wherever an operand is one.
+/// Maximum or minimum as in IEEE 754, but NaN if an operand is NaN.
 double extreme(double a, double b, bool greatest) {
   if (std::isnan(a) || std::isnan(b))
     return std::numeric_limits<double>::quiet_NaN();
@@ -102,7 +102,8 @@ double compute(Op op, const double *x) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-/// How tightly a text binds: as an operand of what binds tighter it needs parentheses.
+/// Precedence of a printed expression. As an operand of an operator with higher precedence it needs
+/// parentheses.
 enum Binding { kSum, kProduct, kUnary, kAtom };
 
 Binding bindingOf(Op op) {
@@ -120,7 +121,7 @@ Binding bindingOf(Op op) {
   }
 }
 
-/// A minus before such a number is part of the number.
+/// A minus sign before such a number is part of the number.
 bool isPositive(double value) { return !std::isnan(value) && !std::signbit(value); }
 
 std::string inParentheses(const std::string &text) { return "(" + text + ")"; }
@@ -129,7 +130,8 @@ std::string inParentheses(const std::string &text) { return "(" + text + ")"; }
 
 namespace zorse {
 
-/// Recursive descent. Depth counts what nests; chains of operators of one kind do not.
+/// A recursive-descent parser. The depth counts nesting; chains of operators of one kind do not
+/// nest.
 class ExpressionParser {
 public:
   explicit ExpressionParser(std::string_view text) : text_(text) {}
@@ -412,7 +414,7 @@ std::vector<uint32_t> Expression::counts() const {
 std::optional<std::pair<Expression, Expression>> Expression::quotient() const {
   if (nodes_.empty() || nodes_.back().op != Op::Divide)
     return std::nullopt;
-  // The divisor is the shortest end before the operation that leaves one value.
+  // The divisor is the shortest suffix before the operation that evaluates to one value.
   size_t begin = nodes_.size() - 1;
   for (int missing = 1; missing > 0;) {
     --begin;

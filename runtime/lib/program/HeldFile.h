@@ -10,8 +10,9 @@
 
 namespace zorse::runtime {
 
-/// A file as it was hashed. What is read of a bundle is read from here, so a file that is exchanged meanwhile changes nothing. Weights, which may be
-/// large, stay mapped; of all else there is a copy, which also writing into the file does not change.
+/// A file with the contents that were hashed. The loader reads a bundle only from here, so
+/// replacing a file after that has no effect. Weights can be large and stay mapped. All other files
+/// are copied, so writing to them has no effect either.
 struct HeldFile {
   std::string name, hash, found;
   std::shared_ptr<const MappedFile> mapped;

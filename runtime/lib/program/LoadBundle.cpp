@@ -1,4 +1,4 @@
-// Reading a bundle: files first (present, as the digest says, right version), then what they say.
+// Reads a bundle: checks the files first (presence, digest, version), then their contents.
 #include "HeldFile.h"
 
 #include "zorse/Bundle/Manifest.h"
@@ -21,12 +21,12 @@ using nlohmann::json;
 
 namespace {
 
-/// Thrown inside this file only.
+/// Thrown and caught only in this file.
 struct Bad {
   std::string message;
 };
 
-/// The JSON library would convert real numbers, and wrap large ones.
+/// Reads an integer. The JSON library would convert real numbers and wrap large ones.
 template <typename T> T whole(const json &value, const std::string &what) {
   bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
               : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
@@ -115,7 +115,7 @@ private:
     return Status::success();
   }
 
-  /// Reads and hashes every file, the large ones beside each other: one thread does 1 to 2 GB/s.
+  /// Reads and hashes all files, large ones in parallel: one thread hashes 1 to 2 GB/s.
   Status checkFiles() {
     uint64_t bytes = 0;
     for (const auto &[name, hash] : manifest_.files) {
@@ -153,12 +153,12 @@ private:
     return Status::success();
   }
 
-  HeldFile *find(const std::string &name) { // sorted, as the manifest's map is
+  HeldFile *find(const std::string &name) { // sorted like the manifest's map
     auto found = std::lower_bound(files_.begin(), files_.end(), name, [](const HeldFile &file, const std::string &name) { return file.name < name; });
     return found == files_.end() || found->name != name ? nullptr : &*found;
   }
 
-  /// The bytes of a file that is listed, to be read once.
+  /// Returns the bytes of a listed file. They can be read only once.
   Result<std::string> take(const std::string &name) {
     HeldFile *file = find(name);
     if (!file)
@@ -204,12 +204,12 @@ private:
     return Status::success();
   }
 
-  /// A body library for each target, in which programs find the same bodies with the same slots.
+  /// Reads a body library for each target. All of them have the same bodies with the same slots.
   Status readTargets() {
     uint32_t count = 1;
     for (const BundleDevice &device : bundle_.devices)
       count = std::max(count, device.target + 1);
-    while (manifest_.files.count(bundle::bodiesFile(count))) // that of the host, where all devices are GPUs
+    while (manifest_.files.count(bundle::bodiesFile(count))) // target of the host if all devices are GPUs
       ++count;
     bundle_.otherTargets.resize(count - 1);
     for (uint32_t target = 0; target < count; ++target) {
@@ -234,11 +234,11 @@ private:
     auto link = [&](const bundle::LinkClass &l) {
       for (double value : {l.bandwidth(), l.latency(), l.flow(), l.half_size()})
         if (!std::isfinite(value) || value < 0)
-          problem = "a link has a bandwidth or latency that is no number of at least 0";
+          problem = "a link has a bandwidth or latency that is not a number of at least 0";
     };
     auto site = [&](uint32_t s) {
       if (s >= uint32_t(t.sites_size()))
-        problem = "site " + std::to_string(s) + " of " + std::to_string(t.sites_size()) + " is named";
+        problem = "site " + std::to_string(s) + " of " + std::to_string(t.sites_size()) + " does not exist";
     };
     for (const auto &node : t.nodes()) {
       site(node.site());
@@ -258,16 +258,17 @@ private:
     }
     for (uint32_t node : t.node_of_device())
       if (node >= uint32_t(t.nodes_size()))
-        problem = "node " + std::to_string(node) + " of " + std::to_string(t.nodes_size()) + " is named";
+        problem = "node " + std::to_string(node) + " of " + std::to_string(t.nodes_size()) + " does not exist";
     for (const auto &moving : t.moving())
       for (double value : {moving.per_byte(), moving.per_message(), moving.delay()})
         if (!std::isfinite(value) || value < 0)
-          problem = "what moving bytes costs a device is no number of at least 0";
+          problem = "the cost of moving data is not a number of at least 0 on some device";
     if (t.moving_size() != 0 && t.moving_size() != int(bundle_.devices.size()))
-      problem = "it says what moving bytes costs " + std::to_string(t.moving_size()) + " devices, the manifest names " +
+      problem = "it has the cost of moving data of " + std::to_string(t.moving_size()) + " devices, the manifest names " +
                 std::to_string(bundle_.devices.size());
     if (t.node_of_device_size() != int(bundle_.devices.size()))
-      problem = "it places " + std::to_string(t.node_of_device_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
+      problem =
+          "it assigns nodes to " + std::to_string(t.node_of_device_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
     return problem.empty() ? Status::success() : Status(userError(path("topology.pb") + ": " + problem + "; compile the model again"));
   }
 
@@ -298,7 +299,8 @@ private:
       if (weights.contains("hub"))
         if (Status status = bundle::fromJson(weights["hub"], bundle_.hub); status.failed())
           return badHub("", status.message());
-      // Said apart, for all of them, so that a file of this machine is never read because an entry of a bundle from elsewhere was changed to name it.
+      // `references` is one explicit option for all weights. A changed entry in a bundle from
+      // another machine can therefore not name a file of this machine.
       const bool references = weights.at("references").get<bool>();
       for (const json &entry : weights.at("parameters")) {
         WeightSource source;

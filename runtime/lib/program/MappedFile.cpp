@@ -17,7 +17,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// What is mapped at present, for a signal handler, which may not lock. Mappings beyond these are not explained.
+/// Current mappings, for a signal handler that must not lock. Further mappings get no explanation.
 struct Mapping {
   std::atomic<const std::byte *> begin{nullptr};
   std::atomic<size_t> size{0};
@@ -53,13 +53,14 @@ void onBusError(int signal, siginfo_t *info, void *) {
     const std::byte *begin = mapping.begin;
     if (!begin || address < begin || address >= begin + mapping.size)
       continue;
-    const char *words[] = {"error: ", mapping.path, ": cannot be read any more: it has been truncated or replaced meanwhile, or its disk fails\n"};
+    const char *words[] = {"error: ", mapping.path,
+                           ": cannot be read any more: it was truncated or replaced after it was opened, or its disk failed\n"};
     for (const char *word : words)
       if (::write(STDERR_FILENO, word, std::strlen(word)) < 0)
         break;
     ::_exit(1);
   }
-  ::signal(signal, SIG_DFL); // and once more, by the same instruction; or by us, if somebody sent it.
+  ::signal(signal, SIG_DFL); // raised again by the same instruction, or below if another process sent it
   if (info->si_code <= 0)
     ::raise(signal);
 }

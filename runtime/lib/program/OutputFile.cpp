@@ -23,7 +23,7 @@ std::string folderOf(const std::string &path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// The file behind symbolic links, so that a link stays one when the file is replaced.
+/// Returns the target of symbolic links, so that a link is kept when the file is replaced.
 std::string resolved(const std::string &path) {
   char *real = ::realpath(path.c_str(), nullptr);
   std::string out = real ? real : path;
@@ -31,7 +31,8 @@ std::string resolved(const std::string &path) {
   return out;
 }
 
-/// "PREFIX<16 random digits>": drafts of different processes, also of different machines, never meet.
+/// Returns "PREFIX<16 random digits>", so that temporary files of different processes and machines
+/// have different names.
 std::string draftName(const std::string &prefix) {
   std::random_device device;
   char digits[20];
@@ -39,7 +40,8 @@ std::string draftName(const std::string &prefix) {
   return prefix + digits;
 }
 
-/// Removes the drafts that killed processes have left: a living one holds a lock on its own.
+/// Removes temporary files that killed processes have left. A live process holds a lock on its
+/// file.
 void removeAbandoned(const std::string &folder, const std::string &prefix) {
   DIR *list = ::opendir(folder.c_str());
   std::vector<std::string> names;
@@ -76,7 +78,7 @@ FILE *zorse::runtime::createDraft(const std::string &target, std::string &draft)
     struct stat info = {};
     if ((::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && ::fstat(file, &info) == 0 && info.st_nlink > 0)
       return ::fdopen(file, "wb");
-    ::close(file); // another process took it for one that is left over, before it was locked.
+    ::close(file); // another process removed it as abandoned before it was locked
   }
 }
 
@@ -91,11 +93,11 @@ Status zorse::runtime::checkWritable(const std::string &path) {
     return Status::success();
   std::string folder = folderOf(exists ? resolved(path) : path);
   if (::stat(folder.c_str(), &info) != 0)
-    return userError(path + ": cannot be written: folder '" + folder + "': " + std::strerror(errno));
+    return userError(path + ": cannot be written: directory '" + folder + "': " + std::strerror(errno));
   if (!S_ISDIR(info.st_mode))
-    return userError(path + ": cannot be written: '" + folder + "' is not a folder");
+    return userError(path + ": cannot be written: '" + folder + "' is not a directory");
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    return userError(path + ": cannot be written: folder '" + folder + "': " + std::strerror(errno));
+    return userError(path + ": cannot be written: directory '" + folder + "': " + std::strerror(errno));
   return Status::success();
 }
 
@@ -116,7 +118,7 @@ Status zorse::runtime::writeOutput(const std::string &path, const std::function<
     good &= done;
   };
   step(std::fflush(file) == 0);
-  const int lock = direct ? -1 : ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0); // the draft stays locked until it is the file.
+  const int lock = direct ? -1 : ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 0); // keeps the temporary file locked until it is renamed
   step(std::fclose(file) == 0);
   if (!direct && good)
     step(std::rename(draft.c_str(), target.c_str()) == 0);

@@ -11,11 +11,11 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Which file it is, wherever and under whatever name.
+/// Identifies a file independently of its name.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
-  std::string missing; ///< names below the folder (device, inode) of what is not there yet; empty: it is there
+  std::string missing; ///< path below the directory (device, inode) of a file that does not exist yet; empty: it exists
   bool operator==(const Identity &o) const { return device == o.device && inode == o.inode && missing == o.missing; }
 };
 
@@ -23,7 +23,7 @@ struct Known {
   const NamedPath *given;
   bool exists = false, special = false;
   Identity self;
-  std::vector<Identity> folders; ///< that hold it, innermost first
+  std::vector<Identity> folders; ///< directories that contain it, innermost first
 };
 
 std::string folderOf(const std::string &path) {
@@ -31,7 +31,7 @@ std::string folderOf(const std::string &path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// Where the file behind symbolic links is, or would be.
+/// Returns the target of symbolic links, whether or not it exists.
 std::string target(std::string path) {
   for (int link = 0; link < 40; ++link) {
     char to[PATH_MAX];
@@ -56,7 +56,8 @@ Known look(const NamedPath &given) {
     known.special = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
     known.self = {info.st_dev, info.st_ino, ""};
   }
-  // Upwards, by the real names: what is not there yet is its name below the first folder that is.
+  // Walks up the real path. A file that does not exist yet is identified by its path below the
+  // first existing directory.
   std::string missing;
   while (::stat(path.c_str(), &info) != 0) {
     size_t slash = path.rfind('/');
@@ -71,7 +72,7 @@ Known look(const NamedPath &given) {
   char *real = ::realpath(path.c_str(), nullptr);
   std::string folder = real ? real : path;
   std::free(real);
-  if (!known.exists) // this one is a folder that holds it
+  if (!known.exists) // this directory contains it
     known.folders.push_back({info.st_dev, info.st_ino, ""});
   while (folder != "/" && folder != ".") {
     folder = folderOf(folder);
@@ -118,10 +119,10 @@ Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths,
                          " lies in it" + remedy);
     }
     if (output.given->path.rfind("/dev/", 0) == 0)
-      continue; // standard output may take several
+      continue; // several outputs may be written to standard output
     for (size_t j = 0; j < i; ++j)
       if (outputs[j].self == output.self)
-        return userError(output.given->name + ": " + output.given->path + " is written by " + outputs[j].given->name + " too" + remedy);
+        return userError(output.given->name + ": " + output.given->path + " is also written by " + outputs[j].given->name + remedy);
   }
   return Status::success();
 }

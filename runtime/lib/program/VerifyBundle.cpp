@@ -1,4 +1,5 @@
-// The compiler verifies what it writes; a bundle that comes from elsewhere, or was changed together with its checksums, is verified where it runs.
+// The compiler verifies its output. A bundle from another machine, or one that was changed together
+// with its checksums, is verified where it runs.
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Verify/Verify.h"
 #include "zorse/runtime/Bundle.h"
@@ -20,7 +21,7 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
   }
   std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, options);
   if (findings.empty() && !bundle.staged.empty()) {
-    options.direct.clear(); // they are there for where nothing goes directly
+    options.direct.clear(); // these programs have no direct transfers
     findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.staged, options);
   }
   if (findings.empty())

@@ -1,4 +1,4 @@
-// What lives where and when on one device: for pictures of memory.
+// Live ranges of buffers on one device, for memory diagrams.
 #pragma once
 
 #include "bundle.pb.h"
@@ -8,7 +8,7 @@
 
 namespace zorse::runtime {
 
-/// A region that holds one value, from its first to its last entry; state lives always.
+/// A region that holds one value, and its live range in entries. State is live in all entries.
 struct Buffer {
   uint32_t arena;
   uint64_t offset, bytes;
@@ -16,7 +16,8 @@ struct Buffer {
   int first, last; ///< positions in Program.entries, inclusive
 };
 
-/// All of a program's, of a step. The same bytes may hold one value, then another: those are two buffers.
+/// Returns all buffers of a program in one step. Two values that use the same bytes one after
+/// another are two buffers.
 std::vector<Buffer> findBuffers(const bundle::Program &program);
 
 } // namespace zorse::runtime

@@ -1,13 +1,18 @@
-// The control plane of a job: a coordinator (in the launcher, or in rank 0 where there is no launcher of ours) and one connection from every rank. It
-// admits ranks that know the job's secret, carries exchanges (Group.h), heartbeats, step reports, the agreement on an early stop, and failures:
+// The control plane of a job: a coordinator (in our launcher, or in rank 0 if there is none) and
+// one connection from every rank. The coordinator admits ranks that know the job's secret. It
+// carries exchanges (Group.h), heartbeats, step reports, the agreement on an early stop, and
+// failures:
 //
-//   rank 2 --failure--> coordinator --first cause--> every rank      each exits after it has heard (or after kVerdictSeconds)
+//   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or after kVerdictSeconds)
 //
-// A rank counts as lost when its connection ends without a goodbye, or when nothing was heard from it for `deadlineSeconds`: a stopped process misses
-// heartbeats, a slow one does not. The job counts as stalled when no rank has made progress for `stallSeconds` while a step is under way.
+// A rank has failed if its connection ends without an orderly close, or if no data arrived from it
+// for `deadlineSeconds`. A suspended process misses heartbeats, a slow one does not. The job has
+// stalled if no rank has made progress for `stallSeconds` while a step is in progress.
 //
-// The wire is runtime/schema/control.proto in frames with a length that is checked before anything is allocated. Before a peer has proved the secret
-// (HMAC-SHA256 over both sides' nonces, the job, the generation and the role, in both directions) frames are at most kGreetingBytes.
+// The wire format is runtime/schema/control.proto in frames. The length of a frame is checked
+// before memory is allocated. Frames are at most kGreetingBytes until the peer has proved that it
+// knows the secret (HMAC-SHA256 over both sides' nonces, the job, the generation and the role, in
+// both directions).
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -28,66 +33,69 @@ struct Endpoint {
   uint16_t port = 0;
 };
 
-/// What ranks of one job share and others do not know.
+/// Name and secret that the ranks of a job share.
 struct JobKey {
-  std::string job;    ///< names the job among others of the same user: jobs of different names never meet, even with one secret.
+  std::string job;    ///< identifies the job among others of the same user; jobs with different names never connect, even with the same secret
   std::string secret; ///< at least 16 bytes
 };
 
-/// The secret: from ZORSE_SECRET, from the file that `file` or ZORSE_SECRET_FILE names, else from ~/.config/zorse/secret, which is made (mode 0600,
-/// random) when it is not there. A file that others may read is an error. ZORSE_SECRET leaves the environment when it is read: neither programs that
-/// this process starts nor the machine code of a bundle find it there. So it is asked for once.
+/// Returns the secret: from ZORSE_SECRET, from the file that `file` or ZORSE_SECRET_FILE names,
+/// otherwise from ~/.config/zorse/secret, which is created with random content and mode 0600 if it
+/// does not exist. A file that other users may read is an error. ZORSE_SECRET is removed from the
+/// environment when it is read, so that neither child processes nor the machine code of a bundle
+/// can read it. Call it only once.
 Result<std::string> jobSecret(const std::string &file);
 
-/// Removes ZORSE_SECRET from the environment, for a process that needs none, and returns it.
+/// Removes ZORSE_SECRET from the environment of a process that does not need it, and returns it.
 std::string takeSecretFromEnvironment();
 
 inline constexpr uint32_t kNoRank = UINT32_MAX;
 inline constexpr double kVerdictSeconds = 1.0;
 inline constexpr double kLateSeconds = 5.0;
 
-/// Why a job ended; and what a rank reports of itself with Member::fail.
+/// Why a job ended, or what a rank reports with Member::fail.
 ///
-/// A rank that reports an OwnError without a peer is believed. One that blames a peer, or that lost a transfer without knowing by whom (Disconnected,
-/// no peer), shows a symptom: the coordinator waits a moment for what the peer says or what became of it, follows blame from rank to rank, and
-/// reports the end of that chain.
+/// A report with OwnError and without a peer is accepted as the root cause. A report that names a
+/// peer, or a lost transfer without a known peer (Disconnected), is a symptom: the coordinator
+/// waits briefly for the peer's report or the exit status of its process. It follows reports that
+/// name a peer from rank to rank and reports the last rank of the chain.
 struct Failure {
   enum Cause : uint8_t {
-    OwnError,         ///< of `rank`: its own error
+    OwnError,         ///< `rank` reported an error of its own
     Died,             ///< the process of `rank` ended (kNoRank: the launcher)
-    MissedHeartbeats, ///< nothing was heard of `rank` (kNoRank: of the launcher) for deadlineSeconds
-    Stalled,          ///< no progress anywhere; `rank` is in the earliest unfinished entry
-    Disconnected,     ///< a connection of `rank` ended and nobody knows more
-    NotJoined,        ///< `rank` (the lowest of those missing) did not join within joinSeconds
+    MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for deadlineSeconds
+    Stalled,          ///< no progress on any rank; `rank` is in the earliest unfinished entry
+    Disconnected,     ///< a connection of `rank` ended; nothing more is known
+    NotJoined,        ///< `rank` (the lowest missing rank) did not join within joinSeconds
   };
   Cause cause = OwnError;
   ErrorKind kind = ErrorKind::User;
-  uint32_t rank = kNoRank; ///< whose failure it is
-  uint32_t peer = kNoRank; ///< whom that rank blames (a transfer's other end): the coordinator prefers what it knows of the peer itself.
-  std::string device;      ///< of `rank`; Member::fail fills it in
-  std::string message;     ///< of a verdict: for people, names rank, device, task and peer. Of a report: what went wrong, without the rank's name.
-  std::string where;       ///< "entry 17 (receive from b) of step 4"; empty: as the rank's progress says, or outside of any
-  int exitCode = 2;        ///< of the job
+  uint32_t rank = kNoRank; ///< rank that failed
+  uint32_t peer = kNoRank; ///< peer that `rank` names as the cause (the other end of a transfer); information from the peer itself is preferred
+  std::string device;      ///< device of `rank`; set by Member::fail
+  std::string message;     ///< in a verdict: readable, names rank, device, task and peer. In a report: the error, without the name of the rank
+  std::string where;       ///< "entry 17 (receive from b) of step 4"; empty: as the rank's progress says, or not in an entry
+  int exitCode = 2;        ///< exit code of the job
 };
 
-/// What a rank whose work ended with `error` reports of itself.
+/// Converts the error that ended the work of a rank to its report.
 Failure failureOf(const Error &error);
 
-/// What a rank says of itself in every heartbeat.
+/// Progress that a rank reports in every heartbeat.
 struct RankProgress {
-  uint64_t counter = 0;  ///< grows whenever anything was done: entries finished, pieces of transfers moved.
-  bool underWay = false; ///< a step has been submitted and is not done.
+  uint64_t counter = 0;  ///< grows with every finished entry and every chunk of a transfer
+  bool underWay = false; ///< a step has been submitted and is not finished
   std::string where;     ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
-  uint64_t step = 0;     ///< of that entry
+  uint64_t step = 0;     ///< step of that entry
   uint32_t entry = 0;
-  std::vector<Unheard> unheard; ///< peers that this rank does not hear
+  std::vector<Unheard> unheard; ///< peers with missed heartbeats
 };
 
 struct ControlTimes {
   double heartbeatSeconds = 0.25;
-  double deadlineSeconds = 10; ///< nothing heard of a rank for so long: it is lost.
-  double stallSeconds = 300;   ///< no progress anywhere for so long although steps are under way: the job is given up.
-  double joinSeconds = 60;     ///< all ranks must have joined so long after the coordinator's start; a rank tries so long to reach it.
+  double deadlineSeconds = 10; ///< a rank without data for this time has failed
+  double stallSeconds = 300;   ///< the job fails after this time without progress on any rank while steps are in progress
+  double joinSeconds = 60;     ///< all ranks must join within this time after the coordinator's start; a rank tries for this time to reach it
 };
 
 struct CoordinatorOptions {
@@ -95,32 +103,38 @@ struct CoordinatorOptions {
   uint32_t world = 1;
   uint64_t generation = 1;
   std::string listenAddress = "127.0.0.1";
-  std::vector<uint16_t> ports = {0}; ///< the first free one is taken; 0: any
-  ControlTimes times;                ///< also of the members, but for joinSeconds: they learn them when they join.
-  uint32_t rank = kNoRank;           ///< the rank whose process this is; kNoRank: a launcher's
+  std::vector<uint16_t> ports = {0}; ///< the first free one is used; 0: any
+  ControlTimes times;                ///< also for the members, except joinSeconds; they receive them when they join
+  uint32_t rank = kNoRank;           ///< rank of this process; kNoRank: a launcher
   std::vector<std::string> devices;  ///< by rank, for messages about ranks that have not joined; may be empty
 };
 
 class Coordinator {
 public:
   static Result<std::unique_ptr<Coordinator>> start(const CoordinatorOptions &options);
-  /// Ends its thread and closes all connections: to ranks that have not left yet the coordinator has died. See waitUntilOver.
+  /// Ends its thread and closes all connections. Ranks that have not left see a failed coordinator.
+  /// See waitUntilOver.
   ~Coordinator();
 
   uint16_t port() const;
 
-  /// A launcher saw the process of a rank end: more precise than its closed connection. Ends the job if that was a failure, or if others still wait
-  /// for the rank.
-  /// \param how  goes on after the rank's name: "was killed by signal 9 (Killed)", "exited with code 3"
+  /// Reports the exit of a rank's process, which the launcher has seen. It is more precise than the
+  /// closed connection. Ends the job if the exit was a failure, or if other ranks still wait for
+  /// the rank.
+  /// \param how  text after the rank's name: "was killed by signal 9 (Killed)", "exited with code
+  /// 3"
   void processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode);
   /// Ends the run early, as StepGate::requestStop of a rank does.
   void requestStop();
-  /// The first cause, once there is one.
+  /// The root cause, if the job has failed.
   std::optional<Failure> failure() const;
-  /// Waits until every rank has left or the job has failed and every living rank has been told, or `seconds` have passed. True: it is over.
+  /// Waits until every rank has left, or until the job has failed and every live rank has been
+  /// notified, or until `seconds` have passed. Returns false on timeout.
   bool waitUntilOver(double seconds);
-  /// Of a job that has failed, before its process ends: waits until those that had not joined have come and heard why, at most `seconds`. Otherwise
-  /// they would look for a coordinator as long as they may. Returns at once when the failure is that ranks did not come.
+  /// Call it before the process of a failed job ends. Waits, at most `seconds`, until ranks that
+  /// had not joined have connected and received the cause; otherwise they would look for a
+  /// coordinator until joinSeconds have passed. Returns immediately if the failure is that ranks
+  /// did not join.
   void waitForLateRanks(double seconds = kLateSeconds);
 
 private:
@@ -132,19 +146,21 @@ private:
 struct MemberOptions {
   JobKey key;
   uint32_t rank = 0, world = 1;
-  uint64_t generation = 0;         ///< 0: whatever the coordinator's is. Otherwise one that differs is refused by both sides.
-  std::vector<Endpoint> endpoints; ///< tried in turn until one is this job's coordinator
+  uint64_t generation = 0;         ///< 0: accept the coordinator's; otherwise both sides refuse a different one
+  std::vector<Endpoint> endpoints; ///< tried round-robin until one is this job's coordinator
   std::string device;              ///< for messages: "a100:0"
   ControlTimes times;
   std::function<RankProgress()> progress; ///< called by the control thread and by `fail`; may be null until `setProgress`
-  std::function<void(const Failure &)>
-      failed; ///< the job has failed; once, in the control thread, also for failures of this rank. It may _exit. Not after leave().
-  std::function<void(const std::string &)> reported; ///< what `report` of some rank said to this one; in order, in the control thread.
+  /// The job has failed. Called once, in the control thread, also for failures of this rank, but
+  /// not after leave(). It may call _exit.
+  std::function<void(const Failure &)> failed;
+  std::function<void(const std::string &)> reported; ///< receives the `report` of some rank; in order, in the control thread
 };
 
 class Member : public Group, public StepGate {
 public:
-  /// Connects, proves the secret both ways and joins. Returns once the coordinator has admitted this rank (others may still be missing).
+  /// Connects, proves the secret in both directions, and joins. Returns once the coordinator has
+  /// admitted this rank; others may still be missing.
   static Result<std::unique_ptr<Member>> join(MemberOptions options);
   ~Member() override;
 
@@ -155,19 +171,24 @@ public:
   bool enter(uint64_t turn) override;
   void requestStop() override;
 
-  /// When it returns the former function is not running and is not called again. Not from within one of the callbacks.
+  /// Replaces the progress function. When it returns, the old function is not running and is not
+  /// called again. Must not be called from a callback.
   void setProgress(std::function<RankProgress()> progress);
 
-  /// To rank 0's `reported`, or to every rank's, this one's included. Does not block on the peer.
+  /// Sends bytes to rank 0's `reported`, or to every rank's, including this one. Does not wait for
+  /// the peer.
   void report(const std::string &bytes, bool toAll = false);
 
-  /// Tells the job that this rank has failed, waits for the verdict (at most kVerdictSeconds) and for the end of `failed`, and returns it: the first
-  /// cause, which may be another's. From one of the callbacks: returns `mine` at once, the verdict follows through `failed`. After leave(): returns
-  /// `mine`.
+  /// Reports to the job that this rank has failed. Waits for the verdict (at most kVerdictSeconds)
+  /// and for the end of `failed`. Returns the root cause, which may be another rank's. In a
+  /// callback it returns `mine` immediately; the verdict follows through `failed`. After leave() it
+  /// returns `mine`.
   Failure fail(const Failure &mine);
 
-  /// Says goodbye after the last exchange and waits until the coordinator knows: a connection that ends after it is no failure. Does nothing when the
-  /// job has failed. A rank that hosts the coordinator leaves, waits for Coordinator::waitUntilOver and only then destroys the coordinator.
+  /// Leaves the job after the last exchange and waits until the coordinator has acknowledged it. A
+  /// connection that ends afterwards is not a failure. Does nothing if the job has failed. A rank
+  /// that hosts the coordinator calls leave, then Coordinator::waitUntilOver, and only then
+  /// destroys the coordinator.
   void leave();
 
 private:

@@ -1,5 +1,5 @@
-// The CPU driver: compiled kernels and library routines over the device's own threads, matrix products by a serial BLAS. Its addresses are the
-// host's.
+// The CPU driver. Compiled kernels and library routines run on the device's own threads; matrix
+// multiplications use a serial BLAS. Device addresses are host addresses.
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -10,9 +10,9 @@ namespace zorse::runtime {
 
 struct CpuDeviceOptions {
   std::string name = "cpu";
-  int threads = 1;   ///< including the calling one; >= 1.
-  bool spin = false; ///< wait a few microseconds before sleeping: only where all devices' threads together have a core each.
-  std::string gemm;  ///< "onednn", "openblas" or "" (ZORSE_GEMM, else what was measured as faster on this machine).
+  int threads = 1;   ///< including the calling thread; >= 1
+  bool spin = false; ///< wait a few microseconds before sleeping; only if the threads of all devices have a core each
+  std::string gemm;  ///< "onednn", "openblas" or "" (ZORSE_GEMM, otherwise the one measured as faster on this machine)
 };
 
 class CpuDevice final : public Device {
@@ -31,15 +31,18 @@ public:
   Status runBody(uint32_t index, const BodyArguments &arguments) override;
   uint64_t launches() const override;
 
-  /// Runs one body without a library: what tests of code generation use. Symbols are looked up in the objects of `loadObjects`.
+  /// Loads an object file, in which the next function finds symbols. For tests of code generation,
+  /// which have no body library.
   Status loadObject(const std::string &path);
+  /// Runs one body that is not in a library.
   Status runBody(const bundle::Body &body, const BodyArguments &arguments);
 
-  /// Adds one body to those loaded so far; its index is the number of bodies before.
+  /// Adds one body to the loaded ones. Its index is the number of bodies before it.
   Status addBody(const bundle::Body &body);
 
-  /// The matrix library that devices of this process use, with version and processor: the bits of products depend on it. An error where ZORSE_GEMM
-  /// names none.
+  /// Returns the matrix library that devices of this process use, with version and processor. The
+  /// bits of matrix products depend on it. Returns an error if ZORSE_GEMM names no available
+  /// library.
   static Result<std::string> matrixLibrary(bool halfPrecision);
 
 private:

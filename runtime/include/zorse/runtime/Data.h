@@ -1,15 +1,15 @@
-// Where samples come from. Sample n of step k is the same whatever the plan: samples are numbered over the whole run, in file order or in a shuffled
-// one.
+// Training and evaluation data. Sample n of step k does not depend on the plan: samples are
+// numbered over the whole run, in file order or shuffled.
 //
-//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16, or of wider integers), any other file as
-//                                               bytes, unless it is of a known format that is neither text nor tokens
+//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16 or of wider integers);
+//                                               any other file as bytes, unless it has a known format that is neither text nor tokens
 //   --data bytes:FILE                           any file as bytes
-//   --data input_ids=a.npy,labels=b.npy         one array per input, first dimension samples
-//   --data 'part-*.bin', a.bin,b.bin,           shards: several files one behind the other, in the order in which they are named, and by name where a
-//          'labels=part-*.npy,...'              pattern stands for several (*, ?, [...]); samples do not cross from one to the next
+//   --data input_ids=a.npy,labels=b.npy         one array per input; the first dimension is samples
+//   --data 'part-*.bin', a.bin,b.bin,           shards: several concatenated files, in the given order, and sorted by name for a
+//          'labels=part-*.npy,...'              pattern (*, ?, [...]); samples do not cross file boundaries
 //
-// A token file feeds the inputs with the roles "ids" and "labels": sample i is the window [i*S, (i+1)*S), labels are the next tokens, or the same
-// ones where the graph shifts them itself.
+// A token file provides the inputs with the roles "ids" and "labels". Sample i is the window [i*S,
+// (i+1)*S). Labels are the next tokens, or the same ones if the graph shifts them itself.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -23,10 +23,10 @@
 
 namespace zorse::runtime {
 
-/// How files of tokens are read.
+/// Format of token files.
 struct TokenReading {
-  std::optional<StoredType> type; ///< of the numbers in files without a header (U8, U16, U32, I32, I64); nullopt: by size, contents and vocabulary
-  int64_t vocabulary = 0;         ///< ids are below it; 0: not known
+  std::optional<StoredType> type; ///< type in files without header (U8, U16, U32, I32, I64); nullopt: inferred from size, contents and vocabulary
+  int64_t vocabulary = 0;         ///< exclusive upper bound of ids; 0: unknown
 };
 
 enum class DataUse : char { Training, Evaluation };
@@ -35,44 +35,50 @@ class DataSource {
 public:
   virtual ~DataSource() = default;
 
-  /// \param specification  what --data says, see above.
-  /// \param shuffleSeed    a different order every epoch, fixed by the seed; nullopt: file order.
-  /// \param tokenType      TokenReading.type
-  /// Fails unless every input of the model has data for at least one batch, or, where `use` is to evaluate, for one sample.
+  /// \param specification  value of --data, see above
+  /// \param shuffleSeed  a different order every epoch, determined by the seed; nullopt: file order
+  /// \param tokenType  TokenReading.type
+  /// Fails unless every input of the model has data for at least one batch, or for one sample if
+  /// `use` is Evaluation.
   static Result<std::unique_ptr<DataSource>> open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed,
                                                   std::optional<StoredType> tokenType = std::nullopt, DataUse use = DataUse::Training);
 
-  /// Samples [first, first + batch) of the run; after the last sample of the data the next epoch follows. Checks index ranges.
+  /// Returns samples [first, first + batch) of the run. After the last sample of the data the next
+  /// epoch follows. Checks index ranges.
   Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) { return batchOf(first, UINT64_MAX); }
 
-  /// A batch of which only the first `samples` (at least 1) are the next ones; the others repeat the last of these.
+  /// Returns a batch that contains only the next `samples` (at least 1) samples; the remaining rows
+  /// repeat the last of these.
   virtual Result<std::shared_ptr<const Batch>> batchOf(uint64_t first, uint64_t samples) = 0;
 
   virtual uint64_t samplesPerEpoch() const = 0;
 
-  /// How the data were read, a line for each file: format, size, first values.
+  /// Describes how the data were read, one line per file: format, size, first values.
   virtual std::vector<std::string> description() const { return {}; }
 };
 
-/// "ids" and "labels" as the importer recognised them, otherwise by type and name; "" for other inputs.
+/// Returns "ids" or "labels" as recognized by the importer, otherwise by type and name; "" for
+/// other inputs.
 std::string inputRole(const bundle::GraphInput &input);
 
-/// Whether bytes may be meant as the ids of such a vocabulary: those of 256 bytes, some for beginnings and ends, and padding.
+/// Returns whether byte values may be token ids of a vocabulary of this size: 256 bytes, some begin
+/// and end tokens, and padding.
 inline bool bytesAreTokens(int64_t vocabulary) { return vocabulary <= 320; }
 
-/// The paths of all files that `specification` names; patterns that match nothing, and what cannot be understood, as they stand.
+/// Returns the paths of all files that `specification` names. Patterns without a match and
+/// malformed parts are returned unchanged.
 std::vector<std::string> dataFiles(const std::string &specification);
 
-/// What training data is, whatever it is called: sizes, shapes, types, and a hash of contents sampled from the whole file, so that it is quick for
-/// large ones.
-/// \param specification  what --data says
-/// \param reading        as the data are read
+/// Returns a fingerprint of training data that does not depend on file names: sizes, shapes, types,
+/// and a hash of contents sampled from the whole file, so that it is fast for large files.
+/// \param specification  value of --data
+/// \param reading  format in which the data are read
 Result<std::string> dataFingerprint(const std::string &specification, const TokenReading &reading = {});
 
-/// How the token files of a model are read. \param tokenType  TokenReading.type
+/// Returns how the token files of a model are read. \param tokenType  TokenReading.type
 TokenReading tokenReading(const Bundle &bundle, std::optional<StoredType> tokenType);
 
-/// "uint16", "int64", ... of --data-type; nullopt: none of them.
+/// Parses "uint16", "int64", ... of --data-type; nullopt: unknown name.
 std::optional<StoredType> tokenTypeNamed(const std::string &name);
 
 } // namespace zorse::runtime

@@ -1,12 +1,14 @@
-// For tests: a transport whose calls sleep at random before and after they run, so that operations of different devices and threads meet in orders
-// that they would not meet in otherwise. Adds no buffering and changes no bits. Memory of announced receives is filled with NaNs at once.
+// A transport for tests that sleeps for a random time before and after every call, so that
+// operations of different devices and threads meet in unusual orders. It adds no buffering and does
+// not change results. It fills the memory of announced receives with NaNs immediately.
 #pragma once
 
 #include "zorse/runtime/Transport.h"
 
 namespace zorse::runtime {
 
-/// Each sleep is at most `maxMilliseconds`; which ones are long follows from the seed, the entry and the step.
+/// Each sleep lasts at most `maxMilliseconds`. The seed, the entry and the step determine its
+/// length.
 std::unique_ptr<Transport> makeDelayedTransport(std::unique_ptr<Transport> transport, uint64_t seed, double maxMilliseconds);
 
 } // namespace zorse::runtime

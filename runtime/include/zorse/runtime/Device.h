@@ -1,8 +1,11 @@
-// What the runtime needs of a device. Drivers implement it (docs/devices.md); programs, state and transports do not know which one they use.
-// test/runtime/DeviceConformance.h holds what is promised here against a driver.
+// The device interface of the runtime. Drivers implement it (docs/devices.md); programs, state and
+// transports do not depend on the driver. test/runtime/DeviceConformance.h tests a driver against
+// the guarantees in this file.
 //
-// A Device has memory and bodies; its calls block. A QueuedDevice has queues besides, on which the executor puts work that waits for other work by
-// itself. A driver may implement the first and be served by threads (withThreads), or implement both over streams of its own.
+// A Device has memory and bodies; its calls block. A QueuedDevice also has queues. The executor
+// enqueues work on them, and each work item waits for its events without the executor. A driver may
+// implement only Device and use threads for the queues (withThreads), or implement both with its
+// own streams.
 #pragma once
 
 #include "zorse/runtime/KernelObjects.h"
@@ -24,7 +27,8 @@ enum MemoryKind : int;
 
 namespace zorse::runtime {
 
-/// A place in a device's memory. Only its driver knows what the number means: everybody else adds bytes, within one allocation, and asks the device.
+/// An address in a device's memory. Only the driver can interpret the number. Other code may add
+/// byte offsets within one allocation.
 struct DeviceAddress {
   uint64_t value = 0; ///< 0: none
 
@@ -33,81 +37,87 @@ struct DeviceAddress {
   bool operator==(DeviceAddress other) const { return value == other.value; }
   bool operator!=(DeviceAddress other) const { return value != other.value; }
 
-  /// Of drivers whose memory is the host's.
+  /// Conversions for drivers with host memory.
   static DeviceAddress ofHost(const void *pointer) { return {reinterpret_cast<uintptr_t>(pointer)}; }
   std::byte *onHost() const { return reinterpret_cast<std::byte *>(uintptr_t(value)); }
 };
 
-/// What one call of a body needs beside the body itself.
+/// Arguments of one call of a body.
 struct BodyArguments : ZorseCallContext {
-  const DeviceAddress *slots = nullptr; ///< one per Body.slots, 64-byte aligned.
-  const uint8_t *overwrite =
-      nullptr; ///< one flag per slot: nonzero = SlotBinding::overwrite. Null: no slot is overwritten, accumulators are added to.
+  const DeviceAddress *slots = nullptr; ///< one per Body.slots, 64-byte aligned
+  /// One flag per slot: nonzero = SlotBinding::overwrite. Null: no slot is overwritten,
+  /// accumulators are added to.
+  const uint8_t *overwrite = nullptr;
 };
 
-/// One allocation. Its contents are zero (or poison, when asked for) until written.
+/// One allocation. It is filled with zeros (or poison, if requested) until it is written.
 class DeviceMemory {
 public:
   virtual ~DeviceMemory() = default;
-  virtual DeviceAddress base() const = 0; ///< on a multiple of kMemoryAlignment
+  virtual DeviceAddress base() const = 0; ///< a multiple of kMemoryAlignment
   virtual size_t bytes() const = 0;
 };
 
 inline constexpr size_t kMemoryAlignment = 64;
 
 struct AllocationOptions {
-  bool poison = false; ///< fill with kPoisonWord, so that reads of what nobody wrote show up as NaN and untouched bytes can be counted.
+  bool poison = false; ///< fill with kPoisonWord: reads of unwritten memory give NaN, and untouched bytes can be counted
 };
 
 /// Eight bytes that are a NaN as one f64 and as two f32.
 inline constexpr uint64_t kPoisonWord = 0xfffadeadfffadeadull;
 
-/// Memory and bodies. Calls block, and may come from several threads.
+/// Memory and bodies. Calls block and may come from several threads.
 class Device {
 public:
   virtual ~Device() = default;
 
-  /// "a (cpu, 2 threads)", for messages.
+  /// Returns "a (cpu, 2 threads)", for messages.
   virtual std::string description() const = 0;
 
-  /// Bytes of memory of its own that the device has; 0: its memory is the host's.
+  /// Bytes of the device's own memory; 0: it uses the host's memory.
   virtual uint64_t ownMemory() const { return 0; }
 
-  /// An error for kinds of memory that the device does not have, and where there is not so much.
+  /// Allocates memory. Returns an error if the device does not have this kind of memory or not
+  /// enough of it.
   virtual Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) = 0;
 
-  // Bytes between memory of the device, of any kind, and the caller's. Done, and visible to work that is enqueued later, when they return.
+  // Copies between memory of the device, of any kind, and the caller's memory. When a call returns,
+  // the copy is complete and visible to work that is enqueued later.
   virtual Status read(void *to, DeviceAddress from, size_t bytes) = 0;
   virtual Status write(DeviceAddress to, const void *from, size_t bytes) = 0;
-  virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0; ///< they may overlap.
+  virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0; ///< ranges may overlap
   virtual Status fill(DeviceAddress to, std::byte value, size_t bytes) = 0;
 
-  /// How a transport, by its name, reaches an address: a pointer, valid as long as the memory is. An error for transports that the device cannot
-  /// join.
+  /// Returns the pointer by which the named transport accesses an address. It is valid as long as
+  /// the memory. Returns an error if the device does not support the transport.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
-  /// Resolves every symbol and routine that the bodies name. `objects` may go before the device. Once per device. An error for code that
-  /// the device does not run and for bodies that it does not know.
+  /// Resolves all symbols and routines that the bodies name. Call it once per device. `objects` may
+  /// be destroyed before the device. Returns an error for code that the device cannot run and for
+  /// unknown bodies.
   virtual Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) = 0;
 
-  /// Runs body `index` of the loaded library; its writes are visible to every thread that synchronises with the caller. Calls from several threads
-  /// run one after the other.
+  /// Runs body `index` of the loaded library. Its writes are visible to every thread that
+  /// synchronizes with the caller. Calls from several threads run sequentially.
   virtual Status runBody(uint32_t index, const BodyArguments &arguments) = 0;
 
-  /// Grows while a body runs: launches finished, or put on a stream. How a watchdog tells a long body from one that never returns.
+  /// Number of launches that have finished or been put on a stream; it grows while a body runs. A
+  /// watchdog uses it to distinguish a long body from one that never returns.
   virtual uint64_t launches() const = 0;
 };
 
-/// The first `count` pieces of work that were put on a queue are done.
+/// The event that the first `count` work items of a queue are complete.
 struct Event {
   uint32_t queue = 0;
   uint64_t count = 0;
 };
 
-/// What the host does on behalf of a queue. Outlives the work that names it.
+/// Host work of a queue. Must outlive the work that refers to it.
 class HostTask {
 public:
-  /// \param argument  as enqueued. \param call  before which call of a CallWork; else 0. May block; then nothing else of its worker runs.
+  /// \param argument  value given to enqueue. \param call  index of the call of a CallWork that
+  ///   follows; otherwise 0. May block; the worker then runs nothing else.
   virtual Status run(uint64_t argument, size_t call) = 0;
 
 protected:
@@ -119,37 +129,40 @@ struct BodyCall {
   BodyArguments arguments;
 };
 
-/// A stream of a device, for work that somebody else puts on it: transports from GPU to GPU. Work begins when all before it on the stream is done.
-/// Used in the thread that got it, in which the device's context is current, and not kept.
+/// A stream of a device for work that others put on it, such as transfers from GPU to GPU. Work
+/// begins when all earlier work on the stream is complete. Use it only in the thread that receives
+/// it, in which the device's context is current, and do not keep it.
 class WorkStream {
 public:
-  /// As the vendor's libraries know it (CUstream).
+  /// Handle for the vendor's libraries (CUstream).
   virtual void *handle() const = 0;
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
-  /// What `call` points to is read before this returns.
+  /// The call reads the pointers in `call` before it returns.
   virtual Status call(const BodyCall &call) = 0;
 
 protected:
   ~WorkStream() = default;
 };
 
-/// Puts work on the stream of a queue. Outlives the work that names it.
+/// Puts work on the stream of a queue. Must outlive the work that refers to it.
 class StreamTask {
 public:
-  /// Does not wait for what is on the stream. \param argument  as enqueued
+  /// Must not wait for work on the stream. \param argument  value given to enqueue
   virtual Status put(uint64_t argument, WorkStream &stream) = 0;
 
 protected:
   ~StreamTask() = default;
 };
 
-// What can be put on a queue. All that it points to stays as it is until it is done.
-struct NoWork {}; ///< waits, and is done.
+// Work items for a queue. All memory that they point to must stay unchanged until they are
+// complete.
+struct NoWork {}; ///< completes after its waits
 struct CallWork {
   const BodyCall *calls = nullptr; ///< run in order
   size_t count = 0;
-  HostTask *before =
-      nullptr; ///< run before each call, once everything before it is done; null for most. A device with streams drains its queue for it.
+  /// Run before each call, once everything before the call is complete; usually null. A device with
+  /// streams drains its queue for it.
+  HostTask *before = nullptr;
   uint64_t argument = 0;
 };
 struct CopyWork {
@@ -169,69 +182,76 @@ struct WriteWork {
 struct HostWork {
   HostTask *task = nullptr;
   uint64_t argument = 0;
-}; ///< a transfer by a transport that blocks
+}; ///< a transfer by a blocking transport
 struct StreamWork {
   StreamTask *task = nullptr;
   uint64_t argument = 0;
 }; ///< a transfer from GPU to GPU; an error on devices without streams
 using Work = std::variant<NoWork, CallWork, CopyWork, ReadWork, WriteWork, HostWork, StreamWork>;
 
-/// Hears of work, from threads of the device.
+/// Receives notifications about work, from threads of the device.
 class QueueObserver {
 public:
-  /// Work that was enqueued with `notify`, in the order of its queue. A device whose queues are threads calls it before the next work of the worker;
-  /// one with streams may be ahead by then.
-  /// \param begin, end  of the work without its waits: seconds of std::chrono::steady_clock
+  /// Work enqueued with `notify` is complete. Called in the order of the queue. A device with
+  /// threads calls it before the worker's next work item; a device with streams may be ahead.
+  /// \param begin, end  times of the work without its waits: seconds of std::chrono::steady_clock
   virtual void finished(uint64_t tag, double begin, double end) = 0;
-  /// The first piece of work that failed. Nothing that has not begun will run.
+  /// The first work item failed. Work that has not begun will not run.
   virtual void failed(uint64_t tag, const Error &error) = 0;
 
 protected:
   ~QueueObserver() = default;
 };
 
-/// Queues. Work on a queue begins in the order of enqueueing, when the work before it on its queue is done and so are the events that it waits for,
-/// and is never done before its events are. Whoever enqueues keeps one order in which every wait goes back: then the earliest work that is not done
-/// can always run.
+/// A device with queues. Work on a queue begins in the order of enqueueing, after the earlier work
+/// on its queue and all its events are complete. The caller must keep one global order in which
+/// every wait refers to earlier work. The earliest unfinished work can then always run.
 class QueuedDevice : public Device {
 public:
-  /// Makes the queues, once. \param workers  per queue: queues of the same number may share a thread, which takes their work in the order of
-  /// enqueueing. \param observer  outlives the device, or closeQueues().
+  /// Creates the queues. Call it once. \param workers  by queue: queues with equal numbers may
+  /// share a thread, which takes their work in the order of enqueueing. \param observer  must
+  /// outlive the device, or closeQueues().
   virtual Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) = 0;
 
-  /// Loads what calls of a queue's work would load when they run for the first time, where that would wait for other work of the device: kernels of
-  /// libraries, their workspaces, their choice of algorithms. After openQueues, before anything is enqueued. Runs some of the calls: what they write
-  /// holds anything afterwards. \return  whether something ran
+  /// Preloads state that calls of a queue's work would load on their first run if that loading
+  /// would wait for other work of the device: library kernels, their workspaces, their choice of
+  /// algorithms. Call it after openQueues, before anything is enqueued. Runs some of the calls;
+  /// their results are undefined afterwards. \return  whether a call ran
   virtual Result<bool> warmUp(uint32_t queue, const BodyCall *calls, size_t count) { return false; }
 
-  /// From one thread at a time. Does not wait. `waits` are copied; they are events of this device.
-  /// \param notify  whether the observer hears that it is done; `tag` is for the observer.
+  /// Enqueues work without waiting. Call it from one thread at a time. `waits` are copied; they are
+  /// events of this device.
+  /// \param notify  whether the observer is notified when the work is complete; `tag` is passed to
+  ///   the observer.
   virtual Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) = 0;
 
-  /// Work may stay where it is until this is called.
+  /// Starts enqueued work. Work may stay unsubmitted until this is called.
   virtual void flush() = 0;
 
   virtual bool isDone(Event event) const = 0;
 
-  /// How much of a queue's work is done.
+  /// Number of completed work items of a queue.
   virtual uint64_t done(uint32_t queue) const = 0;
 
-  /// Waits until the event has come; an error where the work that it needs has failed or was given up.
+  /// Waits for the event. Returns an error if the work that it needs has failed or was abandoned.
   virtual Status wait(Event event) = 0;
 
-  /// Puts work on a stream of its own, in the calling thread, and waits for it. Beside the queues, before or after they are opened. An error of
-  /// devices without streams.
+  /// Puts work on a separate stream, in the calling thread, and waits for it. Independent of the
+  /// queues; may be called before or after they are opened. Returns an error on devices without
+  /// streams.
   virtual Status onStream(StreamTask &task) { return userError("device '" + description() + "' has no streams"); }
 
-  /// Gives up what has not begun: waits return `why`, or the earlier failure. From any thread, more than once. Work that has begun goes on to its
-  /// end.
+  /// Abandons work that has not begun: waits return `why`, or the earlier failure. May be called
+  /// from any thread and repeatedly. Work that has begun runs to its end.
   virtual void abort(const Error &why) = 0;
 
-  /// Returns when no work is under way any more and the observer will not be called; what has not begun is given up. The destructor does the same.
+  /// Returns when no work is in progress and the observer will not be called again. Abandons work
+  /// that has not begun. The destructor does the same.
   virtual void closeQueues() = 0;
 };
 
-/// A blocking device behind queues: a thread per worker takes its work in order, sleeps while it waits, and calls the device.
+/// Adds queues to a blocking device. One thread per worker takes its work in order, sleeps while it
+/// waits, and calls the device.
 std::unique_ptr<QueuedDevice> withThreads(std::unique_ptr<Device> device);
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// Numbers that users give for devices by name.
+// Numbers that users specify for devices by name.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -8,7 +8,8 @@
 
 namespace zorse::runtime {
 
-/// "a100:*=2": the factor of each of the bundle's devices, by the last text whose pattern its name matches, else 1. `option` is for messages.
+/// Parses texts such as "a100:*=2". Returns the factor of each device of the bundle: that of the
+/// last text with a pattern that matches its name, otherwise 1. `option` is for messages.
 Result<std::vector<double>> deviceFactors(const char *option, const std::vector<std::string> &texts, double most, const Bundle &bundle);
 
 } // namespace zorse::runtime

@@ -1,4 +1,5 @@
-// A device that passes every call on to another one, for devices that change a few of them.
+// A device that forwards every call to another device. Base class of devices that change a few
+// calls.
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -8,7 +9,7 @@
 
 namespace zorse::runtime {
 
-/// \tparam Base  Device, or a class of it
+/// \tparam Base  Device or a subclass of it
 template <typename Base> class DeviceWrapper : public Base {
 public:
   explicit DeviceWrapper(std::unique_ptr<Device> device) : device_(std::move(device)) {}

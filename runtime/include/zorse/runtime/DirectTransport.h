@@ -1,10 +1,15 @@
-// How bytes move from the memory of GPUs to the memory of GPUs: operations are work on streams, for which no thread of the host waits. One object per
-// device. What a device does for them, and in which order, is in its program, on its queue of kind DIRECT (docs/transports.md).
+// Transfers from GPU memory to GPU memory. Operations are work on streams; no host thread waits for
+// them. There is one object per device. A device's program contains its direct operations and their
+// order, on its queue of kind DIRECT (docs/transports.md).
 //
-// - A call puts this device's part of an operation on a stream and returns; the operation is over when the stream is behind it.
-// - Every device calls what it takes part in, from one thread, in the order of its program; the order of all devices together has no circle.
-// - Sums are ranked: element by element in the order of the list of contributors or members. They have the bits of the transports that block.
-// - After abort(), or a failure of any device, work that is on streams ends in time, its bytes mean nothing, and calls return the first cause.
+// - A call puts this device's part of an operation on a stream and returns. The operation is
+//   complete when the stream has passed it.
+// - Every device calls its operations from one thread, in the order of its program. The combined
+//   order of all devices has no cycle.
+// - Sums have a fixed order: element by element in the order of the list of contributors or
+//   members. They give the same bits as the blocking transports.
+// - After abort() or a failure of any device, work on streams ends within a bounded time, its data
+//   are undefined, and calls return the root cause.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -37,7 +42,7 @@ struct DirectReduction {
   int64_t chunk = 0;   ///< elements of a shard in a round; a multiple of 512 bytes, or not less than the largest shard has
 };
 
-/// Numbers of type F64.
+/// All-reduce of numbers of type F64.
 struct DirectSum {
   std::vector<uint32_t> members; ///< in the order of summation
   DeviceAddress data;            ///< receives the sum
@@ -58,55 +63,61 @@ public:
   /// Grows as operations are put on streams.
   virtual uint64_t moved() const = 0;
 
-  /// Who hears, from a thread of the transport, of a failure that no call has returned: a peer's, found while streams wait for it. Once, before
-  /// anything is put on streams; null ends it, and returns when nobody is being told any more.
+  /// Registers a callback for a failure that no call has returned: a peer's failure, detected while
+  /// streams wait for it. The callback runs in a thread of the transport. Register it once, before
+  /// anything is put on streams. Null unregisters it, and returns when no callback is running any
+  /// more.
   virtual void onFailure(std::function<void(const Error &)> told) = 0;
 
-  /// From any thread, at any time, more than once: `why` is what calls return from now on; the first one stays. Work on streams ends.
+  /// Makes all calls return the error `why` from now on. May be called from any thread, at any time
+  /// and repeatedly; the first error is kept. Work on streams ends.
   virtual void abort(const Error &why) = 0;
 };
 
-/// Devices that exchange directly, each of which needs a communicator with all others: the first of `groups` are all of them, by the number that the
-/// bundle gives them. Then those that gather together, as far as a device takes part in at most kMostCommunicators; others send and receive.
+/// NCCL communicators of the devices that exchange directly. The first of `groups` contains all of
+/// them, by the number that the bundle assigns. Then follow the groups that gather together, as
+/// long as a device is in at most kMostCommunicators; other groups send and receive.
 struct DirectPlan {
   std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
-  std::vector<std::vector<uint32_t>> peers;  ///< by device: those that it sends to or receives from, ascending
+  std::vector<std::vector<uint32_t>> peers;  ///< by device: devices that it sends to or receives from, ascending
   bool empty() const { return groups.empty(); }
 };
 inline constexpr size_t kMostCommunicators = 8;
 
-/// What the bundle's programs do directly. The same on every rank.
+/// Returns the communicators that the bundle's programs need. Equal on every rank.
 DirectPlan directPlan(const Bundle &bundle);
 
-/// The order of terms and the bodies that add them.
+/// The order of terms, and the bodies that add them.
 struct DirectSums {
   uint32_t most(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
   uint32_t body(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
-  std::vector<uint32_t> f32, f64; ///< bodies of 2, 3, ... terms
+  std::vector<uint32_t> f32, f64; ///< bodies with 2, 3, ... terms
 };
 DirectSums directSums(const bundle::ModelSummary &summary);
 
 struct DirectOptions {
   DirectPlan plan;
   DirectSums sums;
-  std::vector<std::string> names;               ///< of devices
-  double connectSeconds = 60;                   ///< for the members of one group to meet, and for its self-test
-  std::string exchange = "direct";              ///< names of exchanges begin with it
-  std::function<void(const std::string &)> say; ///< hears of every group that takes its time; from threads
+  std::vector<std::string> names;               ///< names of devices
+  double connectSeconds = 60;                   ///< time limit for the members of one group to connect, and for its self-test
+  std::string exchange = "direct";              ///< prefix of the names of exchanges
+  std::function<void(const std::string &)> say; ///< receives a message about every slow group; called from threads
 };
 
-/// A device of this process that takes part.
+/// A device of this process that exchanges directly.
 struct DirectMember {
   uint32_t device = 0;
-  QueuedDevice *memory = nullptr; ///< with its bodies loaded; outlives the transport
+  QueuedDevice *memory = nullptr; ///< with its bodies loaded; must outlive the transport
 };
 
-/// Connects through NCCL, which is loaded for it, and tries every group once with a few known bytes. All ranks call it, those without a member too.
-/// \returns one for each member. Errors name the devices, what failed and the remedy.
+/// Connects through NCCL, which is loaded on demand, and tests every group once with a few known
+/// bytes. All ranks call it, also those without a member.
+/// \returns one transport per member. Errors name the devices, the failed operation and how to fix
+///   it.
 Result<std::vector<std::unique_ptr<DirectTransport>>> connectNccl(const std::vector<DirectMember> &members, Group &group,
                                                                   const DirectOptions &options);
 
-/// "2.28.3", or why there is no NCCL that serves.
+/// Returns "2.28.3", or why no usable NCCL was found.
 Result<std::string> ncclVersion();
 
 } // namespace zorse::runtime

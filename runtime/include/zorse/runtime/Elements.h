@@ -1,4 +1,4 @@
-// Numbers as files store them, and their conversion.
+// Element types of files and conversion between them.
 #pragma once
 
 #include "bundle.pb.h"
@@ -12,28 +12,31 @@
 
 namespace zorse::runtime {
 
-/// How numbers are stored: the types of safetensors and NumPy files that can be parameters or inputs.
+/// Element types of safetensors and NumPy files that can be parameters or inputs.
 enum class StoredType : uint8_t { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, Bool };
 
 size_t bytesOf(StoredType type);
 bool isFloat(StoredType type);
-/// As files hold what devices compute with.
+/// The type in which files store elements of a device type.
 StoredType storedType(bundle::ElementType type);
 
-/// "F32" of safetensors, "f32" of weights.json ("BOOL", "i1").
+/// Parses names of safetensors ("F32", "BOOL") and of weights.json ("f32", "i1").
 std::optional<StoredType> storedTypeNamed(const std::string &name);
 const char *safetensorsName(StoredType type);
 
-/// Converts `count` numbers; neither side needs to be aligned. Integers go through i64, everything else through f64 (f32 sums stay exact).
+/// Converts `count` numbers. Neither pointer needs to be aligned. Integers are converted through
+/// i64, all other types through f64 (f32 sums stay exact).
 void convertElements(const void *from, StoredType fromType, void *to, StoredType toType, int64_t count);
 
-/// The first of `count` numbers that is infinite or not a number; nullopt: none, or integers.
+/// Returns the index of the first number that is infinite or NaN; nullopt if there is none or the
+/// type is an integer.
 std::optional<int64_t> firstNotFinite(const void *numbers, StoredType type, int64_t count);
 
-/// result[i] of a row-major tensor: stored dimensions `shape`; dimension d of the result is stored dimension permutation[d].
+/// Permutes the dimensions of a row-major tensor. `shape` are the stored dimensions; dimension d of
+/// the result is stored dimension permutation[d].
 void permuteElements(const void *from, void *to, size_t elementBytes, const std::vector<int64_t> &shape, const std::vector<int64_t> &permutation);
 
-/// The product of the dimensions; nullopt when negative or beyond 2^62.
+/// Returns the product of the dimensions; nullopt if one is negative or the product exceeds 2^62.
 std::optional<int64_t> elementCount(const std::vector<int64_t> &shape);
 
 } // namespace zorse::runtime

@@ -1,5 +1,5 @@
-// A clock for whoever waits for others' signs of life: it advances at most `largest` seconds from one reading to the next, so that a thread that was
-// itself stopped or starved between two readings does not count that time against others.
+// A clock for heartbeat timeouts. It advances by at most `largest` seconds per reading. A thread
+// that was suspended or starved between two readings therefore does not declare its peers failed.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ class FairClock {
 public:
   explicit FairClock(double largest) : largest_(largest), last_(std::chrono::steady_clock::now()) {}
 
-  /// Call once per turn of the loop, after everything that had arrived was read.
+  /// Call it once per iteration of the loop, after all received data have been read.
   double advance() {
     std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
     double passed = std::chrono::duration<double>(now - last_).count();
@@ -20,7 +20,7 @@ public:
     return fair_ += std::min(passed, largest_);
   }
   double now() const { return fair_; }
-  /// The longest pause between two readings so far.
+  /// The longest interval between two readings so far.
   double longestPause() const { return pause_; }
 
 private:

@@ -1,8 +1,10 @@
-// A transport between the processes of a job: Gloo over TCP (docs/transports.md). Rank r of the group is device r.
+// A transport between the processes of a job: Gloo over TCP (docs/transports.md). Rank r of the
+// group is device r.
 //
-// Every pair of ranks that ever talk has connections of its own. Before Gloo sees one, both ends have proved over it that they know the job's secret;
-// the port that takes connections is closed once all are there. A peer's death fails the transports of all ranks, naming the peer, within
-// milliseconds; a peer that is merely slow fails nobody.
+// Every pair of ranks that communicates has separate connections. Both ends of a connection prove
+// that they know the job's secret before Gloo uses it. The listening port is closed when all
+// connections are open. The failure of a peer fails the transports of all ranks within
+// milliseconds, and the error names the peer. A slow peer causes no failure.
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -14,26 +16,30 @@
 
 namespace zorse::runtime {
 
+/// Options of makeGlooTransport.
 struct GlooOptions {
-  std::string listenAddress = "127.0.0.1"; ///< a name or address of this host; nothing is listened on elsewhere.
-  std::string advertise;                   ///< where peers reach this rank; empty: listenAddress, which then must not be a wildcard.
-  std::string job;                         ///< the job's name: connections of jobs of other names are not admitted.
-  std::string secret;                      ///< at least 16 bytes, known to the job's ranks alone
-  std::vector<uint32_t> peers;          ///< ranks this one exchanges bytes with; for two ranks to be connected it is enough that one names the other.
-  std::vector<std::string> deviceNames; ///< by rank, for messages; may be empty
-  std::vector<uint32_t> sites;          ///< by rank: ranks of one number reach each other fast; empty: all do. The same on all ranks.
-  std::map<uint32_t, uint32_t> contexts; ///< by peer: parallel connections for long links, 1 to 16; the greater number of both ends counts.
-  double heartbeatSeconds = 0.25;        ///< how often peers show each other that they live: see Transport::unheard
-  double deadlineSeconds = 10;           ///< after so long a silence the job gives a peer up: connections outlast shorter outages.
-  double connectSeconds = 60;            ///< all connections must be there so long after the addresses are known.
+  std::string listenAddress = "127.0.0.1"; ///< name or address of this host; the only address that is listened on
+  std::string advertise;                   ///< address for peers; empty: listenAddress, which must then not be a wildcard
+  std::string job;                         ///< name of the job; connections of other jobs are rejected
+  std::string secret;                      ///< at least 16 bytes, known only to the ranks of the job
+  std::vector<uint32_t> peers;             ///< ranks to exchange data with; two ranks are connected if either names the other
+  std::vector<std::string> deviceNames;    ///< by rank, for messages; may be empty
+  std::vector<uint32_t> sites;             ///< by rank, equal on all ranks: ranks with equal numbers have fast links; empty: all ranks
+  std::map<uint32_t, uint32_t> contexts;   ///< by peer: parallel connections, 1 to 16, for long links; the maximum of both ends
+  double heartbeatSeconds = 0.25;          ///< interval of the heartbeats between peers (Transport::unheard)
+  double deadlineSeconds = 10;             ///< a peer fails after this time without data; shorter outages are survived
+  double connectSeconds = 60;              ///< time limit for all connections after the addresses are known
 };
 
-/// Connects this rank to its peers; all ranks of the group call it together. When it fails on one rank, that rank's process must fail the group, or
-/// the others wait in it. Ignores SIGPIPE for the process if nobody handles it, and lets it open as many descriptors as its peers may need. The group
-/// must live until this returns; the transport does not use it later.
+/// Connects this rank to its peers. All ranks of the group call it together. If it fails on one
+/// rank, that rank's process must fail the group; otherwise the other ranks wait in the call. It
+/// ignores SIGPIPE for the process if no handler is installed, and raises the limit of open
+/// descriptors to the number that the peers may need. The group must outlive the call; the
+/// transport does not use it later.
 ///
-/// After an error of any call the transports of all ranks are of no further use, except that a call for a peer that has left the job in good order
-/// fails alone. Destruction says goodbye and waits, at most 10 s, until the peers' hosts have the last bytes.
+/// After an error of any call, the transports of all ranks are unusable. Exception: a call for a
+/// peer that left the job normally fails alone. The destructor closes the connections in order. It
+/// waits at most 10 s until the peers' hosts have acknowledged the last bytes.
 Result<std::unique_ptr<Transport>> makeGlooTransport(Group &group, const GlooOptions &options);
 
 } // namespace zorse::runtime

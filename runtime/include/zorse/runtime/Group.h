@@ -1,8 +1,8 @@
-// The processes of a job, as far as they agree on something. Bytes of training go through a Transport; this is for everything said once or seldom:
-// addresses, hardware, which snapshot to resume from, acknowledgements.
+// The process group of a job. Training data is sent through a Transport; a Group carries rare
+// messages: addresses, hardware, the snapshot to resume from, acknowledgments.
 //
-//   rank        a process of the job. One process executing all devices is a group of one; otherwise rank r executes device r.
-//   generation  counts the starts of a job. What a rank of an older generation says or writes does not count.
+//   rank        a process of the job. A single process that executes all devices is a group of one; otherwise rank r executes device r.
+//   generation  counts the starts of a job. Messages and writes of ranks of an older generation are rejected.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -22,22 +22,27 @@ public:
   virtual uint32_t size() const = 0;
   virtual uint64_t generation() const = 0;
 
-  /// Every rank contributes `mine` under the same name and gets everyone's contribution, in rank order. Blocks until all have contributed; fails when
-  /// the job fails first. A name serves once per generation. From any thread; exchanges of different names may be under way at once.
+  /// All-gather of bytes: every rank contributes `mine` under the same name and receives all
+  /// contributions in rank order. Blocks until all ranks have contributed; fails if the job fails
+  /// first. A name can be used once per generation. May be called from any thread; exchanges with
+  /// different names may run concurrently.
   virtual Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) = 0;
 };
 
-/// A group of this process alone: generation as given.
+/// Creates the group of a single process with the given generation.
 std::unique_ptr<Group> makeSoloGroup(uint64_t generation = 0);
 
-/// Agrees on where a run ends that is told to stop early: no rank stops before work that another has begun. Work is counted in turns, 1, 2, ...: a
-/// step or an evaluation, in the order in which all ranks submit them.
+/// Coordinates the early stop of a run: no rank stops before work that another rank has begun. Work
+/// is counted in turns, 1, 2, .... A turn is a step or an evaluation, in the order in which all
+/// ranks submit them.
 class StepGate {
 public:
   virtual ~StepGate() = default;
-  /// Before a turn is submitted, turns ascending. Blocks while the ranks agree. False: this turn and all later ones are not done any more.
+  /// Called before a turn is submitted, with ascending turns. Blocks while the ranks agree. Returns
+  /// false if this turn and all later ones are not to be done.
   virtual bool enter(uint64_t turn) = 0;
-  /// Ends the run after the turns that some rank has entered. From any thread (not from a signal handler); more than once is as good as once.
+  /// Ends the run after the turns that some rank has entered. May be called from any thread (not
+  /// from a signal handler) and repeatedly.
   virtual void requestStop() = 0;
 };
 

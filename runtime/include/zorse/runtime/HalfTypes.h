@@ -1,11 +1,12 @@
-// bf16 and f16 as bits, to and from f32, in integer arithmetic that compilers vectorise: the same rules as kernels have
-// (lib/Codegen/Common/HalfPrecision.cpp).
+// Conversion of bf16 and f16 to and from f32, in integer arithmetic that compilers vectorize. The
+// rounding rules are those of kernels (lib/Codegen/Common/HalfPrecision.cpp).
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-/// Never a function of its own: of those compiled for several processors the linker would keep one.
+/// Always inlined: the linker would keep only one of the functions that are compiled for several
+/// CPUs.
 #define ZORSE_INLINE inline __attribute__((always_inline))
 
 namespace zorse::runtime {
@@ -23,11 +24,12 @@ ZORSE_INLINE float floatOf(uint32_t bits) {
   return x;
 }
 
-/// Exact.
+/// Exact conversion to f32.
 template <HalfType type> ZORSE_INLINE float widen(uint16_t half) {
   if (type == HalfType::BF16)
     return floatOf(uint32_t(half) << 16);
-  // Subnormal numbers are an integer times 2^-24; all others get another exponent. No subnormal f32 is formed, which a processor might take for zero.
+  // A subnormal number is an integer times 2^-24; all others get another exponent. No subnormal f32
+  // is formed, which a CPU might flush to zero.
   uint32_t magnitude = half & 0x7fff, sign = uint32_t(half & 0x8000) << 16;
   uint32_t normal = (magnitude << 13) + (uint32_t(127 - 15) << 23);
   normal = magnitude >= 0x7c00 ? normal + (uint32_t(127 - 15) << 23) : normal;
@@ -35,7 +37,7 @@ template <HalfType type> ZORSE_INLINE float widen(uint16_t half) {
   return floatOf((magnitude < 0x0400 ? subnormal : normal) | sign);
 }
 
-/// To nearest, ties to even; too large numbers become infinite, NaN stays NaN.
+/// Rounds to nearest, ties to even. Too large numbers become infinite; NaN stays NaN.
 template <HalfType type> ZORSE_INLINE uint16_t narrow(float x) {
   uint32_t bits = bitsOf(x), magnitude = bits & 0x7fffffff;
   if (type == HalfType::BF16) {
@@ -45,7 +47,7 @@ template <HalfType type> ZORSE_INLINE uint16_t narrow(float x) {
   uint32_t nearest = (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13;
   uint32_t normal = nearest - (uint32_t(127 - 15) << 10);
   normal = normal > 0x7c00 ? 0x7c00 : normal;
-  uint32_t subnormal = bitsOf(floatOf(magnitude) + 0.5f) - 0x3f000000; // 0.5's last bit is worth 2^-24, one step
+  uint32_t subnormal = bitsOf(floatOf(magnitude) + 0.5f) - 0x3f000000; // the last bit of 0.5f is 2^-24, one subnormal step
   uint32_t half = magnitude < 0x38800000 ? subnormal : normal;
   half = magnitude > 0x7f800000 ? 0x7e00 : half;
   return uint16_t(half | (bits >> 16 & 0x8000));

@@ -1,4 +1,5 @@
-// What the host's own processors compute of a bundle: counts of the loss, and updates of state that is kept in its memory.
+// Computation on the host's CPU for a bundle: counts of the loss, and updates of state that is kept
+// in host memory.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -9,19 +10,22 @@
 
 namespace zorse::runtime {
 
-/// The target of the bundle whose code the host's processors run; the first where none is, which then says why not.
+/// Returns the target of the bundle with code for the host's CPU. If there is none, returns the
+/// first target; using it gives an error with the reason.
 uint32_t hostTarget(const Bundle &bundle);
 
-/// Threads of the host's processors with the code of some bodies, which they run by their numbers in the bundle.
+/// Creates CPU threads that run the given bodies, identified by their numbers in the bundle.
 Result<std::unique_ptr<QueuedDevice>> makeHostProcessor(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
                                                         const DeviceRequest &request);
 
-/// The one that computes beside a device of this process, where its program needs one: updates of what is in the host's memory and, of a device that
-/// is a processor of the host itself, everything on queues that compute beside the first. Null where there is nothing of the kind.
-/// \param devicesHere  of this process, which share the processors. \param share  of the device's speed
+/// Creates the CPU device that computes concurrently with a device of this process, if its program
+/// needs one: for updates of state in host memory and, if the device itself is the host's CPU, for
+/// all queues that compute concurrently with the first. Null if the program needs none.
+/// \param devicesHere  devices of this process, which share the CPU. \param share  fraction of the
+///   device's speed
 Result<std::unique_ptr<QueuedDevice>> makeProcessorBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share);
 
-/// Whether that processor does an entry.
+/// Returns whether that CPU device executes an entry.
 bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);
 
 } // namespace zorse::runtime

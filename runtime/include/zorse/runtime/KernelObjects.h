@@ -1,4 +1,5 @@
-// The machine code of a bundle: loaded from the bytes that were hashed, not from a file that may have been exchanged since.
+// The machine code of a bundle, loaded from the bytes that were hashed. A file that was replaced
+// since then has no effect.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -10,13 +11,13 @@
 
 namespace zorse::runtime {
 
-/// A file in memory that no process can change any more.
+/// A file in memory that no process can change.
 class MemoryFile {
 public:
-  /// A copy of `size` bytes. `name` is for messages: the path that they were read from.
+  /// Copies `size` bytes. `name` is the path that they were read from, for messages.
   static Result<std::shared_ptr<const MemoryFile>> copyOf(const std::string &name, const void *data, size_t size);
-  /// The file at `path` itself, held open, where there may be no copy (a limit on the size of files): exchanging it changes nothing, writing into it
-  /// does.
+  /// Keeps the file at `path` open instead of copying it, if a copy is not possible (file size
+  /// limit). Replacing the file has no effect; writing to it has.
   static Result<std::shared_ptr<const MemoryFile>> hold(const std::string &path);
   ~MemoryFile();
   MemoryFile(const MemoryFile &) = delete;
@@ -25,7 +26,8 @@ public:
   const std::string &name() const { return name_; }
   const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
-  /// Where dlopen finds it, as long as this lives. What was loaded must be closed first: dlopen knows libraries by their paths.
+  /// Path for dlopen, valid as long as this object. Loaded libraries must be closed first, because
+  /// dlopen identifies libraries by their paths.
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
 
 private:
@@ -41,7 +43,7 @@ private:
 class KernelObjects {
 public:
   KernelObjects() = default;
-  /// Those in a folder, read when they are asked for: for objects that belong to no bundle.
+  /// Reads objects from a directory on demand, for objects that belong to no bundle.
   KernelObjects(std::string folder) : folder_(std::move(folder)) {} // NOLINT(google-explicit-constructor)
   KernelObjects(const char *folder) : folder_(folder) {}            // NOLINT(google-explicit-constructor)
 

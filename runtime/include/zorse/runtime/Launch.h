@@ -1,7 +1,9 @@
-// How processes of a job come to be: places from a launcher's environment, and our own launcher.
+// Start of a job's processes: the rank environment that a launcher sets, and the launcher of
+// zorse-run.
 //
-// Environments are tried in this order (docs/launching.md): ZORSE_*; torchrun; PMIx; Open MPI and PMI; Slurm; then node-level ones, where this
-// process starts the ranks of its node: PET_*, RANK without LOCAL_RANK, LeaderWorkerSet, JobSet.
+// Environments are tried in this order (docs/launching.md): ZORSE_*; torchrun; PMIx; Open MPI and
+// PMI; Slurm; then node-level ones, in which this process starts the ranks of its node: PET_*, RANK
+// without LOCAL_RANK, LeaderWorkerSet, JobSet.
 #pragma once
 
 #include "zorse/runtime/Control.h"
@@ -17,85 +19,94 @@ namespace zorse::runtime {
 using Environment = std::map<std::string, std::string>;
 Environment currentEnvironment();
 
-/// Where this process stands in a job that somebody else launched.
+/// Rank environment: the place of this process in a job that another launcher started.
 struct Place {
-  std::string source;  ///< "torchrun", "Slurm", ...: printed
-  bool isNode = false; ///< true: `rank` and `world` count nodes, and this process starts its node's ranks.
+  std::string source;  ///< "torchrun", "Slurm", ...; printed
+  bool isNode = false; ///< true: `rank` and `world` count nodes, and this process starts the ranks of its node
   uint32_t rank = 0, world = 1, localRank = 0;
-  uint64_t attempt = 0;              ///< restarts before this one, as far as the launcher counts them
-  uint64_t generation = 0;           ///< as our launcher told; 0: not told
-  std::string job;                   ///< the launcher's name of the job
-  std::vector<Endpoint> coordinator; ///< where rank 0 (or the launcher) may be reached, in the order to try
-  bool coordinatorElsewhere = false; ///< our launcher is the coordinator: rank 0 starts none.
-  bool oneHost = false;              ///< all ranks are on this host: listen on loopback only.
+  uint64_t attempt = 0;              ///< restarts before this one, as counted by the launcher
+  uint64_t generation = 0;           ///< as set by our launcher; 0: not set
+  std::string job;                   ///< job name of the launcher
+  std::vector<Endpoint> coordinator; ///< addresses of rank 0 or of the launcher, in the order to try
+  bool coordinatorElsewhere = false; ///< our launcher is the coordinator; rank 0 starts none
+  bool oneHost = false;              ///< all ranks are on this host: listen on loopback only
 };
 
-/// What PMIx knows of this process's job and environment variables do not say.
+/// Facts about this process's job that PMIx provides and environment variables do not.
 struct PmixFacts {
   uint32_t world = 0, localRank = 0, localRanks = 0;
-  std::string firstHost; ///< of rank 0
+  std::string firstHost; ///< host of rank 0
 };
 using AskPmix = std::function<Result<PmixFacts>()>;
-/// Asks the launcher through libpmix, loaded when needed. An error where the library or a server is missing.
+/// Queries the launcher through libpmix, which is loaded on first use. Returns an error if the
+/// library or a server is missing.
 Result<PmixFacts> askPmix();
 
-/// nullopt: not launched by anybody, or told so by ZORSE_LAUNCHER=none. An error names the variables that contradict each other or lack their
-/// partners. `pmix` is asked only where the environment leaves something open that PMIx knows.
+/// Returns nullopt if no launcher started this process or if ZORSE_LAUNCHER=none is set. The error
+/// names the variables that contradict each other or are incomplete. `pmix` is called only if the
+/// environment leaves something open that PMIx provides.
 Result<std::optional<Place>> placeFromEnvironment(const Environment &environment, const AskPmix &pmix = askPmix);
 
-/// "host:port", "[::1]:port", "host:first-last", several separated by commas. `name` is the variable or option, for the error.
+/// Parses "host:port", "[::1]:port", "host:first-last", or several of them separated by commas.
+/// `name` is the variable or option, for the error.
 Result<std::vector<Endpoint>> parseEndpoints(const std::string &name, const std::string &text);
-/// What parseEndpoints reads.
+/// Formats endpoints in the syntax of parseEndpoints.
 std::string endpointsText(const std::vector<Endpoint> &endpoints);
 
-/// Where the coordinator listens, on its own host: loopback for jobs of one host, else the address by which the others know this host, if it has it.
-/// `asked` is --listen: an address of this host, the name of a network interface or a network ("10.1.0.0/16", the same word for all hosts); may be
-/// empty.
+/// Returns the address on which the coordinator listens on its own host: loopback for jobs of one
+/// host, otherwise the address by which other hosts know this host, if this host has it.
+/// `asked` is --listen: an address of this host, the name of a network interface, or a network
+/// ("10.1.0.0/16", equal on all hosts). It may be empty.
 Result<std::string> coordinatorAddress(const Place &place, const std::string &asked);
-/// Where a rank listens for other ranks: loopback for jobs of one host, else `asked`, else the address through which this host reaches the
-/// coordinator.
+/// Returns the address on which a rank listens for other ranks: loopback for jobs of one host,
+/// otherwise `asked`, otherwise the address through which this host reaches the coordinator.
 Result<std::string> rankAddress(const Place &place, const std::string &asked);
 
-/// A key for a job of this machine alone that nobody else can know or guess.
+/// Returns a random key for a job on this machine only. No other process can know or guess it.
 JobKey randomJobKey();
 
-/// Signals that come so soon after the first are the same request: `timeout`, torchrun and terminals send one to a process and to its group. A later
-/// one insists.
+/// Seconds within which repeated signals count as one request: `timeout`, torchrun and terminals
+/// send a signal to a process and to its group. A later signal ends the job immediately.
 inline constexpr double kOneRequestSeconds = 0.5;
 
 struct LaunchOptions {
   std::vector<std::string> command;       ///< argv of a rank
-  std::string program;                    ///< its path; empty: command[0], as a shell finds it
+  std::string program;                    ///< path of the program; empty: command[0], looked up as in a shell
   uint32_t world = 1;                     ///< ranks of the job
-  uint32_t firstRank = 0, localRanks = 1; ///< those of this node
+  uint32_t firstRank = 0, localRanks = 1; ///< ranks of this node
   JobKey key;
-  std::string listenAddress = "127.0.0.1"; ///< of the coordinator, where it is this launcher
-  std::vector<uint16_t> ports = {0};       ///< likewise: the first free one is taken; 0: any
-  std::vector<Endpoint> coordinator;       ///< of another node's launcher; empty: this launcher is the coordinator.
+  std::string listenAddress = "127.0.0.1"; ///< address of the coordinator if it is this launcher
+  std::vector<uint16_t> ports = {0};       ///< ports of the coordinator; the first free one is used; 0: any
+  std::vector<Endpoint> coordinator;       ///< of another node's launcher; empty: this launcher is the coordinator
   uint64_t restarts = 0;
-  std::function<uint64_t()> nextGeneration; ///< asked before every start where this launcher is the coordinator; null: 1, 2, ...
-  std::function<std::string()> startsFrom;  ///< where a restart begins, for its line: "snapshot step-00000120"; null or empty: not said
-  std::vector<std::string> deviceNames;     ///< by rank; the prefix of its lines
-  bool plainRankZero = true;                ///< lines of rank 0's standard output go unprefixed: they are the job's progress.
+  std::function<uint64_t()> nextGeneration; ///< called before every start if this launcher is the coordinator; null: 1, 2, ...
+  std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message: "snapshot step-00000120"; null or empty: omitted
+  std::vector<std::string> deviceNames;     ///< by rank; prefixes of the ranks' lines
+  bool plainRankZero = true;                ///< rank 0's standard output has no prefix, because it is the job's progress
   ControlTimes times;
-  std::function<void()> onSignal; ///< null: SIGINT and SIGTERM ask the ranks to stop after their steps.
-  int out = 1, err = 2;           ///< where lines go
+  std::function<void()> onSignal; ///< null: SIGINT and SIGTERM ask the ranks to stop after their steps
+  int out = 1, err = 2;           ///< descriptors for the lines
 };
 
-/// Starts the ranks as processes in groups of their own, passes their lines on with prefixes, and waits. When one fails the others are told through
-/// the coordinator, get SIGTERM after half a second and SIGKILL two seconds after the failure. Returns the exit code of the first failure (128 + n
-/// for signal n), 0 when all succeeded, 130 when stopped early. Nobody outlives it, even if it is killed; a process that does not end within
-/// times.deadlineSeconds after all have left the job is killed with a warning.
+/// Starts the ranks as processes in separate process groups, forwards their lines with prefixes,
+/// and waits. If a rank fails, the coordinator notifies the others; they get SIGTERM after 0.5 s
+/// and SIGKILL 2 s after the failure. Returns the exit code of the first failure (128 + n for
+/// signal n), 0 if all ranks succeeded, 130 if the job stopped early. No rank outlives the
+/// launcher, even if the launcher is killed. A process that does not end within
+/// times.deadlineSeconds after all ranks have left the job is killed with a warning.
 ///
-/// SIGINT, SIGTERM or SIGHUP once: an orderly stop; twice: at once. SIGUSR1, which some launchers pass on where they end ranks after SIGTERM: an
-/// orderly stop. A rank that exits with 130 stopped early, which is no failure.
+/// One SIGINT, SIGTERM or SIGHUP requests an orderly stop; a second one stops the job immediately.
+/// SIGUSR1 also requests an orderly stop: some launchers forward it, but kill ranks after SIGTERM. A
+/// rank that exits with 130 stopped early; that is not a failure.
 ///
-/// After a failure all ranks are started again, `restarts` times in all, but not when the first failure has exit code 1 (an error in the input, which
-/// a restart does not mend), 126 or 127 (the program cannot be run), or when a stop was asked for. Ranks find how many restarts there were in
-/// ZORSE_RESTARTS (Place::attempt).
+/// After a failure all ranks are started again, at most `restarts` times. They are not restarted if
+/// the first failure has exit code 1 (an error in the input, which a restart does not fix), 126 or
+/// 127 (the program cannot be executed), or if a stop was requested. Ranks read the number of
+/// restarts from ZORSE_RESTARTS (Place::attempt).
 ///
-/// Call it from a thread that lives as long as it runs (the kernel ends the ranks with the thread that started them), and before others are started:
-/// it blocks signals, and a thread that does not would take them.
+/// Call it from a thread that lives as long as the call, because the kernel ends the ranks with the
+/// thread that started them. Call it before other threads are started: it blocks signals, and a
+/// thread that does not block them would receive them.
 int launch(const LaunchOptions &options);
 
 } // namespace zorse::runtime

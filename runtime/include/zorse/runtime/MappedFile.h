@@ -1,4 +1,4 @@
-// A file mapped for reading, or bytes that are in memory already.
+// A file mapped for reading, or a view of bytes that are already in memory.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -15,9 +15,10 @@ public:
   MappedFile &operator=(MappedFile &&other) noexcept;
   ~MappedFile();
 
-  /// Maps a regular file; messages start with the path.
+  /// Maps a regular file. Error messages start with the path.
   static Result<MappedFile> open(const std::string &path);
-  /// Bytes that the caller keeps while this lives, read as if they were a file called `path`.
+  /// Makes bytes readable as a file with the path `path`. The caller must keep them as long as this
+  /// object.
   static MappedFile view(std::string path, const void *data, size_t size);
 
   const std::byte *data() const { return data_; }
@@ -28,11 +29,12 @@ private:
   std::string path_;
   const std::byte *data_ = nullptr;
   size_t size_ = 0;
-  bool mapped_ = false; ///< by open: unmapped at the end
+  bool mapped_ = false; ///< mapped by open; unmapped by the destructor
 };
 
-/// A mapped file that shrinks, or whose disk fails, raises SIGBUS where it is read. From here on that ends the process with "error: FILE: ..." and
-/// exit code 1 instead of by the signal.
+/// Installs a handler for SIGBUS, which a read of a mapped file raises if the file has shrunk or
+/// its disk fails. The process then ends with "error: FILE: ..." and exit code 1 instead of by the
+/// signal.
 void explainUnreadableMappings();
 
 } // namespace zorse::runtime

@@ -1,4 +1,5 @@
-// Which tensor of a checkpoint is which parameter: by the names of the ONNX file, by what the model's facts say, or by names that are alike.
+// Assigns tensors of exported weights to parameters: by the names of the ONNX file, by the model's
+// facts, or by similar names.
 #pragma once
 
 #include "zorse/Bundle/HubFacts.h"
@@ -9,40 +10,43 @@
 
 namespace zorse::runtime {
 
-/// A parameter that is looked for.
+/// A parameter to find.
 struct WantedTensor {
-  std::string name;           ///< of the ONNX file
-  std::vector<int64_t> shape; ///< of the ONNX file
+  std::string name;           ///< name in the ONNX file
+  std::vector<int64_t> shape; ///< shape in the ONNX file
   bool trainable = true;
-  bool floating = true; ///< numbers are converted to a floating-point type
+  bool floating = true; ///< elements are converted to a floating-point type
   bundle::HubFact hub;
-  bool constant = false; ///< a constant of the graph: no checkpoint need have it
+  bool constant = false; ///< a constant of the graph; a file may omit it
 };
 
-/// What was found for it.
+/// The tensors found for a parameter.
 struct MatchedTensor {
-  std::vector<std::string> names; ///< tensors of the checkpoint, equal to the bit; several where the model ties them. Empty: it has none
-  bool transposed = false;        ///< a matrix: the checkpoint holds the transpose of what the ONNX file holds
+  std::vector<std::string> names; ///< bitwise equal tensors of the file; several if the model ties them; empty: none
+  bool transposed = false;        ///< a matrix that the file stores transposed relative to the ONNX file
 };
 
 struct TensorMatching {
   std::vector<MatchedTensor> parameters; ///< one per wanted tensor
-  bool byOnnxNames = false;              ///< the checkpoint has the names and layouts of the ONNX file
-  std::string note;                      ///< what was decided and what is left over, for people; empty: nothing worth saying
+  bool byOnnxNames = false;              ///< the file has the names and layouts of the ONNX file
+  std::string note;                      ///< human-readable: decisions and unused tensors; empty: nothing to report
 };
 
-/// What becomes of tensors that no parameter wants: an error, or they are not looked at.
+/// Treatment of tensors that match no parameter: an error, or ignored.
 enum class LeftOver : uint8_t { Refuse, Keep };
 
 /// Three cases, in this order:
-/// - The checkpoint has the names of the ONNX file: all trained parameters must be there; what the model does not have goes into the note, and frozen
-///   parameters that are not there are not looked for elsewhere.
-/// - The facts say what parameters are called in checkpoints of the hub: those must be there, trained or frozen, but for adapters.
-/// - There are no facts: the names of the ONNX file but for a beginning, the same for all, that the file has more or less; it must be the only one
-///   that fits. Matrices may be transposed where their shapes say so.
-/// In the last two, unless `leftOver` is Keep, every tensor of the file must be a parameter, a buffer of the model (or of its name), no
-/// floating-point number, or match one of `skip` (* stands for any characters). Errors list names and shapes of all that is missing, left over, of
-/// another shape or ambiguous.
+/// - The file has the names of the ONNX file. All trained parameters must exist. Tensors that the
+///   model does not have are listed in the note. Frozen parameters that are missing are not
+///   searched elsewhere.
+/// - The facts specify the names of parameters in weights of the Hub. Those tensors must exist,
+///   trained or frozen, except adapters.
+/// - There are no facts. The names of the ONNX file are used, with a common prefix added or
+///   removed; exactly one prefix must fit. Matrices may be transposed if their shapes require it.
+/// In the last two cases, unless `leftOver` is Keep, every tensor of the file must be a parameter,
+/// a buffer of the model (or have its name), have a type that is not floating-point, or match one
+/// of `skip` (* matches any characters). Errors list names and shapes of all tensors that are
+/// missing, unused, ambiguous or of a different shape.
 Result<TensorMatching> matchTensors(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model,
                                     const std::vector<std::string> &skip = {}, LeftOver leftOver = LeftOver::Refuse);
 

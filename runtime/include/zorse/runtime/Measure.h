@@ -1,4 +1,5 @@
-// Measuring where a process runs: what control groups leave it, what links between the ranks of a job reach, and a job of ranks that only measure.
+// Measurements of the environment of a process: CPU quotas, links between the ranks of a job, and a
+// job of ranks that only measure.
 #pragma once
 
 #include "zorse/runtime/Control.h"
@@ -13,78 +14,85 @@
 
 namespace zorse::runtime {
 
-/// What control groups allow a process, the narrowest of its own group and those above it.
+/// The tightest CPU quota among a process's control group and its ancestors.
 struct CpuQuota {
-  double processors = 0; ///< 0: not limited
-  double period = 0;     ///< seconds between two fillings; the longest of the groups that limit
+  double processors = 0; ///< number of CPUs; 0: no limit
+  double period = 0;     ///< seconds between two refills; the longest among the groups that limit
 };
-/// \param root  "" but in tests: where /proc and /sys are.
+/// \param root  directory that contains /proc and /sys; "" except in tests
 CpuQuota cpuQuota(const std::string &root = "");
 
-/// Runs `work`, which says how many units of work it did, in samples: a sample lasts `seconds` or longer, so that pauses that a quota forces are part
-/// of it in their proportion.
-/// \returns seconds per unit of work of one sample.
+/// Runs `work` repeatedly and measures it in samples. `work` returns the units of work that it did.
+/// A sample lasts at least `seconds`, so that it includes its share of the pauses that a quota
+/// forces.
+/// \returns seconds per unit of work, one value per sample.
 double timedSample(double seconds, const std::function<int64_t()> &work);
 
-/// Median; 0 of nothing. \param spread  receives the distance of the quartiles over the median.
+/// Returns the median; 0 for an empty list. \param spread  receives the interquartile range divided
+/// by the median
 double median(std::vector<double> values, double *spread = nullptr);
 
 struct LinkTimes {
-  double latency = 0;   ///< seconds one way: half a round trip of the smallest messages
+  double latency = 0;   ///< seconds in one direction: half a round trip of the smallest messages
   double bandwidth = 0; ///< bytes/s of one stream of large messages
-  double halfSize = 0;  ///< bytes of the message that reaches half of it, by what smaller ones take beyond a trip and their bytes
+  double halfSize = 0;  ///< message size in bytes that reaches half the bandwidth, from the time of smaller messages minus latency and transfer
 };
 
-/// Between ranks `a` and `b`: both call it together, with the same `entry` (two numbers from there on are used), others do not. Takes about
-/// `seconds`.
+/// Measures the link between ranks `a` and `b`. Both call it together with the same `entry`
+/// (`entry` and `entry` + 1 are used); other ranks do not. Takes about `seconds`.
 Result<LinkTimes> measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t entry, double seconds);
 
-/// One link that was measured: between ranks.
+/// One measured link between two ranks.
 struct RankLink {
   uint32_t a = 0, b = 0;
   LinkTimes alone;     ///< one pair of ranks
-  double together = 0; ///< bytes/s of as many pairs as the two nodes have, at once; 0: they have one
+  double together = 0; ///< bytes/s of all pairs of the two nodes at the same time; 0: there is only one pair
 };
 
-/// All ranks of a job measure the links between their nodes, one pair of nodes after the other, and inside each node. All call it together.
-/// Up to eight nodes every pair; of more, each with its neighbour and with the one half way round.
-/// \param nodes  by rank. \returns on every rank all links.
+/// Measures the links between the nodes of a job, one pair of nodes at a time, and the links inside
+/// each node. All ranks call it together. Up to eight nodes, every pair is measured; with more
+/// nodes, each node with its neighbor and with the node halfway around the ring.
+/// \param nodes  by rank. \returns all links, on every rank.
 Result<std::vector<RankLink>> measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
                                            const std::function<void(const std::string &)> &progress);
 
-/// What messages cost the processors of a rank.
+/// CPU cost of messages on a rank.
 struct MovingWork {
-  double perByte = 0, perMessage = 0; ///< processor seconds, of sending and receiving alike
-  double delay = 0;                   ///< seconds by which an answer is later while the rank computes
+  double perByte = 0, perMessage = 0; ///< CPU seconds, equal for sending and receiving
+  double delay = 0;                   ///< seconds by which replies are later while the rank computes
 };
 
-/// Measures `subject` with `driver`'s help; both call it together, with the same `entry` (two numbers from there on are used). Takes about three
-/// times `seconds`.
-/// \param threads  that compute at the subject while the delay is measured. \returns the delay at the driver, the rest at the subject.
+/// Measures `subject` with the help of `driver`. Both call it together with the same `entry`
+/// (`entry` and `entry` + 1 are used). Takes about three times `seconds`.
+/// \param threads  threads that compute on the subject while the delay is measured. \returns the
+///   delay on the driver, the other values on the subject.
 Result<MovingWork> measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads);
 
-/// All ranks of a job, each with help of the one before it. All call it together, from one thread, with the same `entry` (16 for every rank are
-/// used).
-/// \param threads  by rank, that compute; 0: this rank is left out and has zeros. \returns on every rank all of them.
+/// Measures all ranks of a job, each with the help of the previous one. All ranks call it together,
+/// from one thread, with the same `entry` (16 per rank are used).
+/// \param threads  by rank, computing threads; 0: the rank is skipped and its values are zero.
+///   \returns the values of all ranks, on every rank.
 Result<std::vector<MovingWork>> measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds,
                                                    const std::vector<int> &threads);
 
-/// A job of ranks that agree and measure, for tools: the coordinator where this rank hosts it, and its member.
+/// Options of Job.
 struct JobOptions {
   std::string secretFile, listen;
   ControlTimes times;
   std::vector<std::string> names; ///< by rank, for messages; may be empty
 };
+/// A job of ranks that communicate and measure, for tools: the coordinator, if this rank hosts
+/// it, and its member.
 class Job {
 public:
-  /// A failure of another rank ends this process with a message.
+  /// Joins the job. A failure of another rank ends this process with a message.
   static Result<std::unique_ptr<Job>> join(const Place &place, const JobOptions &options);
   Member &member() { return *member_; }
   /// Connects this rank to all others.
   Result<std::unique_ptr<Transport>> connect(const std::vector<uint32_t> &nodes, uint32_t connections);
-  /// Says goodbye and waits until the others have, too, where this rank hosts the coordinator.
+  /// Leaves the job. If this rank hosts the coordinator, waits until all other ranks have left.
   void leave();
-  /// Tells the job why this rank cannot go on, and ends the process.
+  /// Reports to the job why this rank cannot continue, and ends the process.
   [[noreturn]] void fail(const Error &error);
 
 private:

@@ -1,4 +1,5 @@
-// Files a run writes: whole or not at all, and known to be writable before any work is done for them.
+// Output files of a run. They are written completely or not at all, and checked to be writable
+// before the run starts.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -9,16 +10,18 @@
 
 namespace zorse::runtime {
 
-/// Whether `path` can be written as far as can be told without writing: its folder is there and writable, it is no folder itself.
+/// Checks, without writing, whether `path` can be written: its directory exists and is writable,
+/// and it is not a directory itself.
 Status checkWritable(const std::string &path);
 
-/// Writes beside `path` first and renames, so that a crash or a full disk leaves the old file or none; devices and pipes are written to directly.
-/// `write` returns false when it could not write.
+/// Writes to a temporary file next to `path` and renames it, so that a crash or a full disk leaves
+/// the old file or none. Devices and pipes are written directly. `write` returns false on error.
 Status writeOutput(const std::string &path, const std::function<bool(FILE *)> &write);
 Status writeOutput(const std::string &path, const std::string &text);
 
-/// Opens a new file beside `target`, under a name that others cannot guess, for a caller that renames it to `target` itself. It is locked as long as
-/// it is open; drafts of `target` that ended processes have left are removed. Null: errno says why not.
+/// Opens a new temporary file next to `target`, with an unpredictable name, for a caller that
+/// renames it to `target`. The file is locked while it is open. Removes temporary files of `target`
+/// that ended processes have left. Null: errno contains the reason.
 FILE *createDraft(const std::string &target, std::string &draft);
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// Outputs must not overwrite inputs: one rule for all tools, asked before anything is opened.
+// Checks that outputs do not overwrite inputs. All tools use it before they open files.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -8,16 +8,17 @@
 
 namespace zorse::runtime {
 
-/// A path as a tool was told it.
+/// A path from the command line of a tool.
 struct NamedPath {
   std::string name;      ///< "--checkpoint", "the model": for the message
-  std::string path;      ///< a file or a folder; empty: not given
-  bool replaced = false; ///< of an output: a folder that is replaced with everything in it
+  std::string path;      ///< file or directory; empty: not given
+  bool replaced = false; ///< output directory that is replaced with all its contents
 };
 
-/// An error where an output is an input or another output, lies in a folder that is an input, or is a folder that is replaced and holds an input.
-/// Files are compared by what they are (device and inode), so that links and other spellings are seen through; those that are not there yet by their
-/// folder and name.
+/// Returns an error if an output is an input or another output, is in an input directory, or is a
+/// replaced directory that contains an input. Files are compared by device and inode, so links and
+/// other spellings of a path are recognized. Files that do not exist yet are compared by directory
+/// and name.
 Status checkOverwrites(const std::vector<NamedPath> &inputs, const std::vector<NamedPath> &outputs);
 
 } // namespace zorse::runtime

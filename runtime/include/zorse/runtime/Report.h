@@ -1,4 +1,4 @@
-// What a run tells people and programs: lines or a progress bar, metrics, a trace, memory.
+// Output of a run: lines or a progress bar, metrics, a trace, memory.
 #pragma once
 
 #include "zorse/runtime/Executor.h"
@@ -11,24 +11,25 @@
 
 namespace zorse::runtime {
 
-/// Bytes of anonymous memory this process holds now; files that are mapped do not count.
+/// Returns the bytes of anonymous memory of this process. Mapped files do not count.
 uint64_t processBytes();
 
 /// "1.5 GiB"
 std::string bytesText(uint64_t bytes);
 
-/// A report on its way to the process that prints; exact.
+/// Serializes a report without loss, for the process that prints.
 std::string encodeReport(const StepReport &report);
 Result<StepReport> decodeReport(const std::string &text);
 
-/// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left, as wide as the terminal; otherwise
-/// one line a step. Rates are of tokens, or of samples where the model has no sequence.
+/// Prints steps as they finish. On a terminal it rewrites one line with a progress bar and the
+/// remaining time, as wide as the terminal; otherwise it prints one line per step. Rates count
+/// tokens, or samples if the model has no sequence.
 class ConsoleReport {
 public:
   ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens);
   ~ConsoleReport();
   void step(const StepReport &report);
-  /// A line of its own among those of the steps.
+  /// Prints a separate line between those of the steps.
   void line(const std::string &text);
 
 private:
@@ -41,13 +42,13 @@ private:
   uint64_t counted_ = 0;
 };
 
-/// One JSON object a line: {"step", "loss", "grad_norm", "lr", "loss_scale" (f16), "tokens_per_second", "seconds", "skipped", "memory_bytes"};
-/// evaluations have
-/// {"step", "eval_loss", "tokens_per_second", "seconds"}.
+/// Writes one JSON object per line: {"step", "loss", "grad_norm", "lr", "loss_scale" (f16),
+/// "tokens_per_second", "seconds", "skipped", "memory_bytes"}. Lines of evaluations are {"step",
+/// "eval_loss", "tokens_per_second", "seconds"}.
 class MetricsFile {
 public:
-  /// \param lastStep  of an earlier run that this one goes on from: its lines up to that step stay. 0: none do. Where it can, it is a new file in the
-  /// old one's place.
+  /// \param lastStep  step of an earlier run that this one resumes: the file keeps its lines up to
+  ///   that step. 0: it keeps none. If possible, a new file replaces the old one.
   static Result<std::unique_ptr<MetricsFile>> open(const std::string &path, uint64_t lastStep = 0);
   ~MetricsFile();
   void step(const StepReport &report);
@@ -63,14 +64,17 @@ private:
   int cause_ = 0; ///< errno of the first line that could not be written
 };
 
-/// Chrome's trace format, which Perfetto reads: a process per device, a track per queue, an arrow from every send to its receive; counters of the
-/// bytes that hold something, by arena, and of the entries that could run, by queue.
+/// Writes a trace in Chrome's format, which Perfetto reads: a process per device, a track per
+/// queue, an arrow from every send to its receive. Counters show the bytes in use by arena and the
+/// runnable entries by queue.
 Status writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events);
 
-/// JSON: per device planned and touched bytes; of the process, what an executor without arenas took, what it takes, and the reserve beyond the plan.
+/// Writes JSON: planned and touched bytes per device; for the process, the memory of an executor
+/// without arenas, the current memory, and the reserve beyond the plan.
 Status writeMemoryReport(const std::string &path, const Bundle &bundle, const std::vector<Executor::MemoryUse> &uses, uint64_t emptyExecutorBytes);
 
-/// What the runtime may take beside the arenas: batches, the scratch of matrix-product libraries, threads.
+/// Returns the bytes that the runtime may use in addition to the arenas: batches, scratch memory of
+/// matrix libraries, threads.
 uint64_t reserveBytes(const Bundle &bundle);
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// A page that shows a run: its losses, and where the time went.
+// An HTML report of a run: its losses and its time breakdown.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -12,31 +12,31 @@
 
 namespace zorse::runtime {
 
-/// What the page says about a run beside its steps.
+/// Facts about a run in addition to its steps.
 struct RunSummary {
-  bundle::TrainingOptions training; ///< as the run uses it
+  bundle::TrainingOptions training; ///< options that the run uses
   std::optional<uint64_t> shuffle;
-  uint64_t steps = 0;      ///< number of the last step that was asked for
-  double seconds = 0;      ///< that the run took, evaluations and waits included
-  double secondsAStep = 0; ///< 0: not known
+  uint64_t steps = 0;      ///< number of the last requested step
+  double seconds = 0;      ///< duration of the run, including evaluations and waits
+  double secondsAStep = 0; ///< 0: unknown
 };
 
-/// Collects steps in memory that does not grow with their number, and writes the page.
+/// Collects steps in bounded memory and writes the report.
 class RunPage {
 public:
   void step(const StepReport &report);
 
-  /// HTML that needs no other file.
+  /// Writes HTML that needs no other file.
   Status write(const std::string &path, const Bundle &bundle, const TimeShares &shares, const RunSummary &run) const;
 
 private:
   static constexpr size_t kMostPoints = 2000;
   struct Point {
     uint64_t first, last;
-    double loss, low, high, norm, learningRate, rate; ///< means, and least and largest loss
+    double loss, low, high, norm, learningRate, rate; ///< means; smallest and largest loss
     uint64_t steps;
   };
-  /// Two points as one.
+  /// Merges two points.
   static Point join(const Point &a, const Point &b);
 
   std::vector<Point> points_;

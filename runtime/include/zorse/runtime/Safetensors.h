@@ -1,4 +1,5 @@
-// The safetensors format: eight bytes of length, a JSON header, the tensors without holes.
+// The safetensors format: the header length in eight bytes, a JSON header, and the contiguous data
+// of the tensors.
 #pragma once
 
 #include "zorse/runtime/Elements.h"
@@ -19,7 +20,8 @@ struct SafetensorsEntry {
   size_t bytes = 0;
 };
 
-/// A file read strictly: everything its header says is checked against the file, so that `tensors` can be used without further checks.
+/// A strictly validated file. `open` and `parse` check the whole header against the file, so
+/// `tensors` needs no further checks.
 class SafetensorsFile {
 public:
   static Result<SafetensorsFile> open(const std::string &path);
@@ -28,7 +30,8 @@ public:
   const std::map<std::string, SafetensorsEntry> &tensors() const { return tensors_; }
   const std::string &path() const { return file_.path(); }
 
-  /// What the tensors are called by, as far as the file says. Onnx: written by this program, under the names and in the layouts of an ONNX file.
+  /// Which names the tensors have, as far as the metadata specifies it. Onnx: this program wrote
+  /// the file, with the names and layouts of an ONNX file.
   enum class Names : uint8_t { NotSaid, Onnx };
   Names names() const { return names_; }
 
@@ -38,17 +41,19 @@ private:
   Names names_ = Names::NotSaid;
 };
 
-/// The header of a safetensors file: of tensors whose data follow each other in the order of `add`. Names must differ. They are not compared, so that
-/// a header takes time linear in its tensors.
+/// Builds the header of a safetensors file. The data of the tensors follow each other in the order
+/// of `add`. Names must differ; they are not compared, so building the header takes time linear in
+/// the number of tensors.
 class SafetensorsHeader {
 public:
   explicit SafetensorsHeader(const std::map<std::string, std::string> &metadata = {});
   ~SafetensorsHeader();
   void add(const std::string &name, StoredType type, const std::vector<int64_t> &shape);
-  /// Bytes of all data so far.
+  /// Bytes of the data of all tensors added so far.
   uint64_t bytes() const { return end_; }
-  /// The length and the JSON text, padded with spaces, as the format allows: the byte `behind` the start of the data lies on a multiple of
-  /// `alignment`.
+  /// Returns the header length and the JSON text. The text is padded with spaces, as the format
+  /// allows, so that the byte at offset `behind` of the data is at a multiple of `alignment` in the
+  /// file.
   std::string text(uint64_t alignment, uint64_t behind = 0) const;
 
 private:
@@ -57,7 +62,8 @@ private:
   uint64_t end_ = 0;
 };
 
-/// One tensor to write; `produce` fills its bytes when its turn comes, so that a large model is never in memory twice.
+/// One tensor to write. `produce` fills its bytes only when it is written, so that a large model is
+/// never in memory twice.
 struct SafetensorsItem {
   std::string name;
   StoredType type = StoredType::F32;
@@ -65,12 +71,16 @@ struct SafetensorsItem {
   std::function<void(std::byte *)> produce;
 };
 
-/// Writes the items in ascending order of names, beside `path` first and then renamed: a crash leaves the old file or none.
-/// \param problem  set by a `produce` that fails: then nothing is written, and this is the result.
-/// \param metadata  the header's "__metadata__"; empty: none. onnxNames() marks what SafetensorsFile::Names calls Onnx.
+/// Writes the items in ascending order of names to a temporary file next to `path`, then renames
+/// it. A crash leaves the old file or none.
+/// \param problem  status that a failing `produce` sets. The file is then not written, and the
+///   status is returned.
+/// \param metadata  the header's "__metadata__"; empty: none. onnxNames() marks the file as
+///   SafetensorsFile::Names::Onnx.
 Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem = nullptr,
                         const std::map<std::string, std::string> &metadata = {});
 
+/// Metadata of a file with ONNX names and layouts.
 std::map<std::string, std::string> onnxNames();
 
 } // namespace zorse::runtime

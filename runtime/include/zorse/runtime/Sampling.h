@@ -1,8 +1,9 @@
-// Text while a model of text is trained: the next token, drawn from the logits of one position. The bundle must have been compiled for it
-// (ModelSummary.logits).
+// Generates text while a language model is trained. Draws the next token from the logits of one
+// position. The bundle must be compiled with the body of the logits (ModelSummary.logits).
 //
-// A token costs an evaluation of one batch, whose first sample is the text so far. Where the program calls the forward of the unit with the loss, the
-// body of the logits runs first, on that unit's device, with what the forward is about to read; no program has to know of it.
+// Each token costs an evaluation of one batch; its first sample is the text generated so far.
+// Before the program calls the forward of the unit with the loss, the sampler runs the body of the
+// logits on that unit's device, with the inputs of the forward. Programs therefore need no change.
 #pragma once
 
 #include "zorse/runtime/Data.h"
@@ -18,27 +19,28 @@
 namespace zorse::runtime {
 
 struct SamplingOptions {
-  std::vector<int64_t> prompt; ///< empty: the beginning of the data's first sample
-  uint64_t tokens = 32;        ///< that are drawn, as far as the sequence has room
-  double temperature = 0;      ///< 0: the likeliest token
+  std::vector<int64_t> prompt; ///< empty: the beginning of the first sample of the data
+  uint64_t tokens = 32;        ///< tokens to generate; fewer if the sequence is shorter
+  double temperature = 0;      ///< 0: the most likely token
   uint64_t seed = 0;
 };
 
 class Sampler {
 public:
-  /// \param data  what inputs besides ids are taken from; its first batch is read
+  /// \param data  source of the inputs other than ids; its first batch is read
   static Result<std::unique_ptr<Sampler>> create(const Bundle &bundle, DataSource &data, SamplingOptions options);
 
-  /// ExecutorOptions::observes and beforeCall.
+  /// Callbacks for ExecutorOptions::observes and beforeCall.
   bool observes(const bundle::Entry &entry, bool evaluation) const;
   void observe(const ObservedCall &call);
 
-  const SamplingOptions &options() const { return options_; } ///< with the prompt that is used
-  int64_t length() const { return length_; }                  ///< of the sequence
+  const SamplingOptions &options() const { return options_; } ///< including the prompt that is used
+  int64_t length() const { return length_; }                  ///< sequence length
 
-  /// A batch to evaluate, whose logits behind the last of `ids` are wanted.
+  /// Returns a batch to evaluate. The logits of the last position of `ids` are recorded.
   std::shared_ptr<const Batch> ask(const std::vector<int64_t> &ids);
-  /// The token behind them, once that evaluation is done; nullopt where the unit with the loss is a device's of another process.
+  /// Returns the next token after that evaluation; nullopt if a device of another process has the
+  /// unit with the loss.
   Result<std::optional<int64_t>> answer(uint64_t step, size_t drawn);
 
 private:
@@ -48,17 +50,17 @@ private:
 
   const Bundle &bundle_;
   SamplingOptions options_;
-  std::shared_ptr<const Batch> first_; ///< of the data
+  std::shared_ptr<const Batch> first_; ///< first batch of the data
   int64_t length_ = 0;
   std::mutex mutex_;
-  std::optional<int64_t> position_; ///< asked for
+  std::optional<int64_t> position_; ///< position of the recorded logits
   std::optional<Status> trouble_;
   std::vector<double> logits_;
-  std::unique_ptr<DeviceMemory> memory_; ///< of the unit's device: what the forward has no place for
-  std::vector<size_t> places_;           ///< in it, by slot
+  std::unique_ptr<DeviceMemory> memory_; ///< memory on the unit's device for operands that the forward does not have
+  std::vector<size_t> places_;           ///< offsets in `memory_`, by slot
 };
 
-/// The same on all ranks: the token of the one that knows it. \param name  of the exchange
+/// Returns the token of the rank that knows it, on all ranks. \param name  name of the exchange
 Result<int64_t> agreeOnToken(Group &group, const std::string &name, const std::optional<int64_t> &mine);
 
 } // namespace zorse::runtime

@@ -1,9 +1,11 @@
-// Replays the programs of a bundle on a simulated clock: no kernel runs, no weight is read, no memory of the model is allocated.
+// Replays the programs of a bundle on a simulated clock. No kernel runs, no weights are read, and
+// no memory of the model is allocated.
 //
-// The rules are the executor's (Executor.h): every thread serves its queues' entries in list order, entries wait for what their waits name (also of
-// the step before), a transfer or collective starts when all who take part have come to it, steps overlap. Compute entries, copies, loads and reports
-// take their planned durations; transfers and collectives take what sim::Traffic makes of the bundle's topology, or their planned durations where it
-// has none.
+// The rules are those of the executor (Executor.h). Every thread executes its queues' entries in
+// list order. Entries wait for their waits, also for those of the previous step. A transfer or
+// collective starts when all participants have reached it. Steps overlap. Compute entries, copies,
+// loads and reports take their planned durations. Transfers and collectives take the durations that
+// sim::Traffic computes from the bundle's topology, or their planned durations if there is none.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -16,7 +18,7 @@
 
 namespace zorse::runtime {
 
-/// What time goes to.
+/// Uses of time.
 enum class Activity : uint8_t {
   Forward,
   Backward,
@@ -26,13 +28,13 @@ enum class Activity : uint8_t {
   Update,
   Copy,
   Load,
-  Report, // one device
+  Report, // above: one device
   Transfer,
   Gather,
   Reduction,
-  Sum,      // several
-  BusyLink, ///< a transfer beyond what an idle network would need
-  Nothing,  ///< nobody does anything for it: the step may not begin yet
+  Sum,      // above: several devices
+  BusyLink, ///< duration of a transfer beyond that on an idle network
+  Nothing,  ///< no activity; the step may not begin yet
 };
 inline constexpr size_t kActivities = size_t(Activity::Nothing) + 1;
 const char *activityName(Activity activity);
@@ -40,34 +42,35 @@ const char *activityName(Activity activity);
 struct SimulationOptions {
   uint64_t steps = 4;
   bool evaluation = false;        ///< evaluations instead of training steps
-  bool oneThreadPerQueue = false; ///< as ExecutorOptions; devices that are no CPUs always have one
-  double linkTimes = 1;           ///< links are so many times as fast as the bundle's topology says (latencies stay)
-  std::vector<double> speedTimes; ///< by device: computes so many times as fast as planned; empty: 1
+  bool oneThreadPerQueue = false; ///< as in ExecutorOptions; devices other than CPUs always have one
+  double linkTimes = 1;           ///< factor on the bandwidths of the bundle's topology; latencies do not change
+  std::vector<double> speedTimes; ///< by device: factor on the planned computation speed; empty: 1
   uint64_t traceSteps = 0;        ///< steps kept in Simulation::trace
 };
 
 using Seconds = std::array<double, kActivities>;
 
-/// Per step, averaged over the later half of the steps.
+/// Values per step, averaged over the second half of the steps.
 struct SimulatedDevice {
-  Seconds busy = {};      ///< by activity
-  Seconds waiting = {};   ///< the compute thread has nothing to do, by what ends that
-  double compute() const; ///< busy with what is not transfers and collectives
+  Seconds busy = {};      ///< seconds by activity
+  Seconds waiting = {};   ///< idle time of the compute thread, by the activity that ends it
+  double compute() const; ///< busy time without transfers and collectives
 };
 
 struct Simulation {
-  std::vector<double> stepEnds; ///< seconds since the first step's begin
-  double firstStep = 0;         ///< seconds from the first entry's start to the last one's end
-  double step = 0;              ///< seconds of a step once steps follow each other
-  double planned = 0;           ///< what the plan predicted for one step
-  bool usesTopology = false;    ///< else transfers take their planned durations
-  uint64_t entries = 0;         ///< of one step, all devices
+  std::vector<double> stepEnds; ///< seconds since the start of the first step
+  double firstStep = 0;         ///< seconds from the start of the first entry to the end of the last one
+  double step = 0;              ///< seconds per step in the steady state
+  double planned = 0;           ///< seconds that the plan predicts for one step
+  bool usesTopology = false;    ///< false: transfers take their planned durations
+  uint64_t entries = 0;         ///< entries of one step, all devices
   std::vector<SimulatedDevice> devices;
-  Seconds criticalPath = {}; ///< of the last step: adds up to what it took beyond the step before
+  Seconds criticalPath = {}; ///< of the last step; the sum is the time since the end of the previous step
   std::vector<TraceEvent> trace;
 };
 
-/// \returns a user error that names the waiting entries if the programs cannot run (the verifier accepts no such programs).
+/// \returns a user error that names the waiting entries if the programs deadlock (the verifier
+///   accepts no such programs).
 Result<Simulation> simulatePrograms(const Bundle &bundle, const SimulationOptions &options);
 
 } // namespace zorse::runtime

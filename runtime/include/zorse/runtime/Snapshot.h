@@ -1,14 +1,16 @@
-// Snapshots: the whole training state at a step boundary, one safetensors file per device and an index, from which a run resumes exactly, under the
-// same plan or another one (docs/snapshots.md).
+// Checkpoints of the whole training state after a step: one safetensors file per device and an
+// index. A run resumes from it exactly, with the same plan or another one (docs/snapshots.md).
 //
 //   DIR/generation                         the fencing token: the generation that may write here (text; replaced by rename)
-//   DIR/step-00000120.g2/<index>-<device>.safetensors   flat slices: NAME@lo:hi (parameters), moment.0/NAME@lo:hi, ..., optimizer_step
-//   DIR/step-00000120.g2/index.json        exists only when every file is complete, synced and acknowledged with its checksums: shapes, types,
-//   slices, step,
-//                                          generation, and what the order of samples and the random numbers depend on
+//   DIR/step-00000120.g2/<index>-<device>.safetensors
+//                                          flat slices: NAME@lo:hi (parameters), moment.0/NAME@lo:hi, ..., optimizer_step
+//   DIR/step-00000120.g2/index.json        exists only if every file is complete, synced and acknowledged with its checksums:
+//                                          shapes, types, slices, step, generation, and the values that determine the order of
+//                                          samples and the random numbers
 //
-// Taking one does not stop the step after it: when a device has finished the last entry of its step, its state is still until the next step's
-// updates; it is copied meanwhile by a thread of its own, and written behind it.
+// Checkpointing does not stop the next step. A device's state does not change between the last
+// entry of a step and the first update of the next one. A dedicated thread copies the state in this
+// interval; another thread writes the copy.
 #pragma once
 
 #include "zorse/runtime/Executor.h"
@@ -21,7 +23,8 @@
 
 namespace zorse::runtime {
 
-/// What must be the same for a resumed run to be the unbroken one; recorded in the index, compared on resume.
+/// The values that must be equal for a resumed run to continue exactly. They are recorded in the
+/// index and compared on resume.
 struct RunIdentity {
   std::string model; ///< ModelSummary.content_hash
   int64_t batch = 0, sequence = 0;
@@ -29,66 +32,73 @@ struct RunIdentity {
   std::optional<uint64_t> shuffle;
   std::string data; ///< dataFingerprint
   uint64_t samplesPerEpoch = 0;
-  bundle::TrainingOptions training; ///< as the run uses it
-  uint64_t steps = 0;               ///< length of the run, which the schedule may depend on
-  std::string
-      matrices; ///< the matrix libraries of all ranks, each once: another one rounds otherwise, which is said and not refused; empty: not known
+  bundle::TrainingOptions training; ///< options that the run uses
+  uint64_t steps = 0;               ///< length of the run, which the learning-rate schedule may depend on
+  std::string matrices;             ///< matrix libraries of all ranks, without duplicates; a different one is reported, not refused; empty: unknown
 };
 
 struct SnapshotOptions {
   std::string directory;  ///< on a file system that all ranks share
-  uint64_t every = 0;     ///< steps; 0: only the last one of the run
-  uint64_t keep = 2;      ///< complete ones; older ones are removed once a newer is complete. At least 1.
-  bool resuming = false;  ///< snapshots that are there already are this job's; otherwise open() refuses a directory that holds some.
-  std::string checkpoint; ///< not empty: nobody asked for snapshots, the state is collected for this file; messages speak of it
-  std::function<void(uint64_t step, const std::string &path)> written; ///< rank 0: a snapshot is complete; called in a thread of this class
-  std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; on every rank with the same words, in a thread of this class.
+  uint64_t every = 0;     ///< steps; 0: only after the last step of the run
+  uint64_t keep = 2;      ///< complete snapshots to keep, at least 1; older ones are removed when a newer one is complete
+  bool resuming = false;  ///< existing snapshots belong to this job; otherwise open() refuses a directory with snapshots
+  std::string checkpoint; ///< not empty: the state is collected only for this weights export; messages refer to it
+  std::function<void(uint64_t step, const std::string &path)> written; ///< on rank 0: a snapshot is complete; called in a thread of this class
+  std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text on every rank; called in a thread of this class
 };
 
 struct ResumePoint {
-  uint64_t step = 0;            ///< the last finished step
-  std::string path;             ///< of the snapshot
-  uint64_t samplesConsumed = 0; ///< by the steps before: TrainingRun.firstSample
+  uint64_t step = 0;            ///< last finished step
+  std::string path;             ///< path of the snapshot
+  uint64_t samplesConsumed = 0; ///< samples of the previous steps: TrainingRun.firstSample
 };
 
 class SnapshotStorage;
 
 class Snapshots {
 public:
-  /// Claims the directory for `group.generation()` (rank 0 replaces the token; one there that is as new or newer is an error), and makes it where it
-  /// is not. Executor, bundle and group outlive the object.
-  /// \param storage  how files are reached; null: as usual. Tests stand in for failing disks.
+  /// Claims the directory for `group.generation()` and creates it if it does not exist. Rank 0
+  /// replaces the fencing token; an equal or newer token is an error. Executor, bundle and group
+  /// must outlive the object.
+  /// \param storage  file access; null: the default. Tests use it to simulate failing disks.
   static Result<std::unique_ptr<Snapshots>> open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options,
                                                  const RunIdentity &identity, std::shared_ptr<SnapshotStorage> storage = nullptr);
-  /// Gives up what has not been copied and waits for the rest; where the run has failed, so must the group have.
+  /// Abandons state that has not been copied and waits for the rest. If the run has failed, the
+  /// group must have failed as well.
   ~Snapshots();
 
-  /// Loads the newest snapshot that every rank finds undamaged, each rank reading only what its devices hold; nullopt when there is none. What was
-  /// passed over, and why, goes to `note`. A difference that changes the mathematics is an error unless `allowChange`. Comes after loadState: frozen
-  /// parameters are not in snapshots, and those loaded must be the ones that the snapshot's run had. It is an error that snapshots are there and all
-  /// of them are damaged.
+  /// Loads the newest snapshot that every rank finds undamaged. Each rank reads only the state of
+  /// its devices. Returns nullopt if there is no snapshot. `note` receives the snapshots that were
+  /// skipped, with the reasons. A difference that changes the mathematics is an error unless
+  /// `allowChange`. Call it after loadState: snapshots do not contain frozen parameters, and the
+  /// loaded ones must equal those of the snapshot's run. It is an error if there are snapshots and
+  /// all of them are damaged.
   Result<std::optional<ResumePoint>> resume(bool allowChange, std::string *note);
 
-  /// For StepRequest.afterStep of a step whose state is to be kept; null for other steps. `last`: the run ends with this step. Waits while the
-  /// snapshot before is being written (counted in `waits`). Steps ascending, the same on all ranks.
+  /// Returns the reader for StepRequest.afterStep if the state after `step` is to be saved,
+  /// otherwise null. `last`: the run ends with this step. Waits while the previous snapshot is
+  /// being written (counted in `waits`). Call it with ascending steps, equal on all ranks.
   StateReader *due(uint64_t step, bool last);
 
-  /// The state after `step`, when no step is under way: for a run that ends earlier than it knew. Nothing where that snapshot has been taken.
+  /// Saves the state after `step` if no step is in progress, for a run that ends early. Does
+  /// nothing if that snapshot has been taken already.
   void takeNow(uint64_t step);
 
   struct Counts {
     uint64_t written = 0, failed = 0;
-    uint64_t waits = 0;                       ///< snapshots that were due before the one before was written
-    double copySeconds = 0, writeSeconds = 0; ///< sums over snapshots, of this rank; copying of the slowest device each
-    uint64_t bytes = 0;                       ///< of files, of this rank
+    uint64_t waits = 0;                       ///< snapshots that were due before the previous one was written
+    double copySeconds = 0, writeSeconds = 0; ///< sums over the snapshots of this rank; copySeconds: of the slowest device each
+    uint64_t bytes = 0;                       ///< bytes of the files of this rank
   };
   Counts counts() const;
 
-  /// Bytes of this process for copies of state: as much as its devices' persistent trainable state.
+  /// Returns the bytes of this process for copies of state: the bytes of its devices' persistent
+  /// trainable state.
   uint64_t memory() const;
 
-  /// Waits for what is under way. An error when the last snapshot that was due is not complete, or when a newer generation has taken over; that also
-  /// ends the run at once (Executor::abort).
+  /// Waits for snapshots in progress. Returns an error if the last snapshot that was due is not
+  /// complete, or if a newer generation has claimed the directory; the latter also aborts the run
+  /// (Executor::abort).
   Status finish();
 
 private:
@@ -97,14 +107,17 @@ private:
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Loads the parameters of one snapshot (its folder) without moments, each rank what its devices hold: to look at, not to go on from, so that nothing
-/// is claimed or written. Comes after loadState, as frozen parameters are not in snapshots. Returns its step.
+/// Loads the parameters of one snapshot, given its directory, without optimizer states. Each rank
+/// loads the parameters of its devices. It is for inspection, not for resuming: nothing is claimed
+/// or written. Call it after loadState, because snapshots do not contain frozen parameters. Returns
+/// the step of the snapshot.
 Result<uint64_t> loadSnapshotParameters(const std::string &path, Executor &executor, const Bundle &bundle);
 
-/// The newest generation that `directory` knows; 0 when there is none yet.
+/// Returns the newest generation recorded in `directory`; 0 if there is none yet.
 Result<uint64_t> newestGeneration(const std::string &directory);
 
-/// An error when a newer generation has claimed `directory` ("superseded by generation N"): asked before every write of a run.
+/// Returns an error if a newer generation has claimed `directory` ("superseded by generation N"). A
+/// run calls it before every write.
 Status checkFence(const std::string &directory, uint64_t generation);
 
 } // namespace zorse::runtime

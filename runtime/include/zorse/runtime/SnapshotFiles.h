@@ -1,4 +1,5 @@
-// The files of a snapshot, for whoever reads one without a bundle (zorse-export) and for tests; docs/snapshots.md describes the format.
+// The files of a checkpoint of the training state. zorse-export and tests read them without a
+// bundle. docs/snapshots.md describes the format.
 #pragma once
 
 #include "zorse/runtime/Elements.h"
@@ -13,18 +14,19 @@ namespace zorse::runtime {
 
 class SnapshotStorage;
 
+/// Description of one parameter in the index of a snapshot.
 struct SnapshotParameter {
-  std::string name;                  ///< of the ONNX file
-  StoredType type = StoredType::F32; ///< in training
-  std::vector<int64_t> shape;        ///< as compiled: slices are ranges of its row-major order
-  std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file; empty: the same
+  std::string name;                  ///< name in the ONNX file
+  StoredType type = StoredType::F32; ///< element type in training
+  std::vector<int64_t> shape;        ///< compiled shape; slices are ranges of its row-major order
+  std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file; empty: identity
   bool trainable = true;
   bundle::HubFact hub; ///< relative to storedShape()
 
-  // Of a frozen one, which is not in the snapshot:
-  bool constant = false; ///< a lifted constant or a buffer: no parameter of the model
-  uint64_t hash = 0;     ///< XXH64 of its bytes as compiled
-  std::string file;      ///< where they came from, with the range and type there; empty: not known
+  // Fields of a frozen parameter. Snapshots do not contain its elements.
+  bool constant = false; ///< whether it is a lifted constant or a buffer instead of a model parameter
+  uint64_t hash = 0;     ///< XXH64 of the compiled bytes
+  std::string file;      ///< source file; empty: unknown. `offset`, `bytes` and `storedType` describe its range there
   uint64_t offset = 0, bytes = 0;
   StoredType storedType = StoredType::F32;
 
@@ -33,85 +35,94 @@ struct SnapshotParameter {
   std::vector<int64_t> storedShape() const;
 };
 
-/// Elements [begin, end) of a parameter, or of one of its moments.
+/// Elements [begin, end) of a parameter or of one of its optimizer states.
 struct SnapshotSlice {
   uint32_t parameter = 0;
-  int32_t moment = -1; ///< -1: the parameter itself
+  int32_t moment = -1; ///< index of the optimizer state; -1: the parameter
   int64_t begin = 0, end = 0;
   StoredType type = StoredType::F32;
-  uint64_t offset = 0; ///< in the file
-  uint64_t hash = 0;   ///< XXH64 of its bytes
+  uint64_t offset = 0; ///< byte offset in the file
+  uint64_t hash = 0;   ///< XXH64 of the bytes
 
   uint64_t bytes() const { return uint64_t(end - begin) * bytesOf(type); }
 };
 
+/// One safetensors file of a snapshot: the state of one device.
 struct SnapshotFile {
-  std::string name; ///< in the snapshot's folder
+  std::string name; ///< name in the directory of the snapshot
   std::string device;
   uint64_t bytes = 0;
-  uint64_t headBytes = 0; ///< what comes before the slices: safetensors' header and the optimizer's step
+  uint64_t headBytes = 0; ///< bytes before the slices: safetensors header and optimizer step
   uint64_t headHash = 0;
-  std::vector<SnapshotSlice> slices; ///< by offset, without holes to the end of the file
+  std::vector<SnapshotSlice> slices; ///< ordered by offset; contiguous up to the end of the file
 };
 
+/// Content of index.json.
 struct SnapshotIndex {
   uint64_t step = 0, generation = 0, samplesConsumed = 0;
-  abi::OptimizerStep optimizerStep = {}; ///< lossScale 0: the loss was not scaled
-  std::string precision;                 ///< of the bundle
-  uint32_t moments = 0;                  ///< for every trainable parameter
+  abi::OptimizerStep optimizerStep = {}; ///< lossScale 0: no loss scaling
+  std::string precision;                 ///< precision of the bundle
+  uint32_t moments = 0;                  ///< optimizer states per trainable parameter
   RunIdentity identity;
-  bundle::HubModel hub; ///< nothing in snapshots of earlier versions
+  bundle::HubModel hub; ///< empty in snapshots of earlier versions
   std::vector<SnapshotParameter> parameters;
   std::vector<SnapshotFile> files;
 };
 
 std::string writeSnapshotIndex(const SnapshotIndex &index);
 
-/// Reads and checks an index: its checksum, that every trainable parameter and moment is there exactly once, that files are covered exactly by their
-/// slices, and that no name leads out of the folder. Memory: a small multiple of `size`.
-/// \param path  for messages
+/// Reads and checks an index. Checks its checksum, that every trainable parameter and optimizer
+/// state is covered exactly once, that slices cover the files exactly, and that no file name leads
+/// out of the directory. Uses memory of a small multiple of `size`.
+/// \param path  path for messages
 Result<SnapshotIndex> parseSnapshotIndex(const std::string &path, const char *text, size_t size);
 
-/// Largest index and slice that are read: limits on what a hostile file makes us allocate.
+/// Largest index and slice that are read, in bytes. The limits bound the memory that a malicious
+/// file can make the reader allocate.
 inline constexpr uint64_t kLargestSnapshotIndex = uint64_t(1) << 30, kLargestSnapshotSlice = uint64_t(1) << 30;
 
 /// An entry of a directory of snapshots.
 struct SnapshotFolder {
   std::string name; ///< "step-00000120.g2"
   uint64_t step = 0, generation = 0;
-  bool complete = false; ///< has an index
+  bool complete = false; ///< whether it has an index
 };
 
-/// Newest first: by generation, then by step. An empty list where there is no such directory.
+/// Lists snapshots, newest first: by generation, then by step. Returns an empty list if the
+/// directory does not exist.
 Result<std::vector<SnapshotFolder>> listSnapshots(const std::string &directory);
 
 /// One complete snapshot.
 class SnapshotReader {
 public:
-  /// \param path  the snapshot's folder
+  /// \param path  directory of the snapshot
   static Result<SnapshotReader> open(const std::string &path, std::shared_ptr<SnapshotStorage> storage = nullptr);
 
   const std::string &path() const { return path_; }
   const SnapshotIndex &index() const { return index_; }
 
-  /// Reads slices of one file in order, each verified, and hands them to `take`. The head of the file is verified first.
+  /// Reads slices of one file in order, verifies each, and passes it to `take`. Verifies the header
+  /// of the file first.
   /// \param wanted  indices in SnapshotFile.slices, ascending
   Status read(size_t file, const std::vector<size_t> &wanted, const std::function<void(const SnapshotSlice &, const std::byte *)> &take) const;
 
-  /// All elements of a trainable parameter (moment -1) or of a moment, in compiled order, as `type`. `target` has room for them.
+  /// Reads all elements of a trainable parameter (moment -1) or of an optimizer state in compiled
+  /// order, converted to `type`. `target` must be large enough for them.
   Status readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const;
 
-  /// All elements of a trained parameter in the layout of the ONNX file, as `type`.
+  /// Reads all elements of a trained parameter in the layout of the ONNX file, converted to `type`.
   Status readStored(uint32_t parameter, StoredType type, std::byte *target) const;
 
-  /// The same of a frozen one, in the type of training, from where the run had it; fails where that file is gone or holds other numbers than the run
-  /// had.
+  /// Reads a frozen parameter in the layout of the ONNX file, in the type of training, from the
+  /// source file of the run. Fails if that file is missing or its elements differ from those of the
+  /// run.
   Status readFrozen(uint32_t parameter, std::byte *target) const;
 
-  /// Whether these elements, in the layout of the ONNX file, are the ones that a frozen parameter had in the run.
+  /// Returns whether these elements, in the layout of the ONNX file, equal those of a frozen
+  /// parameter in the run.
   bool isFrozen(uint32_t parameter, StoredType type, const std::byte *stored) const;
 
-  /// Reads and verifies everything.
+  /// Reads and verifies all files.
   Status verify() const;
 
 private:
@@ -120,9 +131,11 @@ private:
   std::shared_ptr<SnapshotStorage> storage_;
 };
 
-/// Writes all parameters of a snapshot to one safetensors file, under their ONNX names and in the ONNX layouts, one after the other: a checkpoint.
-/// All that is read is verified. Frozen parameters come from where the run had them.
-/// \param note  says which frozen ones are left out because that is gone or another file; null: that is an error.
+/// Writes all parameters of a snapshot to one safetensors file (a weights export), with their ONNX
+/// names and layouts, contiguously. Verifies all data that it reads. Frozen parameters are read
+/// from the source files of the run.
+/// \param note  receives the frozen parameters that were left out because their source file is
+///   missing or has changed. Null: a missing or changed file is an error.
 Status mergeSnapshot(const SnapshotReader &snapshot, const std::string &path, std::string *note = nullptr);
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// The first thing a program does.
+// Opens the standard streams, as the first action of a program.
 #pragma once
 
 #include <fcntl.h>
@@ -6,8 +6,9 @@
 
 namespace zorse::runtime {
 
-/// Standard input, output and error are open, to /dev/null where whoever started the program closed them (`>&-`). Otherwise the next file, pipe or
-/// socket that is opened gets their number, and what is meant for people is written into it, or what is read from it is taken for something else.
+/// Opens standard input, output and error to /dev/null if the parent process closed them (`>&-`).
+/// Otherwise the next file, pipe or socket would get one of their descriptors, and messages would
+/// be written to it or its data read as input.
 inline void openStandardStreams() {
   int fd;
   do

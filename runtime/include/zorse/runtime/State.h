@@ -1,4 +1,5 @@
-// State that lives across steps: filled before the first, saved at the end, and gradients caught on the way.
+// State that persists across steps: initialization before the first step, export at the end, and
+// gradients recorded during a step.
 #pragma once
 
 #include "zorse/runtime/Elements.h"
@@ -10,27 +11,33 @@
 
 namespace zorse::runtime {
 
-/// Writes `count` numbers, converted, from byte `offset` of a region on.
+/// Converts `count` numbers and writes them from byte `offset` of a region on.
 Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
                      StoredType wanted, int64_t count);
 
-/// To every device that keeps one, as much of it as it keeps.
+/// Writes the optimizer step to every device that has one, as many of its fields as the device
+/// stores.
 Status writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::OptimizerStep &step);
 
-/// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (TensorFiles::open) where it is not empty,
-/// by names as matchTensors finds them; moments, updates applied and padding with zeros; the loss scale as compiled. Parameters that a checkpoint
-/// need not have and has not keep the bundle's bytes.
-/// \param note  says how names were found and which tensors of the checkpoint are not used; empty when there is nothing to say.
-/// \param skip  patterns of tensors that are not used
-/// \param initial  Frozen: the trained parameters come from a snapshot afterwards, so their files need not be there
+/// Frozen: a snapshot overwrites the trained parameters afterwards, so their files may be missing.
 enum class Initial : char { All, Frozen };
+/// Initializes every device's persistent state. Parameters come from the bundle's weights, or
+/// from `checkpoint` (TensorFiles::open) if it is not empty, by names as matchTensors finds them.
+/// Optimizer states, the number of applied updates and padding become zero; the loss scale is as
+/// compiled. Parameters that a checkpoint may omit and does omit keep the bundle's bytes.
+/// \param note  receives how names were matched and which tensors of the checkpoint are unused;
+/// empty if there is nothing to report
+/// \param skip  patterns of tensors that are not used
+/// \param initial  parameters that are loaded
 Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr,
                  const std::vector<std::string> &skip = {}, Initial initial = Initial::All);
 
-/// Writes all trainable parameters under their ONNX names, in the ONNX layout and in the precision of training; frozen ones too, as they are.
+/// Writes all trainable parameters with their ONNX names, in the ONNX layout and in the precision
+/// of training. Frozen parameters are written unchanged.
 Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);
 
-/// What is caught on the way from devices' memory, in their threads.
+/// Base class of recorders that read device memory from the devices' threads. Keeps the first
+/// error.
 class Catcher {
 protected:
   void keep(const Status &read) {
@@ -38,31 +45,31 @@ protected:
     if (read.failed() && trouble_.succeeded())
       trouble_ = read;
   }
-  Status trouble_; ///< the first
+  Status trouble_; ///< first error
 
 private:
   std::mutex mutex_;
 };
 
-/// Reduced gradients by parameter, taken from the updates of one step before clipping.
+/// Records reduced gradients by parameter from the updates of one step, before clipping.
 class GradientDump : Catcher {
 public:
   explicit GradientDump(const Bundle &bundle);
-  /// Called for every call of the step (Executor::beforeCall), from any device's thread.
+  /// Called for every call of the step (ExecutorOptions::beforeCall), from any device's thread.
   void observe(const ObservedCall &call);
   Status write(const std::string &path) const;
 
 private:
   const Bundle &bundle_;
-  std::vector<std::vector<std::byte>> groups_; ///< whole groups; devices write disjoint extents.
+  std::vector<std::vector<std::byte>> groups_; ///< full flat groups; devices write disjoint ranges
 };
 
-/// Numerators of the loss by term and sample, taken from the sums of one step.
+/// Records the numerators of the loss by term and sample from the sums of one step.
 class LossRows : Catcher {
 public:
   explicit LossRows(const Bundle &bundle);
   void observe(const ObservedCall &call);
-  /// JSON: [[term 0: one number per sample of the batch], ...]
+  /// Writes JSON: [[term 0: one number per sample of the batch], ...]
   Status write(const std::string &path) const;
 
 private:

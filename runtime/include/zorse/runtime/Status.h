@@ -1,4 +1,4 @@
-// The project's error type under the names that the runtime and its users write.
+// The project's error type under the names that the runtime and its users use.
 #pragma once
 
 #include "zorse/Base/Status.h"

@@ -1,4 +1,4 @@
-// What all of a job's TCP connections have in common.
+// Options that all TCP connections of a job share.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 
 namespace zorse::runtime {
 
-/// Small things are sent at once.
+/// Disables Nagle's algorithm: small messages are sent immediately.
 inline void sendWithoutDelay(int socket) {
   int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/// How long a connection's bytes have been on their way, as its kernel sees it.
+/// Delivery state of a connection's bytes, from TCP_INFO.
 struct Delivery {
-  bool retransmitting = false; ///< the other end's host has not acknowledged in time: what was sent is being sent again
-  uint64_t acknowledged = 0;   ///< bytes since the connection was made
+  bool retransmitting = false; ///< the peer's host has not acknowledged in time; the kernel is retransmitting
+  uint64_t acknowledged = 0;   ///< bytes acknowledged since the connection was opened
 };
 
 inline Delivery deliveryOf(int socket) {
@@ -30,22 +30,26 @@ inline Delivery deliveryOf(int socket) {
   return {info.tcpi_unacked > 0 && info.tcpi_retransmits > 0, info.tcpi_bytes_acked};
 }
 
-/// Makes a connection outlast every outage of the network that is shorter than a deadline. By itself TCP does not:
+/// Makes a connection survive every network outage that is shorter than a timeout. TCP alone does
+/// not, for two reasons:
 ///
-/// - It gives up after a number of tries, which is long before a long deadline where the pauses between tries are short. Here it never gives up:
-///   whether a peer is lost is judged by its heartbeats, which tell a dead network from a peer that stands still.
-/// - It doubles the pauses without an end, so that a connection stays silent for up to twice as long as the network was down. Here no pause is longer
-///   than a third of the deadline, so that a connection speaks again within the deadline after an outage of two thirds of it. Pauses of a connection
-///   that carries little stay at a fifth of a second for the first tries.
+/// - TCP gives up after a number of retransmissions. If the intervals between them are short, this
+///   happens long before a long timeout. Here TCP never gives up: the heartbeats decide whether a
+///   peer has failed, and they distinguish a broken network from a suspended peer.
+/// - TCP doubles the interval between retransmissions without a limit, so a connection can stay
+///   silent for up to twice the duration of the outage. Here no interval is longer than a third of
+///   the timeout, so a connection resumes within the timeout after an outage of two thirds of it.
+///   The first retransmissions of a connection with little data stay 0.2 s apart.
 ///
-/// Linux 6.15 limits pauses itself. (It also gives up where the peer's window is closed and two such pauses pass in silence, so they may not be
-/// shorter.) Older kernels send again at the latest when TCP_USER_TIMEOUT is about to run out: `keep` moves it on before that, as long as the caller
-/// lives.
+/// Linux 6.15 can limit the interval (TCP_RTO_MAX_MS). It also gives up if the peer's window is
+/// closed and two such intervals pass without an answer, so the intervals must not be shorter.
+/// Older kernels retransmit at the latest when TCP_USER_TIMEOUT is about to expire. `keep` extends
+/// that timeout before it expires, as long as the caller is alive.
 class OutageSurvival {
 public:
-  /// \param deadline  a peer is lost after this silence, in seconds
+  /// \param deadline  seconds without data after which a peer has failed
   void begin(int socket, double deadline) {
-    constexpr int kRtoMaxMilliseconds = 44; // TCP_RTO_MAX_MS, younger than our headers
+    constexpr int kRtoMaxMilliseconds = 44; // TCP_RTO_MAX_MS, newer than the system's headers
     pause_ = std::clamp(deadline / 3, 0.2, 100.0);
     int on = 1, most = int(1000 * std::max(1.0, pause_ + 0.3));
     ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
@@ -53,7 +57,7 @@ public:
     giveUpAfter(socket, kNever);
   }
 
-  /// Call it with every heartbeat.
+  /// Must be called with every heartbeat.
   void keep(int socket) {
     Time now = Clock::now();
     Delivery delivery = deliveryOf(socket);
@@ -66,21 +70,23 @@ public:
         giveUpAfter(socket, kNever);
       waiting_ = delivery.retransmitting;
       acknowledged_ = delivery.acknowledged;
-      since_ = kept_ == Time() ? now : kept_; // the first try to send again came later than that
+      since_ = kept_ == Time() ? now : kept_; // the first retransmission was later than that
     }
     kept_ = now;
     if (waiting_)
       giveUpAfter(socket, std::chrono::duration<double>(now - since_).count() + pause_);
   }
 
-  /// Whether silence may be the network's: the other end's host does not acknowledge, or did not until a pause ago. Acknowledgements come again
-  /// before the other end's next try to send what was lost.
+  /// Returns whether the network may be the reason for missing data: the peer's host does not
+  /// acknowledge, or did not until one interval ago. Acknowledgments resume before the peer's next
+  /// retransmission.
   bool isDoubtful(int socket) const {
     return deliveryOf(socket).retransmitting ||
            (doubted_ != Time() && std::chrono::duration<double>(Clock::now() - doubted_).count() <= pause_ + 0.5);
   }
 
-  /// Before a connection of a job that has failed is closed: what is still under way is not sent again for long.
+  /// Call before a connection of a failed job is closed: limits the retransmission of data in
+  /// flight to 10 s.
   static void end(int socket) { giveUpAfter(socket, 10); }
 
 private:

@@ -1,4 +1,4 @@
-// What a run did, as TensorBoard reads it.
+// Event files for TensorBoard.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -10,17 +10,19 @@
 
 namespace zorse::runtime {
 
-/// An event file with the scalars "loss", "gradient_norm", "learning_rate", "tokens_per_second" (or "samples_per_second"), "loss_scale" (f16) of
-/// steps, and "eval_loss" of evaluations. Values are floats, as TensorBoard has them.
+/// Writes an event file with the scalars "loss", "gradient_norm", "learning_rate",
+/// "tokens_per_second" (or "samples_per_second") and "loss_scale" (f16) of steps, and "eval_loss"
+/// of evaluations. Values are floats, as in TensorBoard.
 class TensorBoardFile {
 public:
-  /// A new file in `directory`, which is made where it is not there; those of earlier runs stay.
-  /// \param lastStep  of an earlier run that this one goes on from: what its file says of later steps is void. 0: none.
-  /// \param tokens    rates are of tokens, not of samples
+  /// Creates a new file in `directory`, which is created if needed. Files of earlier runs are kept.
+  /// \param lastStep  step of an earlier run that this one resumes: values of its file after that
+  ///   step are marked as purged. 0: none.
+  /// \param tokens  rates count tokens, not samples
   static Result<std::unique_ptr<TensorBoardFile>> open(const std::string &directory, uint64_t lastStep, bool tokens);
   ~TensorBoardFile();
   void step(const StepReport &report);
-  /// Fails if anything could not be written.
+  /// Fails if any record could not be written.
   Status close();
   const std::string &path() const { return path_; }
 

@@ -1,4 +1,4 @@
-// Where the time of a step went, by device, and what would change it.
+// Time breakdown of a step by device, and hints to improve it.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -9,28 +9,30 @@
 
 namespace zorse::runtime {
 
-/// Of a device's time; they sum to 1.
+/// Fractions of a device's time. `computing`, `moving` and `waiting` sum to 1.
 struct DeviceShares {
   double computing = 0;
-  double moving = 0;  ///< bytes, while it computed nothing
-  double waiting = 0; ///< doing neither
-  double slower = 0;  ///< its computing took so many times as long as planned; 0: nothing was planned
+  double moving = 0;  ///< exposed communication
+  double waiting = 0; ///< idle
+  double slower = 0;  ///< computation time divided by the planned time; 0: no planned time
 };
 
 struct TimeShares {
   std::vector<DeviceShares> devices;
-  uint64_t steps = 0; ///< that were looked at; 0: there is nothing to say
-  double seconds = 0; ///< a step of those
-  double planned = 0; ///< what the plan predicted for one
+  uint64_t steps = 0; ///< steps that were evaluated; 0: no result
+  double seconds = 0; ///< duration of one of those steps
+  double planned = 0; ///< duration that the plan predicts for one step
 };
 
-/// From the longest row of whole training steps among `events`, but for its first step, if there are more.
+/// Computes the breakdown from the longest sequence of complete training steps in `events`, without
+/// its first step if there are several.
 TimeShares timeShares(const Bundle &bundle, const std::vector<TraceEvent> &events);
 
-/// The table and what to change, for people. \param seconds  a step of the whole run; 0: not known
+/// Returns the table and hints, human-readable. \param seconds  duration of a step of the whole
+/// run; 0: unknown
 std::string describeShares(const Bundle &bundle, const TimeShares &shares, double seconds);
 
-/// So many steps suffice for the table, as far as they fit into a little memory.
+/// Returns the number of steps to trace for the table, limited by memory.
 uint64_t stepsForShares(const Bundle &bundle);
 
 } // namespace zorse::runtime

@@ -1,15 +1,18 @@
-// How bytes move between devices. One object per device; drivers (local threads, Gloo between processes) implement it and pass the same conformance
-// tests (test/runtime/TransportConformance.h).
+// Data transfer between devices. There is one object per device. All drivers (local threads, Gloo
+// between processes) implement this interface and pass the same conformance tests
+// (test/runtime/TransportConformance.h).
 //
-// Semantics all drivers share:
-// - Calls block until this device's part is done: what it receives has arrived, and nobody reads what it gave any more.
-// - An operation is named by (entry id, step). All its participants call it exactly once per step, in an order of entries that is the same for all
-//   (ascending ids), with the same participants in every step in which they call it; several operations may be under way at once from several
-//   threads.
-// - Nothing is buffered: a send returns after its receive took the bytes, or into memory that its receiver has announced (`expect`).
-// - Sums are ranked: element by element in the order of the list of contributors or members, in the element type (f32 for half types), so that every
-// run
-//   gives the same bits.
+// Guarantees of all drivers:
+// - A call blocks until this device's part is done: the received data have arrived, and its own
+//   data are no longer read.
+// - (entry id, step) identifies an operation. All participants call it exactly once per step, in an
+//   order of entries that is equal on all of them (ascending ids). The participants are the same in
+//   every step that calls the entry. Several threads may have operations in progress at the same
+//   time.
+// - Data are not buffered: a send returns after the receiver has taken the bytes. It may also write
+//   to memory that the receiver has announced (`expect`).
+// - Sums have a fixed order: element by element in the order of the list of contributors or
+//   members, in the element type (f32 for half types). Every run therefore gives the same bits.
 // - After abort() every call, waiting or later, returns an error on every device.
 #pragma once
 
@@ -36,6 +39,7 @@ struct Operation {
 
 enum class NumberType : uint8_t { F32, F64, BF16, F16 };
 
+/// Size of an element in bytes.
 size_t bytesOf(NumberType type);
 
 /// Owners' shards become known to their readers.
@@ -57,27 +61,30 @@ struct ReduceScatterArguments {
   void *shard = nullptr;      ///< owners: receives the sums; if the first of them is at its place inside `full`, all are.
 };
 
-/// Everyone's numbers are replaced by their sum.
+/// All-reduce: the sum replaces the numbers of every member.
 struct AllReduceArguments {
   NumberType type = NumberType::F64;
-  std::vector<uint32_t> members; ///< in the order of summation.
+  std::vector<uint32_t> members; ///< in the order of summation
   void *data = nullptr;
   int64_t count = 0;
 };
 
+/// The interface of one device to the other devices.
 class Transport {
 public:
   virtual ~Transport() = default;
 
-  /// What devices know it by (Device::expose, DeviceKind.transports).
+  /// Name by which devices know the transport (Device::expose, DeviceKind.transports).
   virtual std::string name() const { return "local"; }
 
+  /// Blocking point-to-point transfers of `bytes` bytes to or from `peer`.
   virtual Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) = 0;
   virtual Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) = 0;
 
-  /// Announces a receive that follows with the same arguments: its memory is free from now on, so that bytes may arrive before it is called. Does not
-  /// block. Memory stays valid until the transport is destroyed. From the thread that will call it. A driver that gains nothing ignores it and says
-  /// so.
+  /// Pre-posts a receive that follows with the same arguments, from the same thread. The memory is
+  /// free from now on, so the data may arrive before the receive is called. Does not block. The
+  /// memory must stay valid until the transport is destroyed. A driver without an advantage from it
+  /// ignores the call, and its `gainsFromExpecting` returns false.
   virtual void expect(Operation operation, uint32_t peer, void *data, size_t bytes) {}
   virtual bool gainsFromExpecting() const { return false; }
 
@@ -85,17 +92,19 @@ public:
   virtual Status reduceScatter(Operation operation, const ReduceScatterArguments &arguments) = 0;
   virtual Status allReduce(Operation operation, const AllReduceArguments &arguments) = 0;
 
-  /// Grows as bytes move, also within a long transfer: how a watchdog tells slow from stuck.
+  /// A counter that grows as bytes move, also within a long transfer. A watchdog uses it to
+  /// distinguish slow from stuck.
   virtual uint64_t moved() const = 0;
 
-  /// Peers that have been silent for longer than signs of life are apart; a driver within one process has none.
+  /// Peers with missed heartbeats. A driver within one process has none.
   virtual std::vector<Unheard> unheard() const { return {}; }
 
-  /// From any thread, at any time, more than once: `why` is the error that calls return from now on; the first one stays.
+  /// Makes all calls return the error `why` from now on. May be called from any thread, at any time
+  /// and repeatedly; the first error is kept.
   virtual void abort(const Error &why) = 0;
 };
 
-/// Devices as threads of one process: a rendezvous and a copy by the receiver.
+/// Transports of devices that are threads of one process: a rendezvous, then the receiver copies.
 std::vector<std::unique_ptr<Transport>> makeLocalTransports(uint32_t devices);
 
 } // namespace zorse::runtime

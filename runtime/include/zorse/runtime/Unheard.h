@@ -1,15 +1,16 @@
-// What a rank says of peers that have fallen silent, or that its bytes do not reach.
+// Peers with missed heartbeats, or that do not acknowledge data.
 #pragma once
 
 #include <cstdint>
 
 namespace zorse::runtime {
 
-/// Nothing came from `peer` over the transport's connection with it for so long, although it has not said goodbye.
+/// No data arrived from `peer` on the transport's connection for `seconds`, although the peer has
+/// not closed it.
 struct Unheard {
   uint32_t peer = 0;
   double seconds = 0;
-  bool undelivered = false; ///< instead: its host has not acknowledged for so long what was sent to it, although it may be heard
+  bool undelivered = false; ///< instead: its host has not acknowledged sent data for `seconds`, although data from it may arrive
 };
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// Who serves the queues of a device: one rule for the executor and for the simulator.
+// Assignment of a device's queues to threads. The executor and the simulator share it.
 #pragma once
 
 #include "bundle.pb.h"
@@ -9,12 +9,14 @@
 
 namespace zorse::runtime {
 
-/// What is computed beside a device's first queue, in an order of its own.
+/// Returns whether the queue computes concurrently with the device's first queue, in its own order.
 inline bool isBeside(const bundle::Queue &queue) { return queue.kind() == bundle::COMPUTE && queue.id() > 0; }
 
-/// By queue of the program: 0 computes, and does what are mere copies where memory is the host's, since handing a few bytes to another thread and
-/// back costs more than copying them; 1 does everything else. What overlaps with computing has a worker of its own: queues that compute beside the
-/// first, and copies between arenas. \param own  each of the other queues has one, too, as those of devices that serve their queues by themselves
+/// Returns the worker of each queue of the program. Worker 0 computes. It also does copies that
+/// stay in host memory, because passing a few bytes to another thread costs more than copying them.
+/// Worker 1 does everything else. Queues that overlap with computation have a separate worker:
+/// compute queues other than the first, and copies between arenas. \param own  each of the other
+/// queues also has a separate worker, as on devices that execute their queues asynchronously
 inline std::vector<uint32_t> workersOf(const bundle::Program &program, const DeviceKind &kind, bool own) {
   std::vector<bool> copies(size_t(program.queues_size()));
   for (const bundle::Entry &entry : program.entries())
@@ -35,10 +37,13 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
   return workers;
 }
 
-/// By queue, the threads that an executor asks of a device for such workers (QueuedDevice::openQueues). A device that serves its queues by itself
-/// needs threads that put work there, and these wait for each other at every turn: where no queue is the host's work, which makes its thread wait,
-/// and no update waits for a snapshot beside what is computed, one thread does it for all, in the order of the list, in which every wait goes back,
-/// and another for exchanges between GPUs, since NCCL takes a call only when peers have come to it.
+/// Returns, by queue, the threads that an executor requests from a device for such workers
+/// (QueuedDevice::openQueues). A device that executes its queues asynchronously needs threads only
+/// to enqueue work, and several threads would wait for each other. One thread therefore enqueues
+/// the work of all queues in list order, in which every wait refers to earlier work. A second
+/// thread does exchanges between GPUs, because an NCCL call returns only when the peers have
+/// arrived. Exceptions, which need the workers' threads: a queue is host work that blocks its
+/// thread, or updates that run concurrently with computation wait for a snapshot.
 inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind, const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
   for (const bundle::Entry &entry : program.entries()) {

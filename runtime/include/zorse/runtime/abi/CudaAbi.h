@@ -1,6 +1,6 @@
-// How kernels for CUDA are launched: the machine-level half of the contract in schema/bundle.proto.
+// Launch interface of CUDA kernels: the machine-level part of the contract in schema/bundle.proto.
 //
-// Parameters of a kernel, in this order, all of 8 bytes:
+// Parameters of a kernel, in this order, 8 bytes each:
 //
 //   int64_t rows           samples of this call (elements for update bodies), >= 1
 //   uint64_t accumulate    bit i set: operand i is added to; clear: it is overwritten
@@ -8,12 +8,14 @@
 //   int64_t instanceBase   added to the op instances of the function
 //   then one device address per operand, in the order of KernelLaunch.operands
 //
-// The grid has one dimension: ceil(points(rows) / (threads * per_thread)) blocks of `threads` threads, each with `shared_bytes` of dynamic shared
-// memory. Bits depend on `threads` and `per_thread`, which are compiled in, and on nothing else of the launch. What a kernel touches is exported
-// beside it as `<symbol>_needs` (ZorseKernelNeeds), a constant in global memory.
+// The grid has one dimension: ceil(points(rows) / (threads * per_thread)) blocks of `threads`
+// threads, each with `shared_bytes` of dynamic shared memory. Results depend on `threads` and
+// `per_thread`, which are compiled in, and on no other launch parameter. The memory that a kernel
+// accesses is exported as `<symbol>_needs` (ZorseKernelNeeds), a constant in global memory.
 //
-// A kernel may have memory of its own in its module, in which the blocks of a launch leave parts of sums and count themselves; every launch leaves
-// the counters as it found them. So launches of one kernel of one loaded module follow each other, in one stream or by waits between streams.
+// A kernel may have static memory in its module. The blocks of a launch store partial sums and
+// counters there; every launch restores the counters. Launches of one kernel of one loaded module
+// must therefore not overlap: they run in one stream or wait for each other across streams.
 #pragma once
 
 namespace zorse::abi {

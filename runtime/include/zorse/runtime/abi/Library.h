@@ -1,4 +1,4 @@
-// What callers of library routines need (Library.md).
+// Constants for callers of library routines (Library.md).
 #pragma once
 
 #include <cstdint>

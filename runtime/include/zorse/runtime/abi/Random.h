@@ -1,11 +1,12 @@
-// Random numbers that do not depend on how work is placed: every element of every sample has a key of its own.
+// Random numbers that do not depend on the placement of work: every element of every sample has its
+// own key.
 #pragma once
 
 #include <cstdint>
 
 namespace zorse::abi {
 
-/// One round-mixed 64-bit word (the finaliser of SplitMix64; Steele, Lea and Flood, 2014).
+/// Mixes a 64-bit word once (the finalizer of SplitMix64; Steele, Lea and Flood, 2014).
 inline uint64_t mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -13,15 +14,17 @@ inline uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// The stream of one sample of one op instance in one step. Constant over the elements of the sample, so it is computed once per row.
+/// Returns the stream of one sample of one op instance in one step. It is constant over the
+/// elements of the sample, so it is computed once per row.
 inline uint64_t randomStream(uint64_t seed, uint64_t step, uint64_t instance, uint64_t sample) {
   return mix64(mix64(mix64(mix64(seed) ^ step) ^ instance) ^ sample);
 }
 
-/// 32 random bits of element `element` (row-major index inside the unsplit sample).
+/// Returns 32 random bits of element `element` (row-major index inside the unsplit sample).
 inline uint32_t randomBits(uint64_t stream, uint64_t element) { return static_cast<uint32_t>(mix64(stream ^ element) >> 32); }
 
-/// Dropout keeps an element iff randomBits >= dropThreshold(p): the probability of dropping is p to 2^-32.
+/// Dropout keeps an element iff randomBits >= dropThreshold(p). The drop probability is p with an
+/// error below 2^-32.
 inline uint64_t dropThreshold(double p) { return static_cast<uint64_t>(p * 4294967296.0); }
 
 } // namespace zorse::abi
