@@ -315,7 +315,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   });
   says("at least 36 are needed", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
   says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
-  says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
+  says("does not match its counterpart", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
   auto add = [](bundle::Extents *runs, uint32_t device, int64_t begin, int64_t end) {
     runs->add_members(device);
     runs->add_begin(begin);
@@ -331,7 +331,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   };
   ofTerms("has a part of the shard [2, 4)", 3);
   ofTerms("nobody contributes to elements [2, 4)", 2);
-  ofTerms("does not match its half", 4);
+  ofTerms("does not match its counterpart", 4);
   says("takes no part", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
   says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::SUMS); });
