@@ -58,7 +58,7 @@ public:
   /// use it to create cost models of other devices or clusters.
   const Profile *profile() const;
 
-  /// Describes the source of a device's unit times, and the assumptions: "modelled: products at
+  /// Describes the source of a device's unit times, and the assumptions: "modeled: products at
   /// most 253 TFLOP/s (0.81 of the vendor's 312) ...".
   const std::string &source(uint32_t device) const;
 

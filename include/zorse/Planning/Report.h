@@ -58,7 +58,7 @@ struct Report {
   std::vector<Device> devices; ///< as in the plan
   std::vector<Type> types;
   std::vector<BusyLink> links;          ///< the busiest first
-  std::vector<std::string> sources;     ///< sources of times, and assumptions, per type of the devices in use: "A100-40: modelled: ..."
+  std::vector<std::string> sources;     ///< sources of times, and assumptions, per type of the devices in use: "A100-40: modeled: ..."
   std::vector<std::string> assumptions; ///< about model and memory: Problem::assumptions
   double price = 0, egress = 0;         ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;

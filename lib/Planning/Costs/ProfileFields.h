@@ -1,4 +1,4 @@
-// What profiles and tables of layers have in common: measurements, and how their files are read. Internal.
+// Reading of measurements, shared by profiles and layer tables. Internal.
 #pragma once
 
 #include "zorse/Planning/Profile.h"
@@ -7,7 +7,7 @@
 
 namespace zorse::planning {
 
-/// "devices" and "links" of a file, where it has them. Throws fields::Bad.
+/// Reads "devices" and "links" of a file, if present. Throws fields::Bad.
 void readMeasurements(const fields::Json &root, Profile &profile);
 
 } // namespace zorse::planning

@@ -1,4 +1,5 @@
-// profile.json -> Profile. Every message names the JSON path, what was expected and what was found.
+// Converts profile.json to a Profile. Every message contains the JSON path, the expected and the
+// found value.
 #include "ProfileFields.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void readRate(const json &object, const char *key, const char *each, const std::
   std::string here = path + "." + key;
   checkKeys(object[key], here, {each, "fixed"});
   if (!object[key].contains(each))
-    fail(here, std::string("lacks \"") + each + "\"");
+    fail(here, std::string("missing key \"") + each + "\"");
   rate = toNumber(object[key][each], here + "." + each, 0, 1, "seconds");
   if (object[key].contains("fixed"))
     fixed = toSeconds(object[key]["fixed"], here + ".fixed");
@@ -37,7 +38,7 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
     std::string here = at(path, i);
     checkKeys(from, here, {"rows", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
     if (!from.contains("rows"))
-      fail(here, "lacks \"rows\"");
+      fail(here, "missing key \"rows\"");
     ProfilePoint point;
     point.rows = toInteger(from["rows"], here + ".rows", 1, kMostRows);
     if (!result.empty() && result.back().rows >= point.rows)
@@ -79,7 +80,7 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
     if (!degrees.insert(profile.degree).second)
       fail(here + ".degree", "degree " + std::to_string(profile.degree) + " is given twice");
     if (!value[i].contains("points"))
-      fail(here, "lacks \"points\"");
+      fail(here, "missing key \"points\"");
     profile.points = readPoints(list(value[i], "points", here + ".points", kMostPoints), here + ".points");
     result.push_back(std::move(profile));
   }
@@ -90,7 +91,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   checkKeys(from, path, {"device", "classes", "update", "host_update", "norm", "copy", "load", "launch", "communication", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
-    fail(path, "lacks \"device\", a device's name or type");
+    fail(path, "missing key \"device\" (a device's name or type)");
   device.device = toText(from["device"], path + ".device", false);
   if (from.contains("classes")) {
     const json &classes = from["classes"];
@@ -111,7 +112,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
     std::string here = path + ".communication";
     checkKeys(moving, here, {"per_byte", "per_message", "delay"});
     if (!moving.contains("per_byte"))
-      fail(here, "lacks \"per_byte\"");
+      fail(here, "missing key \"per_byte\"");
     device.communicationPerByte = toNumber(moving["per_byte"], here + ".per_byte", 0, 1, "seconds");
     if (moving.contains("per_message"))
       device.communicationPerMessage = toSeconds(moving["per_message"], here + ".per_message");
@@ -127,7 +128,7 @@ LinkProfile readLink(const json &from, const std::string &path) {
   checkKeys(from, path, {"from", "to", "bandwidth", "latency", "flow", "half_size"});
   for (const char *key : {"from", "to", "bandwidth"})
     if (!from.contains(key))
-      fail(path, std::string("lacks \"") + key + "\"");
+      fail(path, std::string("missing key \"") + key + "\"");
   LinkProfile link;
   link.from = toText(from["from"], path + ".from", false);
   link.to = toText(from["to"], path + ".to", false);
@@ -198,7 +199,7 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       continue;
     }
     for (auto &entry : known->classes)
-      device.classes.insert(entry); // those that the later one lacks
+      device.classes.insert(entry); // classes that the later profile does not have
     auto keep = [](double &each, double &fixed, double otherEach, double otherFixed) {
       if (each < 0) {
         each = otherEach;

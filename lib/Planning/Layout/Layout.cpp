@@ -71,7 +71,7 @@ uint64_t zorse::planning::hostExcess(const Cluster &cluster, const std::vector<u
   return excess;
 }
 
-/// \param held  bytes of a device
+/// \param held  returns the bytes of a device
 template <typename Step, typename Held> static Evaluation evaluationOf(const Problem &problem, const Step &step, Held held) {
   Evaluation result;
   result.step = step.stepTime;

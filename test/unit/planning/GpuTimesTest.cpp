@@ -132,7 +132,7 @@ TEST(GpuTimes, KnownTypesAreModelled) {
   const Cluster cluster = one("type: A100-80");
   const CostModel modelled = costs(summary, cluster), roofline = costs(summary, one("type: A100-80, half_rows: 120"));
   EXPECT_NE(modelled.source(0).find(
-                "modelled: products at most 271 TFLOP/s (0.87 of the vendor's 312) in waves of tiles on 108 multiprocessors, attention"),
+                "modeled: products at most 271 TFLOP/s (0.87 of the vendor's 312) in waves of tiles on 108 multiprocessors, attention"),
             std::string::npos)
       << modelled.source(0);
   EXPECT_EQ(roofline.source(0), "a roofline of 271 TFLOP/s (half of it at 120 rows) and 2000 GB/s");
@@ -179,7 +179,7 @@ TEST(GpuTimes, ProfilesGoBefore) {
   const CostModel part = costs(summary, cluster, &profile), plain = costs(summary, cluster);
   EXPECT_DOUBLE_EQ(part.unit(0, 1, UnitTask::Forward, 4), 1.5);
   EXPECT_GT(part.unit(0, 2, UnitTask::Forward, 4), 10 * plain.unit(0, 2, UnitTask::Forward, 4)); // in proportion
-  EXPECT_EQ(part.source(0).find("measured (profile) for 1 of 4 classes of units; in proportion to these, modelled"), 0u) << part.source(0);
+  EXPECT_EQ(part.source(0).find("measured (profile) for 1 of 4 classes of units; in proportion to these, modeled"), 0u) << part.source(0);
   for (const char *name : {"embedding", "block mlp", "head"})
     profile.devices[0].classes[name] = device.classes["block attention"];
   EXPECT_EQ(costs(summary, cluster, &profile).source(0), "measured (profile)");
