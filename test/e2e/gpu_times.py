@@ -28,10 +28,10 @@ def main():
     gpt, sequence = os.path.join(z.SMALL, "gpt.onnx"), ["--seq", "64"]
     with tempfile.TemporaryDirectory() as folder:
         a100, _ = plan(folder, gpt, ["name: a, type: A100-80"], *sequence)
-        check(f"an A100 is modeled: {a100['times']}", a100["times"][0].startswith("A100-80: modelled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
+        check(f"an A100 is modeled: {a100['times']}", a100["times"][0].startswith("A100-80: modeled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
         t4, text = plan(folder, gpt, ["name: t, type: T4"], *sequence)
         check("a T4 is slower", t4["step_seconds"] > a100["step_seconds"])
-        check("the report says so, and what to do", "times           T4: modeled" in text and "zorse-profile measures it" in text)
+        check("the report says so, and what to do", "times           T4: modeled" in text and "measure them with zorse-profile" in text)
         eager, _ = plan(folder, gpt, ["name: a, type: A100-80, efficiency: eager"], *sequence)
         check("eager takes 1.5 times as long", 1.4 < eager["step_seconds"] / a100["step_seconds"] <= 1.51)
         roof, _ = plan(folder, gpt, ["name: a, type: A100-80, half_rows: 100"], *sequence)

@@ -1,4 +1,4 @@
-// The cluster file as a whole: templates, sites, nodes, links.
+// Reads a complete cluster file: templates, sites, nodes, links.
 #include "ClusterReader.h"
 
 #include "zorse/Support/RegularFile.h"
@@ -66,7 +66,7 @@ private:
       }
   }
 
-  /// `links`: what nodes have that say nothing of their own.
+  /// Reads `links`: defaults of nodes that do not specify their own.
   void readDefaults() {
     port.set_latency(kDefaultPortLatency);
     card.set_bandwidth(kDefaultCard);
@@ -93,7 +93,7 @@ private:
     if (const YAML::Node node = links["inter_site"]; node.IsDefined()) {
       if (!node.IsMap() || !node["bandwidth"])
         fail(node, "links.inter_site: expected {bandwidth, latency, flow}, got " + (node.IsMap() ? std::string("no bandwidth") : show(node)) +
-                       "; without a limit it is 'unlimited'");
+                       "; write 'unlimited' for no limit");
       *cluster.topology.mutable_between_sites() = readLink(node, "links.inter_site", {});
     }
     if (const YAML::Node node = links["collectives"]; node.IsDefined())
@@ -101,12 +101,12 @@ private:
     if (const YAML::Node node = links["direct"]; node.IsDefined()) {
       const std::string reach = node.IsScalar() ? node.Scalar() : "";
       if (reach != "site" && reach != "node" && reach != "nowhere")
-        fail(node, "links.direct: expected site, node or nowhere: how far GPUs exchange directly, from memory to memory; got " + show(node));
+        fail(node, "links.direct: expected site, node or nowhere: the GPUs that exchange data directly, from memory to memory; got " + show(node));
       cluster.direct = reach == "site" ? DirectReach::Site : reach == "node" ? DirectReach::Node : DirectReach::Nowhere;
     }
   }
 
-  /// `links.collectives`: what the communication library can do.
+  /// Reads `links.collectives`: the algorithms that the communication library supports.
   void readCollectives(const YAML::Node &list) {
     static const std::map<std::string, bundle::Topology::Algorithm> known = {{"exchange", bundle::Topology::EXCHANGE},
                                                                              {"ring", bundle::Topology::RING},
@@ -139,7 +139,7 @@ private:
     for (const YAML::Node &site : sites) {
       checkKeys(site, "site", {"name", "fabric", "uplink", "egress_price"});
       if (!site["name"])
-        fail(site, "site: lacks 'name'");
+        fail(site, "site: missing key 'name'");
       std::string name = toName(site["name"], "site.name");
       if (siteByName.count(name))
         fail(site["name"], "site '" + name + "' is listed twice");
@@ -254,7 +254,7 @@ private:
     return it->second;
   }
 
-  /// The least of what the node's types have; 0 if none is known.
+  /// Returns the minimum over the node's device types; 0 if none is known.
   static double leastOfTypes(const std::vector<DeviceEntry> &entries, double DeviceType::*field) {
     double least = 0;
     for (const DeviceEntry &entry : entries)
@@ -308,7 +308,8 @@ private:
     }
   }
 
-  /// Every two sites with devices need a link: there is no sensible default between cities.
+  /// Checks that every two sites with devices have a link. No default is sensible for links between
+  /// cities.
   void checkConnected() const {
     if (cluster.topology.has_between_sites() || siteNames.size() < 2)
       return;
@@ -352,9 +353,10 @@ Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
 }
 
 Result<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string *text) {
-  return parseRegularFile(path, kMostClusterBytes, [&](const std::string &yaml) { // one byte more than allowed: readCluster says so
-    if (text)
-      *text = yaml;
-    return readCluster(yaml);
-  });
+  return parseRegularFile(path, kMostClusterBytes,
+                          [&](const std::string &yaml) { // the limit is one byte larger, so that readCluster reports the error
+                            if (text)
+                              *text = yaml;
+                            return readCluster(yaml);
+                          });
 }

@@ -277,7 +277,7 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   auto device = [](const std::string &keys) { return "nodes: [{name: a, devices: [{name: x, " + keys + "}]}]"; };
   EXPECT_MISTAKE(device("type: A100-80, half_rows: 1, multiprocessors: 108"),
                  "expected 'half_rows', for times that follow a roofline, or 'multiprocessors'");
-  EXPECT_MISTAKE(device("type: A100-80, multiprocessors: 0"), "multiprocessors: expected a figure from 1 to 4096");
+  EXPECT_MISTAKE(device("type: A100-80, multiprocessors: 0"), "multiprocessors: expected a value from 1 to 4096");
   EXPECT_MISTAKE(device("type: cpu-thread, multiprocessors: 4"), "expected a device that is a GPU, found one of kind cpu; leave it out");
   EXPECT_MISTAKE(device("type: A100-80, efficiency: fast"), "efficiency: expected compiled (kernels as Zorse makes them) or eager");
 }
@@ -417,25 +417,25 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(device("speed: 4 GFLOPs"), "got '4 GFLOPs'; did you mean 'GFLOP/s'?");
   for (const char *speed : {"0", "-1", "1e31", "12", "1e-300", "4e9 PFLOP/s"})
     EXPECT_MISTAKE(device(std::string("speed: ") + speed),
-                   std::string("device 'a': speed: expected a figure from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
+                   std::string("device 'a': speed: expected a value from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
   for (const char *speed : {"nan", "inf", ".inf", "0x10000000", "1e", "", "[1]", "~"})
     EXPECT_MISTAKE(device(std::string("speed: ") + speed), "speed: expected");
   EXPECT_MISTAKE(device("speed: {f32: 0}"), "its speed is not known");
   EXPECT_MISTAKE(device("speed: {f64: 1e9}"), "unknown key 'f64'");
-  EXPECT_MISTAKE(device("speed: 1e9, memory: 16"), "memory: expected 0 or a figure from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
-  EXPECT_MISTAKE(device("speed: 1e9, memory: -16 GB"), "memory: expected 0 or a figure from");
+  EXPECT_MISTAKE(device("speed: 1e9, memory: 16"), "memory: expected 0 or a value from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
+  EXPECT_MISTAKE(device("speed: 1e9, memory: -16 GB"), "memory: expected 0 or a value from");
   EXPECT_MISTAKE(device("speed: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
   EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserve'");
-  EXPECT_MISTAKE(device("speed: 1e9, threads: 0"), "threads: expected a figure from 1 to 4096, got '0'");
+  EXPECT_MISTAKE(device("speed: 1e9, threads: 0"), "threads: expected a value from 1 to 4096, got '0'");
   EXPECT_MISTAKE(device("speed: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
-  EXPECT_MISTAKE(device("speed: 1e9, launch: -1 us"), "launch: expected 0 or a figure from 0 to 100");
-  EXPECT_MISTAKE(device("speed: 1e9, price: -1"), "price: expected 0 or a figure");
+  EXPECT_MISTAKE(device("speed: 1e9, launch: -1 us"), "launch: expected 0 or a value from 0 to 100");
+  EXPECT_MISTAKE(device("speed: 1e9, price: -1"), "price: expected 0 or a value");
   EXPECT_MISTAKE(device("speed: 1e9, half_rows: nan"), "half_rows: expected a number, got 'nan'");
   EXPECT_MISTAKE(device("speed: 1e9, memory_bandwidth: 0"),
-                 "memory_bandwidth: expected a figure from 1000 to 1e+15, got '0'; what has no limit is 'unlimited'");
+                 "memory_bandwidth: expected a value from 1000 to 1e+15, got '0'; write 'unlimited' for no limit");
   std::string two = device("speed: 1e9");
   EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
-                 "line 5: links.inter_node.bandwidth: expected a figure from 1000 to 1e+15, got '0'; devices that nothing connects");
+                 "line 5: links.inter_node.bandwidth: expected a value from 1000 to 1e+15, got '0'; devices without a link");
   EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}", "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
   EXPECT_MISTAKE(two + "links: {inter_site: 3}", "links.inter_site: expected {bandwidth, latency, flow}, got '3'");
   EXPECT_MISTAKE(two + "    host_memory: 0\n", "node 'n': host_memory: expected a figure");
@@ -465,7 +465,7 @@ TEST(Cluster, Sites) {
   EXPECT_MISTAKE(sites + nodes,
                  "line 1: sites 'east' and 'west' are not connected: expected a bandwidth between them, found none; give links.inter_site");
   EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], latency: 1 ms}]}", "expected 'bandwidth' between 'east' and 'west'");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 0}]}", "devices that nothing connects cannot train together");
+  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 0}]}", "devices without a link cannot train together");
   EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, wset], bandwidth: 1e9}]}",
                  "there is no site 'wset'; did you mean 'west'?; the file has east, west");
   EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, east], bandwidth: 1e9}]}", "two different sites");
@@ -522,8 +522,8 @@ TEST(Cluster, Limits) {
   EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, speed: 1e9, count: 60000}]}]", "more than 65536 devices");
   EXPECT_MISTAKE("nodes: [{name: n, count: 65536, devices: []}, {name: m, devices: []}]", "more than 65536 nodes");
   EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 5000000000}]}]",
-                 "count: expected a figure from 1 to 65536, got '5000000000'");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, speed: 1e9}]}]", "count: expected a figure from 1 to 65536");
+                 "count: expected a value from 1 to 65536, got '5000000000'");
+  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, speed: 1e9}]}]", "count: expected a value from 1 to 65536");
   EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
   EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
   Cluster most = read("nodes: [{name: n, count: 256, devices: [{name: a, speed: 1e9, count: 256}]}]");
