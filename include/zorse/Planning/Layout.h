@@ -33,7 +33,7 @@ struct Technique {
   bool any() const { return activations != step::Activations::Keep || state != StatePlace::Device; }
   bool operator==(const Technique &o) const { return activations == o.activations && state == o.state; }
 };
-/// Human-readable names: "activations computed again", "moments on the hosts"; empty if no
+/// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
 /// technique is used.
 std::string showActivations(step::Activations activations);
 std::string showState(StatePlace state);

@@ -32,9 +32,9 @@ std::string zorse::planning::showActivations(step::Activations activations) {
   case step::Activations::Keep:
     return "";
   case step::Activations::Recompute:
-    return "activations computed again";
+    return "activation recomputation";
   case step::Activations::Offload:
-    return "activations on the hosts";
+    return "activations offloaded to the hosts";
   }
   return "";
 }
@@ -44,7 +44,7 @@ std::string zorse::planning::showState(StatePlace state) {
   case StatePlace::Device:
     return "";
   case StatePlace::MomentsOnHost:
-    return "moments on the hosts";
+    return "optimizer states on the hosts";
   case StatePlace::OnHost:
     return "state on the hosts";
   case StatePlace::UpdatedOnHost:
