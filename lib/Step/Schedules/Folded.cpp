@@ -1,13 +1,14 @@
-// "folded": every device holds several ranges of units, and micro-batches go along the devices and back (the V of Qi et al., 2024; the waves of
-// Hanayo, Liu et al., 2023). Where the way turns, a device hands on to itself, and the last range ends where the first began: gradients come back
-// soon, and every device holds equally much.
+// "folded": every device has several ranges of units, and micro-batches go along the devices and
+// back (the V of Qi et al., 2024; the waves of Hanayo, Liu et al., 2023). At the turning point a
+// device passes values to itself, and the last range ends on the device on which the first began.
+// Gradients return early, and all devices need the same memory.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on b, 6-8 on a:
 //     a   0 1 . 0'a'1'b'2 a 3 b      0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
 //     b   . 0 0'1 1'a'. b'a 2 b
 //
-// Micro-batches enter in groups of as many as there are stages of devices, and tasks run in the order of their steady-state times: no fixed pattern
-// serves ranges and devices of unequal speed.
+// Micro-batches enter in groups, one micro-batch per stage of devices. Tasks run in the order of
+// their steady-state times, because no fixed pattern suits ranges and devices of unequal speed.
 
 #include "Laps.h"
 
@@ -24,7 +25,8 @@ public:
   Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<Laps> laps = findLaps(x.plan, turn);
     assert(!laps.failed() && "the plan has been checked");
-    constexpr double kUsual = 1.5; // times what the steady state holds: ranges wait for each other more than their ideal times say
+    constexpr double kUsual =
+        1.5; // factor on the samples in flight in the steady state: ranges wait for each other longer than their ideal times predict
     Schedule schedule = x.plan.schedule;
     schedule.inFlight *= kUsual;
     schedule.interleave = static_cast<uint32_t>(laps->stages);

@@ -1,10 +1,12 @@
-// "ministages": every device passes all micro-batches through one of its chunks before the next, and back in the mirrored order (Zorse, section 4.2).
-// A chunk's parameters are then needed twice a step, whatever the number of micro-batches, and its gradients are complete before the next chunk's
-// begin.
+// "ministages": every device runs all micro-batches through one of its chunks before the next
+// chunk, and back in the mirrored order (Zorse, section 4.2; breadth-first). A chunk's parameters
+// are needed only twice a step, for any number of micro-batches. Its gradients are complete before
+// those of the next chunk begin.
 //
 //   units 0-2 and 2-4 on one device:   F 0 1 2 3  0' 1' 2' 3'  B a' b' c' d'  a b c d
 //
-// Of the last units, a backward may follow its forward at once: 0'a'1'b'2'c'3'd'. All devices follow one order of units: it always runs.
+// For the last units, a backward may directly follow its forward: 0'a'1'b'2'c'3'd'. All devices
+// process units in the same order, so the schedule always runs.
 
 #include "Ordering.h"
 #include "Rules.h"
