@@ -41,9 +41,9 @@ struct LinkSpeed {
 
 /// Handling of the activations that a cell's forward saves for its backward.
 enum class Activations : uint8_t {
-  Keep,      ///< keeps only the values at the first cut and recomputes the others: B begins with the forward
-  Recompute, ///< copied to the host after F, and back for B
-  Offload,   ///< leaves for the host after F, and is back for B
+  Keep,      ///< stay on the device
+  Recompute, ///< only the values at the first cut are kept, the others are recomputed: B begins with the forward
+  Offload,   ///< copied to the host after F, and back for B
 };
 
 /// One rectangle of the tiling: units [unitBegin, unitEnd) x samples [sampleBegin, sampleEnd) on one device.

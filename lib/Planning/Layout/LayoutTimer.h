@@ -47,7 +47,7 @@ private:
   const int tries;
   std::shared_ptr<step::ExpansionTables> tables;
   TwinFinder twins;
-  step::Plan reused;          ///< plan whose devices and links are reused, as they are equal for all layouts
+  step::Plan reused;          ///< plan to reuse, because devices and links are equal for all layouts
   std::vector<uint64_t> host; ///< per device: bytes in its host's memory
   Result result;
 };

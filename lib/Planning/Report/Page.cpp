@@ -85,7 +85,7 @@ int kindOf(const step::Entry &entry) {
 }
 
 json timeline(const Report &report, const step::Plan &plan, const step::StepGraph &graph, const std::vector<uint32_t> &shown) {
-  const double unit = report.step > 0 ? 1e6 / report.step : 0; // microsteps: millionths of the step
+  const double unit = report.step > 0 ? 1e6 / report.step : 0; // millionths of the step
   json rows = json::array();
   for (uint32_t d : shown) {
     json events = json::array();

@@ -207,7 +207,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   varySchedules(context, schedules, pool);
 
   const uint32_t budget = context.budget;
-  context.budget -= budget / effort.laterPart; // the rest is for the later phases
+  context.budget -= budget / effort.laterPart; // reserved for the later phases
   refine(context, pool);
   context.budget = budget;
   tryWithout(context, schedules, pool);

@@ -12,7 +12,7 @@ namespace zorse::planning {
 /// plans without a heuristic.
 struct SearchEffort {
   // Small problems, up to 6 devices: everything is tried.
-  bool everyRow;  ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows instead of powers of two
+  bool everyRow;  ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows instead of only powers of two
   bool small;     ///< up to 16 samples and 10 units: evaluating a layout places its buffers, which doubles the planning time
   bool everyTile; ///< up to 16 unit x sample pairs: descents try different paths of samples through the same devices
 
@@ -28,7 +28,7 @@ struct SearchEffort {
   // Seeds (Seeds.cpp).
   size_t seedOrders, copyOrders; ///< orders of kinds of devices, for one pipeline and for several equal ones; 24 are all orders of four kinds
   uint32_t mostCopies = 16;      ///< equal pipelines
-  bool everyCopies;              ///< 3, 5 and 16 pipelines instead of only 2, 4, 8 and one per site
+  bool everyCopies;              ///< also 3, 5 and 16 pipelines, not only 2, 4, 8 and one per site
   bool bothSides;                ///< with two kinds of devices, also places one on both sides of the other
   size_t seedRows;               ///< number of micro-batch sizes tried for all stages together, which is faster; 0: each stage chooses its own
   size_t seedsInPieces = 3;      ///< for each number of pipelines: seeds with split nodes

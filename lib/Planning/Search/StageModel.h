@@ -97,7 +97,7 @@ private:
   size_t stride;
   std::vector<double> whole, forwards, backwards, leastWhole;
   std::vector<double> held, gathered, reduced; ///< per real unit
-  std::vector<int32_t> begins, ends;           ///< per boundary: the real units whose ranges contain all that begins, or ends, there
+  std::vector<int32_t> begins, ends;           ///< per boundary: the real units with ranges that contain all that begins, or ends, there
   std::vector<double> shared, forwardAt, backwardAt, cards, ports, memory;
   /// Per real unit: sums over single units, and over the additional bytes of adjacent pairs.
   struct UnitBytes {

@@ -89,7 +89,8 @@ private:
     }
   }
 
-  /// When samples enter: evenly over the period, or in groups of `interleave` cells, one right after the other.
+  /// Sets the times at which samples enter: evenly over the period, or in groups of `interleave`
+  /// cells, directly one after the other.
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward] = -1;
@@ -98,7 +99,7 @@ private:
       int64_t rows = 0, groupRows = 0;
     };
     std::vector<Entered> entered(x.bands.size());
-    for (uint32_t c : x.cellsByBegin[0]) { // by samples
+    for (uint32_t c : x.cellsByBegin[0]) { // in sample order
       const Chunk &chunk = x.chunks[x.chunkOf[c]];
       const Band &band = x.bands[chunk.band];
       Entered &before = entered[chunk.band];
@@ -169,10 +170,10 @@ private:
   Order &order;
   Admission &admission;
   const std::vector<uint64_t> &less;
-  std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
+  std::vector<std::array<double, 2>> waits; ///< per band: seconds that its forwards and backwards wait for other tasks; < 0: not computed yet
   double period = 0;
   std::vector<double> &time;  ///< per op of a cell
-  std::vector<double> &entry; ///< per cell: when its first receive starts
+  std::vector<double> &entry; ///< per cell: start of its first receive
 };
 
 class Timed final : public ScheduleRule {
