@@ -118,10 +118,10 @@ enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches in flight. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
   Timed,                 ///< "timed": tasks in the order of their times in a steady state, from actual times and link delays; any tiling.
-  Interleaved,           ///< "interleaved": micro-batches go around a ring of devices that have several ranges of units each.
-  Folded,                ///< "folded": micro-batches go back and forth.
-  Ministages,            ///< "ministages": on each device all micro-batches of a chunk before those of the next chunk, mirrored for backwards.
-  Explicit,              ///< the plan lists every device's tasks. Must be the last value.
+  Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
+  Folded,                ///< "folded": laps back and forth.
+  Ministages,            ///< "ministages": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
+  Explicit,              ///< the plan lists every device's tasks. The last one.
 };
 
 /// A schedule: the name and parameters of a rule for the order of tasks. Cells with a split
