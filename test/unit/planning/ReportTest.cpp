@@ -99,7 +99,8 @@ TEST_F(ReportTest, Forms) {
 
   auto reasons = explain(problem(), plan, *report, [](const Cluster &) { return std::optional(Replanned{1e-9, 0}); });
   std::string text = printReasons(reasons);
-  for (const char *word : {"the pace is set by", "1 device has no work in this plan: spare", "one more device like a (A100-40): the step would take 100.0 % less"})
+  for (const char *word :
+       {"the pace is set by", "1 device has no work in this plan: spare", "one more device like a (A100-40): the step would take 100.0 % less"})
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
 
   // A search on a larger cluster that finds something worse, or nothing, is no reason to do worse: the plan at hand runs there, too.

@@ -208,7 +208,8 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   for (ClusterNode &node : made->cluster.nodes)
     node.hostMemory = 1u << 20;
   error = searchPlan(*made->problem, {}).message();
-  EXPECT_NE(error.find("hosts with 2.0 GiB of memory each (host_memory in the cluster file), for parameters gathered by phase"), std::string::npos) << error;
+  EXPECT_NE(error.find("hosts with 2.0 GiB of memory each (host_memory in the cluster file), for parameters gathered by phase"), std::string::npos)
+      << error;
 }
 
 /// Where nothing fits as it is, techniques answer; devices with room do without.
