@@ -53,8 +53,9 @@ double zorse::planning::baseline::boundaryBytes(const bundle::ModelSummary &summ
 
 namespace {
 
-/// Bytes a device needs at least: gathered parameters and accumulators of its units, and the activations of its largest cell, or of all its samples
-/// where all forwards come first.
+/// Whether a layout may fit. The minimum memory of a device is the gathered parameters and
+/// accumulators of its units, and the activations of its largest cell, or of all its samples if all
+/// forwards run first.
 bool mayFit(const Problem &problem, const Layout &layout) {
   std::map<uint32_t, double> needed;
   const auto &summary = problem.summary;
@@ -164,7 +165,7 @@ Result<Layout> Shortlist::choose(const char *name, size_t tried, bool measured) 
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];
           if (device.capacity() && e->memory[d] > device.capacity() && closest.empty())
-            closest = "device '" + device.name + "' lacks " + showBytes(static_cast<double>(e->memory[d] - device.capacity()));
+            closest = "device '" + device.name + "' exceeds its memory by " + showBytes(static_cast<double>(e->memory[d] - device.capacity()));
         }
       }
       continue;

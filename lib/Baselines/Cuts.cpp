@@ -10,13 +10,14 @@ using namespace zorse::planning::baseline;
 Cut zorse::planning::baseline::lightestCut(const Weights &weights) {
   const size_t n = weights.size();
   Weights w = weights;
-  std::vector<std::vector<size_t>> merged(n); // what each contracted vertex stands for
+  std::vector<std::vector<size_t>> merged(n); // original vertices of each contracted vertex
   std::vector<size_t> alive(n);
   for (size_t v = 0; v < n; ++v)
     merged[v] = {alive[v] = v};
   Cut best{INFINITY, std::vector<bool>(n, false)};
   while (alive.size() > 1) {
-    // Maximum adjacency order: the last vertex, alone, is a lightest cut between it and the one before.
+    // Maximum adjacency order: separating the last vertex is a minimum cut between it and the
+    // previous one.
     std::vector<double> key(alive.size(), 0);
     std::vector<bool> added(alive.size(), false);
     size_t last = 0, before = 0;
@@ -95,12 +96,14 @@ std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const We
 
 namespace {
 
-/// Side 1 gets about `share` of the vertex weight; then swaps of pairs as long as they lighten the cut.
+/// Side 1 gets about `share` of the vertex weight; then pairs are swapped as long as that reduces
+/// the cut.
 std::vector<bool> bisect(const Weights &w, const std::vector<double> &vertexWeights, double share) {
   const size_t n = w.size();
   std::vector<bool> side(n, false);
   double total = std::accumulate(vertexWeights.begin(), vertexWeights.end(), 0.0), grown = 0;
-  // Grow side 1 from the vertex with the least weight to others, by the strongest connection.
+  // Grow side 1 by the strongest connection, from the vertex with the smallest total weight to the
+  // others.
   std::vector<double> pull(n, 0);
   std::vector<bool> taken(n, false);
   for (size_t size = 0; size + 1 < n; ++size) {
@@ -116,7 +119,8 @@ std::vector<bool> bisect(const Weights &w, const std::vector<double> &vertexWeig
       if (v != next)
         pull[v] += w[next][v];
   }
-  // Kernighan and Lin: passes of tentative best swaps, of which the best prefix is kept. Swaps pair vertices of equal weight, so that shares stay.
+  // Kernighan and Lin: each pass makes tentative best swaps and keeps the best prefix. Swaps pair
+  // vertices of equal weight, so the shares are constant.
   for (int pass = 0; pass < 8; ++pass) {
     std::vector<double> gain(n);
     for (size_t v = 0; v < n; ++v) {

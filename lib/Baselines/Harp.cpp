@@ -1,4 +1,5 @@
-// HARP (EuroSys 2026): homogeneous stages over subclusters, cuts inside blocks, 1F1B whose launch counts follow compute and link times.
+// HARP (EuroSys 2026): homogeneous stages over subclusters, stage boundaries inside blocks, 1F1B
+// with launch counts from compute and link times.
 #include "Harp.h"
 
 #include "Common.h"
@@ -13,7 +14,7 @@ using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
 std::vector<int64_t> zorse::planning::baseline::launchCounts(const std::vector<StageTimes> &stages) {
-  double period = 0; // per micro-batch of the pipeline
+  double period = 0; // seconds per micro-batch of the pipeline
   for (const StageTimes &s : stages)
     period = std::max(period, (s.forward + s.backward) / static_cast<double>(s.devices));
   std::vector<int64_t> counts(stages.size());
@@ -35,7 +36,7 @@ std::vector<int32_t> zorse::planning::baseline::cutByTime(const std::vector<std:
     for (double t : row)
       prefix.back().push_back(prefix.back().back() + t);
   }
-  // Each stage takes as many units as fit, and leaves one for each stage behind it.
+  // Each stage gets as many units as fit, and leaves at least one for each later stage.
   auto pack = [&](double t, std::vector<int32_t> &ends) {
     ends.clear();
     size_t at = 0;
@@ -69,13 +70,13 @@ std::vector<int32_t> zorse::planning::baseline::cutByTime(const std::vector<std:
 
 namespace {
 
-/// Devices of one type in one site, nodes together.
+/// Devices of one type in one site, grouped by node.
 using Subcluster = std::vector<uint32_t>;
 
 struct Search {
   const Problem &problem;
   Shortlist candidates;
-  std::map<std::pair<uint32_t, int64_t>, std::vector<double>> unitTimes; ///< by device class and rows
+  std::map<std::pair<uint32_t, int64_t>, std::vector<double>> unitTimes; ///< by device class and row count
 
   const std::vector<double> &timesOfUnits(uint32_t device, int64_t rows) {
     auto [it, fresh] = unitTimes.try_emplace({problem.costs.deviceClass(device), rows});
@@ -133,7 +134,7 @@ struct Search {
     candidates.add(std::move(candidate));
   }
 
-  /// Every number of equal stages of every subcluster.
+  /// Tries every number of equal stages of every subcluster.
   void choose(const std::vector<Subcluster> &order, size_t at, std::vector<std::vector<uint32_t>> &stages) {
     if (candidates.seen() > 200000)
       return;
@@ -154,7 +155,7 @@ struct Search {
         choose(order, at + 1, stages);
       stages.resize(before);
     }
-    choose(order, at + 1, stages); // without it
+    choose(order, at + 1, stages); // without this subcluster
   }
 };
 

@@ -25,7 +25,7 @@ double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage, in
   const int64_t n = static_cast<int64_t>(stage.size());
   double sum = 0;
   for (int64_t column = 0; column < microBatches + n - 1; ++column) {
-    if (column >= n && column < microBatches - 1) { // the steady state: all stages at work
+    if (column >= n && column < microBatches - 1) { // the steady state: all stages are busy
       int64_t same = microBatches - 1 - column;
       sum += static_cast<double>(same) * *std::max_element(stage.begin(), stage.end());
       column += same - 1;
@@ -43,7 +43,8 @@ namespace {
 
 double memoryOf(const ClusterDevice &device) { return device.memory ? static_cast<double>(device.memory) : 1e12; }
 
-/// From every start the next device is the best connected one; the path with the fastest links in sum.
+/// Greedy paths from every start: the next device has the fastest link. Returns the path with the
+/// largest sum of link speeds.
 std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uint32_t> &devices) {
   std::vector<uint32_t> best;
   double most = -1;
@@ -73,8 +74,8 @@ std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uin
 /// Pipelines of one device per stage.
 struct Paths {
   std::vector<std::vector<uint32_t>> devices;
-  std::vector<std::vector<int64_t>> quotas; ///< layers by device
-  std::vector<double> rates;                ///< of the slowest device
+  std::vector<std::vector<int64_t>> quotas; ///< layers per device
+  std::vector<double> rates;                ///< rate of the slowest device
 };
 
 class HexiScale {
@@ -119,7 +120,8 @@ public:
 private:
   double speedOf(uint32_t device) const { return problem.cluster.devices[device].speed[type]; }
 
-  /// Devices that replicate the same layers synchronise gradients: fast links between pipelines, slow ones inside.
+  /// Devices that replicate the same layers synchronize gradients: fast links between pipelines,
+  /// slow ones inside.
   Paths makePaths(uint32_t pipelines) const {
     std::vector<uint32_t> parts = bisectRecursively(reversed, memories, pipelines);
     Paths paths;
@@ -148,7 +150,7 @@ private:
     return paths;
   }
 
-  /// Layer by layer, among the devices that hold it.
+  /// Sums over the layers; devices that have the layer take part.
   double syncSeconds(const Paths &paths) const {
     double sync = 0;
     if (paths.devices.size() > 1)
@@ -225,7 +227,7 @@ private:
   const int64_t total = static_cast<int64_t>(layers.count());
   const size_t n = problem.cluster.devices.size();
   const size_t type = speedIndex(zorse::productType(problem.summary));
-  double layerFlops; ///< embedding and head spread over the layers, as in its formula
+  double layerFlops; ///< embedding and head are distributed over the layers, as in its formula
   const double layerBytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
   const double boundary = boundaryBytes(problem.summary, layers.cuts[1]);
   Weights links, reversed;

@@ -1,4 +1,5 @@
-// Megatron-LM's uniform grid, without tensor parallelism. It has no planner: its users measure configurations, so the simulator chooses.
+// Megatron-LM's uniform grid, without tensor parallelism. Megatron-LM has no planner: its users
+// measure configurations. The simulator therefore chooses.
 #include "Common.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ using namespace zorse::planning::baseline;
 Result<Layout> zorse::planning::megatron(const Problem &problem) {
   const Layers layers(problem.summary);
   const int64_t total = static_cast<int64_t>(layers.count());
-  // All devices in rank order, or those of one type.
+  // Pools: all devices in rank order, or those of one type.
   std::vector<std::vector<uint32_t>> pools(1);
   std::map<uint32_t, std::vector<uint32_t>> byClass;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
@@ -45,7 +46,7 @@ Result<Layout> zorse::planning::megatron(const Problem &problem) {
             stage.unitEnd = layers.cuts[(s + 1) * each];
             double worst = 0;
             for (int64_t r = 0; r < replicas; ++r) {
-              uint32_t device = pool[(s % stages) * replicas + r]; // ranks of a stage are neighbours
+              uint32_t device = pool[(s % stages) * replicas + r]; // ranks of a stage are adjacent
               stage.members.push_back({device, problem.batch / replicas, rows});
               worst = std::max(worst, timesOf(problem, device, stage.unitBegin, stage.unitEnd, rows).both());
             }

@@ -13,7 +13,8 @@ using namespace zorse::planning::baseline;
 
 namespace {
 
-/// Orders in which stages take devices: zones together, then types together; by type alone, either way; zone by zone and type by type.
+/// Returns the orders in which stages take devices: zones together, then types; by type alone, in
+/// both directions; by zone and type.
 std::vector<std::vector<uint32_t>> makePools(const Problem &problem, const Layers &layers) {
   const size_t n = problem.cluster.devices.size();
   const sim::Network &network = problem.costs.network();
@@ -49,7 +50,7 @@ std::vector<std::vector<uint32_t>> makePools(const Problem &problem, const Layer
   return pools;
 }
 
-/// Of all-reduces in a ring through neighbours in the pool's order.
+/// Seconds of ring all-reduces between neighbors in the pool's order.
 double syncSeconds(const Problem &problem, const Stage &stage, const std::vector<uint32_t> &devices) {
   if (devices.size() < 2)
     return 0;
@@ -60,7 +61,7 @@ double syncSeconds(const Problem &problem, const Stage &stage, const std::vector
   return 2 * (replicas - 1) / replicas * parameterBytes(problem.summary, stage.unitBegin, stage.unitEnd) / least;
 }
 
-/// One pipeline of equal stages, each of the pool's next `replicas` devices.
+/// Returns one pipeline of equal stages, each with the pool's next `replicas` devices.
 Candidate makeCandidate(const Problem &problem, const Layers &layers, const std::vector<uint32_t> &pool, int64_t stages, int64_t replicas,
                         int64_t rows) {
   const int64_t total = static_cast<int64_t>(layers.count()), microBatches = problem.batch / (replicas * rows);

@@ -1,4 +1,5 @@
-// Zorse (MLSys 2026): groups by min-k-cut, pipeline over the groups, data parallelism inside.
+// Zorse (MLSys 2026): groups by min-k-cut, pipeline parallelism over the groups, data parallelism
+// inside.
 #include "ZorsePaper.h"
 
 #include "Common.h"
@@ -55,10 +56,11 @@ namespace {
 
 struct Group {
   std::vector<uint32_t> devices;
-  double bandwidth = 0; ///< least inside
+  double bandwidth = 0; ///< minimum inside the group
 };
 
-/// The best connected group first, then whichever has the fastest links to the one before.
+/// Orders groups: the best connected one first, then the one with the fastest links to the previous
+/// group.
 void order(const Problem &problem, std::vector<Group> &groups) {
   auto toOther = [&](const Group &a, const Group &b) {
     double sum = 0;
@@ -89,7 +91,7 @@ struct Planned {
     const int64_t microBatches = (problem.batch + rows - 1) / rows;
     const int64_t total = static_cast<int64_t>(layers.count());
     std::vector<std::vector<int64_t>> counts;
-    std::vector<double> rates; // of groups: inverse time of all micro-batches through one layer
+    std::vector<double> rates; // per group: inverse time of all micro-batches through one layer
     for (const Group &group : all) {
       std::vector<double> own;
       for (uint32_t d : group.devices)
@@ -176,7 +178,8 @@ struct Planned {
     candidate.layout.pipelines.push_back(std::move(pipeline));
     candidate.layout.state = StateRule::Equal;
     candidate.cost = start + core + end;
-    // All forwards first, as published; where keeping their activations takes too much memory (we neither recompute nor offload), 1F1B.
+    // All forwards first, as published. If their activations exceed memory, 1F1B, because this
+    // planner neither recomputes nor offloads.
     candidate.layout.schedule.kind = step::ScheduleKind::GPipe;
     candidates.add(candidate);
     candidate.layout.schedule.kind = step::ScheduleKind::OneForwardOneBackward;

@@ -19,7 +19,7 @@ std::string pages::escape(const std::string &text) {
 
 namespace {
 
-/// "</script>" inside a string would end the script.
+/// Escapes "</script>", which would end the script inside a string.
 std::string inScript(const json &data) {
   std::string text = data.dump(-1, ' ', true, json::error_handler_t::replace), out;
   for (char c : text)

@@ -20,7 +20,7 @@ int placeOfWorkspace(const bundle::Body &body) {
   return -1;
 }
 
-/// Inserts a workspace without bytes as slot `place`; launches go on to point at what they pointed at.
+/// Inserts a workspace of 0 bytes as slot `place`; launches keep their operands.
 void insertWorkspace(bundle::Body &body, int place, const bundle::Slot &like) {
   *body.add_slots() = like;
   body.mutable_slots(body.slots_size() - 1)->clear_bytes();
@@ -45,7 +45,8 @@ void insertWorkspace(bundle::Body &body, int place, const bundle::Slot &like) {
   }
 }
 
-/// A target whose library does more in one call may need no workspace where others do.
+/// Adds workspace slots that the other target has. A target with a library that executes more in
+/// one call may need no workspace.
 void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodies &other) {
   for (int b = 0; b < bodies.library.bodies_size(); ++b) {
     bundle::Body &one = *bodies.library.mutable_bodies(b), &two = *other.library.mutable_bodies(b);
@@ -57,14 +58,15 @@ void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodie
   }
 }
 
-/// Every target's workspace is as large as the largest of them: programs, plan and verifier know one.
+/// Sets every target's workspace to the largest of all targets, because programs, plan and verifier
+/// use one value.
 void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
   codegen::CompiledBodies &first = targets.front();
   auto others = llvm::drop_begin(targets);
-  for (bool back : {false, true}) // a slot that any target has is there in the first, then in all
+  for (bool back : {false, true}) // first to the first target, then from it to all others
     for (codegen::CompiledBodies &other : others)
       back ? shareWorkspaceSlots(other, first) : shareWorkspaceSlots(first, other);
-  for (bool back : {false, true}) // there, and the largest back
+  for (bool back : {false, true}) // the largest to the first target, then to all others
     for (codegen::CompiledBodies &other : others)
       for (int b = 0; b < first.library.bodies_size(); ++b) {
         bundle::Body &to = *(back ? other : first).library.mutable_bodies(b), &from = *(back ? first : other).library.mutable_bodies(b);

@@ -1,4 +1,4 @@
-// Which body each function became, on all targets alike.
+// Assigns bodies to functions, equally on all targets.
 #pragma once
 
 #include "zorse/Codegen/Codegen.h"
@@ -11,15 +11,17 @@
 
 namespace zorse::pipelines {
 
-/// Makes the bodies of all targets alike, as programs, plan and verifier know one of each: gives them equal slots and the largest workspace of all,
-/// and adds the bodies that are not functions.
-/// \param sumTerms  as appendBuiltinBodies takes it
+/// Makes the bodies of all targets equal in the properties that programs, plan and verifier use:
+/// slots, and the workspace, which becomes the largest of all targets. Adds the bodies that are not
+/// functions.
+/// \param sumTerms  see appendBuiltinBodies
 void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms);
 
-/// Tells the summary which body of the library each function is, and its workspace.
+/// Sets the body and workspace of each function in the summary.
 void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &library);
 
-/// Bodies of parts of backwards and forwards that no task of the plan calls. \param split  not those of parts of split backwards
+/// Returns the bodies of parts of backwards and forwards that no task of the plan calls. \param
+/// split  keep those of parts of split backwards
 std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan, bool split);
 
 } // namespace zorse::pipelines

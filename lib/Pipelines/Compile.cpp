@@ -1,4 +1,4 @@
-// A compilation: the model is imported, passes make programs of it, and the bundle is written.
+// Compiles a model: imports it, runs passes that convert it to programs, and writes the bundle.
 #include "zorse/Pipelines/Compile.h"
 
 #include "Phases.h"
@@ -27,8 +27,9 @@ namespace zorse::pipelines {
 
 namespace {
 
-// MLIR's own threads order part of what they do by atomics inside its libraries, which ThreadSanitizer does not see: with it, passes run on one
-// thread. The threads of this project (kernels, programs, verifier) are checked as ever.
+// MLIR's own threads synchronize partly by atomics inside its libraries, which ThreadSanitizer does
+// not see. With ThreadSanitizer, passes therefore run on one thread. The threads of this project
+// (kernels, programs, verifier) are checked as usual.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define ZORSE_MLIR_THREADS false
@@ -58,7 +59,7 @@ Stage lastStage(const CompileOptions &options) {
   return options.last;
 }
 
-/// A context with the dialects and interfaces of a compilation, and what people see of it.
+/// A context with the dialects and interfaces of a compilation, and its output.
 struct Session {
   Session(const CompileOptions &options, Stage last)
       : options(options), last(last),
@@ -70,7 +71,7 @@ struct Session {
     autodiff::registerDifferentiableModels(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
-    context.printOpOnDiagnostic(false); // users know nodes of their file, which locations name, and not our operations
+    context.printOpOnDiagnostic(false); // locations name the nodes of the user's file; our operations are unknown to the user
   }
 
   const CompileOptions &options;
@@ -80,7 +81,7 @@ struct Session {
   Progress progress;
 };
 
-/// Tells the progress when the last pass of a stage is over.
+/// Notifies the progress after the last pass of a stage.
 struct StageEnds : PassInstrumentation {
   explicit StageEnds(Progress &progress) : progress(progress) {}
 
@@ -90,10 +91,10 @@ struct StageEnds : PassInstrumentation {
   }
 
   Progress &progress;
-  std::map<Pass *, Stage> stages; ///< by their last passes
+  std::map<Pass *, Stage> stages; ///< by the last pass of each stage
 };
 
-/// What the summary says that the graph does not.
+/// Returns the settings of the summary that are not in the graph.
 std::string settings(const CompileOptions &options, const Model &model) {
   bundle::ModelSummary given;
   given.set_name(llvm::sys::path::stem(options.model).str());
@@ -126,7 +127,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.cache = options.emit != Emit::Llvm; // cached kernels have no text
 }
 
-/// All passes, as `zorse-opt --pass-pipeline` takes them.
+/// Prints all passes in the syntax of `zorse-opt --pass-pipeline`.
 void printPipeline(const CompileOptions &options, const Model &model) {
   TrainPipelineOptions passOptions;
   fill(passOptions, options, model);
@@ -137,7 +138,7 @@ void printPipeline(const CompileOptions &options, const Model &model) {
   llvm::outs() << '\n';
 }
 
-/// Runs the passes of all stages up to the last.
+/// Runs the passes of all stages up to the last one.
 bool runPasses(Session &session, const Model &model) {
   const CompileOptions &options = session.options;
   PassManager passes(&session.context);
@@ -158,14 +159,15 @@ bool runPasses(Session &session, const Model &model) {
   for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
     Pass *end = add(Stage(stage - 1), Stage(stage));
     if (Stage(stage) == Stage::Bodies && (options.emit == Emit::Llvm || options.last == Stage::Bodies))
-      end = add(Stage::Plan, Stage::Kernels); // no plan says which are used: all
+      end = add(Stage::Plan, Stage::Kernels); // without a plan, all bodies count as used
     ends->stages[end] = Stage(stage);
   }
   passes.addInstrumentation(std::move(ends));
   return succeeded(passes.run(*model.imported.module));
 }
 
-/// Runs all stages up to the last but for the bundle; nothing after a message.
+/// Runs all stages up to the last one, without writing the bundle. Returns nothing after an error
+/// message.
 std::optional<Model> makeModule(Session &session) {
   std::optional<Model> model = importModel(session.options, session.context);
   if (!model)
@@ -178,7 +180,7 @@ std::optional<Model> makeModule(Session &session) {
   return model;
 }
 
-/// Makes the folder of dumps, and one for texts of kernels; false after a message.
+/// Makes the folder of dumps, and one for texts of kernels. Returns false after an error message.
 bool makeFolders(Session &session, std::unique_ptr<codegen::PrivateFolder> &temporary) {
   const CompileOptions &options = session.options;
   if (!options.dumpDir.empty()) {

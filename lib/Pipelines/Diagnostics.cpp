@@ -14,7 +14,8 @@ namespace zorse::pipelines {
 
 namespace {
 
-/// The names of the ONNX nodes a location stands for; a fused location of many names shows the first.
+/// Returns the names of the ONNX nodes of a location; for a fused location of many names, the
+/// first.
 std::string nameOf(Location location) {
   return llvm::TypeSwitch<LocationAttr, std::string>(location)
       .Case([](NameLoc loc) { return loc.getName().str(); })

@@ -1,4 +1,5 @@
-// Diagnostics of the compiler as people read them: one line each, naming the ONNX node, its notes below.
+// Human-readable diagnostics of the compiler: one line each, with the ONNX node, followed by its
+// notes.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -11,17 +12,17 @@
 
 namespace zorse::pipelines {
 
-/// While it lives, diagnostics of the context go to standard error as
+/// Prints diagnostics of the context to standard error during its lifetime:
 ///
 ///     error: gpt.onnx: 'h.3/attn/MatMul_2': expects inner dimensions to agree, got ...
 ///
-/// Remarks, which say what passes have made, are kept.
+/// Remarks contain the results of passes and are collected.
 class DiagnosticPrinter {
 public:
   DiagnosticPrinter(mlir::MLIRContext *context, std::string file);
   ~DiagnosticPrinter();
 
-  /// The remarks since the last call, behind commas.
+  /// Returns the remarks since the last call, each after a comma.
   std::string takeRemarks() { return std::exchange(remarks, std::string()); }
 
 private:
@@ -30,14 +31,14 @@ private:
   mlir::DiagnosticEngine::HandlerID handler;
 };
 
-/// "error: <message>" on standard error; messages of several lines get one prefix each.
+/// Prints "error: <message>" to standard error; every line of the message gets the prefix.
 void printError(const std::string &message);
-/// Fails with the status, whose message has been printed then.
+/// Prints the message of a failed status. Returns whether the status is success.
 mlir::LogicalResult told(const Status &status);
 
-/// "1 cell", "2 cells"
+/// Returns "1 cell", "2 cells".
 std::string counted(size_t count, const char *word);
-/// "12 KiB", "3.4 MiB"
+/// Returns "12 KiB", "3.4 MiB".
 std::string megabytes(uint64_t bytes);
 
 } // namespace zorse::pipelines

@@ -12,7 +12,8 @@
 
 namespace zorse::pipelines {
 
-/// What is wrong with running on these devices: kinds that there is no driver and no code for. Empty if nothing.
+/// Returns an error if there is no driver or no code for the kind of a device; empty if there is
+/// none.
 static std::string withoutDriver(const std::vector<planning::ClusterDevice> &devices) {
   std::string list;
   size_t count = 0;
@@ -23,21 +24,22 @@ static std::string withoutDriver(const std::vector<planning::ClusterDevice> &dev
     return {};
   if (count > 3)
     list += " and " + std::to_string(count - 3) + " more";
-  return "there are code and a driver for devices of these kinds: " + deviceKindNames(/*driven=*/true) + "; these are of another kind: " + list +
-         ". Compile for a cluster of such devices. zorse-plan plans for any devices; with --simulate-only the bundle is compiled for zorse-run "
+  return "devices of these kinds can run programs: " + deviceKindNames(/*driven=*/true) + "; these are of another kind: " + list +
+         ". Compile for a cluster of devices that can run programs. zorse-plan plans for any devices; with --simulate-only the bundle is compiled "
+         "for zorse-run "
          "--simulate, which executes nothing";
 }
 
-/// Why code cannot be made for some device; "": it can.
+/// Returns an error if the architecture of a device is unknown; "": all are known.
 static std::string withoutArchitecture(const planning::Cluster &cluster) {
   for (const planning::ClusterDevice &device : cluster.devices)
     if (const DeviceKind &kind = deviceKindOf(device.kind); device.arch.empty() && !kind.hostProcessors && !kind.architectures.empty())
       return "device '" + device.name + "' is of kind " + device.kind +
-             ", and nothing says what its code is for: give it a 'type' (docs/cluster.md) or an 'arch', such as " + kind.architectures[3];
+             ", and its architecture is unknown: give it a 'type' (docs/cluster.md) or an 'arch', such as " + kind.architectures[3];
   return {};
 }
 
-/// The cluster's devices, or those of the plan that are in it.
+/// Returns the cluster's devices, or those of them that are in the plan.
 static std::vector<planning::ClusterDevice> usedDevices(const planning::Cluster &cluster, const std::optional<step::PlanHead> &plan) {
   if (!plan)
     return cluster.devices;

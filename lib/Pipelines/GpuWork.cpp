@@ -15,7 +15,8 @@ namespace zorse::pipelines {
 
 namespace {
 
-/// Kernels that multiply on tensor cores are attention's; smaller ones beside them move bytes like all others.
+/// Kernels that multiply on tensor cores belong to attention. Its smaller kernels move bytes like
+/// all others.
 bool isTensorAttention(const bundle::KernelLaunch &kernel) { return kernel.product_flops().fixed() > 0 || kernel.product_flops().per_row() > 0; }
 
 void add(bundle::Extent &to, const bundle::Extent &more) {
@@ -45,7 +46,7 @@ void add(bundle::TaskWork &work, const bundle::MatrixProduct &launched) {
   same->set_count(same->count() + 1);
 }
 
-/// FLOPs of one row in all attentions of a function.
+/// Returns the FLOPs of one row in all attentions of a function.
 double attentionFlops(func::FuncOp function) {
   double flops = 0;
   function.walk([&](Operation *op) {

@@ -1,4 +1,5 @@
-// What bodies for GPUs ask of them: the summary's part from which planning models times (TaskWork in bundle.proto).
+// Work of bodies on GPUs: the part of the summary from which the planner models times (TaskWork in
+// bundle.proto).
 #pragma once
 
 #include "zorse/Codegen/Codegen.h"
@@ -6,11 +7,13 @@
 
 namespace zorse::pipelines {
 
-/// What one body launches, without the FLOPs inside attention kernels, which only the function that it came from tells.
+/// Returns the launches of one body, without the FLOPs inside attention kernels, which are computed
+/// from the body's function.
 bundle::TaskWork workOf(const bundle::Body &body);
 
 /// Adds the work of all classes on one architecture to the summary of a module.
-/// Precondition: `bodies` were lowered from the module for GPUs, and have all bodies of its classes.
+/// Precondition: `bodies` were lowered from the module for GPUs, and contain all bodies of its
+/// classes.
 void addGpuWork(mlir::ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies);
 
 } // namespace zorse::pipelines

@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
-/// What the importer is asked for; an error names an option.
+/// Converts the compiler's options to options of the importer. Errors name the option.
 static Result<ImportOptions> importOptions(const CompileOptions &options) {
   if (options.batchNormRows > 0 && options.batch % options.batchNormRows != 0)
     return userError(step::brokenGroups(options.batch, options.batchNormRows));
@@ -32,7 +32,7 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
     import.trainable[name] = TrainableChoice::Train;
   for (const std::string &name : options.freeze) {
     if (llvm::is_contained(options.train, name))
-      return userError("--freeze: '" + name + "' is named by --train, too");
+      return userError("--freeze: '" + name + "' is also named by --train");
     import.trainable[name] = TrainableChoice::Freeze;
   }
   import.trustGuess = options.trustGuess;
@@ -40,7 +40,7 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
   return import;
 }
 
-/// The first pattern of weight decay that is in no parameter's name, or nothing.
+/// Returns the first weight decay pattern that matches no parameter name, or nothing.
 static std::string unknownPattern(const Model &model) {
   if (const std::optional<units::DecayRule> rule = units::parseDecay(model.decay))
     for (const std::string &pattern : rule->patterns)
@@ -69,7 +69,8 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
                            (options.optimizerGiven || options.learningRateGiven || options.clipGiven || imported.training
                                 ? ""
                                 : "; these are the defaults (--optimizer, --lr, --weight-decay, --clip, --schedule)"));
-  // Also with --quiet: what the exporter did to the parameters changes what is trained.
+  // Printed even with --quiet, because changes that the exporter made to parameters affect
+  // training.
   for (const std::string &warning : imported.warnings)
     emitWarning(UnknownLoc::get(&context), warning);
   if (failed(mlir::verify(*imported.module)))

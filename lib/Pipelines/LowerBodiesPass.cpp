@@ -1,4 +1,4 @@
-// zorse-lower-bodies: from functions to a zorse.target for each architecture.
+// zorse-lower-bodies: lowers functions to a zorse.target for each architecture.
 #include "AssignBodies.h"
 #include "Diagnostics.h"
 #include "GpuWork.h"
@@ -29,7 +29,8 @@ using namespace zorse::pipelines;
 
 namespace {
 
-/// Most terms that sums of GPUs need, which exchange directly (codegen::appendBuiltinBodies); 0: there are none.
+/// Returns the maximum number of terms of sums on GPUs with direct transfers
+/// (codegen::appendBuiltinBodies); 0: there are none.
 uint32_t directTerms(const planning::Cluster &cluster) {
   std::map<int32_t, uint32_t> sizes;
   uint32_t most = 0;
@@ -49,7 +50,7 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
 
   LogicalResult run(ModuleOp module) {
     if (auto targets = module.getOps<TargetOp>(); !targets.empty())
-      return module.emitError("zorse-lower-bodies: expected functions alone, found target '@")
+      return module.emitError("zorse-lower-bodies: expected only functions, found target '@")
              << (*targets.begin()).getSymName() << "': bodies have been lowered already";
     FailureOr<bundle::ModelSummary> summary = units::summarize(module);
     if (failed(summary))
@@ -68,7 +69,7 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
       if (cluster.failed())
         return told(cluster.error());
       sumTerms = directTerms(*cluster);
-      std::set<std::string> asked; // by devices; others leave it to the compiler
+      std::set<std::string> asked; // architectures of devices; other devices use the compiler's default
       for (const planning::ClusterDevice &device : cluster->devices)
         if (!device.arch.empty())
           asked.insert(device.arch);
@@ -88,7 +89,7 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
         addGpuWork(module, *summary, *lowered);
       targets.push_back(std::move(*lowered));
     }
-    if (simulateOnly) // nobody runs code of the others: they say how long GPUs take
+    if (simulateOnly) // the other targets are not executed; they only provide GPU times
       targets.erase(targets.begin() + 1, targets.end());
     levelTargets(&getContext(), targets, *summary, sumTerms);
     nameBodies(*summary, targets.front().library);

@@ -1,4 +1,4 @@
-// What a compilation does before and behind its passes.
+// Phases of a compilation before and after its passes.
 #pragma once
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -11,32 +11,37 @@
 
 namespace zorse::pipelines {
 
-/// What is wrong with options and files that are cheap to look at, before minutes are spent on the model and the search; empty if nothing is. What
-/// only the model can tell (a plan's units, a profile's classes) is found later.
+/// Returns a problem of options and files that is cheap to detect, before minutes are spent on the
+/// model and the search; empty if there is none. Problems that depend on the model (a plan's units,
+/// a profile's classes) are detected later.
 std::string problemAtStart(const CompileOptions &options);
 
-/// An ONNX file as a module, with what only the file knows.
+/// An imported ONNX file: the module, and data that is only in the file.
 struct Model {
-  ImportedModel imported;           ///< its module is what all passes change
-  bundle::TrainingOptions training; ///< the options', with what the file brings of its own
-  std::string decay;                ///< likewise
+  ImportedModel imported;           ///< its module is modified by all passes
+  bundle::TrainingOptions training; ///< the options' values, completed by the file's own
+  std::string decay;                ///< weight decay rule, chosen like `training`
 };
 
-/// Nothing after a message. A remark of the context says what was read.
+/// Returns nothing after an error message. A remark of the context summarizes the import.
 std::optional<Model> importModel(const CompileOptions &options, mlir::MLIRContext &context);
 
-/// Puts the optimizer that a file brings in the place of defaults; what the caller has said stays. Returns a line for people, or nothing.
+/// Replaces defaults by the optimizer in the file; options that the caller gave are kept. Returns a
+/// human-readable line, or nothing.
 std::string adoptOptimizer(const FileTraining &training, const CompileOptions &options, bundle::TrainingOptions &to, std::string &decay);
 
-/// Writes options.output from a module with verified programs, and weights from where the model's file says. \returns a line about it for people
+/// Writes options.output from a module with verified programs, with the weights of the model's
+/// files.
+/// \returns a human-readable line about it
 Result<std::string> writeBundle(const CompileOptions &options, const ImportedModel &imported);
 
-/// One entry per ParameterInfo, in its order: from the file's initializers, or from constants that were lifted to parameters of `@model`.
-/// An error names a parameter without bytes.
+/// Returns one entry per ParameterInfo, in its order, from the file's initializers or from
+/// constants that were lifted to parameters of `@model`. The error names a parameter without data.
 Result<std::vector<bundle::WeightData>> collectWeights(const ImportedModel &imported, const bundle::ModelSummary &summary);
 
-/// --rebuild-kernels: puts the weights of the bundle `options.rebuild` into `contents`, if its summary is what this compiler made; else an error that
-/// says what differs. \param remark  receives what people should know.
+/// --rebuild-kernels: adds the weights of the bundle `options.rebuild` to `contents`, if its
+/// summary equals the one that this compiler made. Otherwise the error describes the difference.
+/// \param remark  receives a human-readable remark
 Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark);
 
 } // namespace zorse::pipelines

@@ -1,4 +1,4 @@
-// zorse-plan: the plan of the user, checked, or one that was searched.
+// zorse-plan: checks the user's plan, or searches one.
 #include "Diagnostics.h"
 #include "Planned.h"
 
@@ -19,7 +19,7 @@ using namespace zorse::pipelines;
 
 namespace {
 
-/// \param rows  the batch
+/// \param rows  samples per step
 Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int64_t rows) {
   Result<step::Plan> plan = readPlan(file, inputs);
   if (plan.failed())
@@ -32,7 +32,8 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
 }
 
 Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
-  // Programs bind what bodies ask for; to plan, measured workspace counts where it is more, as libraries take the rest beside programs.
+  // Programs use the workspace of their bodies. The planner uses the measured workspace if it is
+  // larger, because libraries allocate additional memory.
   bundle::ModelSummary counted = inputs.summary;
   const planning::Profile *profile = inputs.profile ? &*inputs.profile : nullptr;
   if (profile)
@@ -49,7 +50,7 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
 
 struct MakePlanPass : pipelines::impl::MakePlanBase<MakePlanPass> {
   void runOnOperation() final {
-    markAllAnalysesPreserved(); // none of those of the module's operations
+    markAllAnalysesPreserved(); // analyses of the module's operations are not affected
     if (failed(told(plan(getOperation()))))
       signalPassFailure();
   }

@@ -14,7 +14,7 @@ std::vector<std::string> programsOf(ModuleOp module, StringRef attribute) {
   std::vector<std::string> programs;
   if (auto all = module->getAttrOfType<ArrayAttr>(attribute))
     for (Attribute program : all)
-      programs.push_back(bytesOf(program).value_or("").str()); // one that a text has left out is no program
+      programs.push_back(bytesOf(program).value_or("").str()); // a program that a text omits is empty
   return programs;
 }
 
@@ -75,7 +75,8 @@ Result<step::Plan> readPlan(const FileText &file, const PlanInputs &inputs) {
   return plan;
 }
 
-/// Which of the module's targets a device runs. \param arch  that the cluster asks for; "": the first
+/// Returns the index of the module's target that a device runs. \param arch  architecture that the
+/// cluster specifies; "": the first
 static uint32_t targetOf(ModuleOp module, StringRef arch) {
   uint32_t index = 0;
   for (auto target : module.getOps<TargetOp>()) {
@@ -83,7 +84,7 @@ static uint32_t targetOf(ModuleOp module, StringRef arch) {
       return index;
     ++index;
   }
-  return 0; // a bundle for simulations alone has one
+  return 0; // a bundle only for simulations has one target
 }
 
 static Status readPlanned(ModuleOp module, Planned &planned) {

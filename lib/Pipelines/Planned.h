@@ -1,4 +1,5 @@
-// What passes behind zorse-lower-bodies read in the module beside functions and targets.
+// Data that passes after zorse-lower-bodies read from the module, in addition to functions and
+// targets.
 #pragma once
 
 #include "zorse/Bundle/Manifest.h"
@@ -15,41 +16,42 @@
 
 namespace zorse::pipelines {
 
-inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< bytes of the ModelSummary, with bodies and work on GPUs
+inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary, with bodies and GPU work
 
-/// Programs by device, bytes each; and those of the same step by way of the host, where GPUs exchange directly: else there are none.
+/// Serialized programs per device; and the programs of the same step staged through host memory, if
+/// GPUs exchange data directly, else none.
 inline constexpr llvm::StringLiteral kProgramsAttr = "zorse.programs", kStagedAttr = "zorse.staged";
 std::vector<std::string> programsOf(mlir::ModuleOp module, llvm::StringRef attribute);
 
-/// The cluster of a module that has one. Messages begin with the file's path.
+/// Returns the cluster of a module. Messages begin with the file's path.
 Result<planning::Cluster> clusterOf(mlir::ModuleOp module);
 
-/// What a plan is made of and checked against.
+/// Inputs from which a plan is made and against which it is checked.
 struct PlanInputs {
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies; ///< of the first target: those that programs, plan and verifier know
+  bundle::BodyLibrary bodies; ///< of the first target; programs, plan and verifier use them
   std::string clusterFile;
-  planning::Cluster cluster; ///< its devices as fast as the precision makes them, and with the memory that the profile has found
+  planning::Cluster cluster; ///< with the speeds of the precision and the memory that the profile found
   std::optional<planning::Profile> profile;
-  std::vector<std::string> assumptions; ///< about these, for people
+  std::vector<std::string> assumptions; ///< human-readable assumptions about these
 };
 
-/// Reads a module behind zorse-lower-bodies. Messages are for the user.
+/// Reads a module after zorse-lower-bodies. Messages are for the user.
 Result<PlanInputs> readPlanInputs(mlir::ModuleOp module);
 
-/// A plan, with what the cluster says of its devices.
+/// Reads a plan and completes its devices from the cluster.
 Result<step::Plan> readPlan(const FileText &file, const PlanInputs &inputs);
 
-/// The plan of a module behind zorse-plan, and what follows from it: an analysis.
+/// Analysis: the plan of a module after zorse-plan, and data derived from it.
 struct Planned : PlanInputs {
   explicit Planned(mlir::Operation *module);
 
-  Status status;                                    ///< for the user; success: all of this is there
-  std::string file;                                 ///< that messages name: the plan's, or the cluster's where a plan was searched
-  step::Plan plan;                                  ///< with what the cluster says of its devices
-  std::vector<bundle::BundleDevice> devices;        ///< in the order of the plan, exchanging directly with nobody
-  std::vector<int32_t> direct;                      ///< likewise: planning::directGroups
-  std::shared_ptr<const planning::CostModel> costs; ///< of these devices
+  Status status;                                    ///< message for the user; success: all members are valid
+  std::string file;                                 ///< file that messages name: the plan's, or the cluster's if the plan was searched
+  step::Plan plan;                                  ///< with devices completed from the cluster
+  std::vector<bundle::BundleDevice> devices;        ///< in the order of the plan, without direct peers
+  std::vector<int32_t> direct;                      ///< in the order of the plan: planning::directGroups
+  std::shared_ptr<const planning::CostModel> costs; ///< costs of these devices
 };
 
 } // namespace zorse::pipelines

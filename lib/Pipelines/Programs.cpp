@@ -15,10 +15,12 @@ namespace zorse::pipelines {
 
 namespace {
 
-/// Bytes a thread keeps between programs, at most.
+/// Maximum bytes that a thread keeps between programs.
 constexpr uint64_t kLargestBlock = 64 << 20;
 
-/// A program is many small messages, on an arena whose first block serves one program after another. \param block  the thread's
+/// Builds a program in an arena, because it consists of many small messages. The first block of the
+/// arena is reused for all programs.
+/// \param block  the thread's first block
 bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::vector<char> &block, std::string &bytes) {
   uint64_t used = 0;
   {

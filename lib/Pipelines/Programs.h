@@ -1,4 +1,4 @@
-// From the step graph to serialised, verified programs.
+// Conversion of the step graph to serialized, verified programs.
 #pragma once
 
 #include "zorse/Bundle/ProgramText.h"
@@ -16,16 +16,16 @@ struct StepGraph;
 namespace zorse::pipelines {
 
 /// Writes the programs of all devices, on `threads` threads.
-/// \returns the serialised programs; empty when one of them is wrong, after a diagnostic.
+/// \returns the serialized programs; empty if one of them is wrong, after a diagnostic
 std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::BodyLibrary &bodies, unsigned threads);
 
-/// What the text of programs calls things. The summary and the bodies must outlive it.
+/// Returns the names for the text of programs. The summary and the bodies must outlive them.
 bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies);
 
-/// A serialised program as text; empty after a diagnostic.
+/// Returns a serialized program as text; empty after a diagnostic.
 std::string programText(const std::string &program, const bundle::ProgramNames &names);
 
-/// Verifies them as serialised (lib/Verify). Findings are printed as errors.
+/// Verifies serialized programs (lib/Verify). Findings are printed as errors.
 /// \param staged, direct  VerifyOptions
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
                       const std::string &planJson, unsigned threads, const std::vector<bool> &staged = {}, const std::vector<int32_t> &direct = {});

@@ -21,7 +21,7 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
-/// By the stage that they make; with the file of --dump-dir, if there is one.
+/// Phases by the stage that they make, with the file of --dump-dir, if any.
 static constexpr struct {
   const char *name, *file;
 } kPhases[] = {{"import", "1-import.mlir"}, {"recognize", "2-recognize.mlir"},
@@ -38,7 +38,8 @@ std::optional<Stage> findPhase(const std::string &name) {
   return std::nullopt;
 }
 
-/// With `names`, values are called by the ONNX nodes they come from; without, equal graphs are equal texts.
+/// Prints a module. With `names`, values are named after their ONNX nodes; without, equal graphs
+/// have equal texts.
 static std::string textOf(ModuleOp module, bool names = true) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -49,9 +50,10 @@ static std::string textOf(ModuleOp module, bool names = true) {
   return text + "\n";
 }
 
-/// Its operations, those that exporters take apart by name.
+/// Describes the graph: number of operations, with those listed by name that exporters often
+/// decompose.
 static std::string describeGraph(ModuleOp module, const Precision &precision) {
-  std::map<std::string, int> special; // in order
+  std::map<std::string, int> special; // sorted
   int ops = 0, roundings = 0;
   module->walk([&](Operation *op) {
     if (op->getNumResults() == 0)
@@ -145,7 +147,7 @@ void Progress::print(Stage stage, ModuleOp module) const {
   if (options.emit == Emit::Graph && stage == Stage::Graph && last == stage)
     llvm::outs() << textOf(module);
   if (options.emit == Emit::Graph && stage == Stage::Recognized)
-    llvm::outs() << textOf(module, /*names=*/false); // the canonical graph: the same whichever exporter wrote the model
+    llvm::outs() << textOf(module, /*names=*/false); // canonical graph: independent of the exporter
   if (options.emit == Emit::Units && (stage == Stage::Units || stage == Stage::Functions))
     llvm::outs() << textOf(module);
   if (options.emit == Emit::Plan && stage == Stage::Plan)
@@ -154,7 +156,7 @@ void Progress::print(Stage stage, ModuleOp module) const {
     llvm::outs() << llvm::join(programTexts(module), "");
   if (options.emit == Emit::Llvm && stage == Stage::Bodies) {
     std::error_code failure;
-    std::set<std::string> files; // sorted: the same text every time
+    std::set<std::string> files; // sorted, so that the text is deterministic
     for (llvm::sys::fs::directory_iterator it(kernelTexts, failure), end; it != end && !failure; it.increment(failure))
       if (StringRef(it->path()).ends_with(".ll"))
         files.insert(it->path());

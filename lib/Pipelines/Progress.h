@@ -1,4 +1,4 @@
-// What people see of a compilation.
+// Progress output of a compilation.
 #pragma once
 
 #include "Diagnostics.h"
@@ -12,18 +12,19 @@
 
 namespace zorse::pipelines {
 
-/// A line for every phase, with its time and what it made; and what the module is behind it, as files or printed.
+/// Prints a line for every phase, with its time and its results; dumps the module after each phase
+/// to files, or prints it.
 class Progress {
 public:
-  /// \param last  stage of the compilation
+  /// \param last  last stage of the compilation
   Progress(const CompileOptions &options, Stage last, DiagnosticPrinter &printer) : options(options), last(last), printer(printer) {}
 
-  /// The phase that makes a stage is over.
+  /// Called after the phase that makes `stage`.
   void end(Stage stage, mlir::ModuleOp module);
-  /// And all are.
+  /// Called after all phases.
   void endAll();
 
-  /// Folder of the texts of kernels; empty: they are not wanted.
+  /// Folder for the texts of kernels; empty: not written.
   std::string kernelTexts;
 
 private:

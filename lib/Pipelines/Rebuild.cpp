@@ -31,22 +31,22 @@ Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &con
   if (bundle::serialize(view->summary) != bundle::serialize(contents.summary)) {
     const bool sameGraph = view->summary.content_hash() == contents.summary.content_hash();
     return userError(
-        options.rebuild + ": its summary is not what this compiler makes of " + options.model +
-        (sameGraph ? ", though the graph is the same" : ", whose graph is another") +
-        ": it was compiled from another model, with other options or by another version. Nothing was written; give the options it was compiled "
-        "with, or compile a bundle of your own with --plan " +
+        options.rebuild + ": its summary differs from the one that this compiler generates for " + options.model +
+        (sameGraph ? ", though the graph is the same" : ", which has a different graph") +
+        ": it was compiled from another model, with other options or by another version. Nothing was written. Pass the options that it was compiled "
+        "with, or compile a new bundle with --plan " +
         options.rebuild + "/plan.json");
   }
   bool same = bundle::serialize(view->bodies) == bundle::serialize(contents.bodies) && view->otherTargets.size() == contents.otherTargets.size();
   for (size_t i = 0; i < contents.otherTargets.size() && same; ++i)
     same = bundle::serialize(view->otherTargets[i]) == bundle::serialize(contents.otherTargets[i].bodies);
   if (!same)
-    remark += "; the bodies of " + options.rebuild + " were others than this compiler makes, these are this compiler's";
+    remark += "; the bodies of " + options.rebuild + " were replaced by different ones of this compiler";
   Result<bool> own = bundle::readWeights(*view, contents.weights);
   if (own.failed())
     return own.error();
   if (!*own)
-    remark += "; its weights are those of the model's files";
+    remark += "; its weights are read from the model's files";
   return Status::success();
 }
 

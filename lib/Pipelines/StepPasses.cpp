@@ -1,4 +1,5 @@
-// From a plan to verified programs: zorse-expand-step, zorse-write-programs, zorse-verify-programs and zorse-show-programs.
+// Passes from a plan to verified programs: zorse-expand-step, zorse-write-programs,
+// zorse-verify-programs and zorse-show-programs.
 #include "Diagnostics.h"
 #include "Planned.h"
 #include "Programs.h"
@@ -29,7 +30,8 @@ using namespace zorse::pipelines;
 
 namespace {
 
-/// Gives what has been freed back to the system: what a search and an expansion leave lies between what stays, and the next one takes as much again.
+/// Returns freed memory to the system. Memory freed by a search or an expansion is fragmented, and
+/// the next expansion needs as much again.
 void releaseFreed() {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -47,14 +49,15 @@ Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, s
   return made;
 }
 
-/// Whether the step has what goes directly from GPU to GPU.
+/// Whether the step has direct transfers between GPUs.
 bool isDirect(const step::StepGraph &graph) {
   return llvm::any_of(graph.devices, [](const step::DeviceProgram &device) {
     return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DIRECT; });
   });
 }
 
-/// Whether two devices with work are of one group of those that exchange directly: else nothing goes directly, and no expansion is needed to see it.
+/// Whether two devices with work are in one group of direct peers. Otherwise no transfer is direct,
+/// and the expansion with direct transfers is skipped.
 bool mayBeDirect(const Planned &planned) {
   std::set<uint32_t> used;
   for (const step::Cell &cell : planned.plan.cells)
@@ -63,7 +66,8 @@ bool mayBeDirect(const Planned &planned) {
   return llvm::any_of(used, [&](uint32_t device) { return planned.direct[device] >= 0 && !groups.insert(planned.direct[device]).second; });
 }
 
-/// The step of a module's plan, with direct transfers where there are GPUs for them and room: an analysis.
+/// Analysis: the step of a module's plan, with direct transfers if GPUs support them and memory
+/// suffices.
 struct ExpandedStep {
   ExpandedStep(Operation *module, AnalysisManager &analyses) : ExpandedStep(analyses.getAnalysis<Planned>(), step::ExpandUntil::All) {}
 
@@ -79,7 +83,7 @@ struct ExpandedStep {
 
   Status status;
   std::string remark;
-  step::StepGraph graph; ///< where there is one
+  step::StepGraph graph; ///< valid if `status` is success
 
 private:
   bool expandDirectly(const Planned &planned, step::ExpandUntil until) {
@@ -88,11 +92,12 @@ private:
       plan.devices[d].direct = planned.direct[d];
     Result<step::StepGraph> made = expand(planned, plan, until);
     if (made.failed()) {
-      remark = "; transfers go by way of the host, as there is no room for direct ones: " + StringRef(made.message()).split('\n').first.str();
+      remark =
+          "; transfers are staged through host memory, because direct ones need more memory: " + StringRef(made.message()).split('\n').first.str();
       return false;
     }
     if (isDirect(*made))
-      remark = ", GPUs exchange directly";
+      remark = ", direct transfers between GPUs";
     graph = std::move(*made);
     return true;
   }
@@ -131,7 +136,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
       return signalPassFailure();
     const bool direct = isDirect(step->graph);
     std::vector<std::string> programs = buildPrograms(step->graph, planned.bodies, threads), staged;
-    // Large steps take most of the memory of a compilation: there is one at a time.
+    // Large steps use most of the memory of a compilation, so only one exists at a time.
     AnalysisManager::PreservedAnalyses others;
     others.preserve<Planned>();
     getAnalysisManager().invalidate(others);
@@ -141,15 +146,15 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
     for (const std::string &program : programs)
       bytes += program.size();
     std::string remark = counted(programs.size(), "program") + ", " + megabytes(bytes);
-    if (direct) { // the same step by way of the host, for where GPUs turn out not to reach each other
+    if (direct) { // the same step staged through host memory, if GPUs cannot reach each other at run time
       Result<step::StepGraph> graph = expand(planned, planned.plan, step::ExpandUntil::All);
       if (graph.failed())
-        printError(planned.file + ": by way of the host, which is for where GPUs do not reach each other: " + graph.message());
+        printError(planned.file + ": step staged through host memory, for GPUs that cannot reach each other: " + graph.message());
       else
         staged = buildPrograms(*graph, planned.bodies, threads);
       if (staged.empty())
         return signalPassFailure();
-      remark += "; " + std::to_string(graph->entries.size()) + " entries by way of the host";
+      remark += "; " + std::to_string(graph->entries.size()) + " entries staged through host memory";
     }
     module->setAttr(kProgramsAttr, programsAttr(&getContext(), "program", std::move(programs)));
     module->setAttr(kStagedAttr, programsAttr(&getContext(), "staged", std::move(staged)));

@@ -1,4 +1,5 @@
-// zorse-drop-unused-bodies and zorse-compile-kernels: of every target what the plan uses, and its machine code.
+// zorse-drop-unused-bodies and zorse-compile-kernels: reduce every target to the bodies that the
+// plan uses, and compile its machine code.
 #include "AssignBodies.h"
 #include "Diagnostics.h"
 #include "Planned.h"
@@ -28,7 +29,8 @@ struct Target {
   bool used = false;
 };
 
-/// What the host does where all devices are GPUs: it counts what the loss is divided by, and updates what a plan gives it.
+/// Returns the bodies that the host executes if all devices are GPUs: counting the denominator of
+/// the loss, and updates that the plan assigns to the host.
 std::set<int> bodiesOfHost(const Planned &planned) {
   std::set<int> bodies;
   if (planned.summary.count_body() >= 0)
@@ -38,7 +40,8 @@ std::set<int> bodiesOfHost(const Planned &planned) {
   return bodies;
 }
 
-/// Erases targets that no device runs. One that the host alone needs is the last, with the code of those bodies alone.
+/// Erases targets that no device runs. A target that only the host needs becomes the last one, with
+/// only the code of its bodies.
 void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   for (const bundle::BundleDevice &device : planned.devices)
     targets[device.target].used = true;
@@ -72,7 +75,7 @@ struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBo
     std::vector<Target> targets;
     for (auto target : module.getOps<TargetOp>())
       if (!parseBytes(target.getBodies(), targets.emplace_back(Target{target, {}}).library)) {
-        target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
+        target.emitOpError("expects bodies to be a serialized BodyLibrary, but it is missing or damaged");
         return signalPassFailure();
       }
     dropTargets(targets, planned);

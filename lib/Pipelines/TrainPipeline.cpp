@@ -10,13 +10,13 @@ using namespace mlir;
 namespace zorse::pipelines {
 
 llvm::cl::ValuesClass TrainPipelineOptions::stages() {
-  return llvm::cl::values(clEnumValN(Stage::Graph, "graph", "as zorse-import writes it"),
+  return llvm::cl::values(clEnumValN(Stage::Graph, "graph", "imported, as zorse-import writes it"),
                           clEnumValN(Stage::Recognized, "recognized", "in canonical form, with its content hash and roundings"),
-                          clEnumValN(Stage::Units, "units", "a chain of units, with a forward for each class"),
+                          clEnumValN(Stage::Units, "units", "a chain of units, with a forward function for each class"),
                           clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
                           clEnumValN(Stage::Bodies, "bodies", "bodies and kernels for each architecture"),
-                          clEnumValN(Stage::Plan, "plan", "a plan, and of bodies what it uses"),
-                          clEnumValN(Stage::Kernels, "kernels", "machine code"), clEnumValN(Stage::Step, "step", "the plan expanded, which can run"),
+                          clEnumValN(Stage::Plan, "plan", "a plan, and the bodies that it uses"),
+                          clEnumValN(Stage::Kernels, "kernels", "machine code"), clEnumValN(Stage::Step, "step", "the expanded plan, checked to run"),
                           clEnumValN(Stage::Programs, "programs", "a program for each device"), clEnumValN(Stage::Verified, "verified", "verified"));
 }
 
@@ -30,20 +30,22 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
       passes.addPass(createInsertRounds({options.round, options.wideResidual}));
   }
   if (makes(Stage::Units)) {
-    passes.addPass(units::createHashModel()); // a module that begins here
+    passes.addPass(units::createHashModel()); // a module that enters the pipeline here
     passes.addPass(units::createConfigure({options.settings, options.decay, options.batch, options.cluster, list(options.profiles), options.plan}));
     passes.addPass(units::createFindUnits());
   }
   if (makes(Stage::Functions))
     units::addFunctionPasses(passes, {options.save, options.sampling});
-  // Bodies before the plan: they say which slots a task has and how much workspace, and the plan must fit.
+  // Bodies precede the plan. They define the slots and the workspace of a task, and the plan must
+  // fit in memory.
   if (makes(Stage::Bodies))
     passes.addPass(createLowerBodies({list(options.architectures), options.simulateOnly}));
   if (makes(Stage::Plan)) {
     passes.addPass(createMakePlan());
     passes.addPass(createDropUnusedBodies({options.keepSplit}));
   }
-  // Machine code behind the plan: one that does not split the backward needs half of the backwards' kernels, and one that is refused none.
+  // Kernels are compiled after the plan. A plan without split backwards needs half of the backward
+  // kernels, and a rejected plan needs none.
   if (makes(Stage::Kernels))
     passes.addPass(createCompileKernels({options.threads, options.cache, options.kernelTexts}));
   if (makes(Stage::Step))
@@ -59,8 +61,8 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
 
 void registerPasses() {
   registerPipelinesPasses();
-  PassPipelineRegistration<TrainPipelineOptions>(
-      "zorse-train-pipeline", "What zorse-compile makes of a model: from what the module is to what it becomes", buildTrainPipeline);
+  PassPipelineRegistration<TrainPipelineOptions>("zorse-train-pipeline", "All passes of zorse-compile, from one stage of the module to another",
+                                                 buildTrainPipeline);
 }
 
 } // namespace zorse::pipelines

@@ -46,7 +46,7 @@ std::string nameOf(Type type) {
   return name;
 }
 
-/// The elements as the bundle stores them: row-major, little-endian, booleans one byte.
+/// Returns the elements in the bundle's format: row-major, little-endian, booleans as one byte.
 std::optional<std::string> elementsOf(Attribute attr) {
   if (std::optional<StringRef> resource = bytesOf(attr))
     return resource->str();

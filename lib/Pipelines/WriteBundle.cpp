@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
-/// Bodies and machine code of all targets.
+/// Adds the bodies and machine code of all targets.
 static Status addTargets(ModuleOp module, bundle::BundleContents &contents) {
   for (auto target : module.getOps<TargetOp>()) {
     bundle::BundleContents::Target written;
@@ -27,7 +27,7 @@ static Status addTargets(ModuleOp module, bundle::BundleContents &contents) {
   return Status::success();
 }
 
-/// What the module says of the bundle: all but weights.
+/// Adds the parts of the bundle that the module contains: all except weights.
 static Status addModule(ModuleOp module, bundle::BundleContents &contents) {
   Planned planned(module);
   if (planned.status.failed())
@@ -69,7 +69,7 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
   bool reference =
       options.weights == Weights::Reference || options.weights == Weights::Later || (options.weights == Weights::Auto && bytes > kCopiedWeights);
   contents.weightMode = reference ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
-  std::vector<runtime::NamedPath> files; // of the model, which the bundle must not replace
+  std::vector<runtime::NamedPath> files; // files of the model, which the bundle must not replace
   for (const bundle::WeightData &weight : contents.weights)
     if (!weight.file.empty() && (files.empty() || files.back().path != weight.file))
       files.push_back({"the data of " + options.model, weight.file});

@@ -8,7 +8,7 @@ namespace {
 
 double tighter(double a, double b) { return a <= 0 ? b : b <= 0 ? a : std::min(a, b); }
 
-/// Seconds that a message takes besides those of its bytes.
+/// Returns the seconds of a message in addition to the time of its bytes.
 double rampOf(const zorse::bundle::LinkClass &link) {
   const double rate = tighter(link.flow(), link.bandwidth());
   return rate > 0 ? link.half_size() / rate : 0;

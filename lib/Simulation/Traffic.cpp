@@ -1,5 +1,7 @@
-// Transfers reserve what they cross one by one. A collective is weighed first: bytes per resource, least time on an idle network, latency; then it
-// reserves all of it at once. Its phases are not laid out one after the other: a reservation in the future would keep others from the time before it.
+// A transfer reserves the resources on its route one by one. For a collective, first the bytes per
+// resource, the minimum time on an idle network and the latency are computed; then all resources
+// are reserved together. The phases of a collective are not reserved sequentially, because a
+// reservation in the future would block other transfers before it.
 
 #include "zorse/Simulation/Network.h"
 
@@ -9,7 +11,7 @@
 
 using namespace zorse::sim;
 
-/// The device's processors move something.
+/// Adds a transfer to the work of the device's CPUs.
 void Traffic::charge(uint32_t device, double work, double start) {
   Debt &debt = debts[device];
   debt.free = moved(device, work, start);
@@ -17,13 +19,14 @@ void Traffic::charge(uint32_t device, double work, double start) {
     debt.seconds += work;
 }
 
-/// When they have moved what they were given before and `work`: while the device computes they have half of their time for it.
+/// Returns the time at which the CPUs have executed their previous work and `work`. While the
+/// device computes they have half of their time for it.
 double Traffic::moved(uint32_t device, double work, double start) const {
   const Debt &debt = debts[device];
   return std::max(debt.free, start) + work + std::min(work, std::max(debt.until - start, 0.0));
 }
 
-/// Seconds that a message waits for them.
+/// Returns the seconds that a message waits for the CPUs.
 double Traffic::delay(uint32_t device, double start) const {
   return std::min(network->moving(device).delay, std::max(debts[device].until - start, 0.0));
 }
@@ -41,7 +44,7 @@ double Traffic::compute(uint32_t device, double seconds, double start) {
 Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
   Route route = network->route(from, to);
   double begin = start;
-  if (!debts.empty() && from != to) // before anybody's card is taken
+  if (!debts.empty() && from != to) // before any card is reserved
     for (uint32_t device : {from, to})
       begin += delay(device, start);
   if (bytes > 0)
@@ -85,7 +88,7 @@ void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uin
   auto before = [](const Member &a, const Member &b) { return std::tie(a.site, a.node, a.device) < std::tie(b.site, b.node, b.device); };
   if (!std::is_sorted(members.begin(), members.end(), before))
     std::sort(members.begin(), members.end(), before);
-  size_t kept = 0; // owners that read are one member
+  size_t kept = 0; // owners that also read are one member
   for (size_t i = 0; i < members.size(); ++i)
     if (kept > 0 && members[kept - 1].device == members[i].device) {
       members[kept - 1].owned += members[i].owned;
@@ -96,8 +99,8 @@ void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uin
   members.resize(kept);
 }
 
-/// Adds a flow, or several with equal parts of the bytes, to the loads. For the mirrored operation callers swap the ends: a reduce-scatter is an
-/// all-gather whose bytes go backwards.
+/// Adds a flow, or `several` flows with equal shares of the bytes, to the loads. For the mirrored
+/// operation callers swap the ends: a reduce-scatter is an all-gather with reversed transfers.
 void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   Route route = network->route(from, to);
   lastHop = route.latency;
@@ -125,7 +128,8 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
     least = std::max(least, bytes / (route.flow * static_cast<double>(several)));
 }
 
-/// A ring over members [begin, end) with the pieces they own among themselves. Between nodes it is `several` rings, each with its part of the bytes.
+/// A ring over members [begin, end) with the parts that they own. Between nodes it is `several`
+/// rings, each with a share of the bytes.
 void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several) {
   if (end - begin < 2)
     return;
@@ -145,11 +149,11 @@ void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several
     latencies += lastHop;
     shortest = i == begin ? lastHop : std::min(shortest, lastHop);
   }
-  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no piece crosses all of them
+  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no part crosses all of them
 }
 
-/// Members of the node that has the fewest: as many rings enter and leave their nodes by different devices (NCCL's channels), so that as many flows
-/// share a card.
+/// Returns the members of the node with the fewest. This is the number of rings that enter and
+/// leave their nodes by different devices (NCCL's channels), and of flows that share a card.
 size_t Traffic::fewestOfNode() const {
   size_t fewest = members.size(), run = 0;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -196,7 +200,7 @@ void Traffic::exchange(Operation operation) {
   latency += longest;
 }
 
-/// Neighbours of one site, or of one node, and what they own together.
+/// Returns the runs of members of one site, or of one node, and the bytes that each run owns.
 std::vector<Traffic::Run> Traffic::runsOf(uint32_t Member::*place) const {
   std::vector<Run> runs;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -208,10 +212,11 @@ std::vector<Traffic::Run> Traffic::runsOf(uint32_t Member::*place) const {
   return runs;
 }
 
-/// Gathers: each site among itself, the sites' leaders among themselves, then each site passes on what came from elsewhere. Scatters are mirrored.
+/// All-gather: first inside each site, then between the sites' leaders, then each site distributes
+/// the data from other sites. A reduce-scatter is mirrored.
 void Traffic::hierarchical(Operation operation) {
   const std::vector<Run> sites = runsOf(&Member::site);
-  // Phases follow each other; the sites go through one side by side.
+  // Phases are sequential; sites execute a phase in parallel.
   double time = 0, hops = 0;
   auto phase = [&](auto &&perSite) {
     double longest = 0, furthest = 0;
@@ -251,8 +256,8 @@ void Traffic::hierarchical(Operation operation) {
   latency = hops + (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1);
 }
 
-/// Gathers: rings across the nodes bring every node all bytes, each member its part of them; a ring inside each node brings every member the rest.
-/// Scatters are mirrored.
+/// All-gather: rings across the nodes transfer all bytes to every node, a share to each member;
+/// then a ring inside each node distributes the rest. A reduce-scatter is mirrored.
 void Traffic::rails(Operation operation, size_t several) {
   const std::vector<Run> nodes = runsOf(&Member::node);
   const double twice = operation == Operation::Reduce ? 2 : 1;
@@ -281,7 +286,7 @@ void Traffic::rails(Operation operation, size_t several) {
       inside += move(members[i], members[i + 1 < node.end ? i + 1 : node.begin], twice * total * (size - 1) / size);
       least1 = std::max(least1, least);
     }
-    furthest = std::max(furthest, inside * (size - 1) / size); // no piece crosses all links
+    furthest = std::max(furthest, inside * (size - 1) / size); // no part crosses all links
     longest = std::max(longest, least1);
   }
   least = across + longest;
@@ -321,7 +326,7 @@ Traffic::Weighed Traffic::weigh(Operation operation, Algorithm algorithm) {
   return weighed;
 }
 
-/// When the last byte has been passed, reserving nothing.
+/// Returns the arrival time of the last byte without reserving resources.
 double Traffic::endOf(const Weighed &collective, double start) const {
   double end = start + collective.least;
   for (auto [r, bytes] : collective.loads)
@@ -334,8 +339,8 @@ double Traffic::endOf(const Weighed &collective, double start) const {
   return end + longest;
 }
 
-/// Steps have few collectives that differ, and planners simulate steps that differ little: what was weighed is kept. Two of them are the same if 128
-/// bits say so.
+/// Costs are cached, because steps have few different collectives, and planners simulate steps that
+/// differ little. The cache key is a 128-bit hash.
 const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
                                                       double bytes, Algorithm algorithm) {
   Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
@@ -385,7 +390,7 @@ const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const
       continue;
     found.push_back(weigh(operation, candidate));
   }
-  if (found.empty()) // the one asked for; a ring, if none of those allowed fits
+  if (found.empty()) // the requested algorithm, or a ring if no allowed one is possible
     found.push_back(weigh(operation, algorithm));
   for (const Weighed &one : found)
     knownLoads += one.loads.size() + one.work.size() + 8;

@@ -30,7 +30,7 @@ std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64
 
 uint64_t fullest(const SearchResult &result) { return *std::max_element(result.evaluation.memory.begin(), result.evaluation.memory.end()); }
 
-/// "moments on the hosts for 12 devices, activations computed again for 3"
+/// "optimizer states on the hosts for 12 devices, activation recomputation for 3"
 std::string techniquesIn(const SearchResult &result) {
   std::map<std::string, size_t> devices;
   for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d) {

@@ -56,8 +56,8 @@ def main():
             ratio = tokens / published
             ratios.append(ratio)
             print(f"{name} x {sequence}, {count} {kind}: predicted {tokens / 1e3:.2f} k tokens/s and GPU, published {published / 1e3:.2f} k ({by}): {ratio:.2f}", flush=True)
-            if ": modelled: " not in source:
-                problems.append(f"{name} on {kind}: expected times that are modelled, found '{source}'")
+            if ": modeled: " not in source:
+                problems.append(f"{name} on {kind}: expected times that are modeled, found '{source}'")
             if not 1 / SPREAD <= ratio <= SPREAD:
                 problems.append(f"{name} on {count} {kind}: {ratio:.2f} of what is published, expected {1 / SPREAD:.2f} to {SPREAD}")
         if "--gpt2" in sys.argv:

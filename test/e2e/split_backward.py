@@ -62,7 +62,7 @@ def refusals(folder, model):
     cases = {
         "W before its B": ({"split_backward": True, "schedule": {"order": {**good, "a": ["F0", "W0", "B0"]}}}, ["W of cell 0", "cannot run"]),
         "W twice": ({"split_backward": True, "schedule": {"order": {**good, "a": ["F0", "B0", "W0", "W0"]}}}, ["W0 is listed twice"]),
-        "no W": ({"split_backward": True, "schedule": {"order": {**good, "a": ["F0", "B0"]}}}, ["lacks W0"]),
+        "no W": ({"split_backward": True, "schedule": {"order": {**good, "a": ["F0", "B0"]}}}, ["does not contain W0"]),
         "W without splitting": ({"schedule": {"order": good}}, ["W0 is no task of this plan", "split_backward"]),
         "split_backward is a word": ({"split_backward": "yes"}, ["split_backward", "expected true or false"]),
     }

@@ -1,8 +1,9 @@
-// The compiler as one call: what zorse-compile does.
+// The compiler as one function: the implementation of zorse-compile.
 //
-//   import → recognize → units → backward → bodies → plan → kernels → step → exec → verify → bundle
+//     import → recognize → units → backward → bodies → plan → kernels → step → exec → verify → bundle
 //
-// The phases between the first and the last are passes (docs/passes.md). compileModel can stop after any of them, and print or dump what it has.
+// The phases between the first and the last are passes (docs/passes.md). compileModel can stop
+// after any of them, and print or dump its result.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -18,82 +19,85 @@
 
 namespace zorse::pipelines {
 
-/// What the module is, in order (docs/passes.md).
+/// Stages of the module, in order (docs/passes.md).
 enum class Stage : uint8_t {
-  Graph,      ///< as it was imported
-  Recognized, ///< in one canonical form, with its content hash and roundings
-  Units,      ///< @model a chain of units, a forward for each class
+  Graph,      ///< imported
+  Recognized, ///< canonical form, with its content hash and roundings
+  Units,      ///< @model is a chain of units, with a forward function for each class
   Functions,  ///< all functions that programs call
   Bodies,     ///< a zorse.target for each architecture: bodies, and their kernels
-  Plan,       ///< zorse.plan is canonical; targets have what it uses
-  Kernels,    ///< and machine code
-  Step,       ///< the plan is expanded, and can run: beside the module, which it does not change
-  Programs,   ///< zorse.programs
-  Verified,   ///< they are verified
-  Bundle,     ///< and written
+  Plan,       ///< zorse.plan is canonical; targets have only the bodies that it uses
+  Kernels,    ///< targets have machine code
+  Step,       ///< the plan is expanded and can run; the expansion is an analysis and does not change the module
+  Programs,   ///< the module has zorse.programs
+  Verified,   ///< the programs are verified
+  Bundle,     ///< the bundle is written
 };
 
 enum class Emit : uint8_t { Nothing, Graph, Pipeline, Units, Plan, Exec, Llvm };
 
-/// Whether the bundle holds the initial weights or names the model's files. Auto: it holds them up to kCopiedWeights bytes; beyond, copying would
-/// take longer than everything else. Later: it names the model's files, which need not exist yet; no byte of them is read.
+/// Whether the bundle contains the initial weights or refers to the model's files. Auto: it
+/// contains them up to kCopiedWeights bytes; copying more would take longer than the rest of the
+/// compilation. Later: it refers to the model's files, which need not exist yet and are not read.
 enum class Weights : uint8_t { Auto, Copy, Reference, Later };
 inline constexpr uint64_t kCopiedWeights = 64 << 20;
 
 struct CompileOptions {
   std::string model;                 ///< ONNX file
   std::string cluster;               ///< YAML file
-  std::string plan;                  ///< plan.json; empty: searched
-  std::vector<std::string> profiles; ///< measured times (docs/profile.md), later ones go before
-  std::string output;                ///< bundle directory; empty: none is written
-  std::string rebuild;               ///< a bundle from elsewhere that is made anew; empty: none
+  std::string plan;                  ///< plan.json; empty: the plan is searched
+  std::vector<std::string> profiles; ///< measured times (docs/profile.md); later files have precedence
+  std::string output;                ///< bundle directory; empty: no bundle is written
+  std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
 
   int64_t batch = 0;                            ///< samples per step
-  int64_t batchNormRows = 0;                    ///< samples whose statistics batch norm takes together; 0: batch norm is an error
+  int64_t batchNormRows = 0;                    ///< samples per batch norm statistics; 0: batch norm is an error
   int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
-  std::string saved = "min-cut";                ///< what forwards keep for their backwards: min-cut, keep or full (autodiff::SavePolicy)
-  Precision precision;                          ///< what units compute in, and what is rounded
+  std::string saved = "min-cut";                ///< activations that forwards save for their backwards: min-cut, keep or full (autodiff::SavePolicy)
+  Precision precision;                          ///< compute type of units, and rounding
   std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
   bool shiftLabels = false;
   std::optional<bool> shiftedInGraph;
   int64_t ignoreIndex = -100;
-  std::vector<std::string> train, freeze; ///< initializers by name or pattern
-  bool trustGuess = false;                ///< what is trained may be guessed
-  bool trustImport = false;               ///< the imported loss is not compared with the file by numbers
+  std::vector<std::string> train, freeze; ///< initializers, by name or pattern
+  bool trustGuess = false;                ///< the trained parameters may be guessed
+  bool trustImport = false;               ///< skips the numerical comparison of the imported loss with the file
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
   bool optimizerGiven = false, learningRateGiven = false, clipGiven = false,
-       decayGiven = false; ///< by the caller: what a file that brings its own training says of them does not count
+       decayGiven = false; ///< given by the caller: they override the file's own training options
   Weights weights = Weights::Auto;
 
-  bool simulateOnly = false; ///< the bundle's devices may be of kinds without a driver: it is for `zorse-run --simulate` alone
-  bool sampling = false;     ///< a further body for zorse-run to sample text by
-  bool splitBodies = false;  ///< the parts of split backwards also where the plan does not split: to be measured
+  bool simulateOnly = false; ///< devices may be of kinds without a driver: the bundle is only for `zorse-run --simulate`
+  bool sampling = false;     ///< adds a body for text generation by zorse-run
+  bool splitBodies = false;  ///< keeps the parts of split backwards even if the plan does not split, for measurements
 
-  Stage last = Stage::Bundle; ///< that is made
-  Emit emit = Emit::Nothing;  ///< printed to standard output after the phase that makes it
-  std::string dumpDir;        ///< what every phase made, as files
+  Stage last = Stage::Bundle; ///< last stage to make
+  Emit emit = Emit::Nothing;  ///< output printed to standard output after the phase that makes it
+  std::string dumpDir;        ///< directory for the results of every phase
   std::string arch = "native";
   unsigned threads = 2;
   bool quiet = false;     ///< no line per phase
-  bool mlirFlags = false; ///< MLIR's own options (--mlir-timing, ...) have been parsed, and hold for the passes
+  bool mlirFlags = false; ///< MLIR's own options (--mlir-timing, ...) have been parsed and apply to the passes
 
   bool writesBundle() const { return emit == Emit::Nothing && last == Stage::Bundle && !output.empty(); }
 };
 
-/// What the phase makes that `--compile-to` calls so, or nothing.
+/// Returns the stage made by the phase with this `--compile-to` name, or nothing.
 std::optional<Stage> findPhase(const std::string &name);
 
-/// Takes plan, cluster, batch, sequence, precision, training options and processor from the bundle `options.rebuild`.
+/// Copies plan, cluster, batch, sequence, precision, training options and CPU architecture from the
+/// bundle `options.rebuild`.
 Status adoptBundle(CompileOptions &options);
 
-/// Runs the phases that make `options.last`. Diagnostics, warnings and one line per phase go to standard error, `emit` to standard output.
-/// \returns whether everything went well; what went wrong has been printed.
+/// Runs the phases that make `options.last`. Diagnostics, warnings and one line per phase are
+/// printed to standard error, `emit` to standard output.
+/// \returns whether all phases succeeded; errors have been printed
 bool compileModel(const CompileOptions &options);
 
-/// The first half, up to bodies: what planning needs to know of a model.
+/// Runs the first half, up to bodies, which provides the planner's data about a model.
 bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies);
 
 } // namespace zorse::pipelines

@@ -5,8 +5,9 @@
 
 namespace zorse::pipelines {
 
-/// Takes the words that begin with --mlir- from a command line (argv[0] stays) and sets MLIR's options by them, so that contexts and pass managers
-/// made afterwards follow them. Options have their value behind `=`. Ends the process with a message where MLIR knows no such option.
+/// Removes the arguments that begin with --mlir- from a command line (argv[0] stays) and sets
+/// MLIR's options to them. Contexts and pass managers created later use these options. Options have
+/// their value after `=`. Ends the process with a message if MLIR does not know an option.
 /// \returns whether there was any
 bool takeMlirFlags(std::vector<char *> &arguments);
 

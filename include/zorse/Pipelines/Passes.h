@@ -1,4 +1,4 @@
-// Passes from functions to verified programs (Passes.td), and all passes in order.
+// Passes from functions to verified programs (Passes.td), and the complete pipeline.
 #pragma once
 
 #include "zorse/Step/StepGraph.h"

@@ -5,61 +5,61 @@
 include "mlir/Pass/PassBase.td"
 
 def LowerBodies : Pass<"zorse-lower-bodies", "::mlir::ModuleOp"> {
-  let summary = "Lowers functions to bodies and kernels, which a zorse.target of each architecture holds";
+  let summary = "Lowers functions to bodies and kernels, in a zorse.target for each architecture";
   let description = [{
-    Architectures are those of `arch`, and those that devices of the cluster ask for. Sets `zorse.summary`: the model's, with the numbers of bodies and
-    what they ask of GPUs.
+    Architectures are those of `arch`, and those that devices of the cluster specify. Sets `zorse.summary`: the model's summary, with the numbers of
+    bodies and their work on GPUs.
   }];
   let options = [ListOption<"architectures", "arch", "std::string",
-                            "What to compile for: a CPU as LLVM knows it, native, or a CUDA architecture; default: native">,
-                 Option<"simulateOnly", "simulate-only", "bool", "false", "The first architecture alone has a target">];
+                            "Architecture to compile for: a CPU name of LLVM, native, or a CUDA architecture; default: native">,
+                 Option<"simulateOnly", "simulate-only", "bool", "false", "Only the first architecture gets a target">];
   let dependentDialects = ["::zorse::ZorseDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::LLVM::LLVMDialect"];
 }
 
 def MakePlan : Pass<"zorse-plan", "::mlir::ModuleOp"> {
-  let summary = "Checks zorse.plan against model and cluster, or searches a plan; zorse.plan is canonical then";
+  let summary = "Checks zorse.plan against model and cluster, or searches a plan; makes zorse.plan canonical";
 }
 
 def DropUnusedBodies : Pass<"zorse-drop-unused-bodies", "::mlir::ModuleOp"> {
   let summary = "Removes targets that no device of the plan runs, and parts of forwards and backwards that no task of it calls";
   let description = [{
-    Where all devices are GPUs and the host has something to do, its target is the last, with the code for that alone. The summary goes on saying what
-    the parts would cost.
+    If all devices are GPUs and the host executes bodies, the host's target is the last one, with only the code of these bodies. The summary keeps the
+    costs of the removed parts.
   }];
-  let options = [Option<"keepSplit", "keep-split", "bool", "false", "Parts of split backwards stay, to be measured">];
+  let options = [Option<"keepSplit", "keep-split", "bool", "false", "Keep the parts of split backwards, for measurements">];
 }
 
 def CompileKernels : Pass<"zorse-compile-kernels", "::mlir::ModuleOp"> {
   let summary = "Compiles the kernels of every zorse.target to its object";
-  let options = [Option<"threads", "threads", "unsigned", "2", "That compile; the object does not depend on it">,
+  let options = [Option<"threads", "threads", "unsigned", "2", "Compiler threads; the object does not depend on their number">,
                  Option<"cache", "cache", "bool", "true", "Keep compiled kernels on disk">,
                  Option<"dumpDir", "dump-dir", "std::string", "",
-                        "Folder for .mlir, .ll and .s or .ptx of every kernel; of targets behind the first, in one of their name">];
+                        "Folder for .mlir, .ll and .s or .ptx of every kernel; targets after the first have a subfolder with their name">];
 }
 
 def ExpandStep : Pass<"zorse-expand-step", "::mlir::ModuleOp"> {
-  let summary = "Expands the plan to the step: an analysis of everything that has to happen, in order, with places in memory";
+  let summary = "Expands the plan to the step: an analysis with all instructions in order and the memory offsets of all buffers";
 }
 
 def WritePrograms : Pass<"zorse-write-programs", "::mlir::ModuleOp"> {
-  let summary = "Writes the programs of all devices: zorse.programs; and zorse.staged, the step by way of the host, where GPUs exchange directly";
-  let options = [Option<"threads", "threads", "unsigned", "2", "That write; the programs do not depend on it">];
+  let summary = "Writes the programs of all devices to zorse.programs and, if GPUs exchange data directly, the step staged through host memory to zorse.staged";
+  let options = [Option<"threads", "threads", "unsigned", "2", "Writer threads; the programs do not depend on their number">];
 }
 
 def VerifyPrograms : Pass<"zorse-verify-programs", "::mlir::ModuleOp"> {
-  let summary = "Verifies the programs as they are serialised, by code that trusts nothing above";
-  let options = [Option<"threads", "threads", "unsigned", "2", "That verify">];
+  let summary = "Verifies the serialized programs with code that is independent of the compiler";
+  let options = [Option<"threads", "threads", "unsigned", "2", "Verifier threads">];
 }
 
 def ShowPrograms : Pass<"zorse-show-programs", "::mlir::ModuleOp"> {
   let summary = "Expands the plan, prints the program of each device, and leaves no module";
-  let options = [Option<"until", "until", "::zorse::step::ExpandUntil", "::zorse::step::ExpandUntil::All", "Show what is known earlier", [{::llvm::cl::values(
+  let options = [Option<"until", "until", "::zorse::step::ExpandUntil", "::zorse::step::ExpandUntil::All", "Show the result of an earlier phase of the expansion", [{::llvm::cl::values(
       clEnumValN(::zorse::step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
-      clEnumValN(::zorse::step::ExpandUntil::Offload, "offload", "and parameters as they come: from hosts, and gathered"),
-      clEnumValN(::zorse::step::ExpandUntil::Collectives, "collectives", "and reductions, norms, updates, what goes back to hosts, the report"),
+      clEnumValN(::zorse::step::ExpandUntil::Offload, "offload", "and parameters fetched from hosts and gathered"),
+      clEnumValN(::zorse::step::ExpandUntil::Collectives, "collectives", "and reductions, norms, updates, copies to hosts, the report"),
       clEnumValN(::zorse::step::ExpandUntil::Order, "order", "and one global list with times"),
-      clEnumValN(::zorse::step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
+      clEnumValN(::zorse::step::ExpandUntil::Memory, "memory", "and an offset for every buffer"),
       clEnumValN(::zorse::step::ExpandUntil::All, "all", "and waits: the programs"))}]>];
 }
 

@@ -1,4 +1,5 @@
-// Seconds of every task of a model on every device of a cluster: from a profile where there is one, from a model of GPUs or a roofline elsewhere.
+// Cost model: seconds of every task of a model on every device of a cluster. Times come from a
+// profile, if it has them, or from a model of GPUs or a roofline.
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -12,22 +13,30 @@
 
 namespace zorse::planning {
 
-/// A unit's time on a GPU of a known type without a profile is the sum over what its body launches (lib/Planning/Costs/GpuTimes.h), where the summary
-/// knows that (UnitFunction.work). On other devices, over r rows:
+/// If no profile has a unit's time on a GPU of a known type, the time is the sum over the kernels
+/// that its body launches (lib/Planning/Costs/GpuTimes.h). This needs UnitFunction.work in the
+/// summary. On other devices, the time of r rows is
 ///
 ///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p + halfRows)
 ///
-/// with p the matrix rows of one sample (positions). With a profile: between measured row counts along a line, beyond the last one in proportion,
-/// below the first one the first; classes it lacks follow the roofline, scaled by what the profile shows for the classes it has.
+/// where p is the number of matrix rows (positions) of one sample: the product of all dimensions
+/// except the last of the unit's largest value; for ids, of all dimensions.
 ///
-/// p: all dimensions but the last of the largest value of the unit; of ids, all. A backward in two parts takes what the summary says of them; where
-/// it has none, see UnitWork.cpp. Memory of unknown bandwidth costs nothing.
+/// With a profile, times between measured row counts are interpolated linearly. Above the largest
+/// measured row count they grow in proportion; below the smallest they are constant. Classes that
+/// are not in the profile follow the roofline, scaled by the ratio that the profile's classes show.
 ///
-/// Devices of equal kind share a table; look-ups are constant time. Immutable, shared by threads.
+/// A backward in two parts uses the summary's work of each part; if there is none, see
+/// UnitWork.cpp. Memory of unknown bandwidth costs no time.
+///
+/// Devices of equal kind share a table, and a look-up takes constant time. The class is immutable,
+/// and threads may share it.
 class CostModel final : public step::Costs {
 public:
-  /// \param devices  of the plan, by name; each must be in the cluster. Empty: all of the cluster, in its order.
-  /// An error for a device that cannot compute in the model's type, or a profile of another model.
+  /// Fails for a device that cannot compute in the model's type, and for a profile of another
+  /// model.
+  /// \param devices  the plan's devices, by name; each must be in the cluster. Empty: all devices
+  ///   of the cluster, in its order.
   static Result<CostModel> make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
                                 const std::vector<step::PlanDevice> &devices);
 
@@ -41,19 +50,21 @@ public:
   sim::Algorithm gatherAlgorithm() const override;
   sim::Algorithm reduceAlgorithm() const override;
 
-  /// What `network` was made of, measured links and algorithms included: for whoever simulates the programs later (the bundle's topology.pb).
+  /// The topology of `network`, with measured links and algorithms. The bundle stores it
+  /// (topology.pb) for later simulations of its programs.
   const bundle::Topology &topology() const;
 
-  /// What was measured of these devices; null: nothing. Lives as long as the model and its copies: for whoever makes costs of other devices or
-  /// clusters.
+  /// The profile of these devices, or null. It lives as long as the model and its copies. Callers
+  /// use it to create cost models of other devices or clusters.
   const Profile *profile() const;
 
-  /// Where the times of a device's units come from, and what was assumed: "modelled: products at most 253 TFLOP/s (0.81 of the vendor's 312) ...".
+  /// Describes the source of a device's unit times, and the assumptions: "modeled: products at
+  /// most 253 TFLOP/s (0.81 of the vendor's 312) ...".
   const std::string &source(uint32_t device) const;
 
-  /// Devices with the same number are alike in every time and in memory.
+  /// Devices with the same number have equal times and equal memory.
   uint32_t deviceClass(uint32_t device) const override;
-  /// Units with the same number cost the same.
+  /// Units with the same number have equal costs.
   uint32_t unitClass(int32_t unit) const;
 
 private:

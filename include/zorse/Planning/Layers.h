@@ -1,4 +1,5 @@
-// Tables of layers (docs/layers.md): a model and its measured times as another system's profiler knows them, without an exported model.
+// Layer tables (docs/layers.md): a model and its times as measured by another system's profiler,
+// without an exported model.
 #pragma once
 
 #include "zorse/Planning/Profile.h"
@@ -11,19 +12,22 @@
 
 namespace zorse::planning {
 
-/// What a table says, as planning has it of any model: a summary and a profile.
+/// Contents of a layer table in the form that the planner uses for every model: a summary and a
+/// profile.
 struct LayerTable {
   bundle::ModelSummary summary;
   Profile profile;
-  std::vector<std::string> assumptions; ///< what the table leaves open and was taken for known, for people
-  std::set<std::string> withoutFlops;   ///< classes whose work is not given: devices can only be planned for with measured times
+  std::vector<std::string> assumptions; ///< human-readable assumptions about data that the table does not contain
+  std::set<std::string> withoutFlops;   ///< classes without FLOPs: devices need measured times for them
 };
 
 Result<LayerTable> readLayers(const std::string &json);
 /// Messages start with the path.
 Result<LayerTable> readLayersFile(const std::string &path);
 
-/// Whether every device of the cluster has times of every class, measured or from its FLOPs. `profile`: the table's, with others merged into it.
+/// Checks that every device of the cluster has times of every class, measured or derived from its
+/// FLOPs.
+/// \param profile  the table's profile, with others merged into it
 Status checkLayerTimes(const LayerTable &table, const Cluster &cluster, const Profile &profile);
 
 } // namespace zorse::planning

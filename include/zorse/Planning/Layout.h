@@ -1,4 +1,5 @@
-// A plan as planners think of it: pipelines of stages. Plain data; becomes a step::Plan, cells and all, by one function.
+// A plan in the planner's representation: pipelines of stages. Plain data; makePlan() converts it
+// to a step::Plan with cells, owners and schedule.
 #pragma once
 
 #include "zorse/Planning/CostModel.h"
@@ -12,18 +13,19 @@
 
 namespace zorse::planning {
 
-/// Where a device keeps what updates alone read.
+/// Memory in which a device stores the state that only updates read.
 enum class StatePlace : uint8_t {
   Device,
   MomentsOnHost,
-  OnHost, ///< the optimizer's moments, and parameters (where units read copies, all that is left of them on devices are these) and reduced gradients
-  UpdatedOnHost, ///< the same, and the host's processor updates them: nothing of it comes to the device but parameters
+  OnHost, ///< host memory: the optimizer states, and parameters (if units read low-precision copies, devices hold only these) and reduced gradients
+  UpdatedOnHost, ///< as OnHost, and the host's CPU updates the state; only parameters are copied to the device
 };
-/// Whether a device keeps its part of moments and of parameters.
+/// Whether the device's memory holds its shard of the optimizer states, and of the master
+/// parameters.
 inline bool keepsMoments(StatePlace place) { return place == StatePlace::Device; }
 inline bool keepsMasters(StatePlace place) { return place <= StatePlace::MomentsOnHost; }
 
-/// What a device does to save memory at the cost of time.
+/// Memory optimizations of a device. They cost time.
 struct Technique {
   step::Activations activations = step::Activations::Keep;
   StatePlace state = StatePlace::Device;
@@ -31,43 +33,46 @@ struct Technique {
   bool any() const { return activations != step::Activations::Keep || state != StatePlace::Device; }
   bool operator==(const Technique &o) const { return activations == o.activations && state == o.state; }
 };
-/// "activations computed again", "moments on the hosts"; empty for what needs no technique.
+/// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
+/// technique is used.
 std::string showActivations(step::Activations activations);
 std::string showState(StatePlace state);
 
-/// Of a cluster's devices. The search takes techniques where nothing fits without; see Search/Techniques.cpp.
+/// Memory techniques of a cluster's devices. The search uses them if no plan fits without; see
+/// Search/Techniques.cpp.
 struct Techniques {
-  Technique most;                                     ///< of devices that are not listed
+  Technique most;                                     ///< technique of devices that are not in `others`
   std::vector<std::pair<uint32_t, Technique>> others; ///< by device, ascending
-  /// Parameters come before the forwards and again before the backwards of each chunk, and go in between (step::Gather::Phase); of all devices.
+  /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
+  /// freed in between (step::Gather::Phase). Applies to all devices.
   bool byPhase = false;
 
   bool any() const { return most.any() || !others.empty() || byPhase; }
   const Technique &of(uint32_t device) const;
-  /// \returns whether that is a change
+  /// \returns whether the technique changed
   bool set(uint32_t device, const Technique &technique);
 };
 
-/// What is planned: a model on a cluster. References must outlive the problem.
+/// A planning problem: a model on a cluster. References must outlive the problem.
 struct Problem {
   const bundle::ModelSummary &summary;
   const Cluster &cluster;
-  const CostModel &costs; ///< of all devices of the cluster, in its order
+  const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
-  Techniques techniques = {};                  ///< of every layout, besides its own
-  std::vector<std::string> assumptions = {};   ///< about model and memory, for reports
+  const bundle::BodyLibrary *bodies = nullptr; ///< exact workspaces and slots, if compiled; null otherwise
+  Techniques techniques = {};                  ///< techniques of layouts that have none themselves
+  std::vector<std::string> assumptions = {};   ///< human-readable, about model and memory, for reports
   bool blocking = false;                       ///< Plan::blocking of every layout
 };
 
 struct Member {
   uint32_t device = 0; ///< index in the cluster
-  int64_t samples = 0; ///< of the pipeline's
-  int64_t rows = 1;    ///< of a micro-batch; the last one may be smaller
+  int64_t samples = 0; ///< number of the pipeline's samples
+  int64_t rows = 1;    ///< micro-batch size; the last micro-batch may be smaller
 };
 
-/// Units [unitBegin, unitEnd), or parts of units (Layout::parts), on members that share the pipeline's samples. A device may be in several stages of
-/// one pipeline (interleaving).
+/// Units [unitBegin, unitEnd), or parts of units (Layout::parts), on members that share the
+/// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<Member> members;
@@ -75,49 +80,54 @@ struct Stage {
 
 struct Pipeline {
   int64_t samples = 0;
-  std::vector<Stage> stages; ///< in the order of their units; together all units
+  std::vector<Stage> stages; ///< in the order of their units; together they contain all units
 };
 
-/// Who owns state: members of the stages that use it, in equal shares, by the samples they contribute, or by the memory they have left.
+/// Which members of the stages that use a state own it: all in equal shares, in proportion to the
+/// samples they contribute, or in proportion to their free memory.
 enum class StateRule : uint8_t { Equal, Proportional, FreeMemory };
 
 struct Layout {
-  std::vector<Pipeline> pipelines; ///< take the samples of the batch in this order
-  /// Stages may share out units: with four parts, a quarter of a unit in the stage in front is the whole unit for a quarter of the samples. Ranges of
-  /// stages then count parts; way w of as many ways as parts, a power of two, has the units from (unitBegin + w) / parts to (unitEnd + w) / parts,
-  /// and a pipeline's samples take the ways in turn, `turn` samples each (Layout/DealLayout.h).
+  std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order
+  /// Number of parts per unit. Stages can share units: with four parts, a quarter of a unit in a
+  /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
+  /// stages then count parts. There are as many ways as parts, a power of two. On way w, a stage
+  /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
+  /// assigned to the ways round-robin, `turn` samples at a time (Layout/DealLayout.h).
   int32_t parts = 1;
   int64_t turn = 1;
   step::Schedule schedule;
   StateRule state = StateRule::Proportional;
-  Techniques techniques; ///< none: the problem's
+  Techniques techniques; ///< none: the problem's techniques apply
 };
 
-/// Those of a layout, or, where it has none of its own, the problem's.
+/// Returns the techniques of a layout or, if it has none, of the problem.
 const Techniques &techniquesOf(const Problem &problem, const Layout &layout);
 
-/// The plan of a layout: all devices of the cluster, the dealt cells, owners, schedule. Precondition: the layout covers units and samples (checked by
-/// step::validatePlan afterwards).
+/// Converts a layout to a plan: all devices of the cluster, the cells, owners and schedule.
+/// Precondition: the layout covers all units and samples; step::validatePlan checks this
+/// afterwards.
 step::Plan makePlan(const Problem &problem, const Layout &layout);
 
-/// Bytes by which devices' parts in their hosts' memory (`host`, by device) exceed what nodes have of it, summed. Nodes whose memory is not stated
-/// are not limited.
+/// Returns the bytes by which the devices' buffers in host memory (`host`, per device) exceed the
+/// memory of their nodes, summed over nodes. Nodes of unknown memory are not limited.
 uint64_t hostExcess(const Cluster &cluster, const std::vector<uint64_t> &host);
 
-/// How a plan does.
+/// Time and memory of a plan.
 struct Evaluation {
   double step = 0;                  ///< seconds
-  uint64_t excess = 0;              ///< bytes by which devices lack memory, summed; 0: it fits
+  uint64_t excess = 0;              ///< bytes over the devices' memory, summed; 0: the plan fits
   std::vector<uint64_t> memory;     ///< bytes per device, to compare with its capacity
   std::vector<double> busy;         ///< seconds of compute per device
-  std::vector<uint32_t> cellsAlive; ///< per device: that hold activations at once, at most
+  std::vector<uint32_t> cellsAlive; ///< per device: maximum number of cells with live activations
 };
 
-/// By the full expansion: what the compiler will make of the plan.
-/// \returns nullopt and a message for a plan that cannot run.
+/// Evaluates a plan by its full expansion, the same that the compiler uses.
+/// \returns nullopt and a message for a plan that cannot run
 Result<Evaluation> evaluate(const Problem &problem, const step::Plan &plan);
 
-/// Without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing needs.
+/// Evaluates a plan without placing buffers. It is several times faster, and `memory` is the peak
+/// of live bytes, some percent below the arena that placement needs.
 Result<Evaluation> estimate(const Problem &problem, const step::Plan &plan);
 
 } // namespace zorse::planning

@@ -1,4 +1,5 @@
-// The planner: the layout that trains fastest, or cheapest, within every device's memory.
+// The planner: finds the layout with the shortest step, or the lowest price, that fits in the
+// memory of every device.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -11,36 +12,38 @@ enum class Objective : uint8_t { Throughput, CostPerSample };
 
 struct SearchOptions {
   Objective objective = Objective::Throughput;
-  double leastThroughput = 0; ///< CostPerSample: samples/s that must be reached
-  double mostPrice = 0;       ///< per hour, of the devices in use; 0: no limit
+  double leastThroughput = 0; ///< CostPerSample: minimum samples/s
+  double mostPrice = 0;       ///< maximum price per hour of the devices in use; 0: unlimited
   uint64_t seed = 1;
-  uint32_t candidates = 0; ///< budget, in simulated candidates, beside those of parts of the cluster; 0: by the size of the problem. The same seed
-                           ///< and budget give the same plan on any machine
+  uint32_t candidates = 0; ///< budget of simulated candidates, without those for subsets of the cluster; 0: by the problem size. The same seed and
+                           ///< budget give the same plan on any machine
   unsigned threads = 0;    ///< 0: all cores. The result does not depend on it
-  // What the user fixes; 0 or empty: chosen.
+  // Choices that the user fixes; 0 or empty: the search chooses.
   uint32_t stages = 0, pipelines = 0;
-  int64_t rows = 0; ///< most rows of a micro-batch
+  int64_t rows = 0; ///< maximum micro-batch size
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded; ///< devices to leave out
-  bool techniques = true;         ///< memory techniques may answer where memory lacks or binds
-  bool remedies = true;           ///< where nothing fits, the message says what would help: takes about as long as the search
-  /// Called from one thread now and then: what has been tried, the best so far.
+  bool techniques = true;         ///< try memory techniques if memory is insufficient or nearly full
+  bool remedies = true;           ///< if no plan fits, the message suggests changes that would help: takes about as long as the search
+  /// Progress callback, called from one thread from time to time: candidates tried, the budget, the
+  /// best step so far in seconds.
   std::function<void(uint32_t tried, uint32_t budget, double bestStep)> progress;
 };
 
 struct SearchResult {
   Layout layout;
   step::Plan plan;
-  Evaluation evaluation; ///< of the plan, by the full expansion
+  Evaluation evaluation; ///< of `plan`, by the full expansion
   double price = 0;      ///< per hour
-  uint32_t tried = 0;    ///< candidates simulated
+  uint32_t tried = 0;    ///< number of candidates simulated
 };
 
 /// The schedules that the search chooses from.
 const std::vector<step::ScheduleKind> &searchedSchedules();
 
-/// \returns nullopt and an itemised message if nothing fits: which device lacks how many bytes in the plan that comes closest, and what would help.
+/// Searches for the best plan. \returns nullopt and an itemized message if no plan fits: which
+/// devices exceed their memory by how many bytes in the best plan, and which changes would help
 Result<SearchResult> searchPlan(const Problem &problem, const SearchOptions &options);
 
 } // namespace zorse::planning

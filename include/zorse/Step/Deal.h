@@ -1,4 +1,4 @@
-// How the samples of a stage are dealt to its devices in micro-batches.
+// Distribution of a stage's samples to its devices in micro-batches.
 #pragma once
 
 #include "zorse/Step/Plan.h"
@@ -7,20 +7,22 @@ namespace zorse::step {
 
 struct StageDevice {
   uint32_t device = 0;
-  int64_t samples = 0;    ///< how many of the stage's samples it gets.
+  int64_t samples = 0;    ///< number of the stage's samples on this device.
   int64_t microBatch = 0; ///< rows per cell; the last cell may be smaller.
 };
 
 /// Appends the cells of one stage: units [unitBegin, unitEnd) x samples [sampleBegin, sampleBegin + sum of samples).
 ///
-/// Micro-batches are dealt in proportion, so that at every moment each device has had about its share: stages in front and behind can then work
-/// in sample order. Shares of 20 (by 4), 8 (by 2) and 4 (by 2) of 32 samples:
+/// Micro-batches are distributed in proportion, so that at every time each device has had about its
+/// share. The stages before and after can then process samples in order. Shares of 20 (by 4), 8 (by
+/// 2) and 4 (by 2) of 32 samples:
 ///
 ///     device a  ----  ----    ----  ----    ----
 ///     device b      --    --      --    --
 ///     device c          --              --
 ///
-/// The next cell goes to the device that would be done with the smallest part of its own samples after it; ties go to the first listed.
+/// The next cell is assigned to the device that would then have processed the smallest fraction of
+/// its own samples; ties go to the first listed.
 void dealStage(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices, std::vector<Cell> &cells);
 
 /// Splits `total` into integers in proportion to `weights` (largest remainders; ties to the first). At least one weight is positive.

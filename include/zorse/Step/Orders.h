@@ -1,4 +1,4 @@
-// Rules by which tasks are put in order, on plain arrays.
+// Scheduling rules on plain arrays.
 #pragma once
 
 #include "zorse/Step/Plan.h"
@@ -10,24 +10,27 @@
 
 namespace zorse::step {
 
-/// What a queue serves first, of what could start at one time: state and small things, then what frees memory.
+/// Priority class of tasks that could start at the same time: state and short tasks first, then
+/// tasks that free memory.
 enum Rank : uint8_t { kShortRank = 0, kBackwardRank = 1, kWeightsRank = 2, kForwardRank = 3, kFillerRank = 6 };
 
-/// Priority by rank, then first sample (>= -1), then unit (which may be negative). The least is served first.
+/// Priority by rank, then first sample (>= -1), then unit (which may be negative). The smallest
+/// value is served first.
 inline uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
   return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 |
          (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
 }
 
-/// Timed schedules: priority by the seconds at which a task would run in a steady state; W without a limit comes after all others.
+/// Timed schedules: priority by the start time in seconds in a steady state. W without a limit
+/// comes after all other tasks.
 inline constexpr uint8_t kTimedRank = 1, kTimedFillerRank = 2;
 uint64_t priorityAt(uint8_t rank, double seconds);
 
-/// A device's tasks in a steady state: they recur with the period of a cell.
+/// A device's tasks in a steady state, in which they repeat with the period of a cell.
 class RecurringSlots {
 public:
   /// Reserves the first gap of `duration` in the cycle after `ready`, all in seconds.
-  /// \returns how long the task waits for it; 0 if there is no such gap.
+  /// \returns the seconds that the task waits for the gap; 0 if there is no such gap
   double reserve(double ready, double duration, double cycle);
   void clear() { slots.clear(); }
 
@@ -48,34 +51,37 @@ struct CellIndices {
   uint32_t operator[](size_t i) const { return cells[i]; }
 };
 
-/// 1F1B by samples, one device after the other from the last stage to the first: before a backward a device forwards whatever the stage behind
-/// forwards before the backwards that it waits for. Grids of samples may differ from stage to stage.
+/// 1F1B counted in samples. Devices are ordered from the last stage to the first: before a
+/// backward, a device runs the forwards that the next stage needs for its forwards before the
+/// backwards that this backward waits for. Stages may have different grids of samples.
 class OneForwardOneBackward {
 public:
-  /// \param cells  of the whole tiling; must outlive the orders.
+  /// \param cells  cells of the whole tiling; must outlive this object
   OneForwardOneBackward(const Cell *cells, size_t devices) : cells(cells), marks(devices), seen(devices, UINT32_MAX) {}
 
-  /// The order of a device's tasks. The devices of the stage behind must have been ordered.
-  /// \param mine    its cells
-  /// \param behind  cells of the stage behind, of all its devices
-  /// \param ahead   forwards beyond what is needed before the first backward (HARP's launch counts)
+  /// Returns the order of a device's tasks. The devices of the next stage must have been ordered.
+  /// \param mine    the device's cells
+  /// \param behind  cells of the next stage, on all its devices
+  /// \param ahead   additional forwards before the first backward (HARP's launch counts)
   std::vector<TaskName> order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead);
 
 private:
-  /// Before its backward that starts at `sample`, and counting one forward more, a device and those behind it forward samples up to `reach`. What is
-  /// behind counts even where this device has none of those samples: a cell behind may need them from a neighbour before the backward.
+  /// Before its backward that starts at `sample`, and with one more forward, a device and those of
+  /// later stages have run the forwards of samples up to `reach`. Later stages count even if this
+  /// device has none of those samples: a later cell may need them from another device of this stage
+  /// before the backward.
   struct Mark {
     int64_t sample, reach;
   };
 
   const Cell *cells;
-  std::vector<std::vector<Mark>> marks; ///< by device
+  std::vector<std::vector<Mark>> marks; ///< per device
   std::vector<uint32_t> seen, next;
   std::vector<size_t> cursor;
   std::vector<int64_t> behindReach, following;
 };
 
-/// Most cells between forward and backward, in an order without W.
+/// Returns the maximum number of cells between forward and backward, in an order without W.
 size_t mostInFlight(const std::vector<TaskName> &tasks);
 
 } // namespace zorse::step

@@ -1,5 +1,6 @@
-// Schedules as rules: every schedule is one file of lib/Step/Schedules behind one interface, and one table names them all. The reader and the writer
-// of plans, the JSON schema's test, the command line and the report ask the table, so a schedule is spelled in one place.
+// Schedule rules. Every schedule is one file of lib/Step/Schedules that implements this interface,
+// and one table lists them all. The reader and writer of plans, the test of the JSON schema, the
+// command line and the report use the table, so the name of a schedule is defined in one place.
 #pragma once
 
 #include "zorse/Step/Plan.h"
@@ -13,15 +14,16 @@ namespace zorse::step {
 struct Expansion;
 struct Order;
 
-/// A parameter of a schedule: its key in plan.json and the field of Schedule that holds it. A list has one number for every device of the plan, and
-/// plan.json lists it by the devices' names. Its value where plan.json does not give it is that of a Schedule{}.
+/// A parameter of a schedule: its key in plan.json and its field of Schedule. A list has one number
+/// for every device of the plan; plan.json lists it by device name. The default is the value in
+/// Schedule{}.
 struct ScheduleParameter {
   const char *key;
   std::variant<double Schedule::*, uint32_t Schedule::*, std::vector<uint32_t> Schedule::*> field;
-  bool positive = false; ///< a number must be above 0, otherwise it must not be negative
+  bool positive = false; ///< a number must be above 0; otherwise it must not be negative
 };
 
-/// Whether an order can run on any tiling that the rule takes, or may turn out to wait for itself.
+/// Whether an order can run on every tiling that the rule accepts, or may contain a cycle.
 enum class Runs : uint8_t { Always, IfAcyclic };
 
 class ScheduleRule {
@@ -31,30 +33,34 @@ public:
   virtual ~ScheduleRule() = default;
 
   const ScheduleKind kind;
-  const char *const name; ///< in plan.json, on the command line and in reports
+  const char *const name; ///< name in plan.json, on the command line and in reports
   const std::vector<ScheduleParameter> parameters;
 
-  /// Why the plan's tiling is not one that this schedule orders, naming what was expected and found; empty: it is. The tiling itself has been
-  /// checked.
+  /// Returns the reason why this schedule does not support the plan's tiling, with the expected and
+  /// the found tiling; empty if it does. Precondition: the tiling itself is valid.
   virtual std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const;
 
-  /// Edges between tasks of the expansion, their priorities, and which cells may be in flight at once. `result` has been reset.
-  /// \param less  bytes by device that activations shall stay below what seems to fit, for rules that give way; empty: none.
+  /// Sets edges between tasks of the expansion, their priorities, and the limits on cells in
+  /// flight. `result` has been reset.
+  /// \param less  per device: bytes by which activations must stay below the available memory, for
+  ///   rules that give way; empty: none
   virtual Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const = 0;
 
-  /// Another order in place of one that turned out to wait for itself. \returns false if the rule has none: the plan is then refused.
+  /// Sets another order in place of one that contains a cycle. \returns false if the rule has none;
+  /// the plan is then refused
   virtual bool orderOtherwise(const Expansion &x, Order &result) const;
 
-  /// Whether fewer samples in flight are tried, by `less`, where a device lacks memory.
+  /// Whether fewer samples in flight are tried (see `less`) if a device's memory is insufficient.
   virtual bool givesWay() const { return false; }
 
-  /// What to change about the schedule where several micro-batches alive do not fit, for messages ("schedule \"1f1b\""); empty: nothing helps.
+  /// Returns a change of the schedule for messages if several micro-batches in flight do not fit
+  /// ("schedule \"1f1b\""); empty: no change helps.
   virtual std::string memoryRemedy() const { return {}; }
 };
 
 const ScheduleRule &scheduleRule(ScheduleKind kind);
 
-/// The schedule that plans call `name`, or null.
+/// Returns the schedule with this name in plans, or null.
 const ScheduleRule *findSchedule(const std::string &name);
 
 /// The present name of a schedule that had another one, or null.

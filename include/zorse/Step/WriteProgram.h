@@ -1,15 +1,17 @@
-// From the step graph to the programs the runtime reads: the one writer of bundle::Program.
+// Conversion of the step graph to the programs that the runtime reads. This is the only writer of
+// bundle::Program.
 #pragma once
 
 #include "zorse/Step/StepGraph.h"
 
 namespace zorse::step {
 
-/// The program of `device`. Calls bind exactly the slots their bodies have; empty regions and values of kind NONE are absent fields. An error where a
-/// call names no body, or its body has a slot for which the step has no buffer.
-/// \param out  empty; on an arena, it costs no allocation per message
+/// Writes the program of `device`. Calls bind exactly the slots that their bodies have; empty
+/// regions and values of kind NONE are absent fields. Fails if a call refers to no body, or if its
+/// body has a slot for which the step has no buffer.
+/// \param out  empty; on an arena, messages need no separate allocations
 Status writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out);
-/// The same, not on an arena.
+/// As above, without an arena.
 Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies);
 
 } // namespace zorse::step

@@ -1,8 +1,8 @@
-// The report of a plan: timeline, memory and tiling, from `data`, which Planning/Report/Page.cpp writes.
+// Page of a plan: timeline, memory and tiling from `data`, which Planning/Report/Page.cpp writes.
 const kinds=[['forward','f'],['backward','b'],['weight gradients','w'],['update, norm','u'],['send','s'],['receive','r'],['gather','g'],['reduce','d']];
 legend(document.getElementById('timeline'),kinds,'<span class=quiet>above: computing; below, thin: sends and receives, then gathers and sums</span>');
 
-// Timeline: a device is a row; compute above, links below.
+// Timeline: one row per device; compute in the upper half, communication in the lower half.
 {const canvas=document.getElementById('timeline'),row=22,left=130,top=18;let from=0,to=1e6;
 const lanes=[0,0,0,0,1,1,2,2];
 function draw(){const h=top+data.timeline.length*row+4,[x,w]=size(canvas,h),scale=(w-left-6)/(to-from);
@@ -25,7 +25,7 @@ canvas.addEventListener('wheel',e=>{e.preventDefault();const b=canvas.getBoundin
   const s=Math.min(1e6,Math.max(200,(to-from)*f));from=Math.max(0,Math.min(1e6-s,t-(t-from)*s/(to-from)));to=from+s;draw()},{passive:false});
 draw();addEventListener('resize',draw)}
 
-// Memory: stacked by purpose, against what the device has.
+// Memory: stacked by purpose, with the device's capacity.
 {const names=['state','gathered parameters','gradients','activations','workspace'],colours=['u','g','b','f','w'],box=document.getElementById('memory');
 legend(box,names.map((n,i)=>[n,colours[i]]),'<span>red line: what the device has</span>');
 data.timeline.forEach((r,i)=>{const d=data.devices[r.d],m=data.memory[i],n=m[0].length,total=m[0].map((_,k)=>m.reduce((s,p)=>s+p[k],0)),peak=Math.max(...total,1),limit=d[3]&&d[3]<peak*4?Math.max(d[3],peak):peak;
@@ -35,7 +35,7 @@ data.timeline.forEach((r,i)=>{const d=data.devices[r.d],m=data.memory[i],n=m[0].
   if(d[3]&&d[3]<=limit){x.strokeStyle=c('s');x.beginPath();x.moveTo(0,84-80*d[3]/limit);x.lineTo(w,84-80*d[3]/limit);x.stroke()}
   v.onmousemove=e=>{const t=Math.min(n-1,Math.max(0,Math.round(e.offsetX/w*(n-1))));say(e,d[0]+' at '+seconds(data.step*t/(n-1))+'\n'+names.map((q,k)=>q+' '+m[k][t]+' MiB').join('\n')+'\ntogether '+total[t]+' MiB')};v.onmouseleave=e=>say(e,'')})}
 
-// The tiling: units down, samples across, a colour per device.
+// Tiling: units on the y axis, samples on the x axis, one color per device.
 {const canvas=document.getElementById('tiling'),h=Math.min(560,Math.max(140,data.units*14)),left=52,top=6;
 const hue=d=>`hsl(${(d*137.508)%360} 52% ${48+((d*29)%23)}%)`;
 function draw(){const [x,w]=size(canvas,h+22),sx=(w-left-8)/data.batch,sy=(h-top)/data.units;x.clearRect(0,0,w,h+22);x.font='11px system-ui';

@@ -1,5 +1,7 @@
-// A run: the loss and what goes with it, from `data`, which runtime/lib/report/RunPage.cpp writes.
-//   points: [first step, last step, mean loss, least, largest, gradient norm, learning rate, rate], by step; evaluations: [step, loss]; null: not finite
+// Page of a run: charts of the loss and other series from `data`, which
+// runtime/lib/report/RunPage.cpp writes.
+//   points: [first step, last step, mean loss, minimum, maximum, gradient norm, learning rate,
+//   rate], by step; evaluations: [step, loss]; null: not finite
 const SERIES = {step: 1, loss: 2, low: 3, high: 4, norm: 5, lr: 6, rate: 7};
 const span = values => {
   const known = values.filter(v => v !== null && isFinite(v));
@@ -7,7 +9,8 @@ const span = values => {
 };
 const short = v => v === null || v === undefined ? 'not finite' : v === 0 ? '0' : Math.abs(v) >= 1e7 || Math.abs(v) < 1e-3 ? v.toExponential(2) : String(+v.toPrecision(5));
 
-// Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`, about `count` of them; whole ones where `whole`.
+// Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`, about `count` of them;
+// integers if `whole`.
 function ticks(low, high, count, whole) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw)), out = [];
   const step = Math.max(whole ? 1 : 0, power * (raw / power < 1.5 ? 1 : raw / power < 3 ? 2 : raw / power < 7 ? 5 : 10));
@@ -15,7 +18,7 @@ function ticks(low, high, count, whole) {
     out.push(i * step || 0); // no -0
   return out;
 }
-// Those of a logarithmic axis: powers of ten and, where they are few, their multiples.
+// Ticks of a logarithmic axis: powers of ten and, if they are few, their multiples.
 function logTicks(low, high) {
   for (const multiples of [[1], [1, 3], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
     const out = [];
@@ -27,7 +30,8 @@ function logTicks(low, high) {
   return ticks(low, high, 4);
 }
 
-// A canvas with steps to the right. lines: [column, colour]; band: [low, high] columns; dots: [step, value]s.
+// Draws a canvas with steps on the x axis. lines: [column, color]; band: [low, high] columns; dots:
+// [step, value]s.
 function plot(id, height, what) {
   const canvas = document.getElementById(id), left = 64, right = 10, top = 8, bottom = 22;
   let at = null;
@@ -46,7 +50,7 @@ function plot(id, height, what) {
     const scale = log ? Math.log10 : v => v, back = log ? v => 10 ** v : v => v;
     let [low, high] = range.map(scale);
     const margin = (high - low || Math.abs(high) || 1) * 0.05;
-    low = !log && low >= 0 ? Math.max(0, low - margin) : low - margin; // what is never negative has no axis below 0
+    low = !log && low >= 0 ? Math.max(0, low - margin) : low - margin; // non-negative values have no axis below 0
     high += margin;
     const first = Math.min(...steps), last = Math.max(...steps, first + 1);
     const px = s => left + (s - first) * (w - left - right) / (last - first), py = v => top + (high - scale(v)) * (height - top - bottom) / (high - low);

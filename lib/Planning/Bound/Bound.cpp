@@ -1,4 +1,4 @@
-// Lower bounds and where a plan's time goes. docs/bound.md derives them.
+// Lower bounds of the step time, and a breakdown of a plan's time. docs/bound.md derives them.
 #include "zorse/Planning/Bound.h"
 
 #include "LinearProgram.h"
@@ -16,7 +16,7 @@ using namespace zorse;
 
 namespace {
 
-/// Costs of a plan's devices, which may be some of the cluster's, or in another order.
+/// Costs of a plan's devices, which may be a subset of the cluster's devices in another order.
 class PlanCosts : public step::Costs {
 public:
   PlanCosts(const CostModel &costs, std::vector<uint32_t> places, const bundle::Topology &whole) : costs(costs), places(std::move(places)) {
@@ -42,7 +42,7 @@ private:
   sim::Network links;
 };
 
-/// The same units, but everything else is free.
+/// Costs with the same unit times; everything else is free.
 class UnitsOnly : public step::Costs {
 public:
   explicit UnitsOnly(const step::Costs &costs, size_t devices) : costs(costs) {
@@ -68,7 +68,7 @@ private:
   sim::Network links;
 };
 
-/// One unit of every class, and how many there are.
+/// One unit of every class, and the number of units per class.
 struct Kinds {
   std::vector<int32_t> unit;
   std::vector<double> count;
@@ -95,7 +95,8 @@ double backwardSeconds(const Problem &problem, uint32_t device, int32_t unit, in
   return problem.costs.unit(device, unit, UnitTask::InputGradients, rows) + problem.costs.unit(device, unit, UnitTask::WeightGradients, rows);
 }
 
-/// Least seconds per sample of a device on a unit, over row counts; forward and backward each at its best, so that no plan does better.
+/// Returns a device's minimum seconds per sample on a unit, over row counts. Forward and backward
+/// each use their best row count, so no plan is faster.
 double leastSeconds(const Problem &problem, uint32_t device, int32_t unit, const std::set<int64_t> &rowCounts) {
   double forward = INFINITY, backward = INFINITY;
   for (int64_t rows : rowCounts) {
@@ -107,7 +108,7 @@ double leastSeconds(const Problem &problem, uint32_t device, int32_t unit, const
   return forward + backward;
 }
 
-/// Machines by equal times.
+/// Groups devices with equal times.
 std::vector<Machines> group(const std::vector<std::vector<double>> &seconds) {
   std::map<std::vector<double>, double> counts;
   for (const auto &s : seconds)
@@ -146,16 +147,17 @@ std::set<int64_t> rowsUpTo(int64_t most, int64_t batch) {
   return rows;
 }
 
-/// What the plan has each of its working devices do.
+/// Work of a plan's working device.
 struct Work {
-  uint32_t place = 0;                  ///< in the cluster
+  uint32_t place = 0;                  ///< index in the cluster
   double busy = 0;                     ///< seconds of its units
-  double again = 0;                    ///< of forwards that are done again
+  double again = 0;                    ///< seconds of recomputed forwards
   std::map<int64_t, double> rows;      ///< samples by rows of their cells
-  std::vector<double> seconds, pieces; ///< by kind of unit: together; samples x units
+  std::vector<double> seconds, pieces; ///< by kind of unit: total seconds; samples x units
 };
 
-/// The plan with the order of tasks it has on the clock, so that the same orders run again under other costs.
+/// Returns the plan with its simulated task order made explicit, so that the same order runs under
+/// other costs.
 step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
   plan.schedule.kind = step::ScheduleKind::Explicit;
   plan.order.assign(plan.devices.size(), {});
@@ -165,7 +167,7 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
       hasBackward[entry.cell] = true;
   for (size_t d = 0; d < graph.devices.size(); ++d) {
     auto &order = plan.order[d];
-    std::vector<uint32_t> silent; // cells without gradients: their B has to be named all the same
+    std::vector<uint32_t> silent; // cells without gradients; the order must name their B anyway
     for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
       const step::Entry &entry = graph.entries[e];
       if (entry.kind != step::EntryKind::Compute || entry.cell < 0)
@@ -178,7 +180,7 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
       } else if (entry.task == bundle::Compute::B) {
         order.push_back({step::TaskKind::Backward, cell});
       } else if (entry.task == bundle::Compute::W) {
-        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // all of its backward is W: its B is no entry
+        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // its whole backward is W; its B is no entry
           order.push_back({step::TaskKind::Backward, cell});
           silent.erase(it);
         }
@@ -202,7 +204,7 @@ double boundOver(const Problem &problem, std::vector<uint32_t> devices, const st
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
 
-/// In the cluster, of the plan's devices.
+/// Returns the cluster indices of the plan's devices.
 Result<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan &plan) {
   std::map<std::string, uint32_t> placeOf;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
@@ -217,7 +219,8 @@ Result<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan 
   return places;
 }
 
-/// By device of the plan, whose order of tasks says which cells have their backwards in two parts.
+/// Returns the work per device of the plan. The task order of `ordered` shows which cells have a
+/// backward in two parts.
 std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &ordered, const std::vector<uint32_t> &places, const Kinds &kinds) {
   std::vector<bool> split(ordered.cells.size(), false);
   for (const auto &order : ordered.order)
@@ -246,7 +249,8 @@ std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &order
   return works;
 }
 
-/// Seconds of a sample on a unit of every kind: as the plan does it, or what it would be with the device's row counts.
+/// Returns the seconds of a sample on a unit of every kind, as planned; for kinds without work on
+/// the device, with the device's row counts.
 std::vector<double> secondsAsPlanned(const Problem &problem, const Kinds &kinds, const Work &work) {
   std::vector<double> chosen;
   for (size_t l = 0; l < kinds.unit.size(); ++l) {

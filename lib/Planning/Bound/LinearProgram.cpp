@@ -10,14 +10,14 @@
 using namespace zorse::planning;
 
 double zorse::planning::provenBy(const std::vector<double> &prices, const std::vector<Machines> &machines, const std::vector<double> &amounts) {
-  double worth = 0, rate = 0; // of all work; that all machines earn per second at these prices
+  double worth = 0, rate = 0; // price of all work; price that all machines earn per second
   for (size_t l = 0; l < amounts.size(); ++l)
     worth += amounts[l] * std::max(prices[l], 0.0);
   for (const Machines &m : machines) {
     double best = 0;
     for (size_t l = 0; l < amounts.size(); ++l)
       if (prices[l] > 0)
-        best = std::max(best, prices[l] / m.seconds[l]); // infinite where work is free: the proof then shows nothing
+        best = std::max(best, prices[l] / m.seconds[l]); // infinite if the work is free; the proof then shows nothing
     rate += m.count * best;
   }
   return worth > 0 && rate > 0 ? worth / rate : 0;
@@ -25,14 +25,15 @@ double zorse::planning::provenBy(const std::vector<double> &prices, const std::v
 
 namespace {
 
-constexpr double kUnlimited = std::numeric_limits<double>::max(); // what Clp takes for infinity
+constexpr double kUnlimited = std::numeric_limits<double>::max(); // Clp treats this value as infinity
 
 using Model = std::unique_ptr<Clp_Simplex, decltype(&Clp_deleteModel)>;
 
-/// Prices of the kinds of work in an optimal solution. Machines' times are scaled to about 1.
+/// Returns the prices of the kinds of work in an optimal solution. Times of machines are scaled to
+/// about 1.
 std::vector<double> solve(const std::vector<Machines> &machines, const std::vector<double> &amounts, double scale) {
   const size_t kinds = amounts.size(), rows = kinds + machines.size();
-  // Columns: T, then the machines' seconds (of the group together) on every kind of work.
+  // Columns: T, then for each machine group its total seconds on every kind of work.
   std::vector<CoinBigIndex> starts{0};
   std::vector<int> indices;
   std::vector<double> values, objective{1}, lower(rows, -kUnlimited), upper(rows, kUnlimited);
@@ -46,7 +47,8 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
     lower[l] = 1;
   for (size_t m = 0; m < machines.size(); ++m)
     for (size_t l = 0; l < kinds; ++l) {
-      // One scaled second of each machine of the group does this part of all the work of the kind.
+      // The share of all work of the kind that one scaled second of each machine of the group
+      // executes.
       indices.push_back(static_cast<int>(l));
       values.push_back(machines[m].count * scale / (machines[m].seconds[l] * amounts[l]));
       indices.push_back(static_cast<int>(kinds + m));
@@ -70,7 +72,7 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
 } // namespace
 
 double zorse::planning::leastTime(const std::vector<Machines> &all, const std::vector<double> &allAmounts) {
-  // What some machine does in no time, or nobody wants, does not bind.
+  // A kind of work does not bind if some machine needs no time for it, or if its amount is 0.
   std::vector<size_t> binding;
   for (size_t l = 0; l < allAmounts.size(); ++l)
     if (allAmounts[l] > 0 && std::all_of(all.begin(), all.end(), [&](const Machines &m) { return m.seconds[l] > 0; }))
@@ -88,7 +90,8 @@ double zorse::planning::leastTime(const std::vector<Machines> &all, const std::v
   if (machines.empty() || amounts.empty())
     return 0;
 
-  // Without a solver: every kind priced at the seconds a machine needs on average; also the scale of times.
+  // Prices without a solver: the seconds a machine needs on average for the kind. They also scale
+  // the times.
   std::vector<double> average(amounts.size(), 0);
   for (size_t l = 0; l < amounts.size(); ++l) {
     double rate = 0, count = 0;

@@ -1,29 +1,33 @@
-// The linear programme behind the bound (docs/planner-bound.md). Internal to lib/Planning.
+// The linear program of the lower bound (docs/planner-bound.md). Internal to lib/Planning.
 #pragma once
 
 #include <vector>
 
 namespace zorse::planning {
 
-/// Machines of one kind: how many, and the seconds each needs for one piece of every kind of work.
+/// Machines of one kind: their number, and the seconds that each needs for one unit of every kind
+/// of work.
 struct Machines {
   double count = 0;
   std::vector<double> seconds; ///< by kind of work; >= 0
 };
 
-/// Least seconds until every kind of work l has been done `amounts[l]` times, when any machine may do any fraction of any work at any time:
+/// Returns a lower bound of the seconds until every kind of work l is done `amounts[l]` times, if
+/// any machine may execute any fraction of any work at any time:
 ///
 ///     min T   such that   sum over machines m of x[m][l] >= amounts[l]   for every kind l
 ///                         sum over kinds l of seconds[m][l] x[m][l] <= T count[m]   for every m,   x >= 0
 ///
-/// The result is computed from the solver's dual prices by weak duality: prices w >= 0 of the kinds prove that
+/// The result is computed from the solver's dual prices by weak duality: prices w >= 0 of the kinds
+/// prove that
 ///
 ///     T >= sum over l of amounts[l] w[l]  /  sum over m of count[m] max over l of (w[l] / seconds[m][l])
 ///
-/// so it is a bound whatever the solver's tolerances are (and even for wrong prices). 0 if there is nothing to do.
+/// The bound is therefore valid for any tolerance of the solver, and even for wrong prices. Returns
+/// 0 if there is no work.
 double leastTime(const std::vector<Machines> &machines, const std::vector<double> &amounts);
 
-/// The proof above for given prices.
+/// Returns the bound that the given prices prove, as above.
 double provenBy(const std::vector<double> &prices, const std::vector<Machines> &machines, const std::vector<double> &amounts);
 
 } // namespace zorse::planning

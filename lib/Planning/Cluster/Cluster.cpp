@@ -1,4 +1,4 @@
-// What plans take from a cluster.
+// Conversion of a cluster's data for plans.
 #include "zorse/Planning/Cluster.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -17,14 +17,14 @@ std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster 
   return devices;
 }
 
-/// Sums in f16: which of the cluster's devices gain by it.
+/// Sums in f16: returns an assumption about the devices that gain by it.
 static std::vector<std::string> allowSumsInF16(Cluster &cluster) {
   size_t fast = 0;
   for (ClusterDevice &device : cluster.devices)
     if (const DeviceType *type = findDeviceType(device.type, device.memory); type && type->halfRateSums)
       ++fast, device.speed[speedIndex(bundle::F16)] *= 1.5;
   return {"sums in f16: " + std::to_string(fast) + " of " + std::to_string(cluster.devices.size()) +
-          " devices multiply faster by it (GeForce); results depend on the plan by the rounding of f16, as processors sum in f32"};
+          " devices multiply faster with them (GeForce); results depend on the plan to within the rounding of f16, because CPUs sum in f32"};
 }
 
 static Result<std::vector<std::string>> allowTf32(Cluster &cluster) {
@@ -43,7 +43,7 @@ static Result<std::vector<std::string>> allowTf32(Cluster &cluster) {
   std::vector<std::string> assumed;
   if (count > 0)
     assumed.push_back(std::to_string(count) + (count > 1 ? " devices have" : " device has") + " no TF32 (" + lack + (count > 3 ? ", ..." : "") +
-                      "): products there are in f32, so that results depend on the plan by the rounding of TF32");
+                      "): their products are in f32, and results depend on the plan to within the rounding of TF32");
   return assumed;
 }
 

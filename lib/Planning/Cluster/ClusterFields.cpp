@@ -34,7 +34,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Insertions, deletions, exchanges and transpositions.
+/// Edit distance: number of insertions, deletions, substitutions and transpositions.
 size_t distance(const std::string &a, const std::string &b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
@@ -55,10 +55,10 @@ struct Unit {
   double factor;
 };
 
-/// What people call a key that has another name here.
+/// Common names of a key in other tools.
 struct Alias {
   const char *key;
-  std::initializer_list<const char *> others; ///< in small letters, words separated by underscores
+  std::initializer_list<const char *> others; ///< lower case, words separated by underscores
 };
 const Alias kAliases[] = {
     {"intra_node", {"within_node", "within_nodes", "in_node", "inside_node", "intranode", "nvlink", "local"}},
@@ -114,7 +114,8 @@ std::string meant(const std::string &name, const std::vector<std::string> &known
   return {};
 }
 
-/// A number with an optional unit out of `units`, from `least` to `most`, or 0 if `zero`.
+/// Reads a number with an optional unit from `units`. It must be from `least` to `most`, or 0 if
+/// `zero`.
 double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double least, double most, bool zero,
                   const std::string &remedy = "") {
   std::string names;
@@ -122,7 +123,7 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
     names += std::string(names.empty() ? "" : ", ") + unit.name;
   std::string expected = what + ": expected a number" + (names.empty() ? "" : ", plain or with one of " + names);
   std::string text = node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
-  // strtod would also take "nan", "inf" and hexadecimal numbers.
+  // strtod also accepts "nan", "inf" and hexadecimal numbers.
   bool plain = !text.empty() && text.size() < 64 &&
                (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '.' || text[0] == '-' || text[0] == '+') &&
                text.find_first_of("xX") == std::string::npos;
@@ -142,9 +143,9 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
     }
     value *= it->factor;
   }
-  if (!(zero && value == 0) && !(value >= least && value <= most)) // not a comparison that NaN passes
+  if (!(zero && value == 0) && !(value >= least && value <= most)) // written so that NaN fails
     fail(node,
-         what + ": expected " + (zero ? "0 or " : "") + "a figure from " + zorse::format("%g to %g", least, most) + ", got " + show(node) + remedy);
+         what + ": expected " + (zero ? "0 or " : "") + "a value from " + zorse::format("%g to %g", least, most) + ", got " + show(node) + remedy);
   return value;
 }
 
@@ -222,8 +223,7 @@ double fields::toBandwidth(const YAML::Node &node, const std::string &what, bool
                      {"Mbit/s", 1.25e5},
                      {"Gbit/s", 1.25e8},
                      {"Tbit/s", 1.25e11}},
-                    1e3, 1e15, false,
-                    std::string(link ? "; devices that nothing connects cannot train together" : "") + "; what has no limit is 'unlimited'");
+                    1e3, 1e15, false, std::string(link ? "; devices without a link cannot train together" : "") + "; write 'unlimited' for no limit");
 }
 
 double fields::toSeconds(const YAML::Node &node, const std::string &what) {

@@ -1,4 +1,4 @@
-// How a cluster file is read, piece by piece. Everything throws fields::Bad.
+// Parts of the cluster file reader. All functions throw fields::Bad.
 #pragma once
 
 #include "ClusterFields.h"
@@ -10,19 +10,21 @@
 
 namespace zorse::planning {
 
-/// What a device of this type has when the file does not say otherwise; without a type, what one of its kind and threads is taken to have.
+/// Sets the default values of a device of this type. If `type` is null, sets the values assumed for
+/// its kind and threads.
 void setDefaults(ClusterDevice &device, const DeviceType *type);
 
-/// One entry of a node's `devices`: everything but names and node. `templates`: the file's templates.devices, perhaps undefined.
+/// One entry of a node's `devices`, without names and node. `templates` are the file's
+/// templates.devices and may be undefined.
 struct DeviceEntry {
-  ClusterDevice device; ///< its name is the entry's
+  ClusterDevice device; ///< `name` is the entry's name
   uint32_t count = 1;
   bool counted = false;
   YAML::Node at;
 };
 DeviceEntry readDeviceEntry(const YAML::Node &node, const YAML::Node &templates);
 
-/// The entry's template, or an undefined node.
+/// Returns the entry's template, or an undefined node.
 YAML::Node templateOf(const YAML::Node &node, const std::string &what, const YAML::Node &templates);
 
 bundle::LinkClass readLink(const YAML::Node &node, const std::string &what, const bundle::LinkClass &defaults);

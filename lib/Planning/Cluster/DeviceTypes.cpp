@@ -1,4 +1,4 @@
-// What is known about types of devices when a cluster file does not say.
+// Known values of device types, for cluster files that do not specify them.
 #include "zorse/Planning/Cluster.h"
 #include "zorse/Planning/DeviceDefaults.h"
 
@@ -11,23 +11,29 @@ namespace {
 
 constexpr double T = 1e12, G = 1e9;
 
-/// One line of the table. Throughput of matrix products is dense, in TFLOP/s; bandwidths are in GB/s and memory in GB, as vendors count them.
+/// One row of the table. Throughput is that of dense matrix products in TFLOP/s. Bandwidths are in
+/// GB/s and memory in GB, with decimal prefixes as in data sheets.
 struct Row {
   const char *name, *arch;
-  double f32, f16; ///< the vendor's figures; f32 without tensor cores, f16 with sums in f32
-  double reached;  ///< what large products in f16 reach, as measured; 0: assumed to be 75 % of f16
+  double f32, f16; ///< the vendor's values; f32 without tensor cores, f16 with accumulation in f32
+  double reached;  ///< measured throughput of large f16 products; 0: assumed to be 75 % of f16
   uint32_t multiprocessors;
-  double bandwidth; ///< of its memory
+  double bandwidth; ///< of the device memory
   unsigned memory;
-  double port, pcie; ///< each direction; port: NVLink, or PCIe where there is none
+  double port, pcie; ///< each direction; port: NVLink, or PCIe if there is no NVLink
   const char *source;
 };
 
-// A100 80 GB 271 and PCIe 253, H100 SXM 794, B200 1745 TFLOP/s are public measurements. f32 is assumed to reach 90 %.
-// Sources. "data sheet": the vendor's of that product. GP100, GV100, TU102, GA100, GA102, AD102, GH100 and "RTX Blackwell": NVIDIA's architecture
-// white papers of these chips, whose tables list the products made of them. GeForce: NVIDIA's table of all GeForce products (cores, clocks and
-// memory), of which the throughputs follow as in the white paper of the chip: cores x clock x 2, and in f16 twice that. "CDNA 3": AMD's white paper
-// and data sheet.
+// A100 80 GB 271 and PCIe 253, H100 SXM 794, B200 1745 TFLOP/s are public measurements. f32 is
+// assumed to reach 90 %.
+//
+// Sources:
+// - "data sheet": the vendor's data sheet of that product.
+// - GP100, GV100, TU102, GA100, GA102, AD102, GH100 and "RTX Blackwell": NVIDIA's architecture
+//   white papers of these chips, whose tables list their products.
+// - GeForce: NVIDIA's table of all GeForce products (cores, clocks and memory). Throughputs follow
+//   as in the white paper of the chip: cores x clock x 2, and twice that in f16.
+// - "CDNA 3": AMD's white paper and data sheet.
 constexpr Row kBfloat[] = {
     {"A10", "sm_86", 31.2, 125, 0, 72, 600, 24, 24, 24, "data sheet"},
     {"A10G", "sm_86", 31, 70, 55, 80, 600, 24, 24, 24, "data sheet"},
@@ -70,7 +76,7 @@ constexpr Row kBfloat[] = {
     {"H800-PCIe", "sm_90", 51, 756, 560, 114, 2000, 80, 200, 48, "data sheet"},
     {"H20", "sm_90", 44, 148, 0, 78, 4000, 96, 450, 48, "data sheet"},
     {"H200", "sm_90", 67, 989, 794, 132, 4800, 141, 450, 48, "data sheet"},
-    {"GH200-96", "sm_90", 67, 990, 794, 132, 4000, 96, 450, 450, "data sheet"},   // the host is behind NVLink-C2C
+    {"GH200-96", "sm_90", 67, 990, 794, 132, 4000, 96, 450, 450, "data sheet"},   // the host is connected by NVLink-C2C
     {"GH200-144", "sm_90", 67, 990, 794, 132, 4900, 144, 450, 450, "data sheet"}, // the same
     {"B200", "sm_100", 80, 2250, 1745, 148, 8000, 180, 900, 48, "data sheet"},
 };
@@ -79,7 +85,7 @@ constexpr Row kNoBfloat[] = {
     {"V100-32", "sm_70", 15.7, 125, 90, 80, 900, 32, 150, 12, "data sheet"}, {"T4", "sm_75", 8.1, 65, 45, 40, 320, 16, 12, 12, "data sheet"},
     {"RTX2080Ti", "sm_75", 13.4, 53.8, 0, 68, 616, 11, 50, 12, "TU102"},
 };
-// Zorse has neither code nor a driver for these: they are planned for, and simulated.
+// Zorse generates no code for these and has no driver. They can be planned for and simulated.
 constexpr Row kPlannedOnly[] = {
     {"MI300X", "", 163.4, 1307.4, 0, 0, 5300, 192, 448, 48, "CDNA 3"},
 };
@@ -106,13 +112,13 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
   type.port = row.port * G;
   type.pcie = row.pcie * G;
   const std::string name = row.name, source = row.source;
-  type.halfRateSums = name.rfind("RTX", 0) == 0 && source != "data sheet"; // those of workstations have sheets of their own
+  type.halfRateSums = name.rfind("RTX", 0) == 0 && source != "data sheet"; // workstation GPUs have their own data sheets
   return type;
 }
 
 } // namespace
 
-// How times follow from these: lib/Planning/Costs/GpuTimes.h.
+// lib/Planning/Costs/GpuTimes.h computes times from these values.
 const std::vector<DeviceType> &zorse::planning::deviceTypes() {
   static const std::vector<DeviceType> types = [] {
     std::vector<DeviceType> all;

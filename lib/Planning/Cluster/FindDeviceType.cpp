@@ -1,4 +1,5 @@
-// Types of devices by the names that people and drivers give them: "RTX 4090", "NVIDIA A100-SXM4-80GB", "4090".
+// Finds device types by the names that users and drivers use: "RTX 4090", "NVIDIA A100-SXM4-80GB",
+// "4090".
 #include "zorse/Planning/Cluster.h"
 
 #include <algorithm>
@@ -10,11 +11,11 @@ using namespace zorse::planning;
 
 namespace {
 
-/// What a name says: the product without maker and spaces, how it's mounted, and its memory.
+/// Parts of a name: the product without vendor and spaces, its form factor, and its memory.
 struct Spelled {
   std::string product; ///< "rtx4090", "a100"
-  std::string mount;   ///< "sxm", "pcie" or another; empty: not said
-  double memory = 0;   ///< GB; 0: not said
+  std::string mount;   ///< "sxm", "pcie" or another; empty: unspecified
+  double memory = 0;   ///< GB; 0: unspecified
 };
 
 bool isNumber(const std::string &text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
@@ -32,7 +33,7 @@ Spelled spelled(const std::string &name) {
     const std::string digits = word.substr(0, word.find_first_not_of("0123456789"));
     if (std::find(std::begin(kIgnored), std::end(kIgnored), word) != std::end(kIgnored))
       continue;
-    if (word.rfind("sxm", 0) == 0 || word.rfind("hbm", 0) == 0) // HBM3 alone is how drivers name the SXM form of an H100
+    if (word.rfind("sxm", 0) == 0 || word.rfind("hbm", 0) == 0) // drivers call the SXM form of an H100 just HBM3
       out.mount = "sxm";
     else if (word == "pcie" || word == "nvl")
       out.mount = word;
@@ -53,12 +54,12 @@ const DeviceType *zorse::planning::findDeviceType(const std::string &name, uint6
   Spelled given = spelled(name);
   if (memory > 0)
     given.memory = static_cast<double>(memory) / 1e9;
-  std::vector<const DeviceType *> found, mounted; // those that do not say how they are mounted; those that do
+  std::vector<const DeviceType *> found, mounted; // types without and with a form factor
   bool open = false;
   for (const DeviceType &type : deviceTypes()) {
     const Spelled known = spelled(type.name);
     const bool same = given.product == known.product || "rtx" + given.product == known.product || given.product == "rtx" + known.product;
-    // Drivers report a little less or more than vendors' gigabytes.
+    // Drivers report slightly less or more memory than the vendor.
     if (!same || (given.memory > 0 && std::abs(given.memory * 1e9 / static_cast<double>(type.memory) - 1) > 0.12))
       continue;
     if (known.mount.empty())

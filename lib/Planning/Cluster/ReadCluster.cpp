@@ -1,4 +1,4 @@
-// The cluster file as a whole: templates, sites, nodes, links.
+// Reads a complete cluster file: templates, sites, nodes, links.
 #include "ClusterReader.h"
 
 #include "zorse/Support/RegularFile.h"
@@ -67,7 +67,7 @@ private:
       }
   }
 
-  /// `links`: what nodes have that say nothing of their own.
+  /// Reads `links`: defaults of nodes that do not specify their own.
   void readDefaults() {
     port.set_latency(kDefaultPortLatency);
     card.set_bandwidth(kDefaultCard);
@@ -141,7 +141,7 @@ private:
     for (const YAML::Node &site : sites) {
       checkKeys(site, "site", {"name", "fabric", "uplink", "egress_price"});
       if (!site["name"])
-        fail(site, "site: lacks 'name'");
+        fail(site, "site: missing key 'name'");
       std::string name = toName(site["name"], "site.name");
       if (siteByName.count(name))
         fail(site["name"], "site '" + name + "' is listed twice");
@@ -256,7 +256,7 @@ private:
     return it->second;
   }
 
-  /// The least of what the node's types have; 0 if none is known.
+  /// Returns the minimum over the node's device types; 0 if none is known.
   static double leastOfTypes(const std::vector<DeviceEntry> &entries, double DeviceType::*field) {
     double least = 0;
     for (const DeviceEntry &entry : entries)
@@ -311,7 +311,8 @@ private:
     }
   }
 
-  /// Every two sites with devices need a link: there is no sensible default between cities.
+  /// Checks that every two sites with devices have a link. No default is sensible for links between
+  /// cities.
   void checkConnected() const {
     if (cluster.topology.has_between_sites() || siteNames.size() < 2)
       return;
@@ -356,9 +357,10 @@ Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
 }
 
 Result<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string *text) {
-  return parseRegularFile(path, kMostClusterBytes, [&](const std::string &yaml) { // one byte more than allowed: readCluster says so
-    if (text)
-      *text = yaml;
-    return readCluster(yaml);
-  });
+  return parseRegularFile(path, kMostClusterBytes,
+                          [&](const std::string &yaml) { // the limit is one byte larger, so that readCluster reports the error
+                            if (text)
+                              *text = yaml;
+                            return readCluster(yaml);
+                          });
 }

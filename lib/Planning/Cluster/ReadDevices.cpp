@@ -37,14 +37,14 @@ std::vector<std::string> typeNames() {
 
 void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type) {
   const bool cpu = deviceKindOf(device.kind).hostProcessors;
-  if (!type) { // described by hand: elementwise work and calls take time on every device
+  if (!type) { // described without a type: elementwise work and calls take time on every device
     device.memoryBandwidth = cpu ? kThreadBandwidth * device.threads : kDeviceBandwidth;
     device.launch = cpu ? kCpuLaunch : kDeviceLaunch;
     return;
   }
   if (device.arch.empty() && device.kind == type->kind)
     device.arch = type->arch;
-  const double threads = cpu ? device.threads : 1; // the table's are of one thread
+  const double threads = cpu ? device.threads : 1; // the table has values per thread
   for (size_t t = 0; t < kSpeeds; ++t)
     device.speed[t] = type->speed[t] * threads;
   device.multiprocessors = cpu ? 0 : type->multiprocessors;
@@ -73,7 +73,7 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
 
 namespace {
 
-/// Reads an entry, but for its name and how many devices it stands for.
+/// Reads an entry without its name and count.
 class DeviceReader {
 public:
   DeviceReader(const Fields &fields, const std::string &what, ClusterDevice &device) : fields(fields), what(what), device(device) {}
@@ -118,7 +118,7 @@ private:
 
   void readKind() {
     if (YAML::Node kind = fields["kind"]) {
-      if (kind.IsNull()) // never by an omission
+      if (kind.IsNull()) // a null device must be requested explicitly
         fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) +
                        ", got nothing; a null device is asked for by kind: \"null\", in quotes");
       device.kind = toName(kind, what + ": kind");
@@ -130,7 +130,7 @@ private:
   void readArch() {
     if (YAML::Node arch = fields["arch"]) {
       const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
-      const std::string offered = toName(arch, what + ": arch"); // "sm_61" runs code for "sm_60"
+      const std::string offered = toName(arch, what + ": arch"); // "sm_61" executes code for "sm_60"
       device.arch = deviceKindOf(device.kind).codeFor(offered);
       if (!deviceKindOf(device.kind).exists(offered))
         fail(arch, what + ": arch: " +
@@ -162,7 +162,7 @@ private:
                "; give a smaller 'reserved_memory'");
   }
 
-  /// By a roofline, or launch by launch.
+  /// Reads the time model: a roofline, or kernel by kernel.
   void readTimes() {
     YAML::Node rows = fields["half_peak_rows"], multiprocessors = fields["sm_count"];
     if (rows && multiprocessors)
@@ -210,7 +210,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   ClusterDevice &device = entry.device;
   Fields fields(node, templateOf(node, "device", templates));
   if (!node["name"])
-    fail(node, "device: lacks 'name'");
+    fail(node, "device: missing key 'name'");
   device.name = toName(node["name"], "device.name");
   const std::string what = "device '" + device.name + "'";
   DeviceReader(fields, what, device).run();
@@ -218,7 +218,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     entry.count = toCount(count, what + ": count", kMostDevices);
     entry.counted = true;
   }
-  if (YAML::Node gpu = node["gpu"]) { // not of a template: a GPU is one device
+  if (YAML::Node gpu = node["gpu"]) { // not allowed in templates: a GPU is one device
     device.gpu = toName(gpu, what + ": gpu");
     if (deviceKindOf(device.kind).sharesHostMemory)
       fail(gpu, what + ": gpu: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");

@@ -1,5 +1,5 @@
-// A cluster as a file again. Runs of equal devices and equal nodes become one entry with a count where their names are numbered as the reader numbers
-// them.
+// Writes a cluster as YAML. Sequences of equal devices, and of equal nodes, become one entry with a
+// count if their names are numbered as the reader numbers them.
 #include "ClusterReader.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::string number(double value) {
   return text;
 }
 
-/// With the unit that makes it short, if reading gives the same number again.
+/// Formats with the unit that makes the number short, if reading it gives the same number again.
 std::string figure(double value, std::initializer_list<std::pair<const char *, double>> units) {
   std::string best = number(value);
   if (best.size() <= 3)
@@ -78,7 +78,7 @@ std::string link(const bundle::LinkClass &link) {
 
 bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.flow() > 0; }
 
-/// Everything but the name and the count, with ", " in front of each.
+/// Formats all fields except name and count, each after ", ".
 std::string describe(const ClusterDevice &device) {
   ClusterDevice known;
   const DeviceType *type = findDeviceType(device.type);
@@ -91,7 +91,7 @@ std::string describe(const ClusterDevice &device) {
   if (!device.type.empty())
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
-    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // bare, it is nothing to YAML
+    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // YAML reads an unquoted null as nothing
   if (!device.arch.empty() && device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
@@ -121,7 +121,7 @@ std::string describe(const ClusterDevice &device) {
   return text;
 }
 
-/// "a:12" is number 12 of "a"; -1: no number.
+/// Splits "a:12" into base "a" and number 12; returns -1 if there is no number.
 int64_t splitNumber(const std::string &name, std::string &base) {
   size_t colon = name.rfind(':');
   base = name;
@@ -137,7 +137,7 @@ int64_t splitNumber(const std::string &name, std::string &base) {
   return value;
 }
 
-/// Consecutive devices of a node that are equal but for a running number.
+/// Consecutive devices of a node that are equal except for consecutive numbers.
 struct Run {
   std::string base, fields;
   int64_t first = -1; ///< -1: one device without a number
@@ -180,7 +180,8 @@ std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
   return text;
 }
 
-/// The devices of a node that starts `nodes` equal ones: each of its runs goes on through all of them.
+/// Whether the devices of `nodes` equal nodes, starting with this one, are numbered through: each
+/// run continues over all of them.
 bool continues(const std::vector<Run> &first, const std::vector<Run> &other, int64_t nodes) {
   if (first.size() != other.size())
     return false;
@@ -228,7 +229,7 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
            nodes[n] + "    devices:";
     out += runs[n].empty() ? " []\n" : "\n";
     for (const Run &run : runs[n]) {
-      bool whole = count || run.first == 0; // the reader's numbers
+      bool whole = count || run.first == 0; // numbered as the reader does
       for (int64_t i = 0; i < (whole ? 1 : run.count); ++i) {
         std::string name = whole || run.first < 0 ? run.base : run.base + ":" + std::to_string(run.first + i);
         bool counts = whole && (count ? run.count > 1 : true);
@@ -259,7 +260,7 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     out += "  site_pairs:\n";
   for (const auto &pair : topology.site_pairs()) {
     std::string text = link(pair.link());
-    // What is not said follows inter_site, which may have a flow.
+    // Omitted fields default to inter_site, which may have a flow limit.
     if (pair.link().flow() <= 0)
       text = text.substr(0, text.size() - 1) + ", per_flow_bandwidth: unlimited}";
     out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " +

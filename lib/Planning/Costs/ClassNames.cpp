@@ -21,7 +21,7 @@ std::vector<std::string> planning::classNames(const bundle::ModelSummary &summar
   std::vector<std::string> names;
   std::map<std::string, int> used;
   for (auto &[id, name] : first) {
-    if (id >= static_cast<uint32_t>(summary.units_size())) // a made-up summary
+    if (id >= static_cast<uint32_t>(summary.units_size())) // a summary that no compiler wrote
       break;
     names.resize(id + 1);
     int times = ++used[name];

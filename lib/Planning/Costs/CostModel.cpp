@@ -19,23 +19,23 @@ using namespace zorse;
 using namespace zorse::planning;
 
 struct CostModel::Tables {
-  std::vector<uint32_t> deviceClass; ///< by device of the plan
-  std::vector<uint32_t> unitClass;   ///< by unit
-  std::vector<DeviceTimes> times;    ///< by device class
+  std::vector<uint32_t> deviceClass; ///< per device of the plan
+  std::vector<uint32_t> unitClass;   ///< per unit
+  std::vector<DeviceTimes> times;    ///< per device class
   uint32_t unitClasses = 0;
   sim::Network network;
   bundle::Topology topology;
   std::optional<Profile> profile;
   sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
 
-  /// One unit of each class.
+  /// Assigns a class to every unit and returns one unit of each class.
   std::vector<UnitWork> classifyUnits(const bundle::ModelSummary &summary);
   void chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology);
 };
 
 namespace {
 
-/// What makes devices alike: everything times and memory depend on, and what they cost.
+/// Key for equality of devices: everything that times and memory depend on, and prices.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
   return std::make_tuple(device.kind, device.type, device.arch, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.multiprocessors,
                          device.eager, device.memoryBandwidth, device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
@@ -51,7 +51,7 @@ Status checkProfile(const Profile &profile, const bundle::ModelSummary &summary)
   return Status::success();
 }
 
-/// The cluster's devices that count, in their order: the plan's, or all of them.
+/// Returns the cluster indices of the plan's devices, or of all devices of the cluster.
 Result<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::vector<step::PlanDevice> &planDevices) {
   std::vector<uint32_t> chosen(planDevices.empty() ? cluster.devices.size() : planDevices.size());
   std::iota(chosen.begin(), chosen.end(), 0);
@@ -70,13 +70,13 @@ Result<std::vector<uint32_t>> chooseDevices(const Cluster &cluster, const std::v
 std::string cannotCompute(bundle::ElementType type, std::string unable) {
   if (unable.size() > 300)
     unable = unable.substr(0, unable.find(',', 250)) + ", ...";
-  return "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable +
-         "; leave them out of the cluster, compile the model in another type, or say how fast they are with values that are only stored so (speed: "
+  return "the model computes in " + std::string(elementTypeName(type)) + ", which these devices do not support: " + unable +
+         "; remove them from the cluster, compile the model in another type, or give their speed with values that are only stored in it (speed: "
          "{" +
-         elementTypeName(type) + ": ...}, about that of f32): the mathematics is the same";
+         elementTypeName(type) + ": ...}, about that of f32): the results are the same";
 }
 
-/// Whether it takes any time.
+/// Sets the costs of communication by the device's CPUs. Returns whether it costs any time.
 bool setMoving(const DeviceProfile *measured, bundle::Topology::Moving &moving) {
   if (!(measured && measured->communicationPerByte >= 0))
     return false;
@@ -152,7 +152,8 @@ std::vector<UnitWork> CostModel::Tables::classifyUnits(const bundle::ModelSummar
 }
 
 void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topology &topology) {
-  // Gloo's transport sums by exchange and gathers straight from the owners, over relays between sites.
+  // Gloo's transport reduces by all-pairs exchange and gathers directly from the owners, through
+  // relays between sites.
   bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(),
                           [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
   if (gloo) {
@@ -166,7 +167,8 @@ void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topolog
 double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
   const size_t index = size_t(task);
   double seconds = tables->times[tables->deviceClass[device]].curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index].at(rows);
-  // A forward that takes no time at all would let a device do any number of them: shares and rates divide by it. A backward may have nothing to do.
+  // A minimum, because shares and rates divide by the time of a forward: a device could execute any
+  // number of forwards that take no time. A backward may have no work.
   constexpr double kLeastForward = 1e-13;
   return index == size_t(step::UnitTask::Forward) && rows > 0 ? std::max(seconds, kLeastForward) : seconds;
 }

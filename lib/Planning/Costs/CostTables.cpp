@@ -17,9 +17,9 @@ using namespace zorse::planning;
 
 namespace {
 
-constexpr int64_t kDenseRows = 1024; ///< most rows that have an entry each
+constexpr int64_t kDenseRows = 1024; ///< maximum number of rows with an entry each
 constexpr int64_t kModelledRows = 64;
-constexpr double kUnknownCopy = 5e9; ///< bytes/s where nothing is known
+constexpr double kUnknownCopy = 5e9; ///< bytes/s of copies if no bandwidth is known
 
 constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward), I = size_t(step::UnitTask::InputGradients),
                  W = size_t(step::UnitTask::WeightGradients), R = size_t(step::UnitTask::Recompute);
@@ -30,7 +30,7 @@ Curve Curve::roofline(const ClusterDevice &device, double speed, const Work &wor
   Curve curve;
   if (work.flops <= 0 && work.bytes <= 0)
     return curve;
-  // FLOPs · r / (speed · r p / (r p + halfRows)): a line.
+  // FLOPs · r / (speed · r p / (r p + halfRows)): linear in r.
   curve.perRow = work.flops / speed;
   curve.fixed = curve.perRow * device.halfRows / work.positions;
   curve.memoryPerRow = device.memoryBandwidth > 0 ? work.bytes / device.memoryBandwidth : 0;
@@ -98,7 +98,7 @@ const DeviceProfile *zorse::planning::findProfile(const Profile &profile, const 
 
 namespace {
 
-/// The points of a class by task; empty where a task was not measured.
+/// The measured points of a class by task; empty if the task was not measured.
 struct Measured {
   std::vector<Curve::Point> tasks[kUnitTasks];
 };
@@ -107,7 +107,7 @@ Measured collect(const ClassProfile &profile) {
   Measured measured;
   for (const ProfilePoint &point : profile.points) {
     const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients, point.weightGradients,
-                                        -1}; // of what is made again: nobody measures it
+                                        -1}; // recomputation is not measured
     for (size_t task = 0; task < kUnitTasks; ++task)
       if (seconds[task] >= 0)
         measured.tasks[task].push_back({point.rows, seconds[task]});
@@ -117,7 +117,7 @@ Measured collect(const ClassProfile &profile) {
   return measured;
 }
 
-/// Measured over estimated time, summed over the points.
+/// Ratio of measured to estimated time, summed over the points.
 struct Ratio {
   double measured = 0, estimated = 0;
   void add(const std::vector<Curve::Point> &points, const Curve &roofline) {
@@ -134,7 +134,8 @@ struct Ratio {
   double value() const { return measured / estimated; }
 };
 
-/// Curves of one class: measured where they were, the others in the proportions of the roofline.
+/// Sets the curves of one class: measured tasks use the measurements, the others are scaled in the
+/// proportions of the roofline.
 void complete(const Measured &measured, Curve *curves) {
   Ratio both;
   both.add(measured.tasks[F], curves[F]);
@@ -144,7 +145,7 @@ void complete(const Measured &measured, Curve *curves) {
     curves[task] = !measured.tasks[task].empty() ? Curve::measured(measured.tasks[task]) : curves[task].scaled(both.known() ? both.value() : 1);
   if (measured.tasks[F].empty()) {
     curves[R] = curves[R].scaled(both.known() ? both.value() : 1);
-  } else { // a part of the forward
+  } else { // recomputation is a part of the forward
     std::vector<Curve::Point> points = measured.tasks[F];
     for (Curve::Point &point : points) {
       const double whole = rooflines[F].at(point.rows);
@@ -176,7 +177,8 @@ void complete(const Measured &measured, Curve *curves) {
 
 namespace {
 
-/// The target whose work a GPU of this architecture does; -1: the model was never compiled for one.
+/// Returns the index of the compiled target whose work a GPU of this architecture executes; -1: the
+/// model was never compiled for one.
 int targetOf(const bundle::ModelSummary &summary, const std::string &arch) {
   int found = summary.gpu_targets_size() > 0 ? 0 : -1;
   for (int t = 0; t < summary.gpu_targets_size(); ++t)
@@ -185,13 +187,13 @@ int targetOf(const bundle::ModelSummary &summary, const std::string &arch) {
   return found;
 }
 
-/// nullptr: not known.
+/// Returns nullptr if the work is unknown.
 const bundle::TaskWork *workOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, int target) {
   const bundle::UnitFunction &function = functionOf(unitClass, task);
   return target < function.work_size() ? &function.work(target) : nullptr;
 }
 
-/// Curves of one class of units, modelled launch by launch.
+/// Sets the curves of one class of units to times modeled kernel by kernel.
 void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target, const GpuRates &rates, Curve *curves) {
   using Function = bundle::UnitFunction;
   auto task = [&](Function::Task what, bool backward) {
@@ -201,7 +203,8 @@ void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target,
   };
   curves[F] = task(Function::FORWARD, false);
   curves[B] = task(Function::BACKWARD, true);
-  const double whole = unit.tasks[F].flops, again = unit.tasks[R].flops; // summaries of dimensions alone do not say what launches it would take
+  const double whole = unit.tasks[F].flops,
+               again = unit.tasks[R].flops; // summaries made from dimensions do not contain the launches of a recomputation
   curves[R] = workOf(unitClass, Function::RECOMPUTE, target) ? task(Function::RECOMPUTE, false)
                                                              : curves[F].scaled(whole > 0 ? std::min(again / whole, 1.0) : 1);
   if (unit.splits) {
@@ -220,7 +223,7 @@ std::string rooflineSource(const ClusterDevice &device, double speed) {
   return text + (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
 }
 
-/// Returns whether some class has attention.
+/// Estimates the curves of all classes. Returns whether any class has attention.
 bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, int target,
                    const GpuRates &rates, std::vector<Curve> &all) {
   bool attention = false;
@@ -240,7 +243,8 @@ bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWo
   return attention;
 }
 
-/// Measured curves where the profile has them; the others in proportion to these.
+/// Replaces curves by measured ones if the profile has them, and scales the others by the same
+/// ratio.
 void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const DeviceProfile &profile, DeviceTimes &times) {
   std::vector<std::string> names = classNames(summary);
   std::vector<bool> covered(units.size(), false);
@@ -271,7 +275,8 @@ void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWo
         times.curves[u * kUnitTasks + task] = times.curves[u * kUnitTasks + task].scaled(whole.value());
 }
 
-/// Elementwise work over state in 4 bytes: parameters and moments are read and written, gradients read.
+/// Estimates elementwise work over 4-byte state: parameters and optimizer states are read and
+/// written, gradients are read.
 void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &device, double speed, double pcie, double port, DeviceTimes &times) {
   double flopsPerSecond = device.speed[speedIndex(bundle::F32)] > 0 ? device.speed[speedIndex(bundle::F32)] : speed;
   const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth, longer = device.eager ? kEagerTimes : 1;
@@ -284,7 +289,8 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
   double memory = bandwidth > 0 ? bandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
   times.copy = {device.launch, 1 / memory};
   times.load = {device.launch, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
-  // A device that is a processor of its host updates as fast there; of other hosts' processors nothing is known.
+  // A device that is a CPU of its host updates equally fast there. The CPUs of other hosts are
+  // unknown.
   times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory ? times.update : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
 }
 
@@ -314,7 +320,7 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   const int target = device.multiprocessors > 0 ? targetOf(summary, device.arch) : -1;
   const GpuRates rates = gpuRates(device, productType(summary), speed);
   const bool attention = estimateUnits(summary, units, device, speed, target, rates, times.curves);
-  times.source = target >= 0 ? "modelled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
+  times.source = target >= 0 ? "modeled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
   if (device.eager)
     times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
   estimateState(summary, device, speed, pcie, port, times);

@@ -1,4 +1,4 @@
-// How CostModel keeps times: curves over rows, one per (device class, unit class, task).
+// Time tables of CostModel: curves over rows, one per (device class, unit class, task).
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -28,14 +28,15 @@ struct UnitWork {
   Work tasks[kUnitTasks];
   uint32_t classId = 0;
   bool splits = false;
-  double inputPart = 1; ///< of a unit that does not split: the part of its backward that B does, W does the rest
+  double inputPart = 1; ///< share of the backward that B executes if the unit does not split; W executes the rest
 
   bool operator<(const UnitWork &o) const;
 };
 
 UnitWork unitWork(const bundle::ModelSummary &summary, int32_t unit);
 
-/// Seconds over rows: max(fixed + perRow · r, memoryPerRow · r) + launch; or what a model says; or measured points with lines between them.
+/// Seconds as a function of rows: max(fixed + perRow · r, memoryPerRow · r) + launch; or a modeled
+/// time; or measured points with linear interpolation.
 class Curve {
 public:
   struct Point {
@@ -43,7 +44,7 @@ public:
     double seconds;
   };
 
-  /// No time at all: nothing to do.
+  /// No work: always 0 seconds.
   Curve() = default;
   static Curve roofline(const ClusterDevice &device, double speed, const Work &work);
   static Curve modelled(std::function<double(int64_t rows)> seconds);
@@ -57,7 +58,7 @@ public:
     double r = static_cast<double>(rows);
     return launch + std::max(fixed + perRow * r, memoryPerRow * r);
   }
-  /// Times `factor`.
+  /// Returns the curve multiplied by `factor`.
   Curve scaled(double factor) const;
 
 private:
@@ -65,10 +66,10 @@ private:
   double onLine(int64_t rows) const;
 
   double launch = 0, fixed = 0, perRow = 0, memoryPerRow = 0;
-  std::shared_ptr<const std::function<double(int64_t)>> model; ///< times `scale`
+  std::shared_ptr<const std::function<double(int64_t)>> model; ///< multiplied by `scale`
   double scale = 1;
   std::vector<Point> points;
-  std::vector<double> dense; ///< by rows, up to the last point, kDenseRows, or, of models, kModelledRows
+  std::vector<double> dense; ///< seconds by rows, up to the last point, kDenseRows, or, for modeled times, kModelledRows
 };
 
 /// seconds = fixed + each · n
@@ -77,19 +78,20 @@ struct Rate {
   double at(double n) const { return n > 0 ? fixed + each * n : 0; }
 };
 
-/// Everything about one class of devices.
+/// All times of one class of devices.
 struct DeviceTimes {
   std::vector<Curve> curves; ///< unit class x task
   Rate update, norm, copy, load;
-  Rate hostUpdate;    ///< by the processor of its host
-  std::string source; ///< where the curves come from and what was assumed, for people
+  Rate hostUpdate;    ///< by the CPU of the device's host
+  std::string source; ///< human-readable source of the curves, and assumptions
 };
 
-/// \param port  bytes/s towards other devices of the node, for copies where the memory's bandwidth is not known
+/// \param port  bytes/s to other devices of the node, for copies if the memory bandwidth is unknown
 DeviceTimes deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed,
                         double pcie, double port, const DeviceProfile *profile);
 
-/// The part of a profile that says most about a device: by its name, the name before ":3", its type; nullptr if there is none.
+/// Returns the most specific profile of a device: by its name, by the part of its name before ":3",
+/// or by its type; nullptr if there is none.
 const DeviceProfile *findProfile(const Profile &profile, const ClusterDevice &device);
 
 } // namespace zorse::planning

@@ -13,33 +13,40 @@ using namespace zorse::planning;
 
 namespace {
 
-// Everything that is assumed of all GPUs alike. No figure was measured by this project: nothing has met hardware.
+// Assumptions about all GPUs. This project measured none of these values: no hardware was
+// available.
 
-/// Of the vendor's memory bandwidth, what kernels reach that stream through memory. Assumed: published copies and triads of V100, A100, H100 and
-/// RTX 4090 reach 0.83 to 0.93 of it.
+/// Share of the vendor's memory bandwidth that streaming kernels reach. Assumed: published copies
+/// and triads of V100, A100, H100 and RTX 4090 reach 0.83 to 0.93 of it.
 constexpr double kMemoryShare = 0.85;
-/// Seconds from the end of a kernel to full work in the next one of its stream. Assumed: 1 to 2 us between dependent kernels that wait in the queue,
-/// and about as much until all multiprocessors are busy and until the last is done.
+/// Seconds from the end of a kernel to full utilization by the next one in its stream. Assumed: 1
+/// to 2 us between dependent kernels that wait in the queue, and about the same until all
+/// multiprocessors are busy and until the last one finishes.
 constexpr double kLaunchSeconds = 3e-6;
-/// Elements of k that filling the pipeline of a tile, and writing its result, take. Assumed: two stages of 32.
+/// Time to fill the pipeline of a tile and to write its result, in elements of k. Assumed: two
+/// stages of 32.
 constexpr double kFill = 64;
 
-/// Tiles that a product may be cut into, and how fast one multiprocessor is with them, of what it is with the largest: a smaller tile reads more
-/// bytes of operands for each multiplication. NVIDIA's guide "Matrix Multiplication Background" names these sizes and their order; the shares are
-/// assumed.
+/// Tile sizes of a product, and the speed of one multiprocessor with each, relative to the largest
+/// tile. A smaller tile reads more operand bytes per multiplication. NVIDIA's guide "Matrix
+/// Multiplication Background" lists these sizes and their order; the ratios are assumed.
 struct Tile {
   double rows, columns, share;
 };
 constexpr Tile kTiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.6}};
-/// k is cut into parts of at least this many elements; parts are added in f32.
+/// Minimum elements per part if k is split; parts are added in f32.
 constexpr double kLeastPart = 256;
 constexpr int kMostParts = 32;
 
-/// Attention on tensor cores, FLOP/s of its products (2 forward, 5 backward) over the vendor's dense figure. From the model of the kernels' loops
-/// (tools/run-evidence.sh attention_share_of_peak prints it), never measured: of heads of 64 and of 128 the lesser share, which is always that
-/// of 128. Kernels use mma.sync, which has reached 0.62 of what the figure of H100 counts; on B200 its rate is assumed to be the same, 0.31 of that
-/// figure: the model's shares of mma.sync's peak, 0.54 and 0.44 on sm_90 and 0.53 and 0.43 on sm_100, are multiplied by it. Kernels for architectures
-/// that are not listed have not been looked at: assumed as on sm_80.
+/// Attention on tensor cores: FLOP/s of its products (2 forward, 5 backward) as a share of the
+/// vendor's dense value. The shares come from the model of the kernels' loops
+/// (tools/run-evidence.sh attention_share_of_peak prints it) and were never measured. Each is the
+/// smaller share of heads of 64 and of 128, which is always that of 128.
+///
+/// Kernels use mma.sync, which has reached 0.62 of H100's dense value. On B200 its rate is assumed
+/// to be the same, which is 0.31 of B200's value. The model's shares of mma.sync's peak (0.54 and
+/// 0.44 on sm_90, 0.53 and 0.43 on sm_100) are multiplied by these. Architectures that are not
+/// listed have not been modeled and are assumed to equal sm_80.
 struct AttentionShare {
   const char *arch;
   double forward, backward;
@@ -61,7 +68,8 @@ double ceilDiv(double a, double b) { return std::ceil(a / b); }
 
 double sizeOf(bundle::ElementType type) { return std::max(1.0, static_cast<double>(elementBytes(type))); }
 
-/// The vendor's dense figure for 16-bit products, scaled as the device's speed is; of devices that are not of a known type their speed.
+/// Returns the vendor's dense value for 16-bit products, scaled like the device's speed; for
+/// devices of unknown type their speed.
 double peakOf(const ClusterDevice &device, bundle::ElementType type, double speed) {
   const DeviceType *known = findDeviceType(device.type);
   const size_t index = speedIndex(type);
@@ -94,7 +102,7 @@ double planning::productSeconds(const bundle::TaskWork::Product &product, int64_
   if (m <= 0 || n <= 0 || k <= 0 || batch <= 0)
     return 0;
   const double speed = isHalf(product.operands()) ? rates.products : rates.productsF32;
-  const double ofOne = speed / rates.multiprocessors; // FLOP/s of a multiprocessor
+  const double ofOne = speed / rates.multiprocessors; // FLOP/s of one multiprocessor
   const double operands = batch * (m * k + k * n) * sizeOf(product.operands()), result = batch * m * n;
   double best = std::numeric_limits<double>::infinity();
   for (const Tile &tile : kTiles)

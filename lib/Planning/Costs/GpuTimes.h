@@ -1,4 +1,5 @@
-// How long tasks take on a GPU that nobody has measured, from what their bodies launch (TaskWork in bundle.proto).
+// Estimates task times on a GPU without measurements from the kernels that its bodies launch
+// (TaskWork in bundle.proto).
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -10,36 +11,38 @@
 
 namespace zorse::planning {
 
-/// What the model takes a GPU to do. Everything in it that is not in the cluster file or in the table of types is a constant of GpuTimes.cpp, with
-/// its source or the word "assumed".
+/// Rates that the model assumes for a GPU. Values that are neither in the cluster file nor in the
+/// table of types are constants of GpuTimes.cpp, with a source or the word "assumed".
 struct GpuRates {
-  bundle::ElementType type = bundle::F32;             ///< that the model multiplies in
+  bundle::ElementType type = bundle::F32;             ///< type in which the model multiplies
   double products = 0;                                ///< FLOP/s of large products in that type
-  double productsF32 = 0;                             ///< of those whose operands are f32
+  double productsF32 = 0;                             ///< FLOP/s of large products with f32 operands
   double attentionForward = 0, attentionBackward = 0; ///< FLOP/s inside attention kernels
   double bandwidth = 0;                               ///< bytes/s that kernels reach; 0: memory costs nothing
   uint32_t multiprocessors = 0;
-  double call = 0;   ///< seconds of every call of a unit function
+  double call = 0;   ///< seconds of overhead per call of a unit function
   double launch = 0; ///< seconds between two dependent launches
 };
 
 /// Precondition: device.multiprocessors > 0.
-/// \param speed  FLOP/s of large products in `type`: the device's, or what a plan says
+/// \param speed  FLOP/s of large products in `type`: the device's, or that in the plan
 GpuRates gpuRates(const ClusterDevice &device, bundle::ElementType type, double speed);
 
-/// Seconds of one launch of a product on `rows` samples, without the launch itself. cuBLASLt is taken to choose the best of a few tiles and numbers
-/// of parts of k; tiles go to multiprocessors in waves, of which the last may be almost empty; and no product is faster than the memory that holds
-/// its operands and its result once. More rows never take less time.
+/// Returns the seconds of one product on `rows` samples, without launch overhead. Assumes that
+/// cuBLASLt chooses the best of a few tiles and splits of k. Tiles are executed on multiprocessors
+/// in waves, and the last wave may be almost empty. A product takes at least the time to read its
+/// operands and write its result once. The time never decreases with rows.
 double productSeconds(const bundle::TaskWork::Product &product, int64_t rows, const GpuRates &rates);
 
-/// Seconds of one call of a body.
+/// Returns the seconds of one call of a body.
 double gpuSeconds(const bundle::TaskWork &work, bool backward, int64_t rows, const GpuRates &rates);
 
-/// Bytes/s that memory-bound kernels reach: of updates, norms and copies as well.
+/// Returns the bytes/s of memory-bound kernels, including updates, norms and copies.
 double gpuBandwidth(const ClusterDevice &device);
 
-/// What was assumed, for people: "products at most 253 TFLOP/s (0.81 of the vendor's 312) in waves of tiles on 108 multiprocessors, ...".
-/// \param attention  whether any body has kernels of attention
+/// Returns the human-readable assumptions: "products at most 253 TFLOP/s (0.81 of the vendor's 312)
+/// in waves of tiles on 108 multiprocessors, ...".
+/// \param attention  whether any body has attention kernels
 std::string gpuAssumptions(const ClusterDevice &device, const GpuRates &rates, bool attention);
 
 } // namespace zorse::planning

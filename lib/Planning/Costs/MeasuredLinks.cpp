@@ -1,4 +1,4 @@
-// Measured links in place of described ones.
+// Replaces described links of a topology by measured ones.
 #include "zorse/Planning/Profile.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kNowhere = UINT32_MAX;
 
-/// The best of several measurements of one thing.
+/// The best of several measurements of one link.
 struct Best {
   double bandwidth = 0, flow = 0, latency = -1, halfSize = -1;
   void add(const LinkProfile &link) {
@@ -48,7 +48,7 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
   for (const LinkProfile &link : links) {
     uint32_t a = nodeOf(link.from), b = nodeOf(link.to);
     if (a == kNowhere || b == kNowhere)
-      continue; // of another cluster
+      continue; // a link of another cluster
     if (a == b) {
       ports[a].add(link);
       continue;
@@ -67,7 +67,7 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
   for (auto &[n, best] : cards) {
     bundle::LinkClass &card = *topology.mutable_nodes(static_cast<int>(n))->mutable_nic();
     best.put(card);
-    card.set_latency(0); // the latency of the whole way is the fabric's
+    card.set_latency(0); // the fabric has the latency of the whole path
   }
   for (auto &[s, best] : fabrics)
     topology.mutable_sites(static_cast<int>(s))->mutable_fabric()->set_latency(best.latency);

@@ -1,4 +1,4 @@
-// Memory that a profile knows of: what a device was found to have, and what the tasks of a class took.
+// Memory from a profile: the capacity found on devices, and the workspace of the tasks of a class.
 #include "CostTables.h"
 #include "zorse/Base/Format.h"
 
@@ -33,7 +33,8 @@ struct Line {
   int64_t at(int64_t rows) const { return fixed + perRow * rows; }
 };
 
-/// No measured point lies above it: the steepest line from one point to the next, as high as the highest of them asks for.
+/// Returns a line with no measured point above it: it has the steepest slope between successive
+/// points and is shifted up to the highest point.
 Line above(const std::vector<const ProfilePoint *> &points) {
   Line line;
   for (size_t i = 1; i < points.size(); ++i)

@@ -15,7 +15,8 @@ struct Entry {
   int64_t layers, hidden, ffn, heads, kvHeads, vocabulary;
 };
 
-// Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); the vocabulary is that of the published comparisons of heterogeneous training.
+// Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); the vocabulary is that of published
+// comparisons of heterogeneous training.
 constexpr Entry kShapes[] = {
     {"llama-7b", 32, 4096, 11008, 32, 32, 49152},  {"llama-13b", 40, 5120, 13824, 40, 40, 49152}, {"llama-33b", 60, 6656, 17920, 52, 52, 49152},
     {"llama-65b", 80, 8192, 22016, 64, 64, 49152}, {"llama-70b", 80, 8192, 28672, 64, 8, 32000},

@@ -1,4 +1,4 @@
-// What profiles and tables of layers have in common: measurements, and how their files are read. Internal.
+// Reading of measurements, shared by profiles and layer tables. Internal.
 #pragma once
 
 #include "zorse/Planning/Profile.h"

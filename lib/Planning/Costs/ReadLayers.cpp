@@ -1,4 +1,5 @@
-// layers.json -> ModelSummary and Profile. Every message names the JSON path, what was expected and what was found.
+// Converts layers.json to a ModelSummary and a Profile. Every message contains the JSON path, the
+// expected and the found value.
 #include "zorse/Planning/Layers.h"
 
 #include "CostTables.h"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int64_t kMostLayers = 8192, kMostBytes = int64_t(1) << 48, kMostElements = int64_t(1) << 44, kMostTokens = int64_t(1) << 24;
 constexpr size_t kMostClasses = 4096;
-constexpr int64_t kUnknownInput = 8; ///< bytes of a sample's input: one number, of which there are `tokens_per_sample`
+constexpr int64_t kUnknownInput = 8; ///< bytes of a sample's input: one number per token
 
 struct LayerClass {
   int64_t elements = 0, output = -1, saved = 0, deferred = -1;
@@ -32,11 +33,12 @@ int64_t toBytes(const json &value, const std::string &path) { return toInteger(v
 
 const json &need(const json &object, const char *key, const std::string &path, const char *what) {
   if (!object.contains(key))
-    fail(path, std::string("lacks \"") + key + "\", " + what);
+    fail(path, std::string("missing key \"") + key + "\" (" + what + ")");
   return object[key];
 }
 
-/// Profiles know classes by the names that classNames makes of units: those must give the class's back.
+/// Checks that classNames() maps a class's name to itself, because profiles refer to classes by the
+/// names that it returns.
 void checkName(const std::string &name, const std::string &path) {
   std::istringstream words(name);
   std::string again;
@@ -118,7 +120,7 @@ private:
     }
   }
 
-  /// The class of every layer.
+  /// Returns the class of every layer.
   std::vector<std::string> readOrder() {
     const json &layers = toArray(need(root, "layers", "", "the layers in order"), "layers", static_cast<size_t>(kMostLayers));
     std::vector<std::string> order;
@@ -131,7 +133,7 @@ private:
       const int64_t left = kMostLayers - static_cast<int64_t>(order.size());
       const int64_t count = layers[i].contains("count") ? toInteger(layers[i]["count"], here + ".count", 1, kMostLayers) : 1;
       if (count > left)
-        fail(here + ".count", "expected at most " + std::to_string(kMostLayers) + " layers altogether, got more; join neighbours to one layer");
+        fail(here + ".count", "expected at most " + std::to_string(kMostLayers) + " layers altogether, got more; merge adjacent layers into one");
       order.insert(order.end(), static_cast<size_t>(count), name);
     }
     if (order.empty())
@@ -143,7 +145,7 @@ private:
       fail("layers", "expected a layer with parameters, found none: there is nothing to train");
     for (size_t i = 0; i + 1 < order.size(); ++i)
       if (classes[order[i]].output < 0)
-        fail(pathOf(order[i]), "lacks \"output\", bytes per sample that go to the next layer; only the last layer needs none");
+        fail(pathOf(order[i]), "missing key \"output\" (bytes per sample that are sent to the next layer); only the last layer needs none");
     return order;
   }
 
@@ -190,7 +192,7 @@ private:
     finish(static_cast<double>(std::max<int64_t>(tokens, 1)));
   }
 
-  /// Tokens by channels, where the bytes divide so.
+  /// Returns tokens by channels if the bytes are divisible.
   std::vector<int64_t> valueDims(int64_t bytes) const {
     const int64_t elements = bytes / static_cast<int64_t>(elementBytes(out.compute_type()));
     if (tokens > 0 && elements % tokens == 0)
@@ -234,7 +236,7 @@ private:
       table.assumptions.push_back("layers without \"flops\" have 2 for each parameter" + std::string(tokens > 0 ? " and token" : "") +
                                   ", for shares of the work and of a backward's two parts: " + flops);
     if (!whole.empty())
-      table.assumptions.push_back("layers without \"deferred\" do their backward in one piece: " + whole);
+      table.assumptions.push_back("layers without \"deferred\" do not split their backward: " + whole);
     if (!root.contains("input"))
       table.assumptions.push_back("a sample's input is " + std::to_string(out.inputs(0).bytes_per_row()) + " bytes (\"input\" is not given)");
     if (!root.contains("moments"))

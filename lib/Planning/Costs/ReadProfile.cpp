@@ -1,4 +1,5 @@
-// profile.json -> Profile. Every message names the JSON path, what was expected and what was found.
+// Converts profile.json to a Profile. Every message contains the JSON path, the expected and the
+// found value.
 #include "ProfileFields.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void readRate(const json &object, const char *key, const char *each, const std::
   std::string here = path + "." + key;
   checkKeys(object[key], here, {each, "fixed"});
   if (!object[key].contains(each))
-    fail(here, std::string("lacks \"") + each + "\"");
+    fail(here, std::string("missing key \"") + each + "\"");
   rate = toNumber(object[key][each], here + "." + each, 0, 1, "seconds");
   if (object[key].contains("fixed"))
     fixed = toSeconds(object[key]["fixed"], here + ".fixed");
@@ -91,7 +92,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   checkKeys(from, path, {"device", "unit_classes", "update", "host_update", "norm", "copy", "load", "launch", "communication", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
-    fail(path, "lacks \"device\", a device's name or type");
+    fail(path, "missing key \"device\" (a device's name or type)");
   device.device = toText(from["device"], path + ".device", false);
   if (from.contains("unit_classes")) {
     const json &classes = from["unit_classes"];
@@ -112,7 +113,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
     std::string here = path + ".communication";
     checkKeys(moving, here, {"per_byte", "per_message", "delay"});
     if (!moving.contains("per_byte"))
-      fail(here, "lacks \"per_byte\"");
+      fail(here, "missing key \"per_byte\"");
     device.communicationPerByte = toNumber(moving["per_byte"], here + ".per_byte", 0, 1, "seconds");
     if (moving.contains("per_message"))
       device.communicationPerMessage = toSeconds(moving["per_message"], here + ".per_message");
@@ -128,7 +129,7 @@ LinkProfile readLink(const json &from, const std::string &path) {
   checkKeys(from, path, {"from", "to", "bandwidth", "latency", "per_flow_bandwidth", "half_bandwidth_bytes"});
   for (const char *key : {"from", "to", "bandwidth"})
     if (!from.contains(key))
-      fail(path, std::string("lacks \"") + key + "\"");
+      fail(path, std::string("missing key \"") + key + "\"");
   LinkProfile link;
   link.from = toText(from["from"], path + ".from", false);
   link.to = toText(from["to"], path + ".to", false);
@@ -232,7 +233,7 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       continue;
     }
     for (auto &entry : known->classes)
-      device.classes.insert(entry); // those that the later one lacks
+      device.classes.insert(entry); // classes that the later profile does not have
     auto keep = [](double &each, double &fixed, double otherEach, double otherFixed) {
       if (each < 0) {
         each = otherEach;

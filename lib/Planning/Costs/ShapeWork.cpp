@@ -15,12 +15,12 @@ public:
   Work(const ModelShape &shape, bool tensorAttention)
       : shape(shape), tensorAttention(tensorAttention), tokens(shape.sequence), size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
-  /// Of one class, by task.
+  /// Work of one class by task.
   struct OfClass {
     bundle::TaskWork forward, backward, inputGradients, weightGradients;
   };
 
-  /// By class_id.
+  /// Returns the work by class_id.
   std::array<OfClass, 4> build() {
     std::array<OfClass, 4> work;
     embedding(work[0]);
@@ -54,20 +54,21 @@ private:
     return extent;
   }
 
-  /// Kernels that move bytes.
+  /// Adds kernels that move bytes.
   void kernels(bundle::TaskWork &task, uint32_t launches, int64_t bytes) {
     task.set_launches(task.launches() + launches);
     task.mutable_bytes()->set_per_row(task.bytes().per_row() + bytes);
   }
 
-  /// tokens x in times in x out, and what its backward multiplies.
+  /// Adds a product tokens x in times in x out, and the products of its backward.
   void weights(OfClass &work, int64_t in, int64_t out) {
     product(work.forward, perRow(tokens), fixed(out), fixed(in));
     product(work.inputGradients, perRow(tokens), fixed(in), fixed(out));
     product(work.weightGradients, fixed(in), fixed(out), perRow(tokens));
   }
 
-  /// The whole backward: both parts, but for `again`, which W makes once more from what is saved.
+  /// Sets the whole backward: both parts, without the work `again` that W recomputes from saved
+  /// activations.
   void join(OfClass &work, uint32_t againLaunches = 0, int64_t againBytes = 0) {
     bundle::TaskWork &whole = work.backward;
     whole = work.inputGradients;
@@ -84,12 +85,13 @@ private:
 
   void attention(OfClass &work) {
     const int64_t kvWidth = shape.hidden / shape.heads * shape.kvHeads;
-    for (int64_t width : {shape.hidden, kvWidth, kvWidth, shape.hidden}) // q, k, v, and the result's
+    for (int64_t width : {shape.hidden, kvWidth, kvWidth, shape.hidden}) // q, k, v, and the result
       weights(work, shape.hidden, width);
     kernels(work.forward, 4, 8 * state());         // norm, two rotations, the residual
     kernels(work.inputGradients, 5, 16 * state()); // the same, and the norm's parameters
     const double pairs = double(tokens) * double(tokens) * double(shape.hidden);
-    // Beyond all devices' memory, but still a number: makeSummary's limits allow 2^72 scores.
+    // Exceeds the memory of all devices, but is still representable: makeSummary's limits allow
+    // 2^72 scores.
     const double all = std::min(double(tokens) * double(tokens) * double(shape.heads), 1e12);
     const int64_t scores = static_cast<int64_t>(all), width = shape.hidden / shape.heads;
     if (tensorAttention) {
@@ -104,9 +106,9 @@ private:
       scored(forward);
       weighted(forward);
       kernels(forward, 1, scores * (4 + size)); // scores in f32, probabilities
-      for (int twice = 0; twice < 2; ++twice)   // scores again and gradients of probabilities
+      for (int twice = 0; twice < 2; ++twice)   // scores again, and gradients of probabilities
         scored(backward);
-      for (int thrice = 0; thrice < 3; ++thrice) // of queries, keys and values
+      for (int thrice = 0; thrice < 3; ++thrice) // gradients of queries, keys and values
         weighted(backward);
       kernels(backward, 2, scores * (16 + 3 * size));
     }
@@ -146,7 +148,7 @@ void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary
     for (int c = 0; c < summary.classes_size(); ++c)
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
         const Work::OfClass &of = work[static_cast<size_t>(c)];
-        if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions alone do not say what it launches
+        if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions do not determine the kernels of a recomputation
           *function.add_work() = function.task() == bundle::UnitFunction::FORWARD           ? of.forward
                                  : function.task() == bundle::UnitFunction::BACKWARD        ? of.backward
                                  : function.task() == bundle::UnitFunction::INPUT_GRADIENTS ? of.inputGradients

@@ -55,7 +55,8 @@ void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Wo
   unit->set_class_id(classId);
   unit->set_splits(splits);
   auto *unitClass = classId < static_cast<uint32_t>(out.classes_size()) ? out.mutable_classes(static_cast<int>(classId)) : &addClass(name, work);
-  // Of the layers of one class the first may have no gradient to hand on.
+  // The first layer of a class may have no input gradients to compute; later layers of the class
+  // may have them.
   if (splits && !findFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS)) {
     unitClass->mutable_deferred_bytes()->set_per_row(work.deferred);
     addFunction(*unitClass, bundle::UnitFunction::INPUT_GRADIENTS, work.workspace, 2 * work.forward - work.weights, 2 * work.elementwise);
@@ -64,7 +65,7 @@ void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Wo
   if (parameters.empty())
     return;
 
-  // One state group per unit: decaying parameters first, each on a multiple of 512 bytes.
+  // One state group per unit: parameters with weight decay first, each aligned to 512 bytes.
   const uint32_t number = uint32_t(out.groups_size());
   auto *group = out.add_groups();
   group->set_name(name);

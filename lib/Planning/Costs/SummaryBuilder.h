@@ -1,4 +1,5 @@
-// A model summary unit by unit, for models that nobody has exported: each unit feeds the next, each has a state group of its own. Internal.
+// Builds a model summary unit by unit, for models without an exported graph. Each unit feeds the
+// next one, and each has its own state group. Internal.
 #pragma once
 
 #include "bundle.pb.h"
@@ -14,13 +15,13 @@ public:
   SummaryBuilder(const std::string &name, bundle::ElementType computeType, uint32_t moments);
 
 protected:
-  /// Of one unit per sample.
+  /// Work of one unit per sample.
   struct Work {
-    double forward = 0, weights = 0; ///< FLOPs; of the forward, those of products with weights
-    double last = 0;                 ///< FLOPs of the forward that only its results need, and not what is saved
-    double elementwise = 0;          ///< bytes touched besides
+    double forward = 0, weights = 0; ///< FLOPs of the forward, and of its products with weights
+    double last = 0;                 ///< FLOPs of the forward that compute its results but no saved activations
+    double elementwise = 0;          ///< bytes touched by elementwise kernels
     int64_t saved = 0, deferred = 0;
-    bundle::Extent workspace; ///< of every task but the gradients of weights of a backward in two parts
+    bundle::Extent workspace; ///< of every task except the weight gradients of a split backward
   };
   struct Parameter {
     std::string name;
@@ -29,17 +30,18 @@ protected:
   };
 
   bundle::GraphInput &addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes, uint32_t unit);
-  /// Units of one class do the same work. `splits`: its backward has two parts.
+  /// Adds a unit. Units of one class do equal work. `splits`: the backward has two parts.
   void addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits);
-  /// From unit u to unit u + 1.
+  /// Adds a value that unit u passes to unit u + 1.
   void addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient);
-  /// The loss of the last unit, a mean over so many terms per sample, and the bodies that are no unit's.
+  /// Adds the loss of the last unit, a mean over `lossTermsPerRow` terms per sample, and the bodies
+  /// that belong to no unit.
   void finish(double lossTermsPerRow);
 
   bundle::ModelSummary out;
 
 private:
-  uint32_t bodies = 0; ///< so far
+  uint32_t bodies = 0; ///< number of bodies added
   void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::Extent &workspace, double flops, double bytes);
   bundle::UnitClass &addClass(const std::string &name, const Work &work);
 };

@@ -1,4 +1,4 @@
-// What a unit has to compute, from the summary.
+// Work of a unit, from the summary.
 #include "CostTables.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -13,7 +13,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Matrix rows of one sample: all dimensions but the last of what flows through the unit; of ids, which have no channels, all.
+/// Returns the matrix rows of one sample: the product of all dimensions except the last of the
+/// unit's largest value; for ids, which have no channels, of all dimensions.
 double positions(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
   const bundle::ValueInfo *largest = nullptr;
   auto consider = [&](const auto &values) {
@@ -61,8 +62,10 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
   work.splits = unit.splits();
   if (work.splits)
     return work;
-  // A unit that does not split does all of its backward in one of the two (step::unitTask). A summary in which none does was made before backwards
-  // could be split: a forward and the two parts of its backward then take a third of the whole each, where a unit has both.
+  // A unit that does not split executes its whole backward in one of the two parts
+  // (step::unitTask). If no unit of a summary splits, the summary is older than split backwards. A
+  // forward and the two parts of its backward then take a third of the total each, if the unit has
+  // both parts.
   bool known = std::any_of(summary.units().begin(), summary.units().end(), [](const bundle::UnitInfo &other) { return other.splits(); });
   bool inputs =
       std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(static_cast<int>(v)).needs_gradient(); });

@@ -1,4 +1,4 @@
-// A stage of a layout as cells. Internal to Planning.
+// Conversion of a layout's stage to cells. Internal to Planning.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -6,14 +6,17 @@
 
 namespace zorse::planning {
 
-/// Appends the stage's cells of all ways, by sample: dealt to its devices whatever their way, cut where turns end, and left out where a way has no
-/// units here.
+/// Appends the stage's cells of all ways, ordered by sample. Cells are assigned to the stage's
+/// devices independent of their ways, end where turns end, and are omitted if the stage has no
+/// units on the way.
 /// \param base     the pipeline's first sample
-/// \param devices  memory to work in
+/// \param devices  scratch memory
 void dealLayoutStage(const Layout &layout, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices, std::vector<step::Cell> &cells);
 
-/// The way that a sample of the pipeline takes: in every round all ways, and in other places than in the round before, so that whoever gets every
-/// third sample comes to all of them; ways whose cuts are alike stand apart (van der Corput's order, parts being a power of two).
+/// Returns the way of a pipeline's sample. Every round contains all ways, in another order than the
+/// round before, so that a device that executes every third sample executes samples of all ways.
+/// Ways with similar stage boundaries are far apart (van der Corput's order; the number of parts is
+/// a power of two).
 inline int32_t wayOf(const Layout &layout, int64_t sample) {
   int64_t turn = sample / layout.turn, place = (turn + turn / layout.parts) % layout.parts;
   int32_t way = 0;

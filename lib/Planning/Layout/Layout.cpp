@@ -32,9 +32,9 @@ std::string zorse::planning::showActivations(step::Activations activations) {
   case step::Activations::Keep:
     return "";
   case step::Activations::Recompute:
-    return "activations computed again";
+    return "activation recomputation";
   case step::Activations::Offload:
-    return "activations on the hosts";
+    return "activations offloaded to the hosts";
   }
   return "";
 }
@@ -44,7 +44,7 @@ std::string zorse::planning::showState(StatePlace state) {
   case StatePlace::Device:
     return "";
   case StatePlace::MomentsOnHost:
-    return "moments on the hosts";
+    return "optimizer states on the hosts";
   case StatePlace::OnHost:
     return "state on the hosts";
   case StatePlace::UpdatedOnHost:
@@ -71,7 +71,7 @@ uint64_t zorse::planning::hostExcess(const Cluster &cluster, const std::vector<u
   return excess;
 }
 
-/// \param held  bytes of a device
+/// \param held  returns the bytes of a device
 template <typename Step, typename Held> static Evaluation evaluationOf(const Problem &problem, const Step &step, Held held) {
   Evaluation result;
   result.step = step.stepTime;

@@ -25,8 +25,9 @@ step::Plan emptyPlan(const Problem &problem) {
   return plan;
 }
 
-/// Weights by which `bytes` are dealt to readers, so that the least that any owner has left is greatest: all owners end at one level, and who is
-/// below it owns nothing. `left` is what readers have left.
+/// Returns the weights by which `bytes` are assigned to readers so that the smallest remaining
+/// memory is maximal. All owners end with equal remaining memory; a reader with less than that owns
+/// nothing. `left` is the remaining memory of each reader in bytes.
 std::vector<double> fillUp(const std::vector<double> &left, double bytes) {
   std::vector<double> sorted(left), weights;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
@@ -113,8 +114,8 @@ zorse::Result<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool wi
   return step::timeStep(problem.summary, plan, options);
 }
 
-/// StateRule::FreeMemory: masters and moments go where most memory is left when all own equally much; parameters and gradients are where they are
-/// read.
+/// StateRule::FreeMemory: assigns master parameters and optimizer states to the devices with the
+/// most free memory when all own equal shares. Parameters and gradients stay on their readers.
 void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &plan) {
   if (layout.state != StateRule::FreeMemory)
     return;
@@ -122,7 +123,7 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
   const zorse::Result<step::StepTimes> times = time(plan, withTwins);
   if (times.failed())
     return;
-  // Groups by who reads them.
+  // Groups by their readers.
   const int groups = problem.summary.groups_size();
   std::vector<std::vector<uint32_t>> readers(static_cast<size_t>(groups));
   std::vector<uint8_t> seen(devices.size());
@@ -157,11 +158,11 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
     const double size = static_cast<double>(elementBytes(group.type()));
     return static_cast<double>(group.elements()) * size * (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
   };
-  // What is left besides what they own now, which is equally much.
+  // Free memory without the state that they own now, which is equal for all.
   std::vector<double> left(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
     if (times->devices[d].memory.least > 0 && devices[d].capacity() == 0)
-      return; // memory is not limited
+      return; // memory is unlimited
     left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(times->devices[d].memory.least);
   }
   for (const auto &[set, members] : sets)

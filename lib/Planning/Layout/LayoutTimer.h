@@ -1,4 +1,5 @@
-// How a layout does, by the expansion itself: times and peaks of memory alone, twins once. Internal to Planning.
+// Times a layout by the expansion itself, in its mode for times and memory peaks only; twins are
+// simulated once. Internal to Planning.
 #pragma once
 
 #include "Twins.h"
@@ -10,29 +11,30 @@
 
 namespace zorse::planning {
 
-/// One per thread; what layouts of one problem have in common is found once.
+/// Times layouts of one problem and caches the data that they share. Not thread-safe: one per
+/// thread.
 class LayoutTimer {
 public:
-  /// Placed buffers usually leave gaps of one part of the activations in so many.
+  /// Placed buffers usually leave gaps of 1/kGaps of the activations.
   static constexpr uint64_t kGaps = 50;
 
-  /// \param gaps  memory counts one part of the activations in so many for gaps; 0: none, plans may turn out not to fit, and none that fits seems not
-  /// to
-  /// \param tries  how often fewer samples in flight are tried where memory is short
+  /// \param gaps   memory use includes 1/gaps of the activations for gaps. 0: none; plans may then
+  ///   turn out not to fit, but no plan that fits is rejected
+  /// \param tries  number of retries with fewer samples in flight if memory is insufficient
   explicit LayoutTimer(const Problem &problem, uint64_t gaps = kGaps, int tries = 1);
 
   struct Result {
-    bool ran = false;             ///< false: the order cannot run
+    bool ran = false;             ///< false: the order cannot run (deadlock)
     double step = 0;              ///< seconds
-    uint64_t excess = 0;          ///< bytes that devices lack, summed
+    uint64_t excess = 0;          ///< bytes over the devices' memory, summed
     std::vector<uint64_t> memory; ///< per device of the cluster, gaps included
-    std::vector<uint64_t> gaps;   ///< per device: what was counted for them
+    std::vector<uint64_t> gaps;   ///< per device: bytes included in `memory` for gaps
     std::vector<double> busy;     ///< per device: seconds of compute
-    uint32_t tasks = 0;           ///< entries of the list that was simulated
+    uint32_t tasks = 0;           ///< number of entries of the simulated list
   };
   const Result &run(const Layout &layout);
 
-  /// The layout's plan, all pipelines in it.
+  /// Returns the layout's plan with all pipelines.
   step::Plan plan(const Layout &layout);
 
 private:
@@ -45,8 +47,8 @@ private:
   const int tries;
   std::shared_ptr<step::ExpansionTables> tables;
   TwinFinder twins;
-  step::Plan reused;          ///< devices and links are the same for all layouts
-  std::vector<uint64_t> host; ///< by device: bytes in its host's memory
+  step::Plan reused;          ///< plan to reuse, because devices and links are equal for all layouts
+  std::vector<uint64_t> host; ///< per device: bytes in its host's memory
   Result result;
 };
 

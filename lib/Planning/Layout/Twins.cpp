@@ -43,7 +43,7 @@ void TwinFinder::find(const Layout &layout) {
   const size_t count = layout.pipelines.size();
   if (!possible || count < 2)
     return;
-  // Pipelines that have their nodes, and the fabric they use, for themselves.
+  // Pipelines that share neither their nodes nor the fabric they use with others.
   const bundle::Topology &topology = problem->cluster.topology;
   ownerOfNode.assign(nodeClass.size(), kNone);
   ownerOfSite.assign(sharedFabric.size(), kNone);
@@ -95,7 +95,7 @@ bool TwinFinder::sameNodes(uint32_t a, uint32_t b) {
   return nodeTwin[m] == n && nodeClass[m] == nodeClass[n];
 }
 
-/// Fills `mapped`, too.
+/// Also fills `mapped`.
 bool TwinFinder::alike(const Layout &layout, const Pipeline &a, const Pipeline &b) {
   const auto &ahead = layout.schedule.ahead;
   auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
@@ -121,7 +121,7 @@ bool TwinFinder::alike(const Layout &layout, const Pipeline &a, const Pipeline &
       same = deviceTwin[m.device] == n.device;
     }
   }
-  // Two nodes of one pipeline must not be one of the other.
+  // Two nodes of one pipeline must not correspond to one node of the other.
   if (same) {
     std::vector<uint32_t> images;
     for (uint32_t node : touchedNodes)

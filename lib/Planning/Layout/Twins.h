@@ -1,4 +1,5 @@
-// Pipelines that do the same at the same time, so that simulating one of them is enough. Internal to Planning.
+// Finds pipelines that do the same work at the same time. Simulating one of them is sufficient.
+// Internal to Planning.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -9,24 +10,30 @@
 
 namespace zorse::planning {
 
-/// Finds twins: pipelines with equal stages, samples, rows and launch counts on devices of equal classes and memory, place by place, on nodes of
-/// their own with equal links, each within one site. Nothing passes between two of them but collectives, which have the members of all.
+/// Finds twins, that is, pipelines that are replicas of each other. Two pipelines are twins if
+/// - their stages, sample counts, micro-batch sizes and launch counts are equal;
+/// - their devices have equal classes and equal memory, position by position;
+/// - each lies within one site, on nodes that no other pipeline uses, and these nodes have equal
+///   links.
 ///
-/// Where nodes or a limited fabric are shared, or devices' processors move the bytes, pipelines get in each other's way: they are no twins.
+/// Twins communicate only in collectives, and all twins take part in these. Pipelines that share a
+/// node or a fabric with limited bandwidth, or whose devices move data with their own CPUs, contend
+/// with each other and are no twins.
 class TwinFinder {
 public:
   explicit TwinFinder(const Problem &problem);
 
-  /// Finds the twins of a layout; the previous ones are forgotten.
+  /// Finds the twins of a layout and forgets the previous ones.
   void find(const Layout &layout);
-  /// No twins: every pipeline is simulated.
+  /// Forgets all twins: every pipeline of `layout` is simulated.
   void forget(const Layout &layout);
 
-  /// Whether the pipeline is another one's twin.
+  /// Whether the pipeline is a twin of an earlier pipeline.
   bool isTwin(size_t pipeline) const { return first[pipeline] != pipeline; }
-  /// Devices of twins with the devices they are like, (like, twin), ascending.
+  /// Pairs of devices (device of the simulated pipeline, corresponding device of a twin),
+  /// ascending.
   const std::vector<std::pair<uint32_t, uint32_t>> &devices() const { return pairs; }
-  /// Calls `visit` with every device that is like `device`.
+  /// Calls `visit` with every device that corresponds to `device`.
   template <typename Visit> void each(uint32_t device, Visit &&visit) const {
     for (uint32_t i = begins.empty() ? 0 : begins[device]; i < pairs.size() && pairs[i].first == device; ++i)
       visit(pairs[i].second);
@@ -38,11 +45,11 @@ private:
 
   const Problem *problem;
   bool possible = true;
-  std::vector<uint32_t> nodeClass;   ///< by node: equal links in equal sites
-  std::vector<uint8_t> sharedFabric; ///< by site: its devices share its bandwidth
-  std::vector<uint32_t> first;       ///< by pipeline: the first one that is like it
+  std::vector<uint32_t> nodeClass;   ///< per node; equal for nodes with equal links in equal sites
+  std::vector<uint8_t> sharedFabric; ///< per site: whether its devices share its bandwidth
+  std::vector<uint32_t> first;       ///< per pipeline: the first pipeline that is its twin
   std::vector<std::pair<uint32_t, uint32_t>> pairs, mapped;
-  std::vector<uint32_t> begins; ///< by device: where its pairs begin
+  std::vector<uint32_t> begins; ///< per device: index of its first pair
   std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceTwin, nodeTwin, touchedDevices, touchedNodes;
 };
 

@@ -1,4 +1,5 @@
-// A model on a cluster as flat numbers, for whoever weighs many layouts: seconds of tasks, state. Internal to Planning.
+// A model on a cluster as flat arrays: seconds of tasks, and state. For code that estimates many
+// layouts. Internal to Planning.
 #pragma once
 
 #include "zorse/Summary/Summary.h"
@@ -11,30 +12,31 @@
 
 namespace zorse::planning {
 
-/// A state group as Planning sees it.
+/// A state group in the planner's representation.
 struct GroupTable {
   int64_t elements = 0;
   uint64_t elementSize = 4;
-  uint64_t computeSize = 4; ///< of an element as units read it and gathers carry it
+  uint64_t computeSize = 4; ///< bytes per element of the copy that units read and all-gathers transfer
   bool trainable = false;
 };
 
-/// Facts about the model alone. Immutable, shared by threads.
+/// Data about the model alone. Immutable; threads may share it.
 class UnitTables {
 public:
   explicit UnitTables(const bundle::ModelSummary &summary);
 
   int32_t units() const { return static_cast<int32_t>(groupsOfUnits.size()); }
-  /// Bytes per row of all values that cross a cut, and of the gradients that cross it backwards.
+  /// Returns the bytes per row of all values that cross a cut forward, and of the gradients that
+  /// cross it backward.
   double forwardBytesAt(int32_t cut) const { return forwardAt[static_cast<size_t>(cut)]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[static_cast<size_t>(cut)]; }
 
   const std::vector<GroupTable> &groups() const { return groupTable; }
-  /// Groups whose first using unit of the range is counted once: every group that a unit of the range uses, ascending, no repeats.
+  /// Collects every group that a unit of the range uses, ascending, without duplicates.
   void groupsOf(int32_t unitBegin, int32_t unitEnd, std::vector<uint32_t> &result) const;
   const std::vector<uint32_t> &groupsOfUnit(int32_t unit) const { return groupsOfUnits[static_cast<size_t>(unit)]; }
   uint32_t moments() const { return momentCount; }
-  /// Whether any unit's backward comes in two parts.
+  /// Whether any unit has a backward in two parts.
   bool canSplit() const { return anySplits; }
 
 private:
@@ -45,7 +47,8 @@ private:
   bool anySplits = false;
 };
 
-/// Seconds of tasks over ranges of units: prefix sums per device class and rows, made when first asked for. One per thread.
+/// Seconds of tasks over ranges of units: prefix sums per device class and row count, computed on
+/// first use. One per thread.
 class UnitTimes {
 public:
   UnitTimes(const Problem &problem, const UnitTables &tables);
@@ -59,7 +62,7 @@ private:
   const Problem &problem;
   const UnitTables &tables;
   std::vector<uint32_t> deviceOfClass;
-  std::vector<std::vector<std::unique_ptr<Prefix>>> known; ///< class, rows (few)
+  std::vector<std::vector<std::unique_ptr<Prefix>>> known; ///< by class and row count (few)
   std::vector<std::vector<std::pair<int64_t, std::unique_ptr<Prefix>>>> large;
 };
 

@@ -1,4 +1,4 @@
-// Why a plan is as fast as it is: what binds, and what changes would bring.
+// Explains the speed of a plan: its bottlenecks, and the effect of changes.
 #include "zorse/Base/Format.h"
 #include "zorse/Planning/Report.h"
 
@@ -10,7 +10,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// The step of the same plan on another cluster; nullopt if it cannot be told.
+/// Returns the step time of the same plan on another cluster; nullopt if it cannot be computed.
 std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, const Cluster &cluster) {
   const Result<CostModel> costs = CostModel::make(problem.summary, cluster, problem.costs.profile(), plan.devices);
   if (costs.failed())
@@ -63,7 +63,7 @@ private:
                                {e.balance, "stages that take unequal time"},
                                {e.recompute, "recomputed activations"},
                                {e.bubble, "waiting for the first and the last micro-batches of the pipeline"},
-                               {e.exposed, "links, reductions and updates that nothing hides"}};
+                               {e.exposed, "communication and updates that compute does not hide"}};
     std::stable_sort(all.begin(), all.end(), [](const Factor &a, const Factor &b) { return a.value < b.value; });
     for (size_t i = 0; i < 3 && all[i].value < 0.995; ++i)
       say(format("%s: ", showPercent(1 - all[i].value).c_str()) + "of the time is lost to " + all[i].text);
@@ -91,7 +91,7 @@ private:
     if (!fullest || fill(*fullest) == 0)
       return;
     if (fill(*fullest) > 1)
-      say("it does not fit: " + fullest->name + " lacks " + showBytes(double(fullest->memory - fullest->available)));
+      say("the plan does not fit: " + fullest->name + " exceeds its memory by " + showBytes(double(fullest->memory - fullest->available)));
     else if (full)
       say("memory binds on " + std::to_string(full) + (full == 1 ? " device" : " devices") + "; " + fullest->name + " is " +
           showPercent(fill(*fullest)) + " full, most of it " + largest(fullest->use));
@@ -105,7 +105,8 @@ private:
     return found.failed() ? std::nullopt : std::optional(std::move(*found));
   }
 
-  /// What saves memory: how much, and what it costs; how much devices would lack without any of it.
+  /// Reports the memory techniques in use with the memory each saves and its cost in time, and the
+  /// memory missing without them.
   void techniques() {
     const std::optional<Evaluation> with = estimateOf(plan);
     const bool keepsLess = activations(with), keepsElsewhere = residency(with);
@@ -116,11 +117,11 @@ private:
       cell.activations = step::Activations::Keep;
     plain.residency.clear();
     if (const std::optional<Evaluation> other = estimateOf(plain))
-      say(other->excess ? "without any of that, devices lack " + showBytes(double(other->excess))
-                        : "without any of that, it fits and takes " + format("%.4g s", other->step));
+      say(other->excess ? "without these, devices exceed their memory by " + showBytes(double(other->excess))
+                        : "without these, the plan fits and takes " + format("%.4g s", other->step));
   }
 
-  /// Returns whether cells recompute or offload.
+  /// Returns whether cells recompute or offload activations.
   bool activations(const std::optional<Evaluation> &with) {
     using step::Activations;
     bool used = false;
@@ -132,14 +133,14 @@ private:
           devices.insert(cell.device);
           cell.activations = Activations::Keep;
         }
-      used |= how == Activations::Recompute ? sayTechnique(with, devices, "computes activations again", "compute activations again", without)
-                                            : sayTechnique(with, devices, "keeps activations on the host between forward and backward",
-                                                           "keep activations on their hosts between forward and backward", without);
+      used |= how == Activations::Recompute ? sayTechnique(with, devices, "recomputes activations", "recompute activations", without)
+                                            : sayTechnique(with, devices, "offloads activations to the host between forward and backward",
+                                                           "offload activations to their hosts between forward and backward", without);
     }
     return used;
   }
 
-  /// Returns whether state comes by phase or is on hosts.
+  /// Returns whether parameters are gathered by phase, or state is in host memory.
   bool residency(const std::optional<Evaluation> &with) {
     std::set<uint32_t> phased, updated, state, moments;
     for (uint32_t d = 0; d < plan.devices.size() && !plan.residency.empty(); ++d)
@@ -165,17 +166,19 @@ private:
       without.residency.push_back(std::move(rule));
       return without;
     };
-    bool used = sayTechnique(with, phased, "has parameters chunk by chunk, twice a step", "have parameters chunk by chunk, twice a step", atOnce);
-    used |=
-        sayTechnique(with, moments, "keeps the optimizer's moments on the host", "keep the optimizer's moments on their hosts", onDevice(moments));
-    used |= sayTechnique(with, state, "keeps parameters, moments and reduced gradients on the host",
-                         "keep parameters, moments and reduced gradients on their hosts", onDevice(state));
-    used |= sayTechnique(with, updated, "keeps parameters and moments on the host, whose processor updates them",
-                         "keep parameters and moments on their hosts, whose processors update them", onDevice(updated));
+    bool used =
+        sayTechnique(with, phased, "gathers parameters per model chunk, twice a step", "gather parameters per model chunk, twice a step", atOnce);
+    used |= sayTechnique(with, moments, "keeps optimizer states on the host", "keep optimizer states on their hosts", onDevice(moments));
+    used |= sayTechnique(with, state, "keeps parameters, optimizer states and reduced gradients on the host",
+                         "keep parameters, optimizer states and reduced gradients on their hosts", onDevice(state));
+    used |= sayTechnique(with, updated, "keeps parameters and optimizer states on the host and updates them with the host's CPU",
+                         "keep parameters and optimizer states on their hosts and update them with the hosts' CPUs", onDevice(updated));
     return used;
   }
 
-  /// Returns whether any devices use it. \param with  the plan at hand \param without  the same without the technique
+  /// Returns whether any device uses the technique.
+  /// \param with     evaluation of the plan
+  /// \param without  the same plan without the technique
   bool sayTechnique(const std::optional<Evaluation> &with, const std::set<uint32_t> &devices, const char *one, const char *many,
                     const step::Plan &without) {
     if (devices.empty())
@@ -190,19 +193,20 @@ private:
         saved = std::max(saved, other->memory[d] - std::min(other->memory[d], with->memory[d]));
       text += ": saves " + showBytes(double(saved)) + (devices.size() == 1 ? "" : " on one of them");
       if (with->step > fastest->step)
-        text += ", costs " + format("%.1f %%", 100 * (with->step / fastest->step - 1)) + " against a plan with memory for all of it";
+        text += ", costs " + format("%.1f %%", 100 * (with->step / fastest->step - 1)) + " compared with a plan with sufficient memory";
       else
-        text += ", costs no time against the same plan without it";
+        text += ", costs no time compared with the same plan without it";
     }
     say(text);
     return true;
   }
 
-  /// Where memory is short, an order takes in fewer samples: what a technique costs shows where it is not. How many are best differs; devices with
-  /// more memory may always take in fewer.
+  /// Returns the fastest evaluation with more memory. With little memory, the schedule has fewer
+  /// samples in flight, so the cost of a technique is visible only with enough memory. The best
+  /// number in flight varies; a schedule with more memory may always use fewer.
   std::optional<Evaluation> fastestWithMemory(const step::Plan &without) const {
     std::optional<Evaluation> fastest;
-    for (const double times : {1.0, 1.5, 2.0, 4.0, 0.0}) { // the memory that devices have; 0: unlimited
+    for (const double times : {1.0, 1.5, 2.0, 4.0, 0.0}) { // multiples of the devices' memory; 0: unlimited
       step::Plan roomy = without;
       for (step::PlanDevice &device : roomy.devices)
         device.memory = static_cast<uint64_t>(static_cast<double>(device.memory) * times);
@@ -216,7 +220,7 @@ private:
     return std::any_of(plan.cells.begin(), plan.cells.end(), [&](const step::Cell &cell) { return cell.device == device; });
   }
 
-  /// " of units 3-9", where the devices' cells are of one range.
+  /// Returns " of units 3-9" if the devices' cells form one range, else "".
   std::string unitsOf(const std::set<uint32_t> &devices) const {
     std::vector<std::pair<int32_t, int32_t>> ranges;
     for (const step::Cell &cell : plan.cells)
@@ -226,7 +230,7 @@ private:
     int32_t end = ranges.empty() ? 0 : ranges.front().second;
     for (auto [first, last] : ranges) {
       if (first > end)
-        return ""; // not one range
+        return ""; // not contiguous
       end = std::max(end, last);
     }
     if (ranges.empty())
@@ -250,14 +254,14 @@ private:
       if (d.cells == 0 && ++count <= 6)
         names += (names.empty() ? "" : ", ") + d.name;
     if (count)
-      say((count == 1 ? "a device does not pay its way: " : std::to_string(count) + " devices do not pay their way: ") + names +
+      say((count == 1 ? "1 device has no work in this plan: " : std::to_string(count) + " devices have no work in this plan: ") + names +
           (count > 6 ? ", ..." : ""));
   }
 
   void links() {
     if (!report.links.empty() && report.links.front().share > 0.3)
-      say("the busiest link, " + report.links.front().name + ", carries " + showBytes(report.links.front().bytes) + " a step and is busy " +
-          format("%.0f %%", 100 * report.links.front().share) + " of it");
+      say("the busiest link, " + report.links.front().name + ", transfers " + showBytes(report.links.front().bytes) + " per step and is busy " +
+          format("%.0f %%", 100 * report.links.front().share) + " of the step");
   }
 
   void otherLinks() {
@@ -295,7 +299,8 @@ private:
     });
   }
 
-  /// One more device of each type beside the first of its type, and a quarter more memory everywhere.
+  /// One more device of each type, next to the first of its type, and 25 % more memory on all
+  /// devices.
   void otherDevices() {
     if (!planAgain)
       return;
@@ -327,7 +332,8 @@ private:
       sayPlannedAgain(cluster, "a quarter more memory on every device");
   }
 
-  /// What a cluster that has more brings. The plan at hand runs there, too: a search that finds nothing better changes nothing.
+  /// Reports the effect of a larger cluster. The current plan also runs there, so the gain is never
+  /// negative.
   void sayPlannedAgain(const Cluster &cluster, const std::string &what) {
     const bool priced = byPrice && report.price > 0;
     double gain = 0;
@@ -338,7 +344,7 @@ private:
     if (gain > 5e-4)
       reasons.push_back({what, gain, priced});
     else
-      say(what + " would bring nothing: this plan stays the " + (priced ? "cheapest" : "fastest") + " that is found");
+      say(what + " would not help: the search finds no " + (priced ? "cheaper" : "faster") + " plan");
   }
 
   const Problem &problem;

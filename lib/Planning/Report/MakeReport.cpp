@@ -1,4 +1,4 @@
-// What a plan does to a cluster.
+// Computes a report from the full expansion of a plan.
 #include "zorse/Planning/Report.h"
 
 #include "zorse/Simulation/Network.h"
@@ -16,7 +16,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Sets that grow together.
+/// Disjoint sets (union-find).
 class Sets {
 public:
   explicit Sets(size_t n) : parent(n) { std::iota(parent.begin(), parent.end(), 0); }
@@ -31,7 +31,8 @@ private:
   std::vector<uint32_t> parent;
 };
 
-/// Cells whose units touch and whose samples overlap exchange values: their devices are in one pipeline.
+/// Groups devices into pipelines. Cells with adjacent units and overlapping samples exchange
+/// values, so their devices are in one pipeline.
 Sets pipelinesOf(const step::Plan &plan) {
   Sets sets(plan.devices.size());
   std::map<int32_t, std::vector<uint32_t>> byBegin;
@@ -110,7 +111,8 @@ public:
     Sets pipelines = pipelinesOf(plan);
     std::map<std::tuple<uint32_t, int32_t, int32_t>, Report::Stage> byPlace;
     std::map<std::tuple<uint32_t, int32_t, int32_t>, std::set<uint32_t>> members;
-    // A stage is what devices have of ranges that overlap: different samples may have different cuts.
+    // A stage consists of devices with overlapping ranges of units. Different samples may have
+    // different stage boundaries.
     std::vector<std::vector<std::pair<int32_t, int32_t>>> ranges(plan.devices.size());
     for (const step::Cell &cell : plan.cells)
       ranges[cell.device].push_back({cell.unitBegin, cell.unitEnd});
@@ -124,7 +126,7 @@ public:
           joined.back().second = std::max(joined.back().second, range.second);
       list = std::move(joined);
     }
-    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds; // samples with the first unit, with the last
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds; // samples with the first unit, and with the last one
     for (const step::Cell &cell : plan.cells) {
       const auto &list = ranges[cell.device];
       auto band = std::prev(std::upper_bound(list.begin(), list.end(), std::pair(cell.unitBegin, INT32_MAX)));
@@ -137,7 +139,7 @@ public:
       stage.mostRows = std::max(stage.mostRows, cell.rows());
       members[key].insert(cell.device);
     }
-    std::map<uint32_t, uint32_t> numbers; // of pipelines, by their first device
+    std::map<uint32_t, uint32_t> numbers; // pipeline numbers by the pipeline's first device
     for (auto &[key, stage] : byPlace)
       numbers.emplace(std::get<0>(key), static_cast<uint32_t>(numbers.size()));
     for (auto &[key, stage] : byPlace) {
@@ -202,7 +204,7 @@ public:
     }
   }
 
-  /// One line for all devices of a type whose times have one source.
+  /// Collects one line for all devices of a type with the same source of times.
   void sources(const CostModel &costs) {
     for (uint32_t d = 0; d < report.devices.size(); ++d) {
       const std::string line = report.devices[d].type + ": " + costs.source(d);
@@ -211,7 +213,8 @@ public:
     }
   }
 
-  /// Bytes over every resource: transfers along their routes, collectives as the network moves them.
+  /// Collects the bytes over every resource: transfers along their routes, collectives as the
+  /// network executes them.
   void links(const step::Costs &costs) {
     const sim::Network &network = costs.network();
     std::vector<double> bytes(network.resources(), 0);
@@ -303,7 +306,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   options.bodies = problem.bodies;
   options.costs = &*costs;
   options.keepBuffers = keep != nullptr;
-  options.checkMemory = false; // a plan that does not fit is described, too
+  options.checkMemory = false; // a plan that does not fit is also described
   Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
   if (graph.failed())
     return graph.error();

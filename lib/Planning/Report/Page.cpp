@@ -1,4 +1,5 @@
-// The report as one self-contained page. Data goes in as JSON; what draws it is lib/Pages/assets/plan.js.
+// Writes the report as one self-contained HTML page. Its data is JSON; lib/Pages/assets/plan.js
+// draws it.
 #include "zorse/Planning/Report.h"
 
 #include "Text.h"
@@ -21,12 +22,13 @@ using pages::escape;
 
 namespace {
 
-constexpr size_t kMostDevices = 64;    ///< in the timeline and the memory picture: one of each stage and type first
-constexpr size_t kMostEvents = 120000; ///< beyond, only devices that fit
-constexpr size_t kMostCells = 40000;   ///< in the tiling; beyond, rows of micro-batches are merged
+constexpr size_t kMostDevices = 64;    ///< maximum in the timeline and the memory chart; one of each stage and type first
+constexpr size_t kMostEvents = 120000; ///< maximum number of events; devices that would exceed it are omitted
+constexpr size_t kMostCells = 40000;   ///< maximum in the tiling; above it, micro-batches are merged
 constexpr int kMemoryPoints = 400;
 
-/// Devices worth drawing: the first of each type in each stage, then the others of the stages in turn.
+/// Returns the devices to draw: the first of each type in each stage, then the stages' other
+/// devices round-robin.
 std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &graph) {
   std::vector<uint32_t> order;
   std::set<uint32_t> seen;
@@ -52,7 +54,7 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
       break;
     shown.push_back(d);
   }
-  std::vector<uint32_t> place(report.devices.size(), UINT32_MAX); // back into the order of the stages
+  std::vector<uint32_t> place(report.devices.size(), UINT32_MAX); // restores the order of the stages
   uint32_t next = 0;
   for (const auto &stage : report.stages)
     for (uint32_t d : stage.devices)
@@ -62,7 +64,8 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
   return shown;
 }
 
-/// kinds of the script: 0 forward, 1 backward, 2 weights, 3 update and norm, 4 send, 5 receive, 6 gather, 7 reduce
+/// Kinds of the script: 0 forward, 1 backward, 2 weights, 3 update and norm, 4 send, 5 receive, 6
+/// gather, 7 reduce.
 int kindOf(const step::Entry &entry) {
   switch (entry.kind) {
   case step::EntryKind::Compute:
@@ -105,7 +108,8 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
   return rows;
 }
 
-/// Of a device's own memory, as the tables have it: what comes for an update, or for a window of tasks, is gathered.
+/// Returns the row of a purpose in the tables of device memory. Buffers of an update, or of a
+/// window of tasks, count as gathered.
 size_t placeOf(step::Purpose purpose) {
   switch (purpose) {
   case step::Purpose::State:
@@ -124,10 +128,11 @@ size_t placeOf(step::Purpose purpose) {
   return 4;
 }
 
-/// Mebibytes by purpose, for each of kMemoryPoints parts of the step at its fullest moment: no point holds what never lives together, and the highest
-/// is the peak. Rounded down together, so that their sum is never more than the table says.
+/// Returns MiB by purpose for each of kMemoryPoints intervals of the step, at the interval's peak.
+/// No point sums buffers that are never alive at the same time, and the highest point is the peak
+/// of the step. Values are rounded down together, so their sum never exceeds that of the tables.
 json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double step) {
-  std::vector<std::tuple<double, bool, const step::BufferLife *>> changes; // what ends at a moment goes before what begins then
+  std::vector<std::tuple<double, bool, const step::BufferLife *>> changes; // at equal times, ends sort before begins
   for (const step::BufferLife *buffer : buffers)
     if (buffer->end > buffer->begin) {
       changes.emplace_back(buffer->begin, true, buffer);
@@ -208,13 +213,13 @@ std::string factorBars(const Efficiency &e) {
     out += format("<tr><td>%s<td class=n>%.3f<td class=bar><i style=\"width:%.1f%%\"></i><td class=what>%s</tr>\n", name, value,
                   100 * std::clamp(value, 0.0, 1.0), what);
   };
-  bar("&eta;", e.eta, "of what no plan can beat");
+  bar("&eta;", e.eta, "bound on the step time, divided by the step time");
   bar("idle", e.idle, "devices left out");
   bar("kernel", e.kernel, "speed of the kernels at the chosen rows");
   bar("balance", e.balance, "stages of unequal time");
-  bar("recompute", e.recompute, "activations computed again");
+  bar("recompute", e.recompute, "recomputed activations");
   bar("bubble", e.bubble, "waiting inside the pipeline");
-  bar("exposed", e.exposed, "links and updates that nothing hides");
+  bar("exposed", e.exposed, "communication and updates that compute does not hide");
   return out + "</table>\n";
 }
 

@@ -7,7 +7,7 @@ using namespace zorse::step;
 
 namespace {
 
-/// Letters for devices; after them, the picture repeats letters.
+/// Letters of devices; after 52 devices they repeat.
 char letter(uint32_t device) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   return letters[device % 52];
@@ -18,7 +18,7 @@ std::string pad(std::string text, size_t width) {
   return text;
 }
 
-/// "devices       a = t4:0, b = t4:1", of those with cells; lines of about 100 letters.
+/// Legend "devices       a = t4:0, b = t4:1" of devices with cells, in lines of about 100 letters.
 std::string legend(const Plan &plan) {
   std::set<uint32_t> used;
   for (const Cell &cell : plan.cells)
@@ -26,8 +26,8 @@ std::string legend(const Plan &plan) {
   std::string out, line = pad("devices", 14);
   size_t shown = 0;
   for (uint32_t d : used) {
-    if (shown == 52) { // letters repeat from here on
-      line += "... (" + std::to_string(used.size() - shown) + " more, with the letters from a on again)";
+    if (shown == 52) { // letters repeat from here
+      line += "... (" + std::to_string(used.size() - shown) + " more; letters repeat from a)";
       break;
     }
     std::string entry = std::string(1, letter(d)) + " = " + plan.devices[d].name + (++shown < used.size() ? ", " : "");

@@ -1,4 +1,4 @@
-// Reports as tables and as JSON, one or two at a time.
+// Prints reports as tables and as JSON, and compares two reports.
 #include "zorse/Planning/Report.h"
 
 #include "Text.h"
@@ -94,7 +94,7 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
                std::string_view(r.sources[i]).substr(r.sources[i].size() - kMeasured.size()) == kMeasured;
   }
   if (!measured)
-    out += "                (what is not measured is assumed: zorse-profile measures it, --profile takes it)\n";
+    out += "                (values that are not measured are assumed: measure them with zorse-profile and pass them with --profile)\n";
   for (size_t i = 0; i < r.assumptions.size(); ++i)
     out += (i ? "                " : "assumed         ") + r.assumptions[i] + "\n";
   if (r.price > 0 || r.egress > 0) {

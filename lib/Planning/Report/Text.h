@@ -1,4 +1,4 @@
-// Tables of text. Internal.
+// Text tables. Internal.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace zorse::planning {
 
-/// Columns aligned, the first to the left, the others to the right; an empty row is a rule.
+/// Aligned columns: the first to the left, the others to the right. An empty row is a rule.
 class TextTable {
 public:
   void add(std::vector<std::string> cells) { rows.push_back(std::move(cells)); }
-  /// Columns that are aligned to the left besides the first.
+  /// \param left  columns that are also left-aligned, in addition to the first
   std::string print(std::vector<size_t> left = {}) const;
 
 private:

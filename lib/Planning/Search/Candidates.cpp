@@ -10,10 +10,10 @@ using namespace zorse::planning;
 
 namespace {
 
-/// A limit that is not kept outweighs any price; how far it is missed still counts.
+/// Penalty of a violated limit, larger than any price. The amount of the violation still counts.
 constexpr double kBroken = 1000;
 
-/// Pipelines on the same devices whose cuts differ, where stages share out units.
+/// Number of pipelines on the same devices with different stage boundaries, if stages share units.
 int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t most) {
   const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::Timed;
   return timed && problem.batch >= 4 * most && options.stages == 0 ? most : 1;
@@ -143,12 +143,12 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     schedule.weightDelay = delay;
     choices.push_back(schedule);
   };
-  if (context.problem.techniques.byPhase) { // under other orders the phases of a chunk become one
+  if (context.problem.techniques.byPhase) { // other schedules have no separate phases of a chunk
     for (bool split : {false, true})
       add(step::ScheduleKind::Ministages, split, 1, 0);
     return choices;
   }
-  // Along many stages samples wait for each other more than their ideal times say.
+  // With many stages, samples wait for each other longer than the ideal times predict.
   std::vector<double> factors = every ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})
     for (double inFlight : factors)

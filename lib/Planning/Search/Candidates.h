@@ -1,4 +1,4 @@
-// Layouts that a search weighs, and the workers that simulate them. Internal to Planning.
+// Candidate layouts of a search, and the workers that simulate them. Internal to Planning.
 #pragma once
 
 #include "../Layout/LayoutTimer.h"
@@ -17,15 +17,15 @@
 
 namespace zorse::planning {
 
-/// What a move changes.
+/// Kinds of moves, by the part of a layout that they change.
 enum class Move : uint8_t { Units, Rows, Schedule, State, Level, Samples, Groups, InFlight, Pipelines };
 inline constexpr size_t kMoves = 9;
 
-/// How often each kind of move is made: as often as it has improved walks so far, beginning with what does on average. Walks of few devices are
-/// short: there the averages stay.
+/// Probabilities of the kinds of moves: in proportion to their success in improving walks so far,
+/// starting with measured averages. Walks of few devices are short and keep the averages.
 class MoveShares {
 public:
-  /// \param parts  whether stages may share out units
+  /// \param parts  whether stages may share units
   Move draw(Draws &draws, bool parts) const;
   bool adapt = false;
   void add(Move move, bool improved) {
@@ -41,67 +41,68 @@ private:
 
 struct Candidate {
   Layout layout;
-  double inFlight = 1; ///< CutOptions::inFlight it was cut with
-  double estimate = 0; ///< seconds, before it was simulated
-  double step = 0;     ///< seconds, simulated
-  double score = 0;    ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
+  double inFlight = 1; ///< CutOptions::inFlight with which it was partitioned
+  double estimate = 0; ///< estimated seconds of the step
+  double step = 0;     ///< simulated seconds of the step
+  double score = 0;    ///< objective: seconds or price per sample, with a penalty for missing memory and throughput
   uint64_t excess = 0; ///< bytes
   uint32_t tasks = 0;
-  Move move = Move::Units;      ///< that made it
-  std::vector<float> busy = {}; ///< by device: seconds of compute; only where units may be shared out
-  uint64_t id = 0;              ///< order in which candidates were made; breaks ties
+  Move move = Move::Units;      ///< the move that created it
+  std::vector<float> busy = {}; ///< per device: seconds of compute; only if stages may share units
+  uint64_t id = 0;              ///< creation order of candidates; breaks ties
 };
 
 inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
 
-/// Whether one device does everything.
+/// Whether one device executes everything.
 inline bool isSingle(const Layout &layout) {
   return layout.pipelines.size() == 1 && layout.pipelines[0].stages.size() == 1 && layout.pipelines[0].stages[0].members.size() == 1;
 }
 
-/// Per hour, of the devices in use and their nodes.
+/// Returns the price per hour of the devices in use and their nodes.
 double priceOf(const Problem &problem, const Layout &layout);
-/// What is minimised. \param missing  part of their memory that devices lack, summed
+/// Returns the objective value. \param missing  missing memory as a share of the devices' memory,
+/// summed
 double scoreOf(const Problem &problem, const SearchOptions &options, const Layout &layout, double step, double missing);
-/// Whether prices count: the fewest devices that do may then be best.
+/// Whether prices count. A small subset of the devices may then be best.
 inline bool countsPrices(const SearchOptions &options) { return options.objective == Objective::CostPerSample || options.mostPrice > 0; }
 
-/// What all parts of a search share. Results never depend on the number of threads: work is handed out in batches, and whoever compares looks at
-/// whole batches.
+/// State shared by all parts of a search. Results never depend on the number of threads: work is
+/// distributed in batches, and comparisons use whole batches.
 class SearchContext {
 public:
   SearchContext(const Problem &problem, const SearchOptions &options);
 
-  /// Simulates and scores, with a worker's timer; does not count as tried.
+  /// Simulates and scores a candidate with a worker's timer; does not count as tried.
   void weigh(size_t worker, Candidate &candidate);
-  /// The same of many; counts as tried.
+  /// Simulates and scores many candidates; they count as tried.
   void simulate(std::vector<Candidate> &batch);
   /// Calls work(worker, i) for i < count, on all threads.
   void parallel(size_t count, const std::function<void(size_t worker, size_t i)> &work);
 
   LayoutTimer &timer(size_t worker) { return *timers[worker]; }
-  /// For layouts of so many parts: 1, or as many as `parts` has.
+  /// Returns the worker's solver for layouts with this number of parts: 1, or that of `parts`.
   CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *partSolvers[worker] : *solvers[worker]; }
   const StageModel &modelOf(const Layout &layout) const { return layout.parts > 1 ? *parts : model; }
   uint64_t nextId() { return ids++; }
   double price(const Layout &layout) const { return priceOf(problem, layout); } ///< per hour
   double scoreOf(const Layout &layout, double step, double missing) const { return planning::scoreOf(problem, options, layout, step, missing); }
-  /// Part of their memory that devices lack, summed.
+  /// Returns the missing memory as a share of the devices' memory, summed.
   double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
   void count(uint32_t simulated) { triedCount += simulated; }
   MoveShares moves;
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
-  /// For the devices that may be used now.
+  /// Returns the limits for the devices that may be used now.
   SearchEffort effort() const { return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch); }
 
   const Problem &problem;
   const SearchOptions &options;
   UnitTables tables;
   StageModel model;
-  std::unique_ptr<StageModel> parts; ///< for stages that share out units; null: none do
-  std::vector<uint32_t> devices;     ///< that may be used
+  std::unique_ptr<StageModel> parts; ///< for stages that share units; null: none do
+  std::vector<uint32_t> devices;     ///< devices that may be used
 
 private:
   std::vector<std::unique_ptr<LayoutTimer>> timers;
@@ -110,81 +111,96 @@ private:
   uint32_t triedCount = 0;
 };
 
-/// Schedules worth trying for any layout, the most promising first. \param every  GPipe, too
+/// Returns schedules to try for any layout, the most promising first. \param every  includes GPipe
 std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool every);
 
-/// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
-/// time
+/// Returns layouts from the dynamic program, best estimate first.
+/// \param thorough  also splits nodes, and tries several assumptions about memory; this takes most
+///   of the time
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
-/// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
-/// one less of each class. Sites come first, nodes last.
+/// Returns at most `most` subsets of the devices: without each site, class and node, each of these
+/// alone, the strongest together, classes of a site; for few devices, one less of each class. Sites
+/// are first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
-/// The devices that may be used, without those much slower than the mean that bring next to nothing together: a search that begins without them finds
-/// what it finds where they are not, and they are taken in where that helps.
+/// Returns the usable devices without those that are much slower than the mean and together
+/// contribute almost nothing. A search that starts without them is unaffected by them, and adds
+/// them if that helps.
 std::vector<uint32_t> withoutNegligible(const SearchContext &context);
-/// All devices as one stage, with all rows: estimates, which know little of how samples overlap, tend to leave it out.
+/// Adds all devices as one stage, with all micro-batch sizes. Estimates do not model how samples
+/// overlap and tend to omit this layout.
 void addWhole(SearchContext &context, std::vector<Candidate> &seeds);
-/// The best estimates on parts of the devices `of`, `each` of every part.
+/// Adds the best estimates for subsets of the devices `of`, `each` for every subset.
 void addSubclusterSeeds(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds);
 
-/// One pipeline of so many stages, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves start there, or it
-/// shows what lacks. With `laps`, the devices have that many stages each, one after the other around a ring; micro-batches have rows()[rows] rows.
-/// None: there are more stages than devices, units or samples allow.
+/// Returns one pipeline with this number of stages, and devices and units in proportion to speed,
+/// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.
+/// With `laps`, each device has that many stages, in a ring. Micro-batches have rows()[rows] rows.
+/// Returns nullopt if there are more stages than devices, units or samples allow.
 std::optional<Candidate> plainCut(const SearchContext &context, size_t stages, size_t laps = 1, size_t rows = 0);
 
-/// A neighbour of a layout; false: this draw led nowhere. Of one whose stages have whole units, some neighbours share units out.
+/// Makes a random neighbor of a layout. Returns false if this draw found none. Some neighbors of a
+/// layout with whole units share units.
 bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
-/// The same; whole units stay whole.
+/// As mutate, but whole units stay whole.
 bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
 
-/// The same layout with units in parts, which moves may then share out. Precondition: context.parts.
+/// Returns the same layout with units in parts, which moves may then share. Precondition:
+/// context.parts.
 Candidate inParts(const SearchContext &context, const Candidate &from);
-/// Sets Layout::turn: the most rows of a cell.
+/// Sets Layout::turn to the maximum number of rows of a cell.
 void setTurn(Layout &layout);
-/// Other devices in a pipeline's stages, cut so that the stages' times keep their proportions: these have come to suit the way of the first samples
-/// there and of the last ones back. Precondition: as many groups as stages.
-/// \param level  how much nearer to their mean the times come: 0 not at all, 1 equal
+/// Assigns other devices to a pipeline's stages and partitions the units so that the stages' times
+/// keep their proportions. These proportions are tuned to the path of the first samples through the
+/// stages and of the last ones back. Precondition: as many groups as stages.
+/// \param level  by how much the times approach their mean: 0 not at all, 1 equal
 bool keepTimes(const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline);
-/// Two stages, and how many units or parts the first gets from the second, so that the busiest has less to do; false: no such two.
+/// Finds two stages, and the number of units or parts that the first gets from the second, such
+/// that the busiest stage has less work. Returns false if there are none.
 bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by);
 
-/// Devices to other groups, groups exchanged, joined, divided, `rest` taken in; false: this draw led nowhere.
+/// Moves devices to other groups, swaps, merges or splits groups, or adds devices of `rest`.
+/// Returns false if this draw found no change.
 bool moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups);
 
-/// Devices that a layout leaves out.
+/// Returns the devices that a layout does not use.
 std::vector<uint32_t> unusedDevices(const SearchContext &context, const Layout &layout);
 
-/// Improves candidates by moves until the budget is spent or nothing gets better; `pool` is sorted, best first.
+/// Improves candidates by moves until the budget is spent or no move helps. `pool` is sorted, best
+/// first.
 void refine(SearchContext &context, std::vector<Candidate> &pool);
 
-/// What makes plans alike: devices by class of every stage.
+/// Returns a key for similar plans: the device classes of every stage.
 std::string structureOf(const StageModel &model, const Layout &layout);
 
-/// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
+/// Runs descents from layouts of different structure, with `simulations` simulations in total; for
+/// problems with layouts of few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
-/// Expands the best of the pool (sorted, best first); returns the best that fits. An error: nothing does, or not what was asked for.
+/// Expands the best candidates of the pool (sorted, best first) and returns the best plan that
+/// fits. Fails if none fits or meets the options' limits.
 Result<SearchResult> judge(SearchContext &context, const std::vector<Candidate> &pool);
 
-/// Those that are tried for all devices, what costs least first.
+/// Returns the techniques to try on all devices, the cheapest first.
 std::vector<Technique> techniqueAnswers();
-/// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none has a lower score than `toBeat`.
-/// Devices as `problem` has them.
+/// Returns the best plan with techniques, on as few devices as necessary, with the devices in the
+/// order of `problem`. Returns nullopt if none fits, or if none scores below `toBeat`.
 std::optional<SearchResult> searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat);
-/// The best plan whose parameters come by phase: what is left where even a stage's parameters and gradients are too much for its devices. None:
-/// nothing fits.
+/// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
+/// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
 std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options);
-/// One search, without techniques but the problem's.
+/// Runs one search with the techniques of the problem only.
 Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
-/// Score of the best that fits, and keeps the limits, of what a short search finds; none: nothing does.
+/// Returns the score of the best plan of a short search that fits and meets the limits; nullopt if
+/// there is none.
 /// \param used  receives its devices, ascending
 std::optional<double> shortSearch(const Problem &problem, const SearchOptions &options, std::vector<uint32_t> *used = nullptr);
-/// The same; where prices count, of parts of the cluster, too.
+/// As shortSearch; if prices count, also for subsets of the cluster.
 std::optional<double> shortSearchOfParts(const Problem &problem, const SearchOptions &options);
-/// searchInOrder; where prices count, of the cheapest parts of the cluster, too.
+/// As searchInOrder; if prices count, also for the cheapest subsets of the cluster.
 Result<SearchResult> searchParts(const Problem &problem, const SearchOptions &options);
 
-/// What the closest plan lacks, device by device, and what would make it fit.
+/// Returns a message with the missing memory of the closest plan, per device, and changes that
+/// would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
 
 } // namespace zorse::planning

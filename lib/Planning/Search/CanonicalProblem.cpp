@@ -18,7 +18,8 @@ void add(std::string &text, double number) {
 
 std::string signatureOf(const bundle::LinkClass &link) { return link.SerializeAsString(); }
 
-/// Of a device, its times of all kinds of units included: a profile may know it by its name.
+/// Returns the signature of a device, with its times of all kinds of units, because a profile may
+/// refer to the device by name.
 std::string signatureOf(const Problem &problem, uint32_t d) {
   const ClusterDevice &device = problem.cluster.devices[d];
   std::string text = device.kind + "/" + device.arch + "/" + device.type + "/";
@@ -43,7 +44,7 @@ std::string signatureOf(const Problem &problem, uint32_t d) {
   return text;
 }
 
-/// What is put in order: the faster and larger first, then by signature, then as it was.
+/// An item to sort: faster and larger ones first, then by signature, then in the original order.
 struct Item {
   uint32_t index;
   double speed = 0, memory = 0;
@@ -72,7 +73,7 @@ std::string joined(std::vector<std::string> parts) {
   return text;
 }
 
-/// Sites by their nodes, and by the links and signatures of the others.
+/// Refines the signatures of sites by their nodes, and by the links and signatures of other sites.
 void refine(const bundle::Topology &topology, std::vector<Item> &sites) {
   auto linkOf = [&](uint32_t a, uint32_t b) {
     for (const auto &pair : topology.site_pairs())
@@ -80,7 +81,7 @@ void refine(const bundle::Topology &topology, std::vector<Item> &sites) {
         return signatureOf(pair.link());
     return signatureOf(topology.between_sites());
   };
-  // Short names for signatures, so that rounds do not make them longer.
+  // Shortens signatures so that they do not grow in each round.
   auto shorten = [&] {
     std::vector<std::string> known;
     known.reserve(sites.size());
@@ -108,7 +109,7 @@ void refine(const bundle::Topology &topology, std::vector<Item> &sites) {
   }
 }
 
-/// Places in order; `placeOf[old]` is where it has gone.
+/// Returns new positions: item `old` is now at placeOf[old].
 std::vector<uint32_t> placesOf(const std::vector<Item> &sorted) {
   std::vector<uint32_t> place(sorted.size());
   for (size_t i = 0; i < sorted.size(); ++i)
@@ -116,7 +117,7 @@ std::vector<uint32_t> placesOf(const std::vector<Item> &sorted) {
   return place;
 }
 
-/// In order: sums over them are then rounded alike in whatever order the file is.
+/// Adds in sorted order, so that rounding of the sums does not depend on the order of the file.
 std::vector<Item> makeDevices(const Problem &problem) {
   const std::vector<ClusterDevice> &from = problem.cluster.devices;
   const size_t speed = speedIndex(productType(problem.summary));
@@ -180,7 +181,7 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
   std::vector<Item> devices = makeDevices(problem), nodes = makeNodes(from, devices);
   const std::vector<Item> sites = makeSites(from, nodes);
 
-  // Sites in order, their nodes in order, their devices in order.
+  // Sites in order, their nodes in order, and the devices of these in order.
   const std::vector<uint32_t> siteAt = placesOf(sites);
   auto siteOf = [&](uint32_t node) { return siteAt[topology.nodes(static_cast<int>(node)).site()]; };
   std::sort(nodes.begin(), nodes.end(), [&](const Item &a, const Item &b) {

@@ -1,4 +1,4 @@
-// A problem whose devices, nodes and sites stand in an order that follows from what they are.
+// A problem with devices, nodes and sites in an order that depends only on their properties.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -9,23 +9,25 @@
 
 namespace zorse::planning {
 
-/// The order of a cluster's sites, nodes and devices that depends on their properties, costs and links, not on their names nor on their places in the
-/// file: faster ones first. A search then finds the same plan however the file is written.
+/// Order of a cluster's sites, nodes and devices by their properties, costs and links, not by their
+/// names or positions in the file; faster ones are first. A search then finds the same plan for
+/// every order of the file.
 ///
-/// Signatures are refined by those of neighbours, as graphs are canonised (Weisfeiler and Leman, 1968); what they cannot tell apart stays as it was.
+/// Signatures are refined by those of neighbors, as in graph canonization (Weisfeiler and Leman,
+/// 1968). Items that they do not distinguish keep their order.
 struct CanonicalProblem {
   Cluster cluster;
   std::optional<CostModel> costs;
-  std::vector<uint32_t> original; ///< by device of `cluster`: its number in the problem's
+  std::vector<uint32_t> original; ///< per device of `cluster`: its index in the problem's cluster
 
-  /// An error: why the costs cannot be made; never for a problem that has costs.
+  /// Fails if the costs cannot be computed; never for a problem that has costs.
   static Result<CanonicalProblem> make(const Problem &problem);
 
-  /// Problem on this cluster; refers to this object.
+  /// Returns the problem on this cluster. It refers to this object.
   Problem on(const Problem &problem) const;
-  /// A layout of devices of `cluster` as one of the problem's.
+  /// Converts a layout of devices of `cluster` to the problem's devices.
   Layout restore(Layout layout) const;
-  /// Numbers of the problem's devices as those of `cluster`.
+  /// Converts indices of the problem's devices to those of `cluster`.
   std::vector<uint32_t> translate(const std::vector<uint32_t> &devices) const;
 };
 

@@ -1,5 +1,6 @@
-// Descents for problems whose layouts are quick to simulate: all small changes of a layout are tried, kind by kind, until none helps; then it is
-// shaken by a few random moves and descends again. Walks start from layouts of different structure and know nothing of each other.
+// Descents for problems with layouts that are quick to simulate. A descent tries all small changes
+// of a layout, kind by kind, until none helps. Then a few random moves change the layout, and it
+// descends again. Walks start from layouts of different structure and are independent.
 
 #include "Neighbours.h"
 
@@ -23,7 +24,8 @@ public:
           return !isOver();
         }) {}
 
-  /// Goes on with a worker's tools: so many more descents (the first from the start as it is), at most so many simulations.
+  /// Continues with a worker's solver and timer: `descents` more descents (the first from the
+  /// unchanged start) and at most `simulations` simulations.
   void run(size_t worker, uint64_t descents, uint32_t simulations) {
     place = worker;
     most = used + simulations;
@@ -40,7 +42,7 @@ public:
   Candidate best;
 
 private:
-  /// Random moves from the best, and now and then from where the last descent ended.
+  /// Makes random moves from the best layout, sometimes from the result of the last descent.
   bool kick() {
     Candidate from = done % 4 == 3 ? now : best, to;
     bool moved = false;
@@ -72,14 +74,14 @@ private:
         for (size_t i = 0; i < stage.members.size(); ++i)
           for (size_t j = 0; j < i; ++j)
             if (stage.members[i].device == stage.members[j].device)
-              return false; // moves of devices that hold several stages
+              return false; // moves of devices that have several stages
     if (context.options.pipelines && layout.pipelines.size() != context.options.pipelines)
       return false;
     return context.options.stages == 0 || std::all_of(layout.pipelines.begin(), layout.pipelines.end(),
                                                       [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   }
 
-  /// Of few devices the best of all neighbours is taken, of many the first that is better.
+  /// For few devices the best neighbor is used, for many the first better one.
   bool isOver() const { return used >= most || (!context.effort().bestNeighbour && isBetter()); }
   bool isBetter() const { return next.score < now.score * (1 - 1e-9); }
 
@@ -125,7 +127,8 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   auto start = [&](const Candidate &candidate) {
     walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
   };
-  // From the best of different structure, whole units and shared ones both: which of them ends better shows below.
+  // Starts from the best layouts of different structure, with whole and with shared units. Their
+  // results decide which walks continue.
   std::vector<std::string> structures;
   std::vector<size_t> stages;
   size_t ofKind[2] = {};
@@ -142,7 +145,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     if (!shares)
       stages.push_back(stagesOf(candidate.layout));
   }
-  // And from the best with every number of stages that is not among them.
+  // And from the best layout of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
     if (size_t count = stagesOf(candidate.layout); others < effort.stagesWalks && candidate.score < INFINITY && candidate.layout.parts == 1 &&
@@ -166,7 +169,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
       now = std::min(now, walks[i]->best.score);
     }
     context.count(used);
-    left -= std::min(left, std::max(used, static_cast<uint32_t>(walks.size()))); // ends also where nothing can move
+    left -= std::min(left, std::max(used, static_cast<uint32_t>(walks.size()))); // also ends if no walk can move
     stale = now < best * (1 - 1e-9) ? 0 : stale + 1;
     best = now;
     if (round == 0 || walks.size() > effort.keptWalks) {

@@ -1,4 +1,4 @@
-// Changes of the groups of devices that stages have.
+// Moves that change the groups of devices of stages.
 
 #include "Candidates.h"
 
@@ -9,7 +9,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Devices that move together: one, or those of its node and class in the group.
+/// Draws devices that move together: one, or all of its node and class in the group.
 std::vector<uint32_t> drawSome(const StageModel &model, Draws &draws, const std::vector<uint32_t> &devices, bool whole) {
   uint32_t d = devices[draws.below(devices.size())];
   std::vector<uint32_t> some;
@@ -47,7 +47,7 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
   const size_t stages = groups.size();
   const size_t kind = draws.below(100);
   const bool whole = draws.chance(SearchEffort::forDevices(model.problem.cluster.devices.size()).wholeGroups);
-  if (kind < 30) { // devices to another stage
+  if (kind < 30) { // move devices to another stage
     if (stages < 2)
       return false;
     size_t a = draws.below(stages), b = draws.chance(70) ? (a + 1 < stages && (a == 0 || draws.chance(50)) ? a + 1 : a - 1) : draws.below(stages);
@@ -56,7 +56,7 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
     auto some = drawSome(model, draws, groups[a].devices, whole);
     erase(groups[a].devices, some);
     insert(groups[b].devices, some);
-  } else if (kind < 50) { // exchange
+  } else if (kind < 50) { // swap
     if (stages < 2)
       return false;
     size_t a = draws.below(stages), b = draws.below(stages);
@@ -67,20 +67,20 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
     erase(groups[b].devices, others);
     insert(groups[a].devices, others);
     insert(groups[b].devices, some);
-  } else if (kind < 60) { // order of stages
+  } else if (kind < 60) { // change the order of stages
     if (stages < 2)
       return false;
     size_t a = draws.below(stages), b = draws.chance(60) ? (a + 1) % stages : draws.below(stages);
     if (a == b)
       return false;
     std::swap(groups[a], groups[b]);
-  } else if (kind < 70) { // two stages become one
+  } else if (kind < 70) { // merge two stages
     if (stages < 2)
       return false;
     size_t a = draws.below(stages - 1);
     insert(groups[a].devices, groups[a + 1].devices);
     groups[a + 1].devices.clear();
-  } else if (kind < 82) { // one becomes two
+  } else if (kind < 82) { // split a stage
     size_t a = draws.below(stages);
     if (groups[a].devices.size() < 2)
       return false;
@@ -97,11 +97,11 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
     if (groups[a].devices.empty())
       return false;
     groups.insert(groups.begin() + static_cast<long>(a + draws.below(2)), half);
-  } else if (kind < 89) { // leave out
+  } else if (kind < 89) { // remove devices
     size_t a = draws.below(stages);
     auto some = drawSome(model, draws, groups[a].devices, whole);
     erase(groups[a].devices, some);
-  } else { // take in
+  } else { // add devices
     if (rest.empty())
       return false;
     auto some = drawSome(model, draws, rest, whole);

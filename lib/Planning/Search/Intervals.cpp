@@ -12,14 +12,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr uint32_t kSkip = UINT32_MAX;
-/// Part of a sample's way there and back that a stage behind waits before it can be busy: there, where W fills the rest.
+/// Share of a sample's path through the later stages and back that a stage waits before it can be
+/// busy, if W fills the rest.
 constexpr double kFillWithSplit = 0.5;
-/// Part of its time that a card or a device's flow can be busy: a device sends and receives one transfer at a time, and the one in front may wait for
-/// the other end's card.
+/// Share of the time that a card or a device's flow can be busy. A device sends and receives one
+/// transfer at a time, and the first transfer may wait for the other end's card.
 constexpr double kCardShare = 0.75;
-/// Transfers take this many times as long as on an idle link: they wait for others.
+/// Ratio of a transfer's time to its time on an idle link, because transfers wait for others.
 constexpr double kQueues = 1.5;
-/// Placed buffers leave gaps.
+/// Factor for gaps between placed buffers.
 constexpr double kGaps = 1.02;
 
 } // namespace
@@ -35,7 +36,7 @@ double CutSolver::leastTime(const std::vector<Atom> &atoms, const CutOptions &op
 double CutSolver::passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const {
   if (stage.classCount == 1)
     return model.forward(stage.classList[0], r, u, v) + model.backward(stage.classList[0], r, u, v);
-  double sum = 0, rate = 0; // weighted by what each class passes
+  double sum = 0, rate = 0; // weighted by the throughput of each class
   for (uint32_t i = 0; i < stage.classCount; ++i) {
     uint32_t c = stage.classList[i];
     double part = stage.counts[c] / model.cell(c, r, u, v);
@@ -66,7 +67,7 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
   return memory;
 }
 
-/// A sample's way into an atom's stage and back, between devices.
+/// Returns the seconds of a sample's transfers into an atom's stage and back.
 double CutSolver::hop(size_t atom, int32_t cut, size_t rows) const {
   double bytes = model.forwardBytesAt(cut) + model.backwardBytesAt(cut);
   return 2 * linkLatency[atom] + (linkBandwidth[atom] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[atom] : 0);
@@ -83,7 +84,8 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
     if (stage.shared)
       sync = gather + reduce;
   }
-  // Units that are partly a neighbour's on another node are gathered and summed with it.
+  // Gradients of units that are shared with an adjacent stage on another node are gathered and
+  // reduced with it.
   if (model.ways() > 1 && stage.cardWire > 0 && !stage.shared)
     for (int32_t cut : {u, v})
       if (model.isInsideUnit(cut) && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
@@ -112,7 +114,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
       return kInfinity;
   }
   double card = 0;
-  if (stage.card > 0) { // the cards of the stage, one direction
+  if (stage.card > 0) { // the stage's cards, one direction
     double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
                               (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
     card = std::max(bytes / stage.card, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kCardShare + sync;
@@ -121,7 +123,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   }
   const CellMemory &cell = cellMemory(r, u, v, options.split);
   double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.passing;
-  double perSecond = cells / rate / time * options.inFlight * (way + passage); // cells under way, times seconds of one
+  double perSecond = cells / rate / time * options.inFlight * (way + passage); // cells in flight, times seconds of one cell
   for (uint32_t i = 0; i < stage.classCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
     if (held + alive * cell.hold * kGaps > stage.memory[i])
@@ -146,10 +148,10 @@ void CutSolver::addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastN
       stage.classList[stage.classCount++] = c;
     }
     ++stage.devices;
-    const double part = model.cardBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // of the card that is this device's
+    const double part = model.cardBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // this device's share of the card
     stage.card += part;
     if (node != lastNode) {
-      // What is gathered goes through every card, of which others of the node have their part.
+      // Gathered data crosses every card; other devices of the node use a share of it.
       if (stage.nodes > 0)
         stage.oneFlow = lower(stage.oneFlow, stage.cardHere);
       lastNode = node;
@@ -172,7 +174,8 @@ void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begi
                parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.copies : stage.members;
   stage.ring = parties > 1 ? (parties - 1) / parties : 0;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
-  // What goes to devices of the same node needs no card; stages are taken to be followed by others of their size.
+  // Transfers to devices of the same node do not use the card. Following stages are assumed to have
+  // the same size.
   auto inside = [&](size_t atom, double shared, double besides) {
     return nodeOf[atom - 1] == nodeOf[atom] ? std::min(1.0, shared / stage.devices) * std::min(1.0, besides / stage.devices) : 0;
   };
@@ -224,10 +227,10 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
     if (!(there[v] < kInfinity))
       continue;
     double way = there[v];
-    if (v < units) { // then there are atoms behind: without them only the end is reached
+    if (v < units) { // there are atoms behind; otherwise only the end is reachable
       way += hop(j, v, r);
       int64_t behind = model.rows()[std::min<size_t>(from[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-      way += static_cast<double>(std::abs(behind - rows)) * goal.period; // until as many samples are there as the larger cell needs
+      way += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the samples of the larger cell
     }
     u = std::min(u, v - 1);
     auto ok = [&](int32_t begin) {
@@ -290,7 +293,8 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
 }
 
 bool CutSolver::bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time) {
-  // Times that are too short are found out quickly, generous ones are not: from below, in growing strides.
+  // Times that are too short are rejected quickly, generous ones are not. The search therefore
+  // starts from below, in growing steps.
   double low = std::max(time, options.leastTime), high = low, growth = options.rough ? 0.02 : 0.01;
   int strides = 0;
   while (!reach(atoms, options, high, latency)) {
@@ -308,12 +312,12 @@ bool CutSolver::bisect(const std::vector<Atom> &atoms, const CutOptions &options
   return reach(atoms, options, high, latency);
 }
 
-/// The stages behind label[0] and how long they take, given the way to each.
+/// Reconstructs the stages behind label[0] and their time, given the path to each.
 void CutSolver::read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const {
   const size_t n = atoms.size(), stride = static_cast<size_t>(model.units()) + 1;
   cut.stages.clear();
   cut.latency = label[0];
-  double slowest = 0, start = 0; // of a stage
+  double slowest = 0, start = 0; // slowest and start are those of a stage
   for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
     const From &f = from[i * stride + u];
     if (f.rows != kSkip) {
@@ -380,7 +384,7 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
         least = std::min(least, model.cell(c, r, u, u + 1) / static_cast<double>(model.rows()[r]));
       leastSeconds[c * stride + static_cast<size_t>(u) + 1] = leastSeconds[c * stride + static_cast<size_t>(u)] + least;
     }
-  // Without the wait for the first sample, then with that of the cut found before.
+  // First without the wait for the first sample, then with that of the previous result.
   cut.time = std::max(leastTime(atoms, options), options.leastTime);
   if (!bisect(atoms, options, 0, cut.time))
     return cut;

@@ -1,4 +1,5 @@
-// Stages as intervals of an order of devices and intervals of units, cut by dynamic programme. Internal to Planning.
+// Partitions an order of devices and the units into stages (intervals of both) by a dynamic
+// program. Internal to Planning.
 #pragma once
 
 #include "StageModel.h"
@@ -8,23 +9,23 @@
 
 namespace zorse::planning {
 
-/// Devices that stay together: a stage holds whole atoms.
+/// Devices that stay together: a stage contains whole atoms.
 struct Atom {
   std::vector<uint32_t> devices;
 };
 
 struct CutOptions {
-  int64_t samples = 0;         ///< of the pipeline
-  uint32_t copies = 1;         ///< pipelines like this one that share its gradients
-  size_t mostAtoms = SIZE_MAX; ///< in a stage
-  bool mayLeaveOut = true;     ///< atoms without work
+  int64_t samples = 0;         ///< samples of the pipeline
+  uint32_t copies = 1;         ///< number of equal pipelines that share its gradients
+  size_t mostAtoms = SIZE_MAX; ///< maximum number of atoms of a stage
+  bool mayLeaveOut = true;     ///< whether atoms may have no work
   bool split = false;
-  bool waits = true;                         ///< stages wait for the first sample: times are nearer, and cuts less even
-  bool rough = false;                        ///< within a hundredth, and without that wait: to compare
-  double lateStart = 0.01;                   ///< part of the time for which the first stages may wait for their parameters
-  double inFlight = 1;                       ///< samples that memory is provided for, as a multiple of those under way when nothing waits
-  double leastTime = 0, mostTime = 1e18;     ///< known bounds of the result; above the second there is none
-  uint32_t mostDevices = UINT32_MAX;         ///< in a stage, but for one that takes all that are left
+  bool waits = true;                         ///< stages wait for the first sample: times are more accurate, and stage boundaries less even
+  bool rough = false;                        ///< within 1 % and without that wait, for comparisons
+  double lateStart = 0.01;                   ///< share of the time that the first stages may wait for their parameters
+  double inFlight = 1;                       ///< samples for which memory is reserved, as a multiple of those in flight without waiting
+  double leastTime = 0, mostTime = 1e18;     ///< known bounds of the result; there is no result above mostTime
+  uint32_t mostDevices = UINT32_MAX;         ///< maximum devices of a stage, except for a stage that uses all remaining devices
   size_t leastRows = 0, mostRows = SIZE_MAX; ///< indices of StageModel::rows()
 };
 
@@ -36,17 +37,20 @@ struct CutStage {
 
 struct Cut {
   double time = 0;              ///< estimated seconds of the step
-  double latency = 0;           ///< estimated seconds of one sample's way there and back
-  std::vector<CutStage> stages; ///< empty: none fits
+  double latency = 0;           ///< estimated seconds of one sample's path through the stages and back
+  std::vector<CutStage> stages; ///< empty: no partition fits
 };
 
-/// Least time T so that every stage is done by T: the way of the first sample to it, its busiest device, the sum of its gradients, with what its
-/// cards and memory allow.
+/// Finds the minimum time T such that every stage finishes by T. The time of a stage contains the
+/// path of the first sample to it, its busiest device, and the reduction of its gradients. Cards
+/// and memory limit the choices.
 ///
 ///     reach[i][u] = least latency of stages made of atoms >= i that hold units >= u, each done by T
 ///
-/// from back to front; T is bisected. Latency, of a sample's way from a stage to the end and back, is the one label: it says how many samples the
-/// stage holds, and against the latency of the whole (of the cut found before) how long it waits for the first of them.
+/// It is computed from back to front, and T is bisected. The only label is the latency of a
+/// sample's path from a stage to the end and back. It determines how many samples the stage holds.
+/// The difference to the latency of the whole pipeline (of the previous result) determines how long
+/// the stage waits for its first sample.
 class CutSolver {
 public:
   explicit CutSolver(const StageModel &model) : model(model) {}
@@ -58,38 +62,39 @@ private:
     int32_t unit;
     uint32_t rows; ///< kSkip: the atom has no work
   };
-  struct StageChoice { ///< what a choice of atoms brings, for all cuts
+  struct StageChoice { ///< properties of a choice of atoms, for all partitions
     uint32_t counts[kMostClasses];
     uint32_t classList[kMostClasses], classCount;
     double memory[kMostClasses];
     uint32_t devices, nodes;
-    uint32_t devicesHere, fewestBefore; ///< of its last node, and the least of those before
-    bool shared;                        ///< gradients cross cards
+    uint32_t devicesHere, fewestBefore; ///< number of devices on its last node, and the minimum over the nodes before
+    bool shared;                        ///< whether gradients cross cards
     double card, cardHere, flow, oneFlow, port, wire, cardWire, crossFront, crossBehind, members, ring, cells, cellsEach;
   };
-  struct CellMemory { ///< of a cell, in bytes; hold < 0: not known yet
+  struct CellMemory { ///< memory of a cell in bytes; hold < 0: not computed yet
     double hold = -1, passing = 0;
   };
-  struct Goal { ///< of reach, in seconds but for `fill`
+  struct Goal { ///< goal of reach, in seconds except `fill`
     const CutOptions &options;
     double time, latency;
-    double fill;   ///< part of a sample's way there and back that a stage waits
-    double period; ///< of one sample
-    double late;   ///< for which the first stages may wait
+    double fill;   ///< share of a sample's path that a stage waits
+    double period; ///< seconds per sample
+    double late;   ///< seconds that the first stages may wait
   };
   bool reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency);
-  /// Atom i without work.
+  /// Extends labels by atom i without work.
   void leaveOut(size_t i);
-  /// The most units that the atoms in front of i can do at all.
+  /// Returns the maximum number of units that the atoms in front of i can execute.
   int32_t mostInFront(const Goal &goal, size_t i) const;
-  /// Stages of atoms [i, j) with cells of rows()[r] rows, in front of whatever is reached from j.
+  /// Adds stages of atoms [i, j) with cells of rows()[r] rows in front of all labels at j.
   void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront);
   bool bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time);
   void read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const;
   double leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const;
-  /// Seconds that a stage needs by itself, without the way of the first sample; infinite if memory or cards do not allow it within `time`.
-  /// \param way  latency of what is behind the stage
-  /// \param gather  seconds before it can begin, for its parameters
+  /// Returns the seconds that a stage needs without the path of the first sample; infinite if
+  /// memory or cards do not allow it within `time`.
+  /// \param way     latency of the stages behind
+  /// \param gather  receives the seconds until its parameters are available
   double needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time,
                double &gather) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
@@ -102,11 +107,11 @@ private:
   const StageModel &model;
   std::vector<double> label;
   std::vector<From> from;
-  std::vector<double> linkBandwidth, linkLatency; ///< into atom i from the one in front
-  std::vector<uint32_t> nodeOf;                   ///< of atom i's first device
-  std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, in i and behind it
+  std::vector<double> linkBandwidth, linkLatency; ///< into atom i from the previous one
+  std::vector<uint32_t> nodeOf;                   ///< node of atom i's first device
+  std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, and in i and behind it
   std::vector<double> prefixCounts;               ///< atoms + 1 x classes
-  std::vector<double> leastSeconds;               ///< classes x units + 1: per sample, at the best of the rows that are allowed
+  std::vector<double> leastSeconds;               ///< classes x units + 1: per sample, at the best allowed row count
   mutable std::vector<CellMemory> memories[2];    ///< whole and split backwards: rows x unitBegin x unitEnd
 };
 

@@ -1,4 +1,4 @@
-// What a search ends with: the full expansion of the best few decides.
+// End of a search: the full expansion of the best candidates decides.
 
 #include "Candidates.h"
 
@@ -14,8 +14,9 @@ namespace {
 
 std::string show(double number) { return format("%.4g", number); }
 
-/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer
-/// samples then; of many devices, whose buffers take long to place, only those count that hold one already.
+/// Whether live bytes nearly fill a device, so that gaps between placed buffers decide whether the
+/// plan fits. Timed schedules then reduce the samples in flight. With many devices, placing buffers
+/// is slow, and only devices that already hold a single micro-batch count.
 bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
   const SearchEffort effort = context.effort();
   const std::vector<uint64_t> *gaps = effort.placesFull ? &context.timer(0).run(layout).gaps : nullptr;
@@ -28,7 +29,8 @@ bool isTight(SearchContext &context, const Layout &layout, const Evaluation &eva
   return false;
 }
 
-/// A device lacks a tenth of its memory: no order and no placing of buffers would mend that.
+/// Whether a device needs more than 110 % of its memory. No schedule and no placement of buffers
+/// can correct that.
 bool isFar(const Problem &problem, const Evaluation &evaluation) {
   for (size_t d = 0; d < evaluation.memory.size(); ++d)
     if (uint64_t limit = problem.cluster.devices[d].capacity(); limit && evaluation.memory[d] > limit + limit / 10)
@@ -36,7 +38,7 @@ bool isFar(const Problem &problem, const Evaluation &evaluation) {
   return false;
 }
 
-/// Some device is nearly full.
+/// Whether some device is nearly full.
 bool memoryBinds(const Problem &problem, const Evaluation &evaluation) {
   constexpr double kFull = 0.9;
   for (size_t d = 0; d < evaluation.memory.size(); ++d)
@@ -46,10 +48,11 @@ bool memoryBinds(const Problem &problem, const Evaluation &evaluation) {
   return false;
 }
 
-/// Techniques are taken for a gain of a fiftieth: they make plans harder to read.
+/// Techniques must save at least 2 %, because they make plans harder to read.
 constexpr double kWorth = 0.98;
 
-/// The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
+/// Judges candidates by the full expansion, first without placing buffers. Plans that exceed memory
+/// then are dropped. If none is left, the closest one provides the error message.
 class Judge {
 public:
   Judge(SearchContext &context, const std::vector<Candidate> &pool) : context(context), pool(pool) {}
@@ -102,7 +105,7 @@ private:
     judged.push_back(std::move(one));
   }
 
-  /// Candidates from the best on until `enough` of them fit, at most `tries`.
+  /// Expands candidates, best first, until `enough` of them fit or `tries` are expanded.
   bool expandMore(size_t enough, size_t tries) {
     const size_t before = judged.size(), fittingBefore = fitting;
     for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough && judged.size() - before < tries; ++next) {
@@ -115,7 +118,7 @@ private:
     return judged.size() > before;
   }
 
-  /// The fastest device alone is always judged: no plan may be slower.
+  /// Also expands the fastest single device, because no plan may be slower than it.
   void expandSingle() {
     for (auto it = next; it != pool.end() && !single && it->score <= 1.2 * pool.front().score; ++it)
       if (isSingle(it->layout)) {
@@ -124,7 +127,8 @@ private:
       }
   }
 
-  /// What fits before its buffers are placed may not fit afterwards: then more are tried.
+  /// Chooses the best plan. A plan that fits before its buffers are placed may not fit afterwards;
+  /// then more candidates are tried.
   void chooseBest() {
     size_t chosen = 0;
     for (size_t round = 0; round < effort.judgeRounds; ++round) {
@@ -140,8 +144,7 @@ private:
   void choose(Judged &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
     if (mayFit && (effort.placesFirst || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
-      if (Result<Evaluation> placed = evaluate(problem, one.plan);
-          !placed.failed()) { // where buffers' gaps take memory, fewer samples may be under way
+      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps use memory, fewer samples may be in flight
         one.evaluation = std::move(*placed);
         score(one);
       }
@@ -160,7 +163,8 @@ private:
     }
   }
 
-  /// Where memory binds, what saves some of it may pay in time: more samples under way.
+  /// If memory is nearly full, a technique that saves memory may pay off in time, because more
+  /// samples are in flight.
   void easeMemory() {
     if (options.techniques && !problem.techniques.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
@@ -179,7 +183,8 @@ private:
     return Status::success();
   }
 
-  /// Of all that was simulated, and of the devices in one row, what lacks least: what scores best may be one device with all of the model.
+  /// Explains the missing memory with the candidate that exceeds memory least, including all
+  /// devices in one sequence. The best score may belong to one device with the whole model.
   std::string explainLack() {
     if (!options.remedies)
       return "no plan fits the memory of the devices";
@@ -212,18 +217,18 @@ private:
   SearchContext &context;
   const std::vector<Candidate> &pool;
   SearchResult result;
-  std::string refusal; ///< the last of a plan that cannot be expanded
+  std::string refusal; ///< of the last plan that could not be expanded
   const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
 
   std::vector<Judged> judged;
-  std::vector<double> seen; ///< steps of all that were expanded
+  std::vector<double> seen; ///< step times of all expanded candidates
   std::vector<Candidate>::const_iterator next = pool.begin();
-  size_t fitting = 0;  ///< of judged
-  bool single = false; ///< one was of a single device
+  size_t fitting = 0;  ///< number of judged plans that fit
+  bool single = false; ///< whether a judged plan uses a single device
   double bestScore = INFINITY;
-  const Candidate *closest = nullptr; ///< of those that do not fit
+  const Candidate *closest = nullptr; ///< closest of those that do not fit
   Evaluation closestEvaluation;
 };
 

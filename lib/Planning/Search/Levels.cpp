@@ -1,4 +1,4 @@
-// Stages of about equal time: cuts by the times that stages take, in whole units or parts of them.
+// Stages of about equal time: boundaries from the stages' times, in whole units or parts.
 
 #include "Candidates.h"
 
@@ -11,7 +11,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Of a sample, on all of the devices together.
+/// Returns the seconds of a sample on all of the devices together.
 double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, size_t rows, int32_t begin, int32_t end) {
   double rate = 0;
   for (uint32_t d : devices)
@@ -22,7 +22,7 @@ double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, 
 } // namespace
 
 void zorse::planning::setTurn(Layout &layout) {
-  layout.turn = 1; // a multiple of all row counts, for cells to end where turns do
+  layout.turn = 1; // a multiple of all row counts, so that cells end at turns
   for (const Pipeline &pipeline : layout.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
@@ -33,7 +33,7 @@ Candidate zorse::planning::inParts(const SearchContext &context, const Candidate
   Candidate to = from;
   if (to.layout.parts > 1)
     return to;
-  if (to.layout.schedule.kind != step::ScheduleKind::Timed) { // other orders have one range of units per device
+  if (to.layout.schedule.kind != step::ScheduleKind::Timed) { // other schedules support one range of units per device
     const bool split = to.layout.schedule.splitBackward;
     to.layout.schedule = {};
     to.layout.schedule.kind = step::ScheduleKind::Timed;
@@ -61,12 +61,12 @@ bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Atom>
   const double mean = std::accumulate(before.begin(), before.end(), 0.0) / static_cast<double>(before.size());
   for (double &seconds : before)
     seconds += level * (mean - seconds);
-  double low = 0, high = 16; // by what factor times change
+  double low = 0, high = 16; // factor by which times change
   std::vector<int32_t> ends(groups.size());
   for (int i = 0; i < 40; ++i) {
     const double factor = (low + high) / 2;
     int32_t begin = 0;
-    double owed = 0; // what rounding has left to the next stages
+    double owed = 0; // rounding error, carried to the next stages
     for (size_t s = 0; s < groups.size(); ++s) {
       const double target = factor * before[s] + owed;
       int32_t end = begin + 1;
@@ -122,7 +122,7 @@ bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipel
   by = 1 + static_cast<int32_t>(draws.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.ways()))));
   a = std::min(most, other);
   b = std::max(most, other);
-  if (a == most) // to a stage behind
+  if (a == most) // to a later stage
     by = -by;
   return true;
 }

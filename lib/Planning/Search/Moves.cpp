@@ -1,4 +1,5 @@
-// Local moves: a layout's groups of devices change a little, and units and samples are cut again for what comes out.
+// Local moves: small changes of a layout's device groups. Units and samples are then partitioned
+// again.
 
 #include "Candidates.h"
 
@@ -15,7 +16,7 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
   if (choices.empty())
     return false;
   step::Schedule next = choices[draws.below(choices.size())];
-  if (next.kind == step::ScheduleKind::Timed && draws.chance(60)) { // between the choices
+  if (next.kind == step::ScheduleKind::Timed && draws.chance(60)) { // between the fixed choices
     next = schedule.kind == step::ScheduleKind::Timed ? schedule : next;
     next.inFlight *= draws.chance(50) ? 1.12 : 1 / 1.12;
     next.inFlight = std::clamp(next.inFlight, 0.7, 4.0);
@@ -26,7 +27,7 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
   return true;
 }
 
-/// Units or parts of them from one stage to another: those between pass as many on.
+/// Moves units or parts from one stage to another. Stages in between shift their ranges.
 bool moveUnits(const StageModel &model, const Candidate &from, Draws &draws, Pipeline &pipeline) {
   const size_t stages = pipeline.stages.size();
   if (stages < 2)
@@ -68,7 +69,7 @@ bool moveState(Draws &draws, StateRule &state) {
   return true;
 }
 
-/// Samples from one member of a stage to another.
+/// Moves samples from one member of a stage to another.
 bool moveSamples(Draws &draws, Pipeline &pipeline) {
   Stage &stage = pipeline.stages[draws.below(pipeline.stages.size())];
   if (stage.members.size() < 2)
@@ -82,7 +83,7 @@ bool moveSamples(Draws &draws, Pipeline &pipeline) {
   return true;
 }
 
-/// Samples from pipeline `p` to another.
+/// Moves samples from pipeline `p` to another.
 bool moveBetweenPipelines(const StageModel &model, Draws &draws, size_t p, Layout &layout) {
   if (layout.pipelines.size() < 2)
     return false;
@@ -103,7 +104,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   Layout &layout = to.layout;
   Pipeline &pipeline = layout.pipelines[p];
   const size_t stages = pipeline.stages.size();
-  std::vector<Atom> groups; // for the kinds that cut again
+  std::vector<Atom> groups; // for the moves that partition again
   switch (to.move = context.moves.draw(draws, layout.parts > 1)) {
   case Move::Units:
     return moveUnits(model, from, draws, pipeline);
@@ -126,7 +127,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     if (layout.parts > 1 && groups.size() == stages && draws.chance(50))
       return keepTimes(model, groups, 0, pipeline);
     break;
-  case Move::InFlight: // memory for more or fewer samples under way
+  case Move::InFlight: // reserve memory for more or fewer samples in flight
     groups = groupsOf(pipeline);
     to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
     break;
@@ -149,7 +150,7 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   const bool all = count > 1 && draws.chance(80) && areAlike(model, from.layout);
   if (!moveOne(context, context.solver(worker, from.layout.parts), from, draws, p, to))
     return false;
-  if (all && to.layout.pipelines[p].samples == from.layout.pipelines[p].samples && // else between pipelines
+  if (all && to.layout.pipelines[p].samples == from.layout.pipelines[p].samples && // otherwise the move was between pipelines
       !mirror(from.layout, to.layout, p))
     return false;
   if (to.layout.parts > 1)

@@ -1,11 +1,13 @@
-// Neighbours of the smallest problems: tilings whose samples go different ways through the same devices.
+// Neighbors of the smallest problems: tilings with samples on different paths through the same
+// devices.
 
 #include "Neighbours.h"
 
 using namespace zorse;
 using namespace zorse::planning;
 
-/// The pipeline with one stage on another device, two devices exchanged, a stage divided or joined to the next, or a cut moved.
+/// Returns the pipeline with one stage on another device, two devices swapped, a stage split or
+/// merged with the next, or a boundary moved.
 std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
   std::vector<Pipeline> list;
   for (size_t s = 0; s < from.stages.size(); ++s) {
@@ -52,7 +54,8 @@ std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
   return list;
 }
 
-/// Samples divided among pipelines that may share devices: any cuts, any devices for each.
+/// Divides samples among pipelines that may share devices, with any stage boundaries and any
+/// devices for each.
 void Neighbours::tiles() {
   const Layout &from = now->layout;
   for (size_t p = 0; p < from.pipelines.size(); ++p) {

@@ -1,4 +1,4 @@
-// All small changes of a layout, but for those of tilings (NeighbourTilings.cpp).
+// All small changes of a layout, except those of tilings (NeighbourTilings.cpp).
 
 #include "Neighbours.h"
 
@@ -51,7 +51,7 @@ void Neighbours::offer(Candidate candidate) {
 void Neighbours::orders() {
   for (const step::Schedule &schedule : schedules) {
     if (now->layout.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
-      continue; // other orders have one range of units per device
+      continue; // other schedules support one range of units per device
     Layout layout = now->layout;
     layout.schedule = schedule;
     offer(layout);
@@ -118,7 +118,8 @@ void Neighbours::units() {
   const Layout &from = now->layout;
   for (size_t p = 0; p < from.pipelines.size(); ++p) {
     const Pipeline &pipeline = from.pipelines[p];
-    // From one stage to the next, and, where stages share out units, to any other: those between pass as many on.
+    // Moves units from one stage to the next and, if stages share units, to any other. Stages in
+    // between shift their ranges.
     for (size_t a = 0; a + 1 < pipeline.stages.size(); ++a)
       for (size_t b = a + 1; b < (from.parts > 1 ? pipeline.stages.size() : a + 2); ++b)
         for (int32_t by : {-3, -2, -1, 1, 2, 3}) {
@@ -198,13 +199,13 @@ void Neighbours::recut(size_t p, const std::vector<Atom> &groups) {
     offer(std::move(candidate));
 }
 
-/// Whether moving either of two devices is the same.
+/// Whether moving either of two devices has the same effect.
 bool Neighbours::alike(const Seat &a, const Seat &b) const {
   return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->classOf(a.device) == model->classOf(b.device) &&
          model->nodeOf(a.device) == model->nodeOf(b.device);
 }
 
-/// One device to every other stage, out, in.
+/// Moves one device to every other stage, removes it, or adds an unused one.
 void Neighbours::devices() {
   const std::vector<Seat> list = seats();
   const Groups groups = allGroups();
@@ -234,14 +235,15 @@ void Neighbours::devices() {
   }
 }
 
-/// A pipeline of one device goes; the device joins another one's stages in turn.
+/// Dissolves a pipeline of one device. The device joins each stage of the other pipelines, one at a
+/// time.
 void Neighbours::dissolve(size_t gone, uint32_t device) {
   if (now->layout.pipelines.size() < 2)
     return;
   for (size_t p = 0; p < now->layout.pipelines.size(); ++p) {
     if (p == gone)
       continue;
-    for (size_t s = 0; s <= now->layout.pipelines[p].stages.size(); ++s) { // the last: nowhere
+    for (size_t s = 0; s <= now->layout.pipelines[p].stages.size(); ++s) { // the last iteration adds it to no stage
       Layout layout = now->layout;
       Pipeline &pipeline = layout.pipelines[p];
       if (s < pipeline.stages.size())
@@ -254,7 +256,7 @@ void Neighbours::dissolve(size_t gone, uint32_t device) {
   }
 }
 
-/// The device as a pipeline of its own, with samples by its speed.
+/// Makes the device a separate pipeline, with samples in proportion to its speed.
 void Neighbours::alone(const Groups &without, uint32_t device) {
   if (without.size() >= context.effort().mostPipelines || context.options.pipelines == without.size())
     return;
@@ -278,7 +280,7 @@ void Neighbours::alone(const Groups &without, uint32_t device) {
   }
 }
 
-/// Two devices change places; so do two stages.
+/// Swaps two devices, or two stages.
 void Neighbours::exchanges() {
   const std::vector<Seat> list = seats();
   const Groups groups = allGroups();
@@ -306,7 +308,8 @@ void Neighbours::exchanges() {
       }
 }
 
-/// Stages joined and divided; a device as a stage of its own at every place; devices with several stages.
+/// Merges and splits stages; makes a device a separate stage at every position; gives devices
+/// several stages.
 void Neighbours::structure() {
   const Groups groups = allGroups();
   for (size_t p = 0; p < groups.size(); ++p) {
@@ -346,7 +349,8 @@ void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
   std::sort(devices.begin(), devices.end());
   joined.erase(joined.begin() + static_cast<long>(s) + 1);
   recut(p, joined);
-  // Units as they are, with all rows: those that the cut chooses for a large stage are not always the best.
+  // Keeps the units and tries all micro-batch sizes. The sizes that the partition chooses for a
+  // large stage are not always the best.
   for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= now->layout.pipelines[p].samples && !enough; ++rows) {
     Layout layout = now->layout;
     Pipeline &pipeline = layout.pipelines[p];
@@ -360,7 +364,7 @@ void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
   }
 }
 
-/// A stage of few devices divided in all ways.
+/// Splits a stage of few devices in all possible ways.
 void Neighbours::divide(size_t p, size_t s, const std::vector<Atom> &groups) {
   const std::vector<uint32_t> &all = groups[s].devices;
   if (all.size() < 2 || all.size() > context.effort().dividedMost)
@@ -376,7 +380,7 @@ void Neighbours::divide(size_t p, size_t s, const std::vector<Atom> &groups) {
   }
 }
 
-/// The pipeline's groups again and again, forwards or back and forth, with equally many units each.
+/// Repeats the pipeline's groups, in a ring or back and forth, with equally many units each.
 void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times, bool folded) {
   const size_t stages = groups.size() * times;
   if (groups.size() < 2 || stages > static_cast<size_t>(model->units()))
@@ -399,7 +403,8 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
   }
 }
 
-/// Other techniques for all devices of a class, for those of a stage, for one: none, or another place for activations or for state.
+/// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
+/// another place for activations or for state.
 void Neighbours::relief() {
   const Techniques &techniques = techniquesOf(context.problem, now->layout);
   if (!techniques.any())
@@ -430,7 +435,8 @@ void Neighbours::relief() {
       if (enough || !changed)
         return;
       offer(layout);
-      // What is on its way to and from the host is four cells' activations: of one row, there may be room for them.
+      // The activations of four cells are in transfer to and from the host. With one row per cell,
+      // they may fit.
       bool smaller = false;
       for (Pipeline &pipeline : layout.pipelines)
         for (Stage &stage : pipeline.stages)

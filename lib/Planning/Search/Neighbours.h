@@ -1,4 +1,4 @@
-// All small changes of a layout, kind by kind: what descents try. Internal to Planning.
+// All small changes of a layout, by kind. Descents try them. Internal to Planning.
 #pragma once
 
 #include "Candidates.h"
@@ -11,17 +11,21 @@ namespace zorse::planning {
 
 class Neighbours {
 public:
-  /// Schedules and owners; samples between devices and pipelines; rows; cuts; a device to every other place; devices and stages exchanged; stages
-  /// joined, divided and repeated; classes, stages and devices with other memory techniques, or without; and, of few enough pieces, samples
-  /// that go their own way through the same devices.
+  /// Kinds of neighbors, in the order in which a descent tries them: schedules and owners (Orders);
+  /// samples moved between devices and pipelines (Shares); micro-batch sizes (Rows); stage
+  /// boundaries (Units); a device moved to every other stage (Devices); devices or stages swapped
+  /// (Exchanges); stages merged, split and repeated (Structure); other or no memory techniques for
+  /// classes, stages and devices (Relief); and, for small problems, samples on different paths
+  /// through the same devices (Tiles).
   enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Exchanges, Structure, Relief, Tiles };
   size_t kinds() const { return context.effort().everyTile ? Tiles + 1 : Tiles; }
 
-  /// \param offer   takes a neighbour; false: no more are wanted
+  /// \param offer  receives a neighbor; returns false if no more are wanted
   Neighbours(SearchContext &context, const std::vector<step::Schedule> &schedules, std::function<bool(Candidate &&)> offer)
       : context(context), schedules(schedules), take(std::move(offer)) {}
 
-  /// Offers the neighbours of one kind. Those of layouts whose stages share out units do so as well.
+  /// Offers the neighbors of one kind. Neighbors of a layout with stages that share units also
+  /// share units.
   void visit(Kind kind, size_t worker, const Candidate &candidate);
 
 private:
@@ -30,7 +34,7 @@ private:
     size_t pipeline, stage;
   };
   static constexpr size_t kNowhere = SIZE_MAX;
-  using Groups = std::vector<std::vector<Atom>>; ///< devices by pipeline and stage
+  using Groups = std::vector<std::vector<Atom>>; ///< devices per pipeline and stage
 
   void orders();
   void shares();
@@ -47,7 +51,8 @@ private:
   std::vector<Seat> seats() const;
   Groups allGroups() const;
   bool alike(const Seat &a, const Seat &b) const;
-  /// The layout with other groups in its pipelines: with cuts as they are where the number of stages is the same, and cut again.
+  /// Offers the layout with other groups in its pipelines: with the current stage boundaries if the
+  /// number of stages is unchanged, and partitioned again.
   void regroup(const Groups &groups);
   bool refill(Pipeline &pipeline, const std::vector<Atom> &groups) const;
   void recut(size_t p, const std::vector<Atom> &groups);
@@ -61,7 +66,7 @@ private:
   SearchContext &context;
   const std::vector<step::Schedule> &schedules;
   std::function<bool(Candidate &&)> take;
-  // Of a visit.
+  // State of a visit.
   const Candidate *now = nullptr;
   const StageModel *model = nullptr;
   CutSolver *solver = nullptr;

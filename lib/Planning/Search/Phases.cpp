@@ -1,11 +1,13 @@
-// Plans whose parameters come by phase: before the forwards of a chunk and again before its backwards, two chunks at once on a device.
+// Plans with parameters gathered by phase: before the forwards of a chunk and again before its
+// backwards, with two chunks on a device at the same time.
 //
-//   stages      the devices in so many groups of about equal speed, one group for all up to one for each device
-//   laps        chunks of each group, one after the other around the ring; as many as there are units, at most
-//   techniques  activations kept, on hosts or computed again; state on devices, on hosts, or updated there
-//   rows        of a micro-batch, for the best of these; then descents
+//     stages      the devices in N groups of about equal speed, from one group for all to one for each device
+//     laps        chunks of each group, around the ring; at most as many as there are units
+//     techniques  activations kept, offloaded or recomputed; state on devices, on hosts, or updated there
+//     rows        micro-batch sizes, for the best of these; then descents
 //
-// Orders are by ministages: under others the phases of a chunk are one, and nothing is saved.
+// The schedule is ministages. In other schedules the phases of a chunk coincide, and nothing is
+// saved.
 
 #include "Candidates.h"
 
@@ -20,7 +22,7 @@ namespace {
 constexpr StatePlace kPlaces[] = {StatePlace::Device, StatePlace::OnHost, StatePlace::UpdatedOnHost};
 constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute};
 
-/// Powers of two up to `most`, and `most`.
+/// Returns the powers of two up to `most`, and `most`.
 std::set<size_t> steps(size_t most) {
   std::set<size_t> list;
   for (size_t n = 1; n < most; n *= 2)
@@ -30,7 +32,7 @@ std::set<size_t> steps(size_t most) {
   return list;
 }
 
-/// The first of these, until so many tasks have been listed.
+/// Simulates the first of these until `mostTasks` tasks have been listed.
 void simulateSome(SearchContext &context, std::vector<Candidate> tried, double mostTasks, std::vector<Candidate> &pool) {
   const size_t atOnce = context.effort().phasesAtOnce;
   for (size_t begin = 0; begin < tried.size() && mostTasks > 0; begin += atOnce) {
@@ -48,14 +50,14 @@ void simulateSome(SearchContext &context, std::vector<Candidate> tried, double m
 
 std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &problem, const SearchOptions &options) {
   if (options.pipelines > 1)
-    return std::nullopt; // these plans have one
+    return std::nullopt; // these plans have one pipeline
   Problem phased = problem;
   phased.techniques = {{step::Activations::Keep, StatePlace::OnHost}, {}, /*byPhase=*/true};
   SearchContext context(phased, options);
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   if (schedules.empty())
-    return std::nullopt; // another one is asked for
+    return std::nullopt; // the user requires another schedule
   const size_t units = static_cast<size_t>(context.model.units()), rowChoices = context.model.rows().size();
   std::vector<Candidate> grid, pool, varied;
   for (size_t stages : steps(std::min(context.devices.size(), units)))
@@ -70,7 +72,7 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
               candidate->id = context.nextId();
               grid.push_back(*candidate);
             }
-  // Where not all of them can be looked at, a fair part is.
+  // If there are too many, a random subset is simulated.
   std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) { return Draws(a.id).next() < Draws(b.id).next(); });
   simulateSome(context, std::move(grid), effort.phaseTasks, pool);
   for (size_t i = 0; i < std::min(pool.size(), effort.phasesRefined); ++i)

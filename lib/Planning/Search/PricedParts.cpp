@@ -1,5 +1,6 @@
-// Parts of a cluster where prices count: the fewest devices that do are often the best, and a price per hour may leave room for few. All numbers of
-// devices of every class are looked at; a short search says which parts promise most, and these are searched like a cluster of their own.
+// Subsets of a cluster if prices count. The smallest sufficient subset is often the best, and a
+// price limit may allow only few devices. Every number of devices of every class is considered; a
+// short search finds the most promising subsets, and these are searched like separate clusters.
 
 #include "Candidates.h"
 
@@ -23,7 +24,7 @@ public:
     std::map<uint32_t, size_t> ofNode;
     for (uint32_t d : context.devices)
       ++ofNode[context.model.nodeOf(d)];
-    for (auto &[deviceClass, list] : byClass) // as few nodes as can be, as these may have prices of their own
+    for (auto &[deviceClass, list] : byClass) // on as few nodes as possible, because nodes may have a price
       std::stable_sort(list.begin(), list.end(), [&](uint32_t a, uint32_t b) {
         const uint32_t m = context.model.nodeOf(a), n = context.model.nodeOf(b);
         return std::pair(ofNode[n], m) < std::pair(ofNode[m], n);
@@ -31,7 +32,7 @@ public:
     needed = context.model.heldBytes(0, context.model.units()) + context.model.sharedBytes(0, context.model.units());
   }
 
-  /// What promises most first: of every mixture of classes the best, then the others.
+  /// Returns the most promising first: the best of every mixture of classes, then the others.
   std::vector<Devices> promising() {
     std::vector<std::vector<size_t>> choices = choose({});
     if (countOf(choices) > effort.pricedCounted)
@@ -51,11 +52,12 @@ public:
 private:
   struct Part {
     double promise;
-    uint64_t mixture; ///< a bit by class
+    uint64_t mixture; ///< one bit per class
     Devices devices;
   };
 
-  /// How many devices of each class. \param few  not all numbers: none, these and all
+  /// Returns the numbers of devices of each class. \param few  only these numbers, none, and all,
+  /// instead of all numbers
   std::vector<std::vector<size_t>> choose(const std::set<size_t> &few) const {
     std::vector<std::vector<size_t>> choices;
     for (const auto &[deviceClass, list] : byClass) {
@@ -111,7 +113,7 @@ private:
     if (part.devices.empty() || part.devices.size() == context.devices.size() || (options.mostPrice > 0 && price > options.mostPrice) ||
         rate < options.leastThroughput)
       return;
-    // What devices say to each other costs a little, memory techniques a lot.
+    // Communication between devices costs a little, memory techniques cost a lot.
     constexpr double kOfAnother = 0.02, kOfTechniques = 1.5;
     part.promise = (options.objective == Objective::CostPerSample ? price : 1) / rate *
                    (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) * (memory < needed ? kOfTechniques : 1);
@@ -125,7 +127,7 @@ private:
     std::set<uint64_t> seen;
     for (Part &part : parts)
       (seen.insert(part.mixture).second ? first : others).push_back(std::move(part.devices));
-    // Half of what is tried at least are the most promising, whatever their mixture.
+    // At least half of the list are the most promising subsets of any mixture.
     std::vector<Devices> list;
     for (size_t i = 0; list.size() < effort.pricedParts && (i < first.size() || i < others.size()); ++i) {
       if (i < first.size())
@@ -145,7 +147,7 @@ private:
   std::vector<Part> parts;
 };
 
-/// All other devices are left out.
+/// Excludes all other devices.
 SearchOptions onlyOn(const Problem &problem, const SearchOptions &options, const Devices &part) {
   SearchOptions alone = options;
   alone.progress = nullptr;
@@ -156,7 +158,8 @@ SearchOptions onlyOn(const Problem &problem, const SearchOptions &options, const
   return alone;
 }
 
-/// By a short search, with memory techniques where it takes them. \param part  receives those of its devices that the best uses
+/// Scores a subset by a short search, with memory techniques if necessary. \param part  receives
+/// the devices that the best plan uses
 std::optional<double> promiseOf(const Problem &problem, const SearchOptions &options, Devices &part) {
   const SearchOptions alone = onlyOn(problem, options, part);
   std::optional<double> best = shortSearch(problem, alone, &part);
@@ -174,7 +177,7 @@ std::optional<double> promiseOf(const Problem &problem, const SearchOptions &opt
   return best;
 }
 
-/// Parts to search in full.
+/// Returns the subsets to search in full.
 std::vector<Devices> chooseParts(const Problem &problem, const SearchOptions &options) {
   const SearchContext context(problem, options);
   if (context.devices.size() < 2)

@@ -1,4 +1,5 @@
-// What to say when nothing fits: which devices lack how much in the plan that comes closest, and changes that have been tried and found to fit.
+// Message if no plan fits: the missing memory of each device in the closest plan, and changes that
+// were tried and fit.
 
 #include "Candidates.h"
 
@@ -13,7 +14,7 @@ using namespace zorse::planning;
 namespace {
 
 std::string moreDevices(const Problem &problem, const SearchOptions &options) {
-  // Of the type with most memory.
+  // Adds devices of the type with the most memory.
   uint32_t best = 0;
   for (uint32_t d = 1; d < problem.cluster.devices.size(); ++d)
     if (problem.cluster.devices[d].memory > problem.cluster.devices[best].memory)
@@ -44,7 +45,8 @@ std::string show(const Technique &technique) {
   return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
 }
 
-/// What would do: techniques that were left out, or hosts with memory for them.
+/// Returns a change that fits: techniques that the user disabled, or hosts with enough memory for
+/// techniques.
 std::string techniqueThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
     Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, {}, problem.blocking};
@@ -57,14 +59,14 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
     if (SearchEffort::forDevices(cluster.devices.size()).triesPhases)
       if (const std::optional<SearchResult> found = searchByPhase(eased, options)) {
         const std::string rest = show(found->layout.techniques.most);
-        return "parameters by phase" + (rest.empty() ? "" : ", " + rest);
+        return "parameters gathered by phase" + (rest.empty() ? "" : ", " + rest);
       }
     return "";
   };
   if (!options.techniques)
     if (const std::string text = tryOn(problem.cluster); !text.empty())
-      return text + " (--no-techniques leaves that out)";
-  auto withAtLeast = [&](uint64_t bytes) { // where hosts are limited; 0: not limited
+      return text + " (disabled by --no-techniques)";
+  auto withAtLeast = [&](uint64_t bytes) { // minimum memory of hosts with a limit; 0: unlimited
     Cluster roomy = problem.cluster;
     for (ClusterNode &node : roomy.nodes)
       if (node.hostMemory > 0)
@@ -125,12 +127,11 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
 
 std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text =
-      (context.options.techniques
-           ? "no plan fits the memory of the devices, also with activations computed again or on the hosts, state there, and parameters "
-             "that come by phase. Without these, the one that comes closest lacks "
-           : "no plan fits the memory of the devices without memory techniques. The one that comes closest lacks ") +
-      showBytes(static_cast<double>(closest.excess)) + ":";
+  std::string text = (context.options.techniques
+                          ? "no plan fits the memory of the devices, even with activation recomputation, activations and state offloaded to the "
+                            "hosts, and parameters gathered by phase. The best plan without these exceeds it by "
+                          : "no plan fits the memory of the devices without memory techniques. The best plan exceeds it by ") +
+                     showBytes(static_cast<double>(closest.excess)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].capacity();
@@ -146,18 +147,17 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
     auto [bytes, d] = lacking[i];
     const ClusterDevice &device = problem.cluster.devices[d];
-    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " +
-            showBytes(static_cast<double>(bytes)) + ": it needs " + showBytes(static_cast<double>(closest.memory[d])) + " of its " +
+    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " needs " +
+            showBytes(static_cast<double>(closest.memory[d])) + ", " + showBytes(static_cast<double>(bytes)) + " more than its " +
             showBytes(static_cast<double>(device.capacity()));
     if (device.reserve)
-      text +=
-          " (" + showBytes(static_cast<double>(device.memory)) + " without the reserve of " + showBytes(static_cast<double>(device.reserve)) + ")";
+      text += " (" + showBytes(static_cast<double>(device.memory)) + " minus " + showBytes(static_cast<double>(device.reserve)) + " reserved)";
     if (auto it = stageOf.find(d); it != stageOf.end()) {
       const Stage &stage = *it->second;
       double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);
-      text += "; for units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " +
-              showBytes(held) + ", its part of the optimizer's " + showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) +
-              ", activations " + showBytes(each) + " per sample";
+      text += "; units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " + showBytes(held) +
+              ", shard of optimizer states " + showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) + ", activations " +
+              showBytes(each) + " per sample";
     }
   }
   if (lacking.size() > 8)
@@ -179,8 +179,8 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     }
   }
   if (!context.options.excluded.empty())
-    add("fewer devices left out (" + std::to_string(context.options.excluded.size()) + " are)");
+    add("fewer excluded devices (" + std::to_string(context.options.excluded.size()) + " are)");
   return text + (remedies.empty()
-                     ? "\nNeither a smaller batch nor up to four times the devices would make it fit: take more, or devices with more memory"
-                     : "\nWhat would make it fit: " + remedies);
+                     ? "\nNeither a smaller batch nor up to four times the devices would make it fit: use more devices, or devices with more memory"
+                     : "\nChanges that make it fit: " + remedies);
 }

@@ -1,12 +1,12 @@
-// The order of a search:
+// Phases of a search:
 //
-//   order       devices, nodes and sites in an order that follows from what they are (CanonicalProblem.h)
-//   seeds       devices ordered by class and site, stages cut by dynamic programme, for several assumptions; best estimates first
-//   parts       the same for parts of the cluster alone: without each site, class, node (Subclusters.cpp)
-//   simulate    the best seeds under the most promising schedules
-//   refine      moves, each with units and samples cut again; then the best without each part of what it uses, and moves from there
-//   descend     few devices: all small changes of the best few layouts until none helps, again and again after random moves
-//   judge       the best few by the full expansion, which alone decides
+//     order       sort devices, nodes and sites by their properties (CanonicalProblem.h)
+//     seeds       order devices by class and site and partition stages by a dynamic program, for several assumptions; best estimates first
+//     parts       the same for subsets of the cluster: without each site, class, node (Subclusters.cpp)
+//     simulate    simulate the best seeds with the most promising schedules
+//     refine      moves, each partitioning units and samples again; then the best layout without each group of devices it uses, and moves from it
+//     descend     for few devices: try all small changes of the best few layouts until none helps, repeatedly after random moves
+//     judge       choose among the best few by the full expansion, which alone decides
 
 #include "Candidates.h"
 #include "CanonicalProblem.h"
@@ -30,7 +30,7 @@ double tasksOf(const Layout &layout) {
   return std::max(tasks, 1.0);
 }
 
-/// Of those that the timer simulates: twins are simulated once.
+/// Number of tasks that the timer simulates; twins are simulated once.
 double simulatedTasksOf(const Problem &problem, const Layout &layout) {
   TwinFinder twins(problem);
   twins.find(layout);
@@ -41,9 +41,10 @@ double simulatedTasksOf(const Problem &problem, const Layout &layout) {
   return tasksOf(simulated);
 }
 
-/// Simulations of descents, beyond the budget of the moves.
+/// Number of simulations of descents, in addition to the budget of the moves.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
-  const double lists = context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // two of them, and one of many copies
+  const double lists =
+      context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // three lists: two iterations, and one of many copies
   const SearchEffort effort = context.effort();
   return static_cast<uint32_t>(std::min<double>(effort.mostDescents, effort.descentTasks / (lists * tasksOf(layout))));
 }
@@ -77,7 +78,7 @@ void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidate
                    candidates.end());
 }
 
-/// Every device alone that is the fastest of its class: no plan may be slower than one device.
+/// Adds, for every class, its fastest device alone, because no plan may be slower than one device.
 void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
   for (uint32_t c = 0; c < context.model.classes(); ++c)
     for (uint32_t d : context.devices) {
@@ -94,14 +95,15 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
-/// Simulates candidates, and takes them into the pool.
+/// Simulates candidates and adds them to the pool.
 void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, std::vector<Candidate> &pool) {
   context.simulate(candidates);
   pool.insert(pool.end(), candidates.begin(), candidates.end());
   std::sort(pool.begin(), pool.end(), better);
 }
 
-/// What is simulated first, under one schedule: single devices, the best estimates, and those of parts of the cluster.
+/// Returns the first candidates to simulate, with one schedule: single devices, the best estimates,
+/// and those for subsets of the cluster.
 std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector<Candidate> &seeds, const step::Schedule &schedule) {
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
@@ -112,7 +114,7 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
   }
   const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(effort.leastSeeds, context.budget / effort.seedsPart));
   pool.insert(pool.end(), seeds.begin(), seeds.begin() + static_cast<long>(best));
-  // Parts of the cluster begin with what they do best: the walks decide.
+  // Subsets of the cluster contribute their best estimates; the walks decide.
   std::vector<Candidate> ofParts;
   addSubclusterSeeds(context, context.devices, effort.subclusters, effort.seedsOfEach, ofParts);
   keepAsAsked(options, ofParts);
@@ -129,15 +131,14 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
 }
 
 std::string nothingFound(const SearchOptions &options) {
-  return "no plan was found" +
-         (options.stages > 0
-              ? " with " + std::to_string(options.stages) + " stages" +
-                    (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
-                    ": in every cut a stage lacks memory, or has more devices than samples; take other numbers, or leave them to the search"
-              : std::string());
+  return "no plan was found" + (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages" +
+                                                         (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
+                                                         ": in every partition a stage exceeds its memory or has more devices than samples; choose "
+                                                         "other numbers, or let the search choose them"
+                                                   : std::string());
 }
 
-/// The best of the pool under the other schedules.
+/// Tries the best of the pool with the other schedules.
 void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
   const SearchEffort effort = context.effort();
   const size_t affordable = context.budget / effort.seedsPart / std::max<size_t>(schedules.size(), 1);
@@ -146,7 +147,7 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {
       if (pool[i].layout.parts > 1 && schedules[s].kind != step::ScheduleKind::Timed)
-        continue; // other orders have one range of units per device
+        continue; // other schedules support one range of units per device
       Candidate candidate = pool[i];
       candidate.layout.schedule = schedules[s];
       candidate.id = context.nextId();
@@ -157,8 +158,8 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
 
 } // namespace
 
-/// The best layout without each site and class that it uses, and those alone: what is left may do better, also with all it could not have beside
-/// them.
+/// Tries the best layout without each site and class that it uses, and these alone. The remaining
+/// devices may do better, also with devices that could not be used together with the removed ones.
 static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
   std::vector<Candidate> tried;
   std::vector<uint32_t> used = context.devices;
@@ -179,7 +180,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   addSimulated(context, varied, pool);
 }
 
-/// A search that begins with the devices `first` of all that may be used.
+/// Runs a search that starts with the devices `first` of all usable ones.
 static Result<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first) {
   const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
@@ -199,14 +200,14 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
     return userError(nothingFound(options));
   context.simulate(pool);
   std::sort(pool.begin(), pool.end(), better);
-  // The best of single devices is kept to the end.
+  // Keeps the best single device to the end.
   std::optional<Candidate> alone;
   if (auto best = std::find_if(pool.begin(), pool.end(), [](const Candidate &c) { return isSingle(c.layout); }); best != pool.end())
     alone = *best;
   varySchedules(context, schedules, pool);
 
   const uint32_t budget = context.budget;
-  context.budget -= budget / effort.laterPart; // for what follows
+  context.budget -= budget / effort.laterPart; // reserved for the later phases
   refine(context, pool);
   context.budget = budget;
   tryWithout(context, schedules, pool);
@@ -229,13 +230,13 @@ Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem, cons
   Result<SearchResult> result = searchFrom(context, first);
   if (!result.failed() || first == all)
     return result;
-  SearchContext again(problem, options); // their memory may be needed
+  SearchContext again(problem, options); // the memory of the other devices may be necessary
   return searchFrom(again, again.devices);
 }
 
 Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options) {
   if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
-    return searchInOrder(problem, options); // which says so
+    return searchInOrder(problem, options); // reports the error
   const Result<CanonicalProblem> canonical = CanonicalProblem::make(problem);
   if (canonical.failed())
     return canonical.error();
@@ -252,6 +253,7 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const S
     result->evaluation = std::move(*evaluation);
     return result;
   }
-  // Of tasks that could run at the same time another one came first, and memory was that short.
+  // With devices in the original order, tasks that could run at the same time were ordered
+  // differently, and the plan no longer fits in memory.
   return searchParts(problem, options);
 }

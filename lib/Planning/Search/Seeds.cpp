@@ -1,4 +1,4 @@
-// Starting points: orders of devices by class and site, cut by the dynamic programme.
+// Initial layouts: orders of devices by class and site, partitioned by the dynamic program.
 
 #include "Candidates.h"
 
@@ -16,11 +16,12 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Memory is provided for this many times the samples under way when nothing waits, and first stages may wait for their parameters for this part of
-/// the step; others are tried where these promise most.
+/// Memory is reserved for kInFlight times the samples in flight without waiting. First stages may
+/// wait for their parameters for the share kLateStart of the step. Other values are tried for the
+/// most promising orders.
 constexpr double kInFlight = 2, kLateStart = 0.01;
 
-/// Devices of one site and class, by node.
+/// Devices of one site and class, per node.
 struct Block {
   uint32_t site, deviceClass;
   std::vector<std::vector<uint32_t>> nodes;
@@ -37,7 +38,8 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
       block.nodes.push_back(list);
     blocks.push_back(std::move(block));
   }
-  // Of two kinds, one may stand on both sides of the other: small memories suit the front and the back, where few samples are held or few units.
+  // With two kinds, one may be on both sides of the other. Devices with little memory suit the
+  // front and the back, which hold few units or few samples.
   if (blocks.size() == 2 && context.effort().bothSides)
     for (size_t b = 0; b < 2; ++b)
       if (size_t nodes = blocks[b].nodes.size(); nodes >= 4) {
@@ -48,7 +50,7 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
   return blocks;
 }
 
-/// Orders of blocks with sites contiguous, at most `most`.
+/// Returns orders of blocks with contiguous sites, at most `most`.
 std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, size_t most) {
   std::vector<uint32_t> sites;
   for (const Block &block : blocks)
@@ -58,7 +60,7 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
   if (sites.size() == 1) {
     std::vector<size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
-    std::set<std::vector<std::pair<uint32_t, size_t>>> seen; // neighbours of one class are one
+    std::set<std::vector<std::pair<uint32_t, size_t>>> seen; // adjacent blocks of one class count as one
     do {
       std::vector<std::pair<uint32_t, size_t>> runs;
       for (size_t b : order) {
@@ -72,7 +74,8 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
     return orders;
   }
   do {
-    // Classes inside each site: all permutations, the same one in every site to keep their number down where there are many.
+    // Orders classes inside each site: all permutations, but the same one in every site, to limit
+    // their number.
     std::vector<uint32_t> classes;
     for (const Block &block : blocks)
       if (std::find(classes.begin(), classes.end(), block.deviceClass) == classes.end())
@@ -92,7 +95,7 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
   return orders;
 }
 
-/// Pieces of at most `size` devices; whole nodes are joined up to it.
+/// Returns atoms of at most `size` devices; whole nodes are merged up to that size.
 std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<size_t> &order, size_t size) {
   std::vector<Atom> atoms;
   for (size_t b : order) {
@@ -130,7 +133,7 @@ bool sameLayout(const Layout &a, const Layout &b) {
   });
 }
 
-/// The same order in atoms of another size.
+/// Returns the same order in atoms of another size.
 std::vector<Atom> splitAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t size) {
   std::vector<Atom> pieces;
   for (const Atom &atom : atoms)
@@ -152,7 +155,7 @@ double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices
   return rate;
 }
 
-/// Atoms in `count` groups of about equal speed, in order.
+/// Returns the atoms in `count` groups of about equal speed, in order.
 std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t count) {
   double total = 0, passed = 0;
   for (const Atom &atom : atoms)
@@ -171,7 +174,7 @@ std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Ato
   return groups;
 }
 
-/// The cluster's devices dealt to `copies` alike sets; empty if they do not divide.
+/// Divides the cluster's devices into `copies` equal sets; empty if that is impossible.
 std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint32_t copies, bool bySite) {
   std::vector<std::vector<uint32_t>> sets(copies);
   if (bySite) {
@@ -184,7 +187,7 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
       sets[index[context.model.siteOf(d)]].push_back(d);
     return sets;
   }
-  // Whole nodes go round; nodes of one class and size are alike.
+  // Distributes whole nodes round-robin; nodes of equal class and size are equal.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> nodes;
   for (uint32_t d : context.devices)
     nodes[{context.model.classOf(d), context.model.nodeOf(d)}].push_back(d);
@@ -193,7 +196,7 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
     alike[{key.first, list.size()}].push_back(&list);
   for (auto &[key, list] : alike) {
     if (list.size() % copies == 0) {
-      for (size_t i = 0; i < list.size(); ++i) // neighbours stay together
+      for (size_t i = 0; i < list.size(); ++i) // adjacent devices stay together
         sets[i / (list.size() / copies)].insert(sets[i / (list.size() / copies)].end(), list[i]->begin(), list[i]->end());
     } else if ((list.size() * key.second) % copies == 0 && key.second % copies == 0) {
       for (const auto *node : list)
@@ -206,19 +209,19 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
   return sets;
 }
 
-/// An order of the devices in atoms, and what it gave when it was cut.
+/// An order of the devices in atoms, and the result of its partition.
 struct SeedTask {
   std::vector<std::vector<Atom>> atoms; ///< per pipeline
   std::vector<int64_t> samples;
   CutOptions options;
   std::vector<Candidate> found;
   size_t size = 1;           ///< devices of an atom
-  std::vector<size_t> finer; ///< sizes to try besides if this one promises much
+  std::vector<size_t> finer; ///< additional sizes to try if this one is promising
 
   double estimate() const { return found.empty() ? 1e300 : found.front().estimate; }
 };
 
-/// Makes the tasks, cuts them, and cuts the most promising ones again.
+/// Makes the tasks, partitions them, and partitions the most promising ones again.
 class SeedSearch {
 public:
   SeedSearch(SearchContext &context, bool thorough) : context(context), thorough(thorough) {}
@@ -259,7 +262,7 @@ private:
         }
   }
 
-  /// One pipeline of each set.
+  /// Adds one pipeline per set.
   void addTasks(const std::vector<std::vector<uint32_t>> &sets, size_t mostOrders) {
     std::vector<std::vector<Block>> blocks;
     std::vector<double> rates;
@@ -311,7 +314,7 @@ private:
     context.parallel(tasks.size() - begin, [&](size_t worker, size_t i) { solve(worker, begin + i); });
   }
 
-  /// Cuts a task; one that was cut before, again under other assumptions.
+  /// Partitions a task; one that was partitioned before, with other assumptions.
   void solve(size_t worker, size_t i) {
     SeedTask &task = tasks[i];
     if (task.found.empty()) {
@@ -328,7 +331,7 @@ private:
           attempt(worker, task, inFlight, kLateStart, false, true);
   }
 
-  /// Whether a task is cut again so.
+  /// Whether a task is partitioned again with these values.
   bool assumes(double inFlight, double lateStart) const {
     switch (effort.assumptions) {
     case SearchEffort::Assumptions::Few:
@@ -338,10 +341,10 @@ private:
     case SearchEffort::Assumptions::Both:
       break;
     }
-    return inFlight != kInFlight || lateStart != kLateStart; // the first cut was that
+    return inFlight != kInFlight || lateStart != kLateStart; // those were used for the first partition
   }
 
-  /// Which estimate cuts better is known when the cuts are simulated.
+  /// The simulation decides which estimate gives the better partition.
   void attempt(size_t worker, SeedTask &task, double inFlight, double lateStart, bool rough, bool parts = false) {
     CutOptions options = task.options;
     options.rough = rough;
@@ -371,7 +374,7 @@ private:
     task.found.push_back(std::move(candidate));
   }
 
-  /// The slowest one's time, or -1 where a pipeline has no cut.
+  /// Returns the time of the slowest pipeline, or -1 if a pipeline has no partition.
   double cutPipelines(CutSolver &solver, const SeedTask &task, CutOptions options, std::vector<Cut> &cuts) const {
     double slowest = 0;
     for (size_t p = 0; p < task.atoms.size(); ++p) {
@@ -398,7 +401,7 @@ private:
            std::equal(task.atoms[p].begin(), task.atoms[p].end(), task.atoms[0].begin(), task.atoms[0].end(), alike);
   }
 
-  /// Where whole nodes promise most, pieces of them as well.
+  /// Also adds split nodes for the most promising tasks.
   void addFinerTasks() {
     std::vector<size_t> byPromise(tasks.size());
     std::iota(byPromise.begin(), byPromise.end(), 0);
@@ -411,7 +414,7 @@ private:
       const double best = bestOf.emplace(tasks[i].atoms.size(), tasks[i].estimate()).first->second;
       if (tasks[i].estimate() > effort.piecesWithin * best)
         continue;
-      for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy: tasks move as they grow
+      for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy, because adding tasks moves them
         SeedTask task;
         task.samples = tasks[i].samples;
         task.options = tasks[i].options;
@@ -423,7 +426,8 @@ private:
     }
   }
 
-  /// The most promising again, of each size of atoms and number of pipelines: coarse ones never look better and often are.
+  /// Partitions the most promising tasks again, of each atom size and number of pipelines: coarse
+  /// ones never look better, but often are.
   void solveAgain() {
     std::stable_sort(tasks.begin(), tasks.end(), [](const SeedTask &a, const SeedTask &b) { return a.estimate() < b.estimate(); });
     while (!tasks.empty() && tasks.back().found.empty())
@@ -444,7 +448,7 @@ private:
   std::vector<SeedTask> tasks;
 };
 
-/// By estimate. Several tasks come to the same layout.
+/// Sorts by estimate and removes duplicates, because several tasks give the same layout.
 std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
   std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;
@@ -458,7 +462,8 @@ std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
   return unlike;
 }
 
-/// Seeds by estimate in another order: no kind of plan is left out for long, the best of every kind, then the second best, ...
+/// Reorders seeds so that every kind of plan is early: the best of every kind, then the second
+/// best, ...
 std::vector<Candidate> inTurn(std::vector<Candidate> seeds) {
   std::map<std::pair<size_t, size_t>, size_t> rank;
   std::vector<std::pair<double, size_t>> order;

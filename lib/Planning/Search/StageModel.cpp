@@ -10,7 +10,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Sums over real units, in lists of `stride` each, as sums over parts of units.
+/// Converts sums over real units, in lists of `stride` each, to sums over parts of units.
 void refine(std::vector<double> &sums, size_t stride, int32_t parts) {
   if (parts == 1)
     return;
@@ -22,7 +22,8 @@ void refine(std::vector<double> &sums, size_t stride, int32_t parts) {
   sums = std::move(fine);
 }
 
-/// Seconds of units [0, u). A backward in two parts may take longer than the undivided one: estimates take the shorter.
+/// Returns the seconds of units [0, u). A backward in two parts may be slower than the whole one;
+/// estimates use the faster.
 double total(const UnitTimes::Prefix &p, size_t u, bool split) {
   return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]);
 }
@@ -63,7 +64,7 @@ void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
   const bool few = effort.everyRow;
   auto next = [&](int64_t rows) {
     return !few || rows == 1 ? 2 * rows : rows % 3 == 0 ? rows / 3 * 4 : rows / 2 * 3;
-  }; // few: 1, 2, 3, 4, 6, 8, 12, 16
+  }; // small problems: 1, 2, 3, 4, 6, 8, 12, 16
   for (int64_t rows = 1, last = 1; rows <= most; last = rows, rows = next(rows)) {
     bool pays = rows == 1;
     for (uint32_t c = 0; c < classes() && !pays; ++c)
@@ -91,7 +92,7 @@ void StageModel::sumTimes(UnitTimes &times) {
     }
 }
 
-/// Per unit: the least over rows, also over those that rowChoices leaves out.
+/// Per unit: the minimum over rows, including those that rowChoices omits.
 void StageModel::sumLeast(UnitTimes &times) {
   leastWhole.assign(classes() * stride, 0);
   for (uint32_t c = 0; c < classes(); ++c) {
@@ -123,7 +124,8 @@ void StageModel::sumState() {
     double h = 0, s = 0, g = 0, r = 0;
     for (uint32_t index : tables.groupsOfUnit(u)) {
       const GroupTable &group = tables.groups()[index];
-      // A group of several neighbouring units counts once; of distant ones (tied weights), once each.
+      // A group that adjacent units use counts once; a group that distant units use (tied weights)
+      // counts once for each.
       if (u > 0 && std::binary_search(tables.groupsOfUnit(u - 1).begin(), tables.groupsOfUnit(u - 1).end(), index))
         continue;
       double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
@@ -172,9 +174,9 @@ void StageModel::measureCells() {
     auto bytesOfCell = [](const step::CellMemory &memory) {
       return CellBytes{static_cast<double>(memory.hold - memory.deferred), static_cast<double>(memory.passing + memory.deferred)};
     };
-    // Bytes grow by the row: the rest lies between the least and the most.
+    // Bytes grow with rows: the other sizes are interpolated between the smallest and the largest.
     const int64_t most = rowChoices.back();
-    std::vector<CellBytes> ends[2][2]; // single units and pairs; of one row and of most
+    std::vector<CellBytes> ends[2][2]; // single units and pairs; for one row and for the maximum
     std::vector<double> spaces[2];
     for (int e = 0; e < 2; ++e)
       for (int32_t u = 0; u < units; ++u) {
@@ -236,7 +238,7 @@ double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const do
       longest = std::max(longest, each * seconds[i]);
     }
   double left = static_cast<double>(cells) - given, after = -1;
-  while (left > 0) { // the next ones to end, class by class; at most one more each
+  while (left > 0) { // the next cells to end, per class; at most one more for each device
     double next = std::numeric_limits<double>::infinity();
     uint32_t count = 0;
     for (size_t i = 0; i < n; ++i)
@@ -280,7 +282,7 @@ std::vector<int64_t> zorse::planning::shareSamples(int64_t samples, int64_t rows
     ++given[i];
     queue.push({static_cast<double>(given[i] + 1) * seconds[i], i});
   }
-  // The cell that is not full goes to whoever ends last.
+  // The device that ends last gets the incomplete cell.
   size_t last = 0;
   for (size_t i = 1; i < seconds.size(); ++i)
     if (static_cast<double>(given[i]) * seconds[i] > static_cast<double>(given[last]) * seconds[last])

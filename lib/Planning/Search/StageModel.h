@@ -1,5 +1,5 @@
-// What stages cost before anything is simulated: closed forms that decide which layouts are worth a simulation, and bounds that no layout beats.
-// Immutable once made, shared by threads. Internal to Planning.
+// Costs of stages in closed form, before any simulation. They decide which layouts are simulated,
+// and bound all layouts from below. Immutable; threads may share it. Internal to Planning.
 #pragma once
 
 #include "../Layout/UnitTables.h"
@@ -14,51 +14,57 @@
 
 namespace zorse::planning {
 
-/// Devices that differ in nothing that a plan could use.
+/// Maximum number of classes of devices that are equal in all properties that a plan uses.
 inline constexpr size_t kMostClasses = 16;
 
-/// With `ways` > 1 the model's units are parts of the real ones: a real unit for one of so many pipelines on the same devices, whose cuts differ.
-/// Range [u, v) is then what a stage has of all of them together; way w has the units from (u + w) / ways to (v + w) / ways. Times and bytes that
-/// samples cause are averages.
+/// Costs of stages. With `ways` > 1 the model's units are parts of real units: a part is a real
+/// unit for one of `ways` pipelines on the same devices with different stage boundaries. Range [u,
+/// v) is then a stage's range over all ways together; way w has the units from (u + w) / ways to (v
+/// + w) / ways. Times and bytes per sample are averages.
 class StageModel {
 public:
-  /// \param rowLimit  most rows of a micro-batch; 0: not limited
+  /// \param rowLimit  maximum rows of a micro-batch; 0: unlimited
   StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways = 1);
 
   uint32_t classes() const { return static_cast<uint32_t>(devicesOf.size()); }
-  /// Row counts worth trying, ascending: larger ones bring no device as much as a hundredth (where there are few devices and samples: anything).
+  /// Row counts to try, ascending. Larger ones improve no device by 1 % or more (with few devices
+  /// and samples: not at all).
   const std::vector<int64_t> &rows() const { return rowChoices; }
 
-  /// Seconds of one cell of rows()[r] rows over units [u, v): F + B + W, F alone, and the part of the backward that others wait for.
+  /// Seconds of one cell of rows()[r] rows over units [u, v): F + B + W, F alone, and the part of
+  /// the backward for which others wait.
   double cell(uint32_t c, size_t r, int32_t u, int32_t v) const { return whole[at(c, r, v)] - whole[at(c, r, u)]; }
   double forward(uint32_t c, size_t r, int32_t u, int32_t v) const { return forwards[at(c, r, v)] - forwards[at(c, r, u)]; }
   double backward(uint32_t c, size_t r, int32_t u, int32_t v) const { return backwards[at(c, r, v)] - backwards[at(c, r, u)]; }
-  /// Least seconds per sample over all row counts: F + B (+ W).
+  /// Minimum seconds per sample over all row counts: F + B (+ W).
   double leastPerSample(uint32_t c, int32_t u, int32_t v) const { return leastWhole[c * stride + v] - leastWhole[c * stride + u]; }
 
-  /// Bytes of a range of units: what every reader holds (parameters and gradients), what owners share (moments and masters), what collectives carry.
+  /// Bytes of a range of units: parameters and gradients of every reader, state that owners shard
+  /// (optimizer states and master parameters), and data of collectives.
   double heldBytes(int32_t u, int32_t v) const { return held[ends[v]] - held[begins[u]]; }
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
   double gatherBytes(int32_t u, int32_t v) const { return gathered[ends[v]] - gathered[begins[u]]; }
   double reduceBytes(int32_t u, int32_t v) const { return reduced[ends[v]] - reduced[begins[u]]; }
-  /// Bytes of a cell of rows()[r] rows over whole units [u, v): those that it holds from its first receive to B, and those that it needs besides
-  /// while a task runs, without workspace. Of single units and pairs of neighbours as the expansion counts them; a value that is used further on
-  /// counts as if only neighbours used it.
+  /// Bytes of a cell of rows()[r] rows over whole units [u, v): `hold` from its first receive to B,
+  /// and `passing` in addition while a task runs, without workspace. Single units and pairs of
+  /// adjacent units are counted as in the expansion. A value that is used later counts as if only
+  /// adjacent units used it.
   struct CellBytes {
     double hold, passing;
   };
   CellBytes cellBytes(bool split, size_t r, int32_t u, int32_t v) const;
-  /// Of the tasks of such a cell.
+  /// Workspace bytes of the tasks of such a cell.
   double workspaceBytes(size_t r, int32_t u, int32_t v) const;
-  /// Bytes that a sample holds between its forward and its last task.
+  /// Bytes of a sample between its forward and its last task.
   double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, begins[u], ends[v]).hold; }
-  /// Bytes of a sample that cross a cut.
+  /// Bytes of a sample that cross a stage boundary.
   double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
 
-  /// What a node's card passes per second; 0: not limited.
+  /// Bytes/s of a node's card; 0: unlimited.
   double cardBandwidth(uint32_t node) const { return cards[node]; }
-  /// Whether collectives between nodes cross every card once for its node, not once for each of its devices.
+  /// Whether collectives between nodes cross every card once for its node, instead of once for each
+  /// of its devices.
   bool mayUseRails() const {
     return problem.costs.gatherAlgorithm() == sim::Algorithm::Best && problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails));
   }
@@ -67,10 +73,10 @@ public:
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }
   uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
   uint32_t classOf(uint32_t device) const { return problem.costs.deviceClass(device); }
-  double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if not limited
+  double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if unlimited
   int32_t units() const { return tables.units() * parts; }
   int32_t ways() const { return parts; }
-  bool isInsideUnit(int32_t cut) const { return begins[cut] != ends[cut]; } ///< of the real units
+  bool isInsideUnit(int32_t cut) const { return begins[cut] != ends[cut]; } ///< inside a real unit
   bool splits() const { return tables.canSplit(); }
 
   const Problem &problem;
@@ -90,23 +96,24 @@ private:
   std::vector<int64_t> rowChoices;
   size_t stride;
   std::vector<double> whole, forwards, backwards, leastWhole;
-  std::vector<double> held, gathered, reduced; ///< by real unit
-  std::vector<int32_t> begins, ends;           ///< by cut: the real units whose ranges have all that begins, or ends, there
+  std::vector<double> held, gathered, reduced; ///< per real unit
+  std::vector<int32_t> begins, ends;           ///< per boundary: the real units with ranges that contain all that begins, or ends, there
   std::vector<double> shared, forwardAt, backwardAt, cards, ports, memory;
-  /// By real unit: sums of single units, and of what pairs of neighbours take beyond.
+  /// Per real unit: sums over single units, and over the additional bytes of adjacent pairs.
   struct UnitBytes {
     std::vector<CellBytes> single, pair;
     std::vector<double> workspace; ///< not summed
   };
-  std::vector<UnitBytes> bytesOf[2]; ///< whole and split backwards; by row choice
-  std::vector<uint32_t> devicesIn;   ///< by node
+  std::vector<UnitBytes> bytesOf[2]; ///< whole and split backwards; per row choice
+  std::vector<uint32_t> devicesIn;   ///< per node
 };
 
-/// Cells of `rows` rows (the last of all may be smaller) on members that need `seconds` each for one: as many to each as end first. Optimal for equal
-/// cells.
+/// Assigns cells of `rows` rows (the last one may be smaller) to members that need `seconds` each
+/// for one cell, such that the last one ends as early as possible. Optimal for equal cells.
 std::vector<int64_t> shareSamples(int64_t samples, int64_t rows, const std::vector<double> &seconds);
 
-/// Seconds until the last of `cells` equal cells ends on counts[i] devices that need seconds[i] for each.
+/// Returns the seconds until the last of `cells` equal cells ends on counts[i] devices that need
+/// seconds[i] for each.
 double makespan(int64_t cells, const uint32_t *counts, const double *seconds, size_t n);
 
 } // namespace zorse::planning

@@ -1,4 +1,4 @@
-// What layouts are made of.
+// Construction and changes of the parts of layouts.
 
 #include "Stages.h"
 

@@ -1,4 +1,5 @@
-// Changes of stages and pipelines that keep everything else as it is: what seeds, moves and descents make layouts with. Internal to Planning.
+// Changes of stages and pipelines that keep everything else. Seeds, moves and descents use them to
+// make layouts. Internal to Planning.
 #pragma once
 
 #include "Intervals.h"
@@ -10,30 +11,37 @@ namespace zorse::planning {
 
 struct Candidate;
 
-/// The members of a stage with their samples; devices that get none are left out.
+/// Returns the members of a stage with their samples; devices without samples are omitted.
 Stage makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows);
 
-/// A pipeline of cut atoms.
+/// Returns the pipeline of a partition of atoms.
 Pipeline makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples);
 
 std::vector<uint32_t> devicesOf(const Stage &stage);
-/// A pipeline's devices by stage, each ascending.
+/// Returns a pipeline's devices per stage, each ascending.
 std::vector<Atom> groupsOf(const Pipeline &pipeline);
-/// The index in StageModel::rows() of the rows of a stage's largest cell, or of the next larger choice.
+/// Returns the index in StageModel::rows() of the rows of a stage's largest cell, or of the next
+/// larger choice.
 size_t rowsOf(const StageModel &model, const Stage &stage);
 
-/// Shares a stage's samples out again, after its units, rows, members or samples have changed. False: no member has any.
+/// Redistributes a stage's samples after its units, rows, members or samples have changed. Returns
+/// false if no member has any.
 bool shareAgain(const StageModel &model, Stage &stage, int64_t samples);
-/// More samples for a pipeline, or fewer if `by` is negative. False: there are not enough, or a stage is left without members.
+/// Gives a pipeline `by` more samples, or fewer if negative. Returns false if there are not enough,
+/// or if a stage is left without members.
 bool giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by);
 
-/// Cuts the units of pipeline `p` again for these groups, of which empty ones vanish. Where memory for as many samples under way as before
-/// (`candidate.inFlight`) does not suffice, half of them are tried. False: there is no such cut, and the candidate is as it was but for that.
+/// Partitions the units of pipeline `p` again for these groups; empty groups are removed. If memory
+/// does not suffice for the current samples in flight (`candidate.inFlight`), half of them are
+/// tried. Returns false if there is no such partition; the candidate is then unchanged except for
+/// `inFlight`.
 bool cutAgain(CutSolver &solver, const StageModel &model, std::vector<Atom> groups, size_t p, Candidate &candidate);
 
-/// Whether every pipeline has the samples and the stages of the first, on devices of the same classes: then gradients are summed among few.
+/// Whether every pipeline has the samples and stages of the first one, on devices of the same
+/// classes. Gradients are then reduced among few devices.
 bool areAlike(const StageModel &model, const Layout &layout);
-/// What a move did to pipeline `changed`, to all others as well, each device's part played by its counterpart. False: a device has none.
+/// Applies the change of pipeline `changed` to all other pipelines, with corresponding devices.
+/// Returns false if a device has no counterpart.
 bool mirror(const Layout &before, Layout &layout, size_t changed);
 
 } // namespace zorse::planning

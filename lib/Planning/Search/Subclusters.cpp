@@ -1,4 +1,5 @@
-// Parts of a cluster that may do better without the rest: what is far away, slow or odd costs more than it brings wherever it waits or is waited for.
+// Subsets of a cluster that may be faster without the rest. Distant, slow or unusual devices cost
+// more than they contribute if others wait for them.
 
 #include "Candidates.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using Devices = std::vector<uint32_t>;
 
-/// Devices by what `keyOf` says of them, those that compute most first.
+/// Groups devices by `keyOf`, the groups with the highest total speed first.
 std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devices, const std::function<uint32_t(uint32_t)> &keyOf) {
   std::map<uint32_t, Devices> byKey;
   for (uint32_t d : devices)
@@ -79,7 +80,7 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
   for (const Devices &site : sites)
     for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.classOf(d); }))
       sets.add(group);
-  // One device less of every class, of the node that has the fewest.
+  // One device less of every class, from the node with the fewest of them.
   if (SearchEffort::forDevices(devices.size()).lessOne)
     for (const Devices &group : classes) {
       std::map<uint32_t, size_t> ofNode;
@@ -93,7 +94,7 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
 }
 
 std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &context) {
-  constexpr double kNegligible = 0.005, kSlow = 0.1; // of the speed of all; of the mean
+  constexpr double kNegligible = 0.005, kSlow = 0.1; // of the total speed; of the mean speed
   std::vector<std::pair<double, uint32_t>> bySpeed;
   double all = 0, gone = 0;
   for (uint32_t d : context.devices) {

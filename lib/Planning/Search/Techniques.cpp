@@ -1,14 +1,15 @@
-// Answers to missing memory. What costs least comes first:
+// Memory techniques if memory is insufficient. The cheapest are first:
 //
-//   moments      the optimizer's moments on the hosts: their bytes to and fro once a step, beside updates
-//   state        parameters and reduced gradients on the hosts, too
-//   offload      activations on the hosts between forward and backward: their bytes to and fro beside computing
-//   recompute    activations computed again: a forward more
-//   each of the last two with each of the first two
-//   phases       parameters twice a step, chunk by chunk, where nothing else suffices (Phases.cpp)
+//     moments      optimizer states on the hosts: copied to and from the device once a step, overlapping the updates
+//     state        also parameters and reduced gradients on the hosts
+//     offload      activations on the hosts between forward and backward: copied while the device computes
+//     recompute    activation recomputation: one more forward
+//     each of the last two with each of the first two
+//     phases       parameters gathered twice a step, per chunk, if nothing else suffices (Phases.cpp)
 //
-// A short search says with which of them something fits, and how fast; the fastest is searched in full, with descents (Neighbours::Relief) in which
-// classes, stages and devices do with others or without. Where there are too many devices to descend, stages do without one after the other.
+// A short search determines which techniques fit, and their speed. The fastest is searched in full.
+// Descents (Neighbours::Relief) then change or drop the techniques of classes, stages and devices.
+// With too many devices for descents, stages drop their techniques one at a time.
 
 #include "Candidates.h"
 
@@ -29,9 +30,10 @@ std::vector<Technique> zorse::planning::techniqueAnswers() {
 
 namespace {
 
-/// Stages whose devices have enough room do without, those with most room first, of which `mostStages` are tried.
+/// Drops the techniques of stages with enough free memory, those with the most free memory first;
+/// `mostStages` are tried.
 void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
-  std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // share of the memory that is used, of the fullest
+  std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the fullest device
   for (const Pipeline &pipeline : result.layout.pipelines)
     for (const Stage &stage : pipeline.stages) {
       double fullest = 0;
@@ -75,7 +77,7 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       found.push_back({*score, eased.techniques});
   }
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (const auto &[score, techniques] : found) { // the next only if buffers, once placed, do not fit
+  for (const auto &[score, techniques] : found) { // the next one only if buffers, once placed, do not fit
     Problem eased = problem;
     eased.techniques = techniques;
     Result<SearchResult> result = searchInOrder(eased, options);

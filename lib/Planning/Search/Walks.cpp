@@ -1,4 +1,4 @@
-// Walks: moves from several starting points, of which the worse are given up one after the other.
+// Walks: moves from several initial layouts; the worse walks are dropped one after the other.
 
 #include "Candidates.h"
 
@@ -11,7 +11,7 @@ using namespace zorse::planning;
 
 Move MoveShares::draw(Draws &draws, bool parts) const {
   constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
-  // Rates of improvement as if so many had been made before, with the mean's success.
+  // Rates of improvement as if kBefore moves had been made before, with the mean's success rate.
   constexpr double kBefore = 40, kMost = 5;
   double made = kBefore, good = 0.5;
   for (size_t m = 0; m < kMoves; ++m) {
@@ -50,12 +50,13 @@ std::string zorse::planning::structureOf(const StageModel &model, const Layout &
 
 namespace {
 
-/// A walk from one starting point.
+/// A walk from one initial layout.
 struct Island {
   Candidate current, best;
 };
 
-/// Several starting points of different structure; half of them are given up after a quarter, and after a half, of the budget.
+/// Walks from several initial layouts of different structure. Half of them are dropped after a
+/// quarter of the budget, and again after half of it.
 class Walks {
 public:
   Walks(SearchContext &context, std::vector<Candidate> &pool) : context(context), pool(pool) {
@@ -81,7 +82,7 @@ public:
     for (uint64_t round = 0; !context.spent() && stale < effort.patience; ++round) {
       const double progress = static_cast<double>(context.tried() - begin) / budget;
       if (progress > 0.1 && std::all_of(islands.begin(), islands.end(), [&](const Island &island) { return isHopeless(island.best); }))
-        break; // a tenth of all memory lacks: moves will not find it
+        break; // missing more than 10 % of all memory: moves will not find a plan that fits
       giveUpWorst(progress);
       makeMoves(round);
       if (moved.empty()) {
@@ -127,7 +128,7 @@ private:
     std::vector<uint8_t> made(count, 0);
     context.parallel(count, [&](size_t worker, size_t i) {
       const Island &island = islands[i % islands.size()];
-      // Most moves from where the walk is, some from its best.
+      // Most moves start from the walk's current layout, some from its best one.
       const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
       for (uint64_t attempt = 0; attempt < effort.attempts && !made[i]; ++attempt)
         made[i] =
@@ -143,7 +144,7 @@ private:
       }
   }
 
-  /// Each walk goes on to the best of its moves, at first even where that is a little worse.
+  /// Each walk continues with the best of its moves, at first even if that is slightly worse.
   void takeMoves(double progress) {
     double tolerance = 1 + 0.006 * std::max(0.0, 0.7 - progress);
     std::vector<const Candidate *> next(islands.size(), nullptr);
@@ -167,10 +168,10 @@ private:
   const uint32_t begin = context.tried(), budget = context.budget - begin;
   const SearchEffort effort = context.effort();
   const size_t most = effort.walksFor(budget);
-  double memory = 0; ///< of all devices
+  double memory = 0; ///< sum over all devices
   std::vector<Island> islands;
-  std::vector<Candidate> moved; ///< in this round
-  std::vector<size_t> islandOf; ///< of each of them
+  std::vector<Candidate> moved; ///< candidates of this round
+  std::vector<size_t> islandOf; ///< island of each of them
 };
 
 } // namespace

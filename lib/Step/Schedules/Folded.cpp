@@ -6,8 +6,8 @@
 //     a   0 1 . 0'a'1'b'2 a 3 b      0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
 //     b   . 0 0'1 1'a'. b'a 2 b
 //
-// Micro-batches enter in groups of as many as there are stages of devices, and tasks run in the order of their steady-state times: no fixed pattern
-// serves ranges and devices of unequal speed.
+// Micro-batches enter in groups, one micro-batch per stage of devices. Tasks run in the order of
+// their steady-state times, because no fixed pattern suits ranges and devices of unequal speed.
 
 #include "Laps.h"
 
@@ -24,7 +24,8 @@ public:
   Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<Laps> laps = findLaps(x.plan, turn);
     assert(!laps.failed() && "the plan has been checked");
-    constexpr double kUsual = 1.5; // times what the steady state holds: ranges wait for each other more than their ideal times say
+    constexpr double kUsual =
+        1.5; // factor on the samples in flight in the steady state: ranges wait for each other longer than their ideal times predict
     Schedule schedule = x.plan.schedule;
     schedule.inFlight *= kUsual;
     schedule.interleave = static_cast<uint32_t>(laps->stages);

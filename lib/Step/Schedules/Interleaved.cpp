@@ -1,6 +1,7 @@
-// "interleaved": every device holds several ranges of units, and micro-batches go around the ring of devices once per range (Narayanan et al., 2021).
-// Groups of as many micro-batches as there are stages of devices pass a range before the next one follows: the pipeline fills in a part of the time
-// of a whole device's units.
+// "interleaved": every device has several ranges of units, and micro-batches go around the ring of
+// devices once per range (Narayanan et al., 2021). Groups of micro-batches, one per stage of
+// devices, run through a range before the next group follows. Filling the pipeline takes only a
+// fraction of the time of all units of a device.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on a, 6-8 on b:
 //     a   0 1 0'1'2 a'3 b'2'a 3'b          0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
@@ -33,8 +34,9 @@ public:
       };
       sort(forwards, false);
       sort(backwards, true);
-      // Until its first backward comes, a device of the first stage forwards a group through all ranges but the last, and what the others forward and
-      // hand back meanwhile.
+      // Before its first backward, a device of the first stage runs the forwards of a group through
+      // all ranges except the last, and those that it can run until the other devices return
+      // gradients.
       const double least = static_cast<double>(2 * (stages - 1 - laps.stageOf[d]) + (rounds - 1) * stages + 1);
       const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlight), 1.0, static_cast<double>(forwards.size())));
       std::vector<TaskName> tasks;
@@ -48,7 +50,8 @@ public:
     return Runs::IfAcyclic;
   }
 
-  /// Where groups are not full, micro-batches of stages differ or few may be in flight: list scheduling by the same ranks, backwards first.
+  /// For incomplete groups, different micro-batches per stage, or few in flight: list scheduling by
+  /// the same ranks, backwards first.
   bool orderOtherwise(const Expansion &x, Order &result) const override {
     const Laps laps = lapsOf(x);
     fillWithWeights(x, result);
@@ -70,7 +73,7 @@ private:
     return std::move(*laps);
   }
 
-  /// By group and lap, then micro-batch. Backwards go from the last lap to the first.
+  /// Key by group and lap, then micro-batch. Backwards go from the last lap to the first.
   static std::pair<int64_t, int32_t> rank(const Laps &laps, uint32_t cell, bool backward) {
     const Laps::Passage passage = laps.passages[cell];
     const size_t lap = backward ? laps.laps - 1 - passage.lap : passage.lap;

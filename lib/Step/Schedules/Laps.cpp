@@ -31,7 +31,7 @@ zorse::Result<Laps> zorse::step::findLaps(const Plan &plan, Turn turn) {
     ranges.push_back(range);
   }
 
-  // The first lap ends where a device comes again.
+  // The first lap ends at the first device that appears again.
   Laps laps;
   std::set<uint32_t> seen;
   for (auto &range : ranges) {

@@ -1,4 +1,5 @@
-// Schedules in which micro-batches pass the same devices several times: a lap is one passage along all stages of devices. Internal to lib/Step.
+// Schedules in which micro-batches visit the same devices several times. A lap is one pass through
+// all stages of devices. Internal to lib/Step.
 #pragma once
 
 #include "Ordering.h"
@@ -9,21 +10,23 @@
 
 namespace zorse::step {
 
-/// How one lap follows another: from the last stage of devices again to the first, or back along the same way.
+/// Direction of successive laps: from the last stage of devices to the first again, or back in
+/// reverse order.
 enum class Turn : uint8_t { Ring, BackAndForth };
 
-/// A tiling in laps: the unit ranges of its cells follow each other, and so do the sets of devices that work on them.
+/// A tiling in laps: the unit ranges of its cells are contiguous, and the sets of devices of
+/// successive ranges follow the laps.
 struct Laps {
   struct Passage {
     uint32_t lap = 0;
-    uint32_t microBatch = 0; ///< of its device and unit range, by first sample
+    uint32_t microBatch = 0; ///< index by first sample among the cells of its device and unit range
   };
   size_t stages = 0, laps = 0;   ///< stages of devices; the last lap of a ring may be shorter
-  std::vector<Passage> passages; ///< by cell
-  std::vector<size_t> stageOf;   ///< by device of the plan; 0 for one without cells
+  std::vector<Passage> passages; ///< per cell
+  std::vector<size_t> stageOf;   ///< per device of the plan; 0 for one without cells
 };
 
-/// What schedules in laps have in common: the tilings that they take, and their parameter.
+/// Base of schedules in laps: the tilings that they support, and their parameter.
 class LapsRule : public ScheduleRule {
 public:
   LapsRule(ScheduleKind kind, const char *name, Turn turn)
@@ -36,7 +39,7 @@ protected:
   const Turn turn;
 };
 
-/// Finds the laps of a plan's tiling. The error says what was expected and what was found.
+/// Finds the laps of a plan's tiling. The error contains the expected and the found tiling.
 Result<Laps> findLaps(const Plan &plan, Turn turn);
 
 } // namespace zorse::step

@@ -4,7 +4,8 @@
 //
 //   units 0-2 and 2-4 on one device:   F 0 1 2 3  0' 1' 2' 3'  B a' b' c' d'  a b c d
 //
-// Of the last units, a backward may follow its forward at once: 0'a'1'b'2'c'3'd'. All devices follow one order of units: it always runs.
+// For the last units, a backward may directly follow its forward: 0'a'1'b'2'c'3'd'. All devices
+// process units in the same order, so the schedule always runs.
 
 #include "Ordering.h"
 #include "Rules.h"

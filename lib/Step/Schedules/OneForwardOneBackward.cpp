@@ -1,4 +1,5 @@
-// "1f1b": as few micro-batches alive as can run, counted in samples, so that the grids of stages may differ (Narayanan et al., 2019).
+// "1f1b": the minimum number of micro-batches in flight, counted in samples, so that stages may
+// have different grids (Narayanan et al., 2019).
 //
 //   device 0   0 1 2 a 3 b . c . d        0 1 2 3: forwards of micro-batches
 //   device 1   . 0 1 . a 2 b 3 c . d      a b c d: their backwards
@@ -14,8 +15,9 @@ using namespace zorse::step;
 
 namespace {
 
-/// Lets W lag behind B, but keeps no more cells between F and W than the whole pipeline's fullest device has between F and B, and no more than memory
-/// seems to hold: the forward that would be one too many waits for a W.
+/// Lets W lag behind B. The number of cells between F and W is limited by the number of cells
+/// between F and B on the pipeline's fullest device, and by an estimate of the available memory. A
+/// forward that would exceed the limit waits for a W.
 void boundWeights(const Expansion &x, const std::vector<std::vector<TaskName>> &order, Order &result) {
   fillWithWeights(x, result);
   size_t fullest = 1;
@@ -45,7 +47,7 @@ void boundWeights(const Expansion &x, const std::vector<std::vector<TaskName>> &
   }
 }
 
-/// Per device the order of its tasks if every device has one unit range, else empty.
+/// Returns the order of each device's tasks if every device has one unit range, else empty.
 std::vector<std::vector<TaskName>> orderStages(const Expansion &x) {
   const Plan &plan = x.plan;
   size_t devices = plan.devices.size();
@@ -97,8 +99,8 @@ public:
   }
 
 private:
-  /// No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest
-  /// chain.
+  /// Without stages: list scheduling, backwards first, with about as many samples in flight as in
+  /// 1F1B, that is, one front cell per cell of the deepest chain.
   static void admitChains(const Expansion &x, Order &result) {
     std::vector<int32_t> cuts;
     for (const Cell &cell : x.plan.cells)

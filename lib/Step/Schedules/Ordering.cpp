@@ -5,7 +5,7 @@
 using namespace zorse::step;
 
 void zorse::step::chainTasks(const Expansion &x, const std::vector<TaskName> &tasks, Order &order) {
-  uint32_t previous = kNone, last = kNone, secondLast = kNone; // the latest two forwards
+  uint32_t previous = kNone, last = kNone, secondLast = kNone; // the last two forwards
   std::unordered_set<uint32_t> loaded;
   for (TaskName task : tasks) {
     if (task.kind == TaskKind::Forward) {

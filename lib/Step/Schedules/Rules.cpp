@@ -6,7 +6,7 @@ using namespace zorse::step;
 
 namespace {
 
-/// The table: by ScheduleKind.
+/// All rules, indexed by ScheduleKind.
 const std::vector<std::unique_ptr<ScheduleRule>> &table() {
   static const std::vector<std::unique_ptr<ScheduleRule>> rules = [] {
     std::vector<std::unique_ptr<ScheduleRule>> made;

@@ -1,4 +1,4 @@
-// One rule of every schedule; lib/Step/Schedules has a file for each. Internal to lib/Step.
+// One rule for every schedule; lib/Step/Schedules has a file for each. Internal to lib/Step.
 #pragma once
 
 #include "zorse/Step/Schedules.h"

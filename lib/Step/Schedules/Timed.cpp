@@ -1,13 +1,14 @@
 // "steady_state": tasks by the time they would run at in a steady state.
 //
-// Samples enter at the rate of the busiest device. A cell's forward would then run when its inputs come in, and its backward when its gradients do,
-// on a machine where nobody waits for a device:
+// Samples enter at the rate of the busiest device. On a machine without waits for devices, a cell's
+// forward would run when its inputs arrive, and its backward when its gradients arrive:
 //
 //   sample's entry ── F 0 ── link ── F 1 ── link ── F 2, B 2 ── link ── B 1 ── link ── B 0
 //                     └────────────── samples in flight at stage 0: this time over the period ──┘
 //
-// List scheduling runs whatever is ready in the order of these times. Each device takes in as many samples as are in flight in the steady state, or a
-// multiple of it, and no more than its memory holds. W fills the gaps.
+// List scheduling runs ready tasks in the order of these times. Each device admits the samples that
+// are in flight in the steady state, or a multiple of them, as far as its memory allows. W fills
+// idle time.
 
 #include "../Tables.h"
 #include "Ordering.h"
@@ -35,7 +36,8 @@ public:
   }
 
 private:
-  /// Seconds in which the busiest device, or the busiest link, does its part of a step.
+  /// Returns the seconds in which the busiest device, or the busiest link, executes its part of a
+  /// step.
   double steadyPeriod() const {
     double most = 0;
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -50,10 +52,11 @@ private:
     return most;
   }
 
-  /// Forward along the ops, whose indices follow what they need but for state: that is taken to be there.
+  /// Visits ops in ascending order, which is a topological order except for state; state is assumed
+  /// to be available.
   void findTimes() {
     time.assign(x.ops.size(), 0);
-    std::vector<double> after(x.chunks.size(), 0); // when the chunk's device is done with its latest task of this direction
+    std::vector<double> after(x.chunks.size(), 0); // end of the latest task of this direction on the chunk's device
     setEntries();
     entry.assign(x.cells.size(), 1e300);
     std::vector<RecurringSlots> slots(x.plan.devices.size());
@@ -77,7 +80,7 @@ private:
       const Op &o = x.ops[op];
       if (o.enters && o.work == Work::Transfer)
         entry[c] = std::min(entry[c], time[op]);
-      if (o.priority >> 61 != 0) // short ones stay first
+      if (o.priority >> 61 != 0) // short tasks stay first
         order.priority[op] = priorityAt(kTimedRank, time[op]);
       const double done = time[op] + o.duration;
       for (uint32_t next : x.next[op])
@@ -86,7 +89,8 @@ private:
     }
   }
 
-  /// When samples enter: evenly over the period, or in groups of `interleave` cells, one right after the other.
+  /// Sets the times at which samples enter: evenly over the period, or in groups of `interleave`
+  /// cells, directly one after the other.
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward.begin] = -1;
@@ -95,7 +99,7 @@ private:
       int64_t rows = 0, groupRows = 0;
     };
     std::vector<Entered> entered(x.bands.size());
-    for (uint32_t c : x.cellsByBegin[0]) { // by samples
+    for (uint32_t c : x.cellsByBegin[0]) { // in sample order
       const Chunk &chunk = x.chunks[x.chunkOf[c]];
       const Band &band = x.bands[chunk.band];
       Entered &before = entered[chunk.band];
@@ -166,10 +170,10 @@ private:
   Order &order;
   Admission &admission;
   const std::vector<uint64_t> &less;
-  std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
+  std::vector<std::array<double, 2>> waits; ///< per band: seconds that its forwards and backwards wait for other tasks; < 0: not computed yet
   double period = 0;
   std::vector<double> &time;  ///< per op of a cell
-  std::vector<double> &entry; ///< per cell: when its first receive starts
+  std::vector<double> &entry; ///< per cell: start of its first receive
 };
 
 class Timed final : public ScheduleRule {

@@ -441,7 +441,7 @@ TEST(Cluster, Figures) {
                  "memory_bandwidth: expected a figure from 1000 to 1e+15, got '0'; what has no limit is 'unlimited'");
   std::string two = device("flops_per_second: 1e9");
   EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
-                 "line 5: links.inter_node.bandwidth: expected a figure from 1000 to 1e+15, got '0'; devices that nothing connects");
+                 "line 5: links.inter_node.bandwidth: expected a value from 1000 to 1e+15, got '0'; devices without a link");
   EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}", "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
   EXPECT_MISTAKE(two + "links: {inter_site: 3}", "links.inter_site: expected {bandwidth, latency, flow}, got '3'");
   EXPECT_MISTAKE(two + "    host_memory: 0\n", "node 'n': host_memory: expected a figure");

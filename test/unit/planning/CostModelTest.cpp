@@ -186,7 +186,7 @@ TEST(CostModel, Refuses) {
   Cluster cluster = test::twoNodes();
   cluster.devices[2].speed[speedIndex(bundle::BF16)] = 0;
   error = CostModel::make(summary, cluster, nullptr, {}).message();
-  EXPECT_NE(error.find("computes in bf16, which these devices cannot: 'slow' (S1)"), std::string::npos) << error;
+  EXPECT_NE(error.find("computes in bf16, which these devices do not support: 'slow' (S1)"), std::string::npos) << error;
   // A plan without it is fine; one with a device that is not there is not.
   EXPECT_EQ(CostModel::make(summary, cluster, nullptr, {{"fast:1", 0, 0, ""}}).message(), "");
   error = CostModel::make(summary, cluster, nullptr, {{"fast:7", 0, 0, ""}}).message();

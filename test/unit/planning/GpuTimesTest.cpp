@@ -179,7 +179,7 @@ TEST(GpuTimes, ProfilesGoBefore) {
   const CostModel part = costs(summary, cluster, &profile), plain = costs(summary, cluster);
   EXPECT_DOUBLE_EQ(part.unit(0, 1, UnitTask::Forward, 4), 1.5);
   EXPECT_GT(part.unit(0, 2, UnitTask::Forward, 4), 10 * plain.unit(0, 2, UnitTask::Forward, 4)); // in proportion
-  EXPECT_EQ(part.source(0).find("measured (profile) for 1 of 4 classes of units; in proportion to these, modelled"), 0u) << part.source(0);
+  EXPECT_EQ(part.source(0).find("measured (profile) for 1 of 4 classes of units; in proportion to these, modeled"), 0u) << part.source(0);
   for (const char *name : {"embedding", "block mlp", "head"})
     profile.devices[0].classes[name] = device.classes["block attention"];
   EXPECT_EQ(costs(summary, cluster, &profile).source(0), "measured (profile)");

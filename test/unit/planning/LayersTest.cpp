@@ -67,7 +67,7 @@ TEST(Layers, BecomeASummaryAndAProfile) {
       all,
       "layers without \"workspace\" need none: 'embedding'\n"
       "layers without \"flops\" have 2 for each parameter and token, for shares of the work and of a backward's two parts: 'block', 'embedding'\n"
-      "layers without \"deferred\" do their backward in one piece: 'embedding'\n"
+      "layers without \"deferred\" do not split their backward: 'embedding'\n"
       "a sample's input is 32 bytes (\"input\" is not given)\n"
       "the optimizer keeps 2 numbers of 4 bytes for each parameter (\"moments\" is not given)\n");
 }
@@ -98,12 +98,12 @@ TEST(Layers, Mistakes) {
   const std::pair<std::function<void(Json &)>, const char *> cases[] = {
       {[](Json &t) { t["sizes"] = 1; }, "unknown key \"sizes\"; known are"},
       {[](Json &t) { t["format"] = 2; }, "format: expected a whole number from 1 to 1, got 2"},
-      {[](Json &t) { t.erase("compute_type"); }, "lacks \"compute_type\", f32, f16 or bf16"},
+      {[](Json &t) { t.erase("compute_type"); }, "missing key \"compute_type\" (f32, f16 or bf16)"},
       {[](Json &t) { t["compute_type"] = "f8"; }, "compute_type: expected f32, f16 or bf16, got \"f8\""},
       {[](Json &t) { t["moments"] = 3; }, "moments: expected a whole number from 0 to 2, got 3"},
       {[](Json &t) { t["tokens_per_sample"] = 0; }, "tokens_per_sample: expected a whole number from 1"},
       {[](Json &t) { t["input"] = -1; }, "input: expected a whole number from 0"},
-      {[](Json &t) { t.erase("classes"); }, "lacks \"classes\""},
+      {[](Json &t) { t.erase("classes"); }, "missing key \"classes\""},
       {[](Json &t) { t["classes"] = Json::object(); }, "classes: expected an object of 1 to 4096 classes, got {}"},
       {[](Json &t) { t["classes"]["layer 3"] = t["classes"]["block"]; }, "classes[\"layer 3\"]: expected a name of words"},
       {[](Json &t) { t["classes"]["block"]["bytes"] = 1; }, "classes[\"block\"]: unknown key \"bytes\""},
@@ -111,14 +111,14 @@ TEST(Layers, Mistakes) {
       {[](Json &t) { t["classes"]["block"].erase("parameter_bytes"); }, "found neither"},
       {[](Json &t) { t["classes"]["block"]["parameter_bytes"] = 511; }, "classes[\"block\"].parameter_bytes: expected a multiple of the 2 bytes"},
       {[](Json &t) { t["classes"]["embedding"]["parameters"] = 0.5; }, "classes[\"embedding\"].parameters: expected a whole number"},
-      {[](Json &t) { t["classes"]["block"].erase("saved"); }, "classes[\"block\"]: lacks \"saved\""},
-      {[](Json &t) { t["classes"]["block"].erase("output"); }, "classes[\"block\"]: lacks \"output\""},
+      {[](Json &t) { t["classes"]["block"].erase("saved"); }, "classes[\"block\"]: missing key \"saved\""},
+      {[](Json &t) { t["classes"]["block"].erase("output"); }, "classes[\"block\"]: missing key \"output\""},
       {[](Json &t) { t["classes"]["block"]["deferred"] = "1 GB"; }, "classes[\"block\"].deferred: expected a whole number"},
       {[](Json &t) { t["classes"]["block"]["workspace"]["per_row"] = 1; }, "classes[\"block\"].workspace: unknown key \"per_row\""},
       {[](Json &t) { t["classes"]["head"]["flops"] = -1; }, "classes[\"head\"].flops: expected FLOPs from 0"},
-      {[](Json &t) { t.erase("layers"); }, "lacks \"layers\""},
+      {[](Json &t) { t.erase("layers"); }, "missing key \"layers\""},
       {[](Json &t) { t["layers"] = Json::array(); }, "layers: expected at least one layer, found none"},
-      {[](Json &t) { t["layers"][1].erase("class"); }, "layers[1]: lacks \"class\""},
+      {[](Json &t) { t["layers"][1].erase("class"); }, "layers[1]: missing key \"class\""},
       {[](Json &t) { t["layers"][1]["class"] = "tail"; },
        "layers[1].class: \"tail\" is not in \"classes\"; add it there, or name one of block, embedding, head"},
       {[](Json &t) { t["layers"][1]["count"] = 0; }, "layers[1].count: expected a whole number from 1"},

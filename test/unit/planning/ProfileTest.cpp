@@ -70,9 +70,9 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"format": 2})", "format: expected a whole number from 1 to 1, got 2");
   EXPECT_MISTAKE(R"({"devises": []})", "unknown key \"devises\"; known are format, model");
   EXPECT_MISTAKE(R"({"devices": {}})", "devices: expected an array of at most 65536, got {}");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"delay": 1}}]})", "devices[0].communication: lacks \"per_byte\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"delay": 1}}]})", "devices[0].communication: missing key \"per_byte\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"per_byte": 2}}]})", "devices[0].communication.per_byte: expected");
-  EXPECT_MISTAKE(R"({"devices": [{}]})", "devices[0]: lacks \"device\"");
+  EXPECT_MISTAKE(R"({"devices": [{}]})", "devices[0]: missing key \"device\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})", "devices[0].device: expected a text that is not empty, got \"\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})", "devices[1].device: \"a\" is given twice");
   auto point = [](const std::string &fields) { return R"({"devices": [{"device": "a", "unit_classes": {"head": [{)" + fields + "}]}}]}"; };
@@ -92,7 +92,7 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: lacks \"per_element\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})",
                  "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
-  EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: lacks \"bandwidth\"");
+  EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: missing key \"bandwidth\"");
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b", "bandwidth": 0}]})", "links[0].bandwidth: expected bytes/s from 1000 to 1e+15, got 0");
   EXPECT_MISTAKE(std::string(size_t(65) << 20, ' '), "at most 64 MiB");
   EXPECT_MISTAKE(std::string(1000000, '['), "not valid JSON");

@@ -163,7 +163,7 @@ TEST(Owners, Mistakes) {
 TEST(Order, Mistakes) {
   auto order = [](const std::string &tasks) { return withCells(kWhole, ", \"schedule\": {\"order\": {" + tasks + "}}"); };
   EXPECT_EQ(mistake(order(R"("a": ["F0", "B0"])")), "");
-  EXPECT_MISTAKE(order(R"("a": ["F0"])"), "order of device a lacks B0");
+  EXPECT_MISTAKE(order(R"("a": ["F0"])"), "order of device a does not contain B0");
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F0"])"), "F0 is listed twice");
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F1"])"), "F1 names no cell");
   EXPECT_MISTAKE(order(R"("b": ["F0", "B0"])"), "belongs to another device");
@@ -171,7 +171,7 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "W0"])"), "W0 is no task of this plan: add \"split_backward\": true");
   auto split = [](const std::string &tasks) { return withCells(kWhole, ", \"split_backward\": true, \"schedule\": {\"order\": {" + tasks + "}}"); };
   EXPECT_EQ(mistake(split(R"("a": ["F0", "B0", "W0"])")), "");
-  EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a lacks W0");
+  EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a does not contain W0");
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"),
