@@ -201,8 +201,8 @@ uint64_t CpuBody::accumulateBits(uint64_t accumulates, const std::vector<Address
 void CpuBody::run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
   for (const auto &launch : launches_) {
     std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launch);
-    launches.store(launches.load(std::memory_order_relaxed) + 1,
-                   std::memory_order_relaxed); // no atomic increment: bodies of a device run one at a time
+    // No atomic increment is needed: bodies of a device run one at a time.
+    launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 }
 
