@@ -3,7 +3,8 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-/// Both are sorted; `found` must be `expected`. Adjacent ranges have been joined where the way they were cut does not matter.
+/// Requires that `found` equals `expected`; both are sorted. Adjacent ranges have been joined if
+/// their boundaries do not matter.
 bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
@@ -28,7 +29,8 @@ bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> 
 }
 
 bool Replay::checkValueGradient(const ContributionList &list, const Logical &value) {
-  // Units add in descending order, or all at once where they arrive: most lists are as expected, from one end or the other.
+  // Units add in descending order, or all together when they arrive: most lists are as expected,
+  // from one end or the other.
   const auto &units = model.valueContributors[value.id];
   const size_t first = std::lower_bound(units.begin(), units.end(), value.cut) - units.begin(), count = units.size() - first;
   auto equal = [&](auto begin) {
@@ -48,7 +50,7 @@ bool Replay::checkValueGradient(const ContributionList &list, const Logical &val
 }
 
 bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
-  // Backwards in the order of samples leave a list in order.
+  // If backwards run in the order of samples, the list is already sorted.
   size_t next = 0;
   bool ordered = true;
   for (uint32_t unit : model.parameterContributors[parameter])
@@ -64,7 +66,7 @@ bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
                  "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
 }
 
-/// Joins adjacent ranges of equal (of, term). Overlaps stay as they are: the comparison then fails.
+/// Joins adjacent ranges of equal (of, term). Overlaps are kept, so that the comparison fails.
 static std::vector<Contribution> joined(std::vector<Contribution> items) {
   std::sort(items.begin(), items.end());
   size_t kept = 0;

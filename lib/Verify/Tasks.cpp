@@ -1,4 +1,4 @@
-// What a device's tasks must be, by plan and summary.
+// Checks a device's tasks against plan and summary.
 #include "Device.h"
 
 using namespace zorse;
@@ -11,7 +11,7 @@ std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin)
 /// Checks one task.
 class TaskChecker {
 public:
-  /// \param expected  memory for units and their bodies
+  /// \param expected  scratch memory for units and their bodies
   TaskChecker(Device &device, const bundle::Entry &entry, bool byHost, std::vector<std::pair<int64_t, uint32_t>> &expected)
       : device(device), entry(entry), compute(entry.compute()), byHost(byHost), expected(expected) {}
 
@@ -54,7 +54,7 @@ private:
       fail(Code::Task, std::string("is not in phase ") + text);
   }
 
-  /// Calls that are not unit functions, and which task may have them.
+  /// Checks that the task calls only allowed bodies that are not unit functions.
   template <typename Allowed> void only(Allowed allowed, const char *text) {
     for (const bundle::Call &call : compute.calls())
       if (call.unit() >= 0 || !allowed(call.body()))
@@ -92,7 +92,7 @@ private:
       fail(Code::Call, "makes " + std::to_string(unitCalls) + " of its " + std::to_string(expected.size()) + " calls of units");
   }
 
-  /// Units and their bodies, in the order of the task's calls.
+  /// The units and bodies of the task's calls, in order.
   void expectUnits(const PlanView::Cell &cell) {
     expected.clear();
     if (compute.task() == bundle::Compute::B && model.recomputes(cell))
@@ -145,7 +145,7 @@ private:
   }
 
   void checkCast() {
-    if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // of what backwards alone read
+    if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
       fail(Code::Task, "is in phase " + bundle::Phase_Name(entry.phase()) + ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
@@ -154,7 +154,8 @@ private:
       checkSlots(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
-  /// Slots for which `counts` holds must all be of the task's group and of one range. Returns the first; null: there is none.
+  /// All slots for which `counts` holds must be of the task's group and of one range. Returns the
+  /// first, or null if there is none.
   template <typename Counts, typename Name> const bundle::Value *checkSlots(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
     const bundle::SlotBindings bindings(device.getProgram(), call);
@@ -165,7 +166,7 @@ private:
       if (!first)
         first = &value;
       if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() || value.end() != first->end())
-        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", unlike the task or the other slots");
+        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other slots");
     }
     return first;
   }

@@ -228,7 +228,7 @@ void Launcher::reap() {
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->reap())
       ended.push_back(rank.get());
-  // Of the processes found together, a killed one ended first: the others end because of it.
+  // If several processes have ended, a killed one ended first: the others end because of it.
   std::stable_sort(ended.begin(), ended.end(), [](RankProcess *a, RankProcess *b) { return a->killed() > b->killed(); });
   for (RankProcess *rank : ended)
     noticeEnd(*rank);
