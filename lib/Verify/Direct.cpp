@@ -50,11 +50,11 @@ bool Device::checkDirect(int index) {
   for (uint32_t member : members)
     if (groupOf(member) < 0 || groupOf(member) != groupOf(program.device()))
       return report(Code::Reach, id,
-                    where(entry) + ": goes directly between " + deviceName(program.device()) + " and " + deviceName(member) +
+                    where(entry) + ": is a direct transfer between " + deviceName(program.device()) + " and " + deviceName(member) +
                         ", which do not exchange directly");
   auto onDevice = [&](const bundle::Region &region) {
     return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
-           report(Code::Reach, id, where(entry) + ": goes directly and works on memory of the host, expects the device's");
+           report(Code::Reach, id, where(entry) + ": is a direct transfer but uses host memory, expects device memory");
   };
   auto aligned = [&](const bundle::Region &region) {
     return region.offset() % uint64_t(kSlotAlignment) == 0 ||

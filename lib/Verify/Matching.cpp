@@ -356,7 +356,7 @@ private:
       if (!std::binary_search(list.begin(), list.end(), Shard{planned.begin, planned.end, planned.device}))
         fail(Code::Update, int32_t(planned.device), -1,
              "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
-                 model.summary.groups(int(planned.group)).name() + "', as the plan says");
+                 model.summary.groups(int(planned.group)).name() + "', as the plan requires");
     }
   }
 

@@ -159,9 +159,9 @@ Failure Evidence::tell(const Chain &chain, double now) const {
         return tellUnreached(out.peer, *rank.own, now);
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
       out.exitCode = 2;
-      out.message += mutual
-                         ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
-                         : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
+      out.message +=
+          mutual ? "; " + nameOf(out.peer) + " reports the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
+                 : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
     }
     return out;
   }

@@ -195,7 +195,7 @@ void Job::contributed(uint32_t rank, const Contribution &contribution, double no
   const std::string &name = contribution.name();
   auto found = exchanges_.find(name);
   if (found == exchanges_.end() && exchanges_.size() >= kExchangesAtOnce)
-    return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at once", now);
+    return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at the same time", now);
   Exchange &exchange = found != exchanges_.end() ? found->second : exchanges_[name];
   exchange.values.resize(settings_.world);
   if (exchange.values[rank])
@@ -452,7 +452,7 @@ void Job::checkLinks(double now) {
   });
   const auto &[rank, s] = *worst;
   std::string text = evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(s.first) +
-                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing of it has come there for " +
+                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing was received from it there for " +
                      seconds(now - s.since) + ", although the coordinator hears both: its packets are lost in the network";
   if (auto back = ranks_[rank].unheard.find(s.first); back != ranks_[rank].unheard.end())
     text += " (it has not heard " + evidence_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";

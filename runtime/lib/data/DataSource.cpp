@@ -357,7 +357,7 @@ static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphIn
       continue;
     if (inputs[i].role().empty())
       notes.push_back("input '" + inputs[i].name() + "' is taken for " + (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") +
-                      " by its name; " + inputs[i].name() + "=FILE.npy gives it numbers of its own");
+                      " by its name; " + inputs[i].name() + "=FILE.npy sets its values");
     feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
   }
   return Status::success();

@@ -258,9 +258,10 @@ MaybePlace launching::pmiPlace(const Variables &v) {
   std::string id = v.firstOf({"PMI_JOBID", "PMI_KVSNAME"});
   place.job = "pmi/" + v.text(id);
   if (id.empty() && !v.has("ZORSE_STORE") && !v.has("ZORSE_JOB") && place.world > 1)
-    return userError("PMI: " + shown("PMI_RANK", v.text("PMI_RANK")) + " and " + shown("PMI_SIZE", v.text("PMI_SIZE")) +
-                     " are set, but nothing tells this job from another one. Set ZORSE_JOB to the same unique name for all ranks (mpiexec -genv "
-                     "ZORSE_JOB run-17 ...), or ZORSE_STORE=host:port");
+    return userError(
+        "PMI: " + shown("PMI_RANK", v.text("PMI_RANK")) + " and " + shown("PMI_SIZE", v.text("PMI_SIZE")) +
+        " are set, but nothing distinguishes this job from another one. Set ZORSE_JOB to the same unique name for all ranks (mpiexec -genv "
+        "ZORSE_JOB run-17 ...), or ZORSE_STORE=host:port");
   if (v.has("ZORSE_JOB"))
     place.job = v.text("ZORSE_JOB");
   if (place.oneHost)

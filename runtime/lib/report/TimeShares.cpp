@@ -71,7 +71,7 @@ std::string advice(const Bundle &bundle, const TimeShares &shares, double measur
            "help. "
            "zorse-profile "
            "and --profile make the predictions accurate";
-  return "nothing that stands out: devices compute most of the time, as planned";
+  return "nothing in particular: devices compute most of the time, as planned";
 }
 
 } // namespace

@@ -177,7 +177,7 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
       out.slices.push_back(slice);
     }
     if (covered != out.bytes)
-      fields.fail(std::to_string(out.bytes) + " bytes are said, its slices end at " + std::to_string(covered));
+      fields.fail(std::to_string(out.bytes) + " bytes are listed, its slices end at " + std::to_string(covered));
   }
   return out;
 }

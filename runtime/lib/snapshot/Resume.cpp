@@ -55,7 +55,7 @@ public:
         add(different,
             "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the snapshot, " + shapeText(ours[p].storedShape()) + " here");
       else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
-        add(different, "'" + ours[p].name + "' lies in memory in another order (the bundle comes from another version of the compiler)");
+        add(different, "'" + ours[p].name + "' has another layout (the bundle was written by another version of the compiler)");
       else if (theirs.trainable != ours[p].trainable)
         add(different,
             "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
@@ -213,7 +213,7 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
   if (!bundle::comparable(index.identity.model, identity.model))
     verdict.note +=
         (verdict.note.empty() ? "" : "\n") + path +
-        ": comes from a version of the compiler that wrote graphs in another way; that the model is the same is known by its parameters only";
+        ": was written with a version of the compiler that represented graphs differently; only the parameters show that the model is the same";
   if (Status status = loader.load(moments); status.failed())
     return unusable(ResumeVerdict::Damaged, status.message());
   verdict.step = index.step;

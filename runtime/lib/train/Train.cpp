@@ -32,8 +32,8 @@ public:
                        ", for example because every label is ignored. Check the labels");
     if (!std::isfinite(found->loss))
       return userError(
-          "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Look at the data "
-          "of --eval, and at where the parameters come from");
+          "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Check the data "
+          "of --eval and the initial parameters");
     return true;
   }
 
@@ -82,7 +82,7 @@ public:
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
                        " were not finite: none of these updates was applied, and what is kept is the state after step " +
-                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run at once";
+                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run immediately";
     return end_;
   }
 
