@@ -23,7 +23,7 @@ std::string Replay::held(const Content &content) const {
 
 void Replay::write(const Place &place, const Logical &value) {
   Content content = contentOf(value, place.begin);
-  if (value.kind == bundle::Value::ACTIVATION_GRADIENT) { // received: the sum it declares
+  if (value.kind == bundle::Value::ACTIVATION_GRADIENT) { // received: the sum that it declares
     std::vector<Contribution> items;
     for (uint32_t unit : model.valueContributors[value.id])
       if (unit >= value.cut)
@@ -60,7 +60,8 @@ void Replay::writeScalars(const Place &block) {
   writeBytes(rest, content);
 }
 
-/// Every byte holds the expected value; accumulators besides hold exactly the contributions their reader needs.
+/// Checks that every byte contains the expected value, and that accumulators contain exactly the
+/// contributions that their reader needs.
 bool Replay::compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
@@ -90,7 +91,7 @@ bool Replay::compareBytes(const Place &place, const Content &expected, const Log
         good = fail(Code::WrongValue, expects() + ", which hold " + held(found));
         return;
       }
-      // The accumulator of the only contributor is the sum.
+      // With one contributor, its accumulator is the sum.
       Content accumulator = expected;
       accumulator.kind = bundle::Value::GRADIENTS;
       const auto &contributors = model.groupContributors[value.id];
@@ -136,7 +137,8 @@ bool Replay::require(const Place &place, const Logical &value) {
   return good;
 }
 
-/// What LoadScalars brought, seeds as they are needed, and with `decided` the decision.
+/// Requires the scalars of LoadScalars, with seeds in the given state and, with `decided`, the
+/// decision.
 bool Replay::requireScalars(const Place &block, bool decided, Seeds seeds) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
@@ -159,8 +161,9 @@ bool Replay::requireScalars(const Place &block, bool decided, Seeds seeds) {
   return !decided || requireBytes(lastScalars[1], expected, value, -1);
 }
 
-/// The sums of this device (`global` false) or of all: there, every contribution once. A device that is the only one with contributions may read
-/// its own as global; that it is the only one is checked with all devices.
+/// Requires the sums of this device (`global` false) or of all devices. Global sums must contain
+/// every contribution once. A device may read its own sums as global if it is the only one with
+/// contributions; the check over all devices verifies that it is.
 bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
   bool good = true;
   auto check = [&](int64_t begin, int64_t end, bool isNorm) {
@@ -185,14 +188,14 @@ bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
       }
     });
   };
-  if (norm && !evaluating) // evaluation has no norm
+  if (norm && !evaluating) // evaluation computes no norm
     check(0, Block::normBytes, true);
   if (loss && good)
     check(Block::normBytes, Block::sumsBytes, false);
   return good;
 }
 
-/// Sums to which nothing is ever added: what a decision reads that comes before all gradients.
+/// Requires sums without any contribution. A decision reads them if it precedes all gradients.
 bool Replay::requireNoSums(const Place &sums) {
   bool good = true;
   memory.forEach(sums.intervals, [&](Intervals, const Content &found) {
@@ -203,7 +206,7 @@ bool Replay::requireNoSums(const Place &sums) {
   return good;
 }
 
-/// Adds to, or with `overwrite` starts, the accumulator in a place.
+/// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
 bool Replay::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite,
                              const bundle::Slot *slot) {
   if (place.begin >= place.end)
@@ -238,7 +241,7 @@ bool Replay::accumulateBytes(const Place &place, const Content &expected, const 
     std::sort(taking.begin(), taking.end());
     taking.erase(std::unique(taking.begin(), taking.end()), taking.end());
   }
-  copies.clear(); // ascending, as `taking` is
+  copies.clear(); // ascending, like `taking`
   for (uint32_t list : taking) {
     uint32_t target = list;
     if (!whole) {

@@ -78,7 +78,8 @@ bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> 
 }
 
 bool Replay::checkValueGradient(const ContributionList &list, const Logical &value) {
-  // Units add in descending order, or all at once where they arrive: most lists are as expected, from one end or the other.
+  // Units add in descending order, or all together when they arrive: most lists are as expected,
+  // from one end or the other.
   const auto &units = model.valueContributors[value.id];
   const size_t first = std::lower_bound(units.begin(), units.end(), value.cut) - units.begin(), count = units.size() - first;
   auto equal = [&](auto begin) {
@@ -98,7 +99,7 @@ bool Replay::checkValueGradient(const ContributionList &list, const Logical &val
 }
 
 bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
-  // Backwards in the order of samples leave a list in order.
+  // If backwards run in the order of samples, the list is already sorted.
   size_t next = 0;
   bool ordered = true;
   for (uint32_t unit : model.parameterContributors[parameter])

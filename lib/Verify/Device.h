@@ -1,4 +1,5 @@
-// One device's program under examination: where findings go, how entries and values are called in messages, and the checks, one per file.
+// The verification of one device's program: its findings, the descriptions of entries and values in
+// messages, and the checks, one per file.
 #pragma once
 
 #include "Collectives.h"
@@ -11,30 +12,31 @@
 
 namespace zorse::verify {
 
-/// Queues, and arenas, of a device at most.
+/// Maximum number of queues, and of arenas, of a device.
 inline constexpr int kMaxQueues = 64;
 
-/// Part of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
+/// Parts of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
   static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by DECIDE
-  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies; with known numbers behind
-  static constexpr int64_t scalarsEnd = 768;                    ///< [0, 768): what LoadScalars brings
+  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies, followed by the known numbers
+  static constexpr int64_t scalarsEnd = 768;                    ///< [0, 768): written by LoadScalars
   static constexpr int64_t sumsEnd = 896;                       ///< [768, 896): SUMS
   static constexpr int64_t sumsBytes = 128;
-  static constexpr int64_t normBytes = 16; ///< of SUMS: squared norm and count; the rest are loss numerators
+  static constexpr int64_t normBytes = 16; ///< part of SUMS: squared norm and count; the rest are loss numerators
   static constexpr int64_t bytes = 1024;
 };
 
-/// What one half of a transfer or collective says, kept until all devices have been read: small, as there are many.
+/// Summary of one half of a transfer or collective. It is kept until all devices have been read,
+/// and therefore small.
 struct Half {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be nobody else's
+  bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be unique
   uint32_t peer = 0;
-  int64_t bytes = 0;                          ///< send, receive, all-reduce: of the region
-  uint64_t digest = 0;                        ///< of everything the halves must agree on: value, type, members, extents, order
-  std::shared_ptr<const bundle::Entry> whole; ///< transfers: none; collectives: on the lowest participant only
+  int64_t bytes = 0;                          ///< send, receive, all-reduce: bytes of the region
+  uint64_t digest = 0;                        ///< digest of everything the halves must agree on: value, type, members, extents, order
+  std::shared_ptr<const bundle::Entry> whole; ///< null for transfers; collectives: on the lowest participant only
   struct {
     bundle::Value::Kind kind;
     uint32_t id, cut;
@@ -42,7 +44,7 @@ struct Half {
   } value{}; ///< for messages
 };
 
-/// What a device contributes to checks over all devices.
+/// Data of a device for the checks over all devices.
 struct DeviceResult {
   std::vector<Finding> findings;
   std::vector<Half> halves;
@@ -52,11 +54,11 @@ struct DeviceResult {
     uint32_t group;
     int64_t begin, end;
   };
-  std::vector<int64_t> launches;                                 ///< ids of what is on a queue of kind DIRECT, in the order of the program
+  std::vector<int64_t> launches;                                 ///< ids of the entries on a queue of kind DIRECT, in program order
   std::vector<Owned> owned;                                      ///< extents of trainable groups in its persistent state
-  std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), as they occur
-  std::vector<int64_t> reports;                                  ///< entries
-  bool reportsTraining = false, reportsEvaluation = false;       ///< whether sums and decision reach the host
+  std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), in program order
+  std::vector<int64_t> reports;                                  ///< report entries
+  bool reportsTraining = false, reportsEvaluation = false;       ///< whether sums and decision are copied to the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
 };
 
@@ -67,7 +69,8 @@ public:
   Device(const Model &model, const bundle::Program &program, const VerifyOptions &options, DeviceResult &result)
       : model(model), program(program), options(options), result(result) {}
 
-  /// All checks, in order; later ones run only on what earlier ones left sound.
+  /// Runs all checks in order. A check runs only if the previous checks found no problem on which
+  /// it depends.
   void run();
 
 private:
@@ -76,10 +79,10 @@ private:
   const VerifyOptions &options;
   DeviceResult &result;
   std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
-  std::vector<uint32_t> position;                  ///< of each entry in its queue
+  std::vector<uint32_t> position;                  ///< position of each entry in its queue
   Places places;                                   ///< finished by checkRaces, which knows all writes
-  std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, as far as slots have been checked
-  std::vector<uint32_t> bound;                     ///< numbers of the places that the slots of all calls are bound to, in order
+  std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, for the slots checked so far
+  std::vector<uint32_t> bound;                     ///< numbers of the places to which the slots of all calls are bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkEntry(int index);
@@ -99,7 +102,7 @@ private:
   bool checkRuns(const bundle::Collective &collective, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
-  bool checkDirect(int index); // Direct.cpp: what goes from GPU to GPU
+  bool checkDirect(int index); // Direct.cpp: transfers between GPUs
   bool checkNoParts(const bundle::Entry &entry) {
     return (!entry.reduce_scatter().parts().bytes() && !entry.reduce_scatter().chunk() && !entry.all_reduce().parts().bytes()) ||
            report(Code::Mismatched, int64_t(entry.id()), where(entry) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
@@ -134,10 +137,12 @@ public:
 /// What a device has of a gather or a reduction.
 inline Held heldBy(uint32_t device, const bundle::Collective &collective) { return collective.heldBy(device, size_t(elementSize(collective.type))); }
 
-/// Replays a step and an evaluation of a device's program on what its arenas hold (Replay.h). The program must have passed the other checks.
+/// Replays a training step and an evaluation of a device's program on the contents of its arenas
+/// (Replay.h). The program must have passed the other checks.
 void replayValues(Device &device);
 
-/// Checks that devices launch what goes directly between them in orders that fit each other (Launches.cpp). Of any programs, sound or not.
+/// Checks that devices launch their direct transfers in compatible orders (Launches.cpp). The
+/// programs may be invalid.
 void checkLaunches(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings);
 
 /// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).

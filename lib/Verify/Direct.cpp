@@ -1,4 +1,5 @@
-// What goes directly from GPU to GPU, on the queue of kind DIRECT: who may, between which memories, and where terms of sums arrive.
+// Checks direct transfers between GPUs, on the queue of kind DIRECT: participants, memories, and
+// the buffers in which terms of sums arrive.
 #include "Device.h"
 
 using namespace zorse;
@@ -6,7 +7,7 @@ using namespace zorse::verify;
 
 namespace {
 
-/// Terms of sums begin on multiples of so many bytes.
+/// Alignment of the terms of sums, in bytes.
 constexpr int64_t kPartAlignment = 512, kSlotAlignment = 64;
 
 bool overlap(const bundle::Region &a, const bundle::Region &b) {
@@ -19,7 +20,8 @@ bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t de
 
 } // namespace
 
-/// Memory of the device for `terms` terms, each `stride` bytes behind the one before it, and for two more where no body adds as many.
+/// Checks the device memory for `terms` terms, `stride` bytes apart, and for two more if no body
+/// adds that many.
 bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride) {
   const int64_t id = int64_t(entry.id());
   const uint32_t most = model.mostTerms(type);
@@ -33,7 +35,7 @@ bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts,
   return true;
 }
 
-/// After the checks that hold for every transfer and collective.
+/// Must follow the checks that apply to every transfer and collective.
 bool Device::checkDirect(int index) {
   const bundle::Entry &entry = program.entries(index);
   const int64_t id = int64_t(entry.id());
@@ -48,11 +50,11 @@ bool Device::checkDirect(int index) {
   for (uint32_t member : members)
     if (groupOf(member) < 0 || groupOf(member) != groupOf(program.device()))
       return report(Code::Reach, id,
-                    where(entry) + ": goes directly between " + deviceName(program.device()) + " and " + deviceName(member) +
+                    where(entry) + ": is a direct transfer between " + deviceName(program.device()) + " and " + deviceName(member) +
                         ", which do not exchange directly");
   auto onDevice = [&](const bundle::Region &region) {
     return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
-           report(Code::Reach, id, where(entry) + ": goes directly and works on memory of the host, expects the device's");
+           report(Code::Reach, id, where(entry) + ": is a direct transfer but uses host memory, expects device memory");
   };
   auto aligned = [&](uint64_t offset) {
     return offset % uint64_t(kSlotAlignment) == 0 ||
@@ -82,7 +84,7 @@ bool Device::checkDirect(int index) {
       terms = std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
       slots = slots && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
     }
-    const bool rounds = reduce.chunk() < largest; // then each round begins where a body's slot may
+    const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of a slot
     if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize || (rounds && product(reduce.chunk(), size) % kPartAlignment))
       return report(Code::Malformed, id,
                     where(entry) + ": rounds of " + std::to_string(reduce.chunk()) + " elements: expects as many as the largest shard has, " +

@@ -1,6 +1,8 @@
-// What goes directly from GPU to GPU is launched by every device in an order of its own queue. Two devices that launch what they share in different
-// orders wait for each other for ever, and so do more devices whose orders together go round in a circle. Ids that ascend rule both out; this check
-// does not rest on ids, so that it says what is wrong where they were changed, and holds however programs come to be ordered.
+// Checks the order in which devices launch direct transfers. Every device launches them in the
+// order of its queue. Two devices that launch common transfers in different orders deadlock; so do
+// more devices whose orders form a cycle. Ascending ids exclude both. This check does not use ids,
+// so that it can report the mistake if they were changed, and it holds for any way of ordering
+// programs.
 #include "Device.h"
 
 #include <algorithm>
@@ -33,7 +35,8 @@ public:
   }
 
 private:
-  /// A launch of one device. The places of all devices are numbered through, in the order of results and programs.
+  /// A launch of one device. Places are numbered across all devices, in the order of results and
+  /// programs.
   struct Member {
     int64_t id;
     uint32_t result, place;
@@ -42,11 +45,11 @@ private:
   const Model &model;
   const std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
-  std::vector<Member> members;       ///< of all launches, by id
-  std::vector<uint32_t> launchAt;    ///< by place: the number of its launch
-  std::vector<uint32_t> firstMember; ///< by launch: into members; and the end
-  std::vector<uint32_t> first;       ///< by result: its first place; and the end
-  std::vector<uint32_t> front;       ///< by result: the place that it has come to
+  std::vector<Member> members;       ///< members of all launches, by id
+  std::vector<uint32_t> launchAt;    ///< by place: number of its launch
+  std::vector<uint32_t> firstMember; ///< by launch: index in members, with an end element
+  std::vector<uint32_t> first;       ///< by result: its first place, with an end element
+  std::vector<uint32_t> front;       ///< by result: its current place
 
   void index() {
     for (uint32_t r = 0; r < results.size(); ++r) {
@@ -66,8 +69,9 @@ private:
     firstMember.push_back(uint32_t(members.size()));
   }
 
-  /// A launch ends when all of its devices have come to it: follows the devices as far as they go. All of them come to their ends exactly if there is
-  /// one order that fits the order of each, so no two devices need to be compared.
+  /// A launch ends when all of its devices have arrived at it. Advances all devices as far as
+  /// possible. All of them reach their ends exactly if one total order is compatible with the order
+  /// of each; no pairs of devices need to be compared.
   void follow() {
     std::vector<uint32_t> missing, ready;
     for (size_t launch = 0; launch + 1 < firstMember.size(); ++launch)
@@ -94,7 +98,8 @@ private:
   }
   int64_t idAt(uint32_t place) const { return members[firstMember[launchAt[place]]].id; }
 
-  /// Whom a device that has come no further waits for: one that launches something else before.
+  /// For a blocked device, a device that it waits for because that one launches something else
+  /// first.
   uint32_t waitsFor(uint32_t result) const {
     const uint32_t launch = launchAt[front[result]];
     for (uint32_t m = firstMember[launch]; m < firstMember[launch + 1]; ++m)
@@ -103,12 +108,12 @@ private:
     return result;
   }
 
-  /// Every device that has not come to its end waits for another one of these: following them ends in a circle.
+  /// Every blocked device waits for another blocked one: following them leads to a cycle.
   void explain(uint32_t result) {
     std::vector<bool> seen(results.size());
     for (; !seen[result]; result = waitsFor(result))
       seen[result] = true;
-    for (uint32_t next = waitsFor(result), met = result; next != met; next = waitsFor(next)) // of the circle, the first device
+    for (uint32_t next = waitsFor(result), met = result; next != met; next = waitsFor(next)) // the first device of the cycle
       result = std::min(result, next);
     const uint32_t other = waitsFor(result);
     const int64_t id = idAt(front[result]);

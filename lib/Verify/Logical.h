@@ -1,4 +1,4 @@
-// The logical value behind a region: what bundle::Value says, with sizes from the summary.
+// The logical value of a region: the content of bundle::Value, with sizes from the summary.
 #pragma once
 
 #include "Device.h"
@@ -8,39 +8,42 @@ namespace zorse::verify {
 struct Logical {
   bundle::Value::Kind kind = bundle::Value::NONE;
   uint32_t id = 0, cut = 0, version = 0;
-  int64_t begin = 0, end = 0; ///< elements of state, samples of the rest
+  int64_t begin = 0, end = 0; ///< elements of state, otherwise samples
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
   int64_t bytes = 0;          ///< of the whole value
   int64_t parameter = -1;     ///< the one parameter whose elements it is
   bool stays = false;         ///< on the device that made it, but for collectives: sums and gradients in the making
 };
 
-/// What a slot of a unit function must hold, but for the samples of the call: everything follows from unit and slot.
+/// The required content of a slot of a unit function, except for the samples of the call. It
+/// follows from unit and slot.
 struct UnitSlot {
-  bool exists = false; ///< in this unit
-  bool rows = false;   ///< the rows of the call; else what `value` says
+  bool exists = false; ///< whether the unit has it
+  bool rows = false;   ///< true: the rows of the call; false: as in `value`
   int64_t fixedBytes = 0, bytesPerRow = 0;
-  Logical value; ///< with its bytes for the number of rows of the latest call
+  Logical value; ///< its bytes are those for the rows of the latest call
 };
 
-/// The slots of the unit functions that a program calls: found once, as every cell calls the same.
+/// The slots of the unit functions that a program calls. They are computed once, because all cells
+/// call the same functions.
 class UnitSlots {
 public:
   explicit UnitSlots(const Model &model) : model(model), functions(size_t(model.summary.units_size())) {}
-  /// Of a call with a unit. Valid until the next call of `of`.
+  /// The slots of a call with a unit. Valid until the next call of `of`.
   const std::vector<UnitSlot> &of(const bundle::Call &call);
 
 private:
   struct Function {
     uint32_t body;
-    int64_t rows; ///< of the latest call
+    int64_t rows; ///< rows of the latest call
     std::vector<UnitSlot> slots;
   };
   const Model &model;
   std::vector<std::vector<Function>> functions; ///< per unit
 };
 
-/// Sizes of a declared value. Reports a finding and returns false when the value does not exist or `bytes` is not its size.
+/// Computes the sizes of a declared value. Reports a finding and returns false if the value does
+/// not exist or its size is not `bytes`.
 bool fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out);
 
 /// What a gather or a reduction brings, as a whole that its extents divide, and what each contributor to a sum has. Reports a finding and returns

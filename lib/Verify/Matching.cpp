@@ -1,4 +1,5 @@
-// Checks over all devices: both halves of every transfer, all members of every collective, every cell, every element of state, the reports.
+// Checks over all devices: halves of transfers, members of collectives, cells, owners of state and
+// reports.
 #include "Device.h"
 
 #include <array>
@@ -9,7 +10,8 @@ using namespace zorse::verify;
 
 namespace {
 
-/// A digest of numbers in order (FNV-1a over 64-bit words, finished by a multiply and shift each).
+/// An order-dependent digest of numbers (FNV-1a over 64-bit words, each followed by a
+/// multiplication and a shift).
 struct Digest {
   uint64_t state = 0xCBF29CE484222325ull;
   void add(uint64_t word) {
@@ -46,7 +48,7 @@ void Device::collectHalves() {
     half.phase = entry.phase();
     half.what = entry.what_case();
     Digest digest;
-    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // all halves are, or none
+    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // all halves are direct, or none
     const bundle::Value *value = nullptr;
     switch (entry.what_case()) {
     case bundle::Entry::kSend:
@@ -105,7 +107,7 @@ public:
       : model(model), results(results), findings(findings) {}
 
   void run() {
-    std::vector<std::pair<int64_t, const Half *>> byId; // in the order of programs
+    std::vector<std::pair<int64_t, const Half *>> byId; // in program order
     for (const auto &result : results)
       for (const auto &half : result.halves)
         byId.push_back({half.id, &half});
@@ -132,7 +134,7 @@ private:
   std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
   std::vector<std::vector<Shard>> owners;                                 ///< per group, ascending
-  std::vector<std::pair<const Half *, std::vector<uint32_t>>> reductions; ///< all-reduces and their members
+  std::vector<std::pair<const Half *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
   void fail(Code code, int32_t on, int64_t entry, const std::string &message) { findings.push_back({code, on, entry, message}); }
@@ -306,8 +308,8 @@ private:
     }
   }
 
-  /// Every element of trainable state has exactly one owner; the plan's explicit extents are followed. That an owner updates what it owns exactly
-  /// once is shown by its replay.
+  /// Every element of trainable state must have exactly one owner, and the plan's explicit extents
+  /// must be used. The owner's replay checks that it updates its elements exactly once.
   void checkOwners() {
     for (int g = 0; g < model.summary.groups_size(); ++g) {
       if (!model.trainable(uint32_t(g)))
@@ -343,7 +345,7 @@ private:
       if (!std::binary_search(list.begin(), list.end(), Shard{planned.device, planned.begin, planned.end}))
         fail(Code::Update, int32_t(planned.device), -1,
              "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
-                 model.summary.groups(int(planned.group)).name() + "', as the plan says");
+                 model.summary.groups(int(planned.group)).name() + "', as the plan requires");
     }
   }
 
@@ -365,16 +367,17 @@ private:
       if (result.readsOwnLossAsGlobal && !only(lossDevices, d))
         fail(Code::Loss, result.device, -1, "decides or reports with its own loss sums, expects those of all devices");
     }
-    // All-reduces of sums must have everyone with something to add.
+    // All-reduces of sums must include every device that has a contribution.
     for (const auto &[half, members] : reductions) {
       for (uint32_t d : lossDevices)
         if (!std::binary_search(members.begin(), members.end(), d))
-          failHalf(Code::Loss, *half, "lacks " + device(d) + ", which has loss rows");
+          failHalf(Code::Loss, *half, "misses " + device(d) + ", which has loss rows");
       for (uint32_t d : normDevices)
         if (!std::binary_search(members.begin(), members.end(), d))
-          failHalf(Code::Norm, *half, "lacks " + device(d) + ", which owns state");
+          failHalf(Code::Norm, *half, "misses " + device(d) + ", which owns state");
     }
-    // The host's copy of the block is one: a second report would overwrite the first, or be overwritten.
+    // The host has one copy of the block: a second report would overwrite the first, or be
+    // overwritten.
     size_t reports = 0;
     bool training = false, evaluation = false;
     for (const auto &result : results) {

@@ -185,13 +185,13 @@ bool Model::findRepeated(std::vector<Finding> &findings) {
     if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
     if (repeatedBody(cell, last) >= uint32_t(bodies.bodies_size()))
-      return failSummary(findings, "no body makes the saved block of unit '" + summary.units(int(last)).name() + "' again, as the plan asks for");
+      return failSummary(findings, "no body recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
     repeated[last] = true;
   }
   return true;
 }
 
-/// Parameters of a group must not overlap: the replay counts contributions per parameter.
+/// Parameters of a group must not overlap, because the replay counts contributions per parameter.
 bool Model::placeParameters(std::vector<Finding> &findings) {
   pieces.resize(summary.groups_size());
   for (int p = 0; p < summary.parameters_size(); ++p) {
@@ -210,7 +210,8 @@ bool Model::placeParameters(std::vector<Finding> &findings) {
   return true;
 }
 
-/// Bodies that add terms: of every number from 2 to the most there is one for a type, with its terms in their order, one element of each per row.
+/// Checks the bodies that add terms. Every type has one for each number of terms from 2 to the
+/// maximum, with the terms in order and one element of each per row.
 bool Model::checkSums(std::vector<Finding> &findings) {
   auto fail = [&](const bundle::SumBody &sum, const std::string &what) {
     findings.push_back({Code::Malformed, -1, -1, "summary: the sum of " + std::to_string(sum.terms()) + " terms " + what});
@@ -254,7 +255,8 @@ bool Model::checkSlots(std::vector<Finding> &findings) const {
   return true;
 }
 
-/// Unit functions read what is not theirs, write their outputs whole and add gradients.
+/// Unit functions only read values of other tasks, write their outputs completely and add
+/// gradients.
 bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
   auto allowed = [](const bundle::Slot &slot) {
     switch (slot.kind()) {
@@ -289,7 +291,8 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
   return true;
 }
 
-/// The parts of a split backward are the whole: B has the gradients of values, W those of parameters, and nobody else a deferred block.
+/// Checks that the parts of a split backward form the whole: B has the gradients of values, W those
+/// of parameters, and only they have a deferred block.
 bool Model::checkParts(std::vector<Finding> &findings) const {
   auto has = [&](uint32_t body, bundle::SlotKind kind, int64_t index) {
     const auto &slots = bodies.bodies(int(body)).slots();
@@ -305,7 +308,7 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
     if (repeated[u])
       for (const auto &slot : bodies.bodies(int(bodyOf(unit, Function::RECOMPUTE))).slots())
         if (slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE && (slot.kind() != bundle::SAVED || slot.mode() != bundle::WRITE))
-          return fail("what makes its saved block again changes slot '" + slot.name() + "', too");
+          return fail("the body that recomputes its saved block changes slot '" + slot.name() + "', too");
     if (has(bodyOf(unit, Function::FORWARD), bundle::DEFERRED, -1) || has(bodyOf(unit, Function::BACKWARD), bundle::DEFERRED, -1))
       return fail("only the parts of a split backward have a deferred block");
     if (!plan.splitBackward || !unit.splits())
@@ -321,7 +324,7 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
   return true;
 }
 
-/// The bodies that are not unit functions must have the slots through which the replay follows the commit.
+/// The other bodies must have the slots through which the replay follows the commit.
 bool Model::checkCommit(std::vector<Finding> &findings) const {
   auto needs = [&](uint32_t index, bundle::SlotKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
     for (const auto &slot : bodies.bodies(int(index)).slots())
@@ -522,7 +525,7 @@ void Model::index() {
   valueContributors.resize(summary.values_size());
   for (int u = 0; u < summary.units_size(); ++u) {
     const auto &unit = summary.units(u);
-    // B and W of a plan that splits: each contribution is made by the one whose part it is.
+    // B and W of a plan that splits the backward: each contribution belongs to one of them.
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
       uint32_t body = bodyOf(uint32_t(u), task);
       if (body == kNoBody)

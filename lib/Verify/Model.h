@@ -1,4 +1,5 @@
-// Summary, bodies and plan, checked once and indexed for the replay: what each value should be, derived from nothing else.
+// Summary, bodies and plan, checked once and indexed for the replay. They determine the expected
+// value of everything.
 #pragma once
 
 #include "zorse/Verify/Verify.h"
@@ -12,13 +13,13 @@
 
 namespace zorse::verify {
 
-/// Sizes beyond this are refused, so that no sum or product of two of them overflows 64 bits after `product`.
+/// Larger sizes are refused, so that no sum and no `product` of two sizes overflows 64 bits.
 inline constexpr int64_t kMaxSize = int64_t(1) << 50;
 
-/// Terms of a sum by one body, at most.
+/// Maximum number of terms that one body adds.
 inline constexpr uint32_t kMostTerms = 64;
 
-/// a * b, or -1 when a factor is negative or the result exceeds kMaxSize.
+/// a * b, or -1 if a factor is negative or the result exceeds kMaxSize.
 inline int64_t product(int64_t a, int64_t b) {
   int64_t result;
   return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result) || result > kMaxSize ? -1 : result;
@@ -32,7 +33,7 @@ inline int64_t extentBytes(const bundle::Extent &extent, int64_t rows) { return 
 /// 0 for an unknown type.
 int64_t elementSize(bundle::ElementType type);
 
-/// Packed tensors of one unit and the rows of one cell: only whole are they what they are.
+/// Buffers of packed tensors of one unit and the rows of one cell. They cannot be divided.
 inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::DEFERRED_BLOCK; }
 
 /// Elements of a state group.
@@ -49,21 +50,23 @@ struct Range {
 
 class Model {
 public:
-  /// Findings on no device are added when summary, bodies or plan are unusable; then nothing else may be called.
+  /// Adds findings without a device if summary, bodies or plan are unusable; no other function may
+  /// be called then.
   Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings);
 
   const bundle::ModelSummary &summary;
   const bundle::BodyLibrary &bodies;
   const PlanView &plan;
 
-  /// A parameter's elements inside its group; what lies between is padding and means nothing.
+  /// A parameter's elements inside its group. The elements between pieces are padding without a
+  /// defined value.
   struct Piece {
     int64_t begin, end;
     uint32_t parameter;
   };
   std::vector<std::vector<Piece>> pieces; ///< per group, ascending.
 
-  /// Units whose backward adds to the parameter's, the value's gradient; ascending.
+  /// Units with a backward that adds to the gradient of the parameter, or of the value; ascending.
   std::vector<std::vector<uint32_t>> parameterContributors, valueContributors;
   /// Devices with a cell that adds to the group's gradient; ascending.
   std::vector<std::vector<uint32_t>> groupContributors;
@@ -84,7 +87,7 @@ public:
 
   static constexpr uint32_t kNoBody = UINT32_MAX;
   const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const { return summary.classes(int(unit.class_id())); }
-  /// The body of one of a unit's functions; kNoBody: the summary does not name one.
+  /// The body of one of a unit's functions, or kNoBody if the summary does not name one.
   uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
     for (const auto &function : classOf(unit).functions())
       if (function.task() == task)
@@ -103,11 +106,13 @@ public:
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
 
   int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
-  /// Whether units read copies of a group's parameters in a type of their own, and the size of an element of what they read.
+  /// Whether units read copies of a group's parameters in another type, and the size of an element
+  /// of these copies.
   bool hasCopy(uint32_t group) const { return summary.groups(group).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
   int64_t copyElementSize(uint32_t group) const { return hasCopy(group) ? elementSize(summary.groups(group).copy_type()) : groupElementSize(group); }
   bool hasCopies() const { return copies; }
-  /// Whether gradients are multiplied by a scale that devices carry from step to step, and the bytes of what a decision changes.
+  /// Whether gradients are multiplied by a scale that devices keep from step to step, and the bytes
+  /// of the state that a decision changes.
   bool scales() const { return summary.training().loss_scale() != 0; }
   int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
   bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_seeds_body(); }
@@ -115,12 +120,12 @@ public:
     return body == summary.update_body_decay() || body == summary.update_body_plain() || (hasStatistics && body == summary.update_body_statistics());
   }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
-  /// Some state is updated: there is a decision, and the host sees it.
+  /// Whether some state is updated: there is then a decision, and the host receives it.
   bool decides() const {
     return std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.trainable() && group.elements() > 0; });
   }
 
-  /// Elements [begin, end) of a group, less padding: calls f(begin, end, parameter).
+  /// Calls f(begin, end, parameter) for elements [begin, end) of a group except padding.
   template <typename F> void forPieces(uint32_t group, int64_t begin, int64_t end, F f) const {
     const auto &list = pieces[group];
     size_t lo = 0, hi = list.size();
@@ -137,7 +142,7 @@ public:
 
 private:
   bool copies = false, hasStatistics = false; ///< some group has a copy_type
-  std::vector<bool> repeated;                 ///< per unit: some B makes its saved block again, without its other results
+  std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
 
   /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
   /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
@@ -154,7 +159,7 @@ private:
   bool checkScale(std::vector<Finding> &findings) const;
   bool findRepeated(std::vector<Finding> &findings);
   bool placeParameters(std::vector<Finding> &findings);
-  /// Whether all that a unit names exists.
+  /// Whether everything that a unit names exists.
   bool isSound(const bundle::UnitInfo &unit) const;
   bool checkBodies(std::vector<Finding> &findings) const;
   bool checkSlots(std::vector<Finding> &findings) const;

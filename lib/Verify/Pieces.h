@@ -1,17 +1,18 @@
-// What the intervals of a device's arenas hold (Places.h).
+// The contents of the intervals of a device's arenas (Places.h).
 #pragma once
 
 #include "Places.h"
 
 namespace zorse::verify {
 
-/// A value for every interval. Neighbours that were written together, and not since, are a piece. Regions have few intervals, mostly one.
+/// An interval map. Adjacent intervals that were last written together form a piece. Regions have
+/// few intervals, mostly one.
 template <typename T> class Pieces {
 public:
   Pieces() = default;
   Pieces(uint32_t intervals, const T &everywhere) : values(intervals, everywhere), writes(intervals) {}
 
-  /// Calls f(Intervals, const T &) on each piece of the range, clipped.
+  /// Calls f(Intervals, const T &) for each piece of the range, clipped to it.
   template <typename F> void forEach(Intervals range, F f) const {
     for (uint32_t at = range.begin, next; at < range.end; at = next) {
       next = pieceEnd(at, range.end);
@@ -35,7 +36,7 @@ public:
     }
   }
 
-  /// Calls f(T &) on each piece of the range after splitting at both ends.
+  /// Calls f(T &) for each piece of the range after splitting at both ends.
   template <typename F> void change(Intervals range, F f) {
     for (uint32_t at = range.begin, next; at < range.end; at = next) {
       next = pieceEnd(at, range.end);
@@ -47,7 +48,7 @@ public:
 
 private:
   std::vector<T> values;
-  std::vector<uint32_t> writes; ///< which write an interval's value is of
+  std::vector<uint32_t> writes; ///< number of the write that set an interval's value
   uint32_t last = 0;
 
   uint32_t pieceEnd(uint32_t at, uint32_t end) const {

@@ -1,8 +1,10 @@
-// Where the bytes of a device's arenas can change hands.
+// Divides the bytes of a device's arenas into elementary intervals.
 //
-// All writes of a program are known before it is replayed. Their ends cut the arenas into intervals, numbered from 0, whose bytes always hold one
-// thing; a range of bytes becomes a range of intervals once, and a replay then neither compares addresses nor moves pieces. Regions return in every
-// cell: each is looked up once, and known by its number from then on.
+// All writes of a program are known before it is replayed. Their ends divide the arenas into
+// intervals, numbered from 0; the bytes of an interval always have one content. A range of bytes is
+// converted to a range of intervals once; the replay then neither compares addresses nor moves
+// pieces. The same regions occur in every cell: each is looked up once and then identified by its
+// number.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +13,9 @@
 
 namespace zorse::verify {
 
-/// A byte of a device: arena and offset in one number. Ranges of all arenas are then in one order, and those of different arenas neither overlap nor
-/// touch, as an arena has 2^50 bytes at most (kMaxSize).
+/// The address of a byte of a device: arena and offset in one number. The ranges of all arenas are
+/// thus totally ordered. Ranges of different arenas neither overlap nor touch, because an arena has
+/// at most 2^50 bytes (kMaxSize).
 inline constexpr int kOffsetBits = 51;
 inline int64_t addressOf(uint32_t arena, uint64_t offset) { return int64_t(uint64_t(arena) << kOffsetBits | offset); }
 inline uint32_t arenaOf(int64_t address) { return uint32_t(address >> kOffsetBits); }
@@ -23,7 +26,8 @@ struct Intervals {
   uint32_t begin, end;
 };
 
-/// Bytes [begin, end): exactly these intervals if they are written, else all that they touch.
+/// Bytes [begin, end). If they are written, `intervals` contains exactly these bytes; otherwise all
+/// intervals that they touch.
 struct Place {
   int64_t begin = 0, end = 0; ///< addresses
   Intervals intervals{};
@@ -32,9 +36,10 @@ struct Place {
 
 class Places {
 public:
-  static constexpr uint32_t kAbsent = ~0u; ///< instead of a number: no bytes
+  static constexpr uint32_t kAbsent = ~0u; ///< the number of an empty range
 
-  /// The number of bytes [begin, end), begin < end. One hash in most cases, as regions return.
+  /// The number of bytes [begin, end), begin < end. Costs one hash in most cases, because regions
+  /// recur.
   uint32_t number(int64_t begin, int64_t end) {
     uint32_t &known = find(begin, end);
     return known != kAbsent ? known : insert(known, begin, end);
@@ -43,14 +48,14 @@ public:
   const Place &operator[](uint32_t number) const { return places[number]; }
   Place of(int64_t begin, int64_t end) { return begin < end ? places[number(begin, end)] : Place{begin, end, {}, false}; }
 
-  /// A write may touch all of these bytes and no others. Only before `finish`.
+  /// Marks bytes that a write may touch exactly. Only before `finish`.
   void addWrite(uint32_t number) {
     Place &place = places[number];
     if (place.written)
       return;
     place.written = true;
     for (int64_t end : {place.begin, place.end})
-      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most are ends of two places: the fewer to sort
+      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most are ends of two places; fewer are left to sort
         ends.push_back(same = end);
   }
   void finish(uint32_t arenas) {
@@ -63,17 +68,17 @@ public:
     finished = true;
   }
 
-  /// Of all arenas.
+  /// Number of intervals of all arenas.
   uint32_t count() const { return uint32_t(ends.size()); }
-  /// Where an interval starts; past the last one, behind every address.
+  /// Start of an interval; for the end interval, an address beyond all others.
   int64_t address(uint32_t interval) const { return interval < ends.size() ? ends[interval] : INT64_MAX; }
 
 private:
   static constexpr uint64_t kMix = 0xD6E8FEB86659FD93ull;
   std::vector<Place> places;
   std::vector<uint32_t> table = std::vector<uint32_t>(size_t(1) << 11, kAbsent); ///< numbers by hash, open addressing; at most half full
-  int shift = 64 - 11;                                                           ///< of a hash, to an index of `table`
-  std::vector<int64_t> ends;                                                     ///< ascending once finished: where intervals start
+  int shift = 64 - 11;                                                           ///< shift from a hash to an index of `table`
+  std::vector<int64_t> ends;                                                     ///< starts of the intervals; ascending after `finish`
   std::vector<int64_t> latest = std::vector<int64_t>(size_t(1) << 9, -1);        ///< some of `ends`, by hash
   bool finished = false;
 
@@ -83,7 +88,7 @@ private:
     found.end = uint32_t(std::lower_bound(ends.begin() + found.begin, ends.end(), end) - ends.begin());
     return found;
   }
-  /// Where the number of these bytes is, or would be.
+  /// The table entry of these bytes, which may be empty.
   uint32_t &find(int64_t begin, int64_t end) {
     const uint64_t hash = (uint64_t(begin) ^ uint64_t(end) * 0x9E3779B97F4A7C15ull) * kMix;
     for (size_t i = size_t(hash >> shift);; i = (i + 1) & (table.size() - 1))

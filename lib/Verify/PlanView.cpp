@@ -12,7 +12,7 @@ using namespace zorse::fields;
 
 namespace {
 
-/// One file. Every function throws Bad, with the path below what it is given.
+/// Parses one file. Every function throws Bad with the path below its argument.
 struct Reader {
   PlanView plan;
   std::unordered_map<std::string, uint32_t> devices;
@@ -61,12 +61,13 @@ struct Reader {
     plan.devices.push_back(std::move(device));
   }
 
-  /// What leaves the device and comes back is what it was: how it does, the programs say.
+  /// Offloaded activations count as kept, because the copies do not change them; the programs show
+  /// how they are offloaded.
   static bool recomputes(const Json &object, bool otherwise) {
     return toChoice(object, "", "activations", {"keep", "recompute", "offload"}, otherwise) == 1;
   }
 
-  /// \param recompute  what cells do that say nothing
+  /// \param recompute  default for cells that do not specify it
   void readCell(const Json &item, bool recompute) {
     for (const char *key : {"units", "samples", "device"})
       if (!item.contains(key))
@@ -114,7 +115,7 @@ struct Reader {
     plan.residency.push_back(std::move(rule));
   }
 
-  /// The file counts samples, programs count rows of several.
+  /// The file counts samples, programs count rows of several samples.
   void toRows(const Json &count) {
     plan.samplesPerRow = toInteger(count, "batch_norm_rows", 1, INT64_MAX);
     bool whole = plan.batch % plan.samplesPerRow == 0;

@@ -1,8 +1,11 @@
-// Conflicting accesses of a device must be ordered by its own queues and waits: the order of other devices is theirs to change.
+// Detects races with vector clocks. The device's own queues and waits must order conflicting
+// accesses; the order on other devices may change.
 //
-// Every entry of two steps has a clock: for each queue, how many of its entries have certainly finished when this one starts. Bytes remember
-// their last write and, per queue, their last read, as places in those queues; an access compares them with its entry's clock, and looks only at
-// these, because all earlier ones are ordered before them.
+// Every entry of two steps has a clock: for each queue, the number of its entries that have
+// certainly finished when this entry starts. For every interval of bytes, the check stores the last
+// write and, per queue, the last read, as positions in the queues. An access compares these
+// positions with its entry's clock. Earlier accesses need no comparison, because they are ordered
+// before the stored ones.
 #include "Device.h"
 
 using namespace zorse;
@@ -10,14 +13,14 @@ using namespace zorse::verify;
 
 namespace {
 
-/// Bytes that an entry touches, by the number of their place.
+/// Bytes that an entry accesses, by the number of their place.
 struct Touch {
-  int64_t begin; ///< address, to sort by
+  int64_t begin; ///< address, the sort key
   uint32_t place;
   bool write;
 };
 
-/// What entries touch, in the order of the program.
+/// The accesses of all entries, in program order.
 class Touches {
 public:
   explicit Touches(Device &device)
@@ -93,7 +96,7 @@ public:
 
   /// Bytes [from, to) of a region, as far as it has them.
   void add(const bundle::Region &region, bool write, int64_t from = 0, int64_t to = kMaxSize) {
-    if (!region.bytes()) // absent: its offset means nothing
+    if (!region.bytes()) // absent: its offset is undefined
       return;
     const int64_t begin = addressOf(region.arena(), region.offset());
     to = std::min(int64_t(region.bytes()), to);
@@ -106,10 +109,10 @@ private:
   const bundle::ModelSummary &summary;
   const uint32_t device;
   Places &places;
-  uint32_t lastBlock = Places::kAbsent; ///< the one that `scalars` are parts of: a device has one
+  uint32_t lastBlock = Places::kAbsent; ///< block of the parts in `scalars`; a device has one block
   Touch scalars[3];
 
-  /// Scalars and sums share a block: each user touches only its part of it.
+  /// Scalars and sums share a block: each call accesses only its part of it.
   void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
       const int64_t begin = places[place].begin, end = std::min(begin + to, places[place].end);
@@ -143,14 +146,15 @@ private:
   }
 };
 
-/// Bytes that an entry touches; neighbours of one call that are touched in the same way are joined.
+/// Bytes that an entry accesses. Adjacent bytes that one call accesses in the same way are joined.
 struct Access {
   int64_t begin, end; ///< addresses
   Intervals intervals;
   bool write;
 };
 
-/// Who has touched an interval: the last write, and per queue the last read since. Positions count from 1 through both steps; 0: nobody.
+/// The last write of an interval and the last read since, per queue. Positions count from 1 through
+/// both steps; 0: none.
 template <unsigned Queues> struct Last {
   uint32_t writerQueue = 0, writer = 0;
   uint32_t readers[Queues] = {};
@@ -179,16 +183,16 @@ private:
   const uint32_t queues, entries;
   const std::vector<uint32_t> &bound;
   Touches touches;
-  std::vector<uint32_t> ends;         ///< in `touches`: of every call, and of every entry
-  std::unique_ptr<Access[]> accesses; ///< of all entries
-  std::vector<uint32_t> firstAccess;  ///< per entry, and the end
-  std::vector<uint32_t> clocks;       ///< per entry of both steps and queue
-  uint32_t reportedFor = ~0u;         ///< whose conflicts `reported` has: (queue, place) of the earlier entries
+  std::vector<uint32_t> ends;         ///< end indices in `touches`, by call and by entry
+  std::unique_ptr<Access[]> accesses; ///< accesses of all entries
+  std::vector<uint32_t> firstAccess;  ///< by entry, with an end element
+  std::vector<uint32_t> clocks;       ///< by entry of both steps and queue
+  uint32_t reportedFor = ~0u;         ///< the entry to which the conflicts in `reported` belong; these are (queue, position) of the earlier entries
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
 
-  /// What the program touches.
+  /// Collects the bytes that the program accesses.
   void collectTouches() {
     size_t slot = 0;
     touches.list.reserve(bound.size() * 2);
@@ -205,11 +209,11 @@ private:
     }
   }
 
-  /// All that it writes, here or in the replay of values.
+  /// Registers all bytes that are written, here or in the replay of values.
   void collectPlaces() {
     Touches others(device);
     for (const auto &entry : program.entries())
-      if (entry.has_load_scalars()) { // its parts are written apart
+      if (entry.has_load_scalars()) { // its parts are written separately
         const auto &region = entry.load_scalars().region();
         others.add(region, true, 0, Block::scalarsEnd);
         others.add(region, true, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
@@ -245,7 +249,7 @@ private:
     places.finish(uint32_t(program.arenas_size()));
   }
 
-  /// What each entry touches; two slots of one call must not overlap where one is written.
+  /// Computes the accesses of each entry. Two slots of one call must not overlap if one is written.
   void collectAccesses() {
     const Places &places = device.getPlaces();
     accesses.reset(new Access[touches.list.size()]);
@@ -274,7 +278,7 @@ private:
     firstAccess.push_back(uint32_t(next - accesses.get()));
   }
 
-  /// From `next` on, what a call touches in the order of addresses; returns the end.
+  /// Writes a call's accesses to `next` in the order of addresses and returns their end.
   Access *collectCall(const bundle::Entry &entry, const bundle::Body &body, Touch *touch, Touch *const last, Access *next) {
     const Access *const start = next;
     const Places &places = device.getPlaces();
@@ -300,8 +304,9 @@ private:
     return next;
   }
 
-  /// Calls of an entry share scalars and workspace: what the first one touches in the same way need not be looked at again. Removes it from what
-  /// another one touches, [begin, end), and returns the new end.
+  /// Calls of an entry share scalars and workspace, so accesses that the first call makes in the
+  /// same way need no second check. Removes them from another call's accesses [begin, end) and
+  /// returns the new end.
   static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
     Access *kept = begin;
     for (const Access *access = begin; access < end; ++access) {
@@ -337,7 +342,7 @@ private:
   }
 
   void conflict(uint32_t event, const Access &access, uint32_t earlierQueue, uint32_t earlierPlace, bool earlierWrites) {
-    // One finding for two entries, however many bytes they share.
+    // Two entries have one finding, independent of the number of common bytes.
     if (event != reportedFor)
       reported.clear();
     reportedFor = event;
@@ -356,8 +361,9 @@ private:
                       (earlierStep != (event >= entries) ? " in the step before" : "") + ": expects a wait, or the same queue");
   }
 
-  /// Entries of one step that race do so in every step: only the second is compared, with itself and with the first. An entry never conflicts with
-  /// itself, its clock includes it.
+  /// Entries of one step that race do so in every step. Only the second step is therefore compared,
+  /// with itself and with the first. An entry never conflicts with itself, because its clock
+  /// includes it.
   template <unsigned Queues> void replay() {
     std::vector<Last<Queues>> memory(device.getPlaces().count());
     for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {

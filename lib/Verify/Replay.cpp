@@ -10,7 +10,7 @@ void Replay::call(const bundle::Call &call) {
   const bundle::SlotBindings bindings(program, call);
   nextSlot += size_t(bindings.size());
 
-  // Reads first: slots of one call do not overlap where one is written.
+  // Reads come first: slots of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &slot = body.slots(s);
     if (slot.kind() == bundle::WORKSPACE || numbers[s] == Places::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
@@ -58,7 +58,7 @@ void Replay::call(const bundle::Call &call) {
                         nullptr);
         overwrite = false;
       }
-    } else if (slot.kind() == bundle::SCALARS) { // the decision, or seeds
+    } else if (slot.kind() == bundle::SCALARS) { // decision or seeds
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
       Content content = contentOf(decided, place.begin);
@@ -75,7 +75,7 @@ void Replay::call(const bundle::Call &call) {
         ++next.version;
         write(place, next);
       } else {
-        scratch(place); // used up
+        scratch(place); // consumed
       }
     } else {
       write(place, values[s]);
@@ -154,7 +154,7 @@ void Replay::transfer() {
   }
 }
 
-/// Accumulators are copied when they are complete, and stay accumulators.
+/// Copies of accumulators must be complete; they are accumulators, too.
 void Replay::copy(const Place &from, const Place &to, const Logical &value) {
   if (value.kind == bundle::Value::STEP_SCALARS)
     return copyScalars(from, to);
@@ -183,7 +183,7 @@ void Replay::copy(const Place &from, const Place &to, const Logical &value) {
   }
 }
 
-/// With the decision: its parts stay what they are.
+/// Copies the scalars with the decision. Their parts keep their contents.
 void Replay::copyScalars(const Place &from, const Place &to) {
   if (!requireScalars(from, /*decided=*/true, model.scales() ? Seeds::Either : Seeds::Loaded))
     return;
@@ -258,7 +258,7 @@ bool Replay::declareTransfer() {
       return fail(Code::Declared, "expects this device's sums to become those of all, in f64");
     return good;
   }
-  case bundle::Entry::kReport: { // the host takes the whole block
+  case bundle::Entry::kReport: { // the host copies the whole block
     bool good = declare(e.report().value(), e.report().region().bytes());
     if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
       good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
@@ -325,7 +325,7 @@ void Replay::checkState(uint32_t version) {
   }
 }
 
-/// Arenas as they are before the first step: state, and nothing else.
+/// Resets the arenas to their contents before the first step: state only.
 void Replay::load() {
   current = -1;
   Content nothing;
@@ -344,9 +344,10 @@ void Replay::load() {
   }
 }
 
-// One training step and one evaluation, each from loaded state alone, stand for any number of them in any order: all that is read is either state at
-// its place or was written earlier in the same step, and afterwards state is at its place again, one update later or the same. So the next step finds
-// what this one found.
+// One training step and one evaluation, each from loaded state, prove any number of them in any
+// order: everything that is read is either state at its place or was written earlier in the same
+// step. After a step, state is again at its place, one update later or unchanged. The next step
+// therefore starts from the same contents.
 void Replay::run() {
   if (!prepare())
     return;

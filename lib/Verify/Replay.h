@@ -1,11 +1,13 @@
-// Values: a training step and an evaluation of one device, each replayed from loaded state in list order on what its arenas hold.
+// Checks values by symbolic execution: replays a training step and an evaluation of one device,
+// each from loaded state and in list order, on the contents of its arenas.
 //
-// List order suffices: checkRaces has shown that every other order the device may take gives every access the same bytes. What arrives from
-// other devices is taken to be what it declares; the sender's replay shows that it is.
+// List order is sufficient: checkRaces has shown that every other possible order gives every access
+// the same bytes. Data from other devices is assumed to be the declared value; the sender's replay
+// verifies that.
 //
-//   Replay.cpp         entries: what each reads, writes and adds to
-//   Contents.cpp       what bytes hold: reading, writing, adding
-//   Contributions.cpp  what an accumulator must hold when it is read
+//   Replay.cpp         entries: values that are read, written and accumulated
+//   Contents.cpp       contents of bytes: reading, writing, adding
+//   Contributions.cpp  required contributions of an accumulator when it is read
 #pragma once
 
 #include "Logical.h"
@@ -44,19 +46,20 @@ struct ContributionList {
   std::vector<Contribution> items;
 };
 
-/// What a piece of an arena holds. `delta` is (byte inside the logical value) - (address), so that neighbours of one value compare equal.
+/// The content of a piece of an arena. `delta` is (byte inside the logical value) - (address), so
+/// that adjacent bytes of one value compare equal.
 struct Content {
   bundle::Value::Kind kind = bundle::Value::NONE;
   uint32_t id = 0, cut = 0;
   int32_t updates = 0; ///< state: updates applied in this step
   int64_t delta = 0;
-  int64_t begin = 0, end = 0;                          ///< saved blocks: their samples
-  uint32_t list = 0;                                   ///< accumulators: index of the contributions
+  int64_t begin = 0, end = 0;                          ///< samples of saved blocks
+  uint32_t list = 0;                                   ///< index of an accumulator's contributions
   int32_t writer = kLoaded;                            ///< entry index
-  static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; nothing has been written
+  static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; never written
 };
 
-/// Content::id of the bytes behind a block's sums, which its load clears as it does them.
+/// Content::id of cleared sums: a block's load clears its sums.
 inline constexpr uint32_t kNoSums = 1;
 
 class Replay {
@@ -82,7 +85,7 @@ private:
   const bundle::Program &program;
   Places &places;
   const std::vector<uint32_t> &bound;
-  Pieces<Content> memory; ///< of all arenas
+  Pieces<Content> memory; ///< contents of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
   std::vector<Logical> slots;       ///< of all calls, in order: as `bound`
@@ -91,7 +94,7 @@ private:
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0, nextTransfer = 0;
-  Place lastBlock, lastScalars[3]; ///< of requireScalars: the block read last, its bytes before, in and after the decision
+  Place lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
   std::vector<uint32_t> taking;    ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
@@ -101,7 +104,7 @@ private:
                          (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message);
   }
 
-  /// Frozen state has no versions; all else belongs to the step.
+  /// Frozen state has no versions; all other values belong to the step.
   int32_t updatesOf(const Logical &value) const {
     bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP ||
                      ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
@@ -140,7 +143,7 @@ private:
   /// Bytes [from, to) of a place.
   Place part(const Place &place, int64_t from, int64_t to) { return places.of(place.begin + from, place.begin + to); }
 
-  /// The intervals of a place that is written: its bytes and no others.
+  /// The intervals of a written place, which contain exactly its bytes.
   Intervals exactly(const Place &place) const {
     assert(places.address(place.intervals.begin) == place.begin &&
            (place.intervals.end == places.count() || places.address(place.intervals.end) == place.end));
@@ -153,12 +156,13 @@ private:
   void write(const Place &place, const Logical &value);
   void writeScalars(const Place &block);
   void scratch(const Place &place);
-  /// Whether all of these bytes hold the expected value, as old as expected, and no accumulator: most reads end here.
+  /// Whether all of these bytes contain the expected value in the expected version and are not an
+  /// accumulator. Most reads need no further check.
   bool holds(Intervals intervals, const Content &expected) const {
     return memory.all(intervals,
                       [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
   }
-  /// What is read must be the value; what slots of calls read is often of one parameter.
+  /// Requires that the bytes contain the value. Slots of calls mostly read a single parameter.
   bool requireSlot(const Place &place, const Logical &value);
   bool require(const Place &place, const Logical &value);
   bool requireBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
@@ -166,12 +170,12 @@ private:
   }
   bool compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter);
   enum class Seeds : uint8_t { Loaded, Scaled, Either };
-  /// As its reader needs them.
+  /// The state of the seeds that the call reads.
   Seeds seedsFor(const bundle::Call &call) const;
   bool requireScalars(const Place &block, bool decided, Seeds seeds);
   bool requireSums(const Place &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const Place &sums);
-  /// \param slot  what is added to, for messages; null: this device's sums.
+  /// \param slot  the accumulator's slot, for messages; null: this device's sums
   bool accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;

@@ -1,4 +1,5 @@
-// What slots and transfers must hold, by plan and summary: once for every call, before anything is replayed.
+// Computes the required contents of slots and transfers from plan and summary, once for every call
+// before the replay.
 #include "Logical.h"
 
 using namespace zorse;
@@ -269,8 +270,8 @@ public:
 
   int size() const { return bindings.size(); }
 
-  /// \param unit  what the slot of a unit function must hold; null: the call is of none.
-  /// \param out   that of the unit function, to be completed.
+  /// \param unit  the required content of the slot of a unit function; null: the call has no unit
+  /// \param out   in: the value of the unit function; completed
   bool find(int index, const UnitSlot *unit, Logical &out) const {
     const auto &slot = body.slots(index);
     const bundle::SlotBinding binding = bindings[index];
@@ -292,7 +293,7 @@ public:
       out.bytes = Block::sumsBytes;
     } else if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
-      out.version = model.isUpdate(call.body()) ? 1 : 0; // updates count from what the decision leaves
+      out.version = model.isUpdate(call.body()) ? 1 : 0; // updates start from the decision's result
       out.bytes = model.isUpdate(call.body()) ? 8 : model.optimizerStepBytes();
     } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS || isCopyOfCast(slot)) {
       return findDeclared(slot, binding, out);
@@ -325,7 +326,7 @@ private:
     return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.body() == model.summary.cast_body();
   }
 
-  /// State of updates and norms, and loss rows: the extent is the one declared.
+  /// State of updates and norms, and loss rows: the extent is the declared one.
   bool findDeclared(const bundle::Slot &slot, const bundle::SlotBinding &binding, Logical &out) const {
     const bundle::Value &value = binding.value;
     if (!fromDeclared(device, entry, value, binding.region.bytes(), out))
@@ -346,7 +347,8 @@ private:
     return true;
   }
 
-  /// What the slot declares must be what plan and summary imply. The cut of a gradient may be named from either side.
+  /// The declared value must be the one that plan and summary imply. The cut of a gradient may be
+  /// named from either side.
   bool checkDeclared(const bundle::Slot &slot, const bundle::Value &value, const Logical &out) const {
     bool ranged = out.stride || isBlock(out.kind);
     bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&

@@ -1,4 +1,5 @@
-// Whether a program's numbers can mean anything: indices, sizes, order. Everything after relies on it and indexes without further checks.
+// Checks indices, sizes and order of a program. All later checks depend on it and index without
+// further checks.
 #include "Device.h"
 
 #include <cmath>
@@ -77,7 +78,8 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
   return true;
 }
 
-/// Updates are done by the processor in whose memory they find what they change; all else is the device's.
+/// Whether the host does the compute. Updates run on the processor in whose memory their state is;
+/// all other compute runs on the device.
 bool Device::isByHost(int index) const {
   const bundle::Compute &compute = program.entries(index).compute();
   if (compute.task() != bundle::Compute::UPDATE_GROUP)
@@ -187,7 +189,7 @@ bool Device::checkEntry(int index) {
   case bundle::Entry::kReport:
     return checkRegion(entry.report().region(), &entry, at);
   default:
-    return report(Code::Malformed, id, place() + ": an entry that is nothing");
+    return report(Code::Malformed, id, place() + ": an entry without a kind");
   }
 }
 
@@ -210,7 +212,8 @@ bool Device::checkOrder() {
     position[e] = uint32_t(queueEntries[entry.queue()].size());
     queueEntries[entry.queue()].push_back(uint32_t(e));
   }
-  // An entry waits for earlier entries of the list, or for the step before: then the earliest unfinished entry can always run.
+  // An entry may wait only for earlier entries of the list, or for the previous step. The earliest
+  // unfinished entry can then always run.
   for (int e = 0; e < program.entries_size(); ++e) {
     const auto &entry = program.entries(e);
     for (const auto &wait : entry.waits()) {
@@ -265,7 +268,7 @@ bool Device::checkStructure() {
         return report(Code::Malformed, -1, "persistent state: " + describe(value) + " does not exist");
       if (int64_t(state.region().bytes()) != (value.end() - value.begin()) * model.groupElementSize(value.id()))
         return report(Code::Size, -1, "persistent state: " + describe(value) + " has " + std::to_string(state.region().bytes()) + " bytes");
-      if (state.type() != model.summary.groups(int(value.id())).type()) // checkpoints are written with it
+      if (state.type() != model.summary.groups(int(value.id())).type()) // exported weights have this type
         return report(Code::Mismatched, -1,
                       "persistent state: " + describe(value) + ": element type " + std::to_string(int(state.type())) + " is not the group's");
       const bool moments = value.kind() == bundle::Value::MOMENTS;

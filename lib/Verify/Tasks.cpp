@@ -1,4 +1,4 @@
-// What a device's tasks must be, by plan and summary.
+// Checks a device's tasks against plan and summary.
 #include "Device.h"
 
 #include <map>
@@ -59,7 +59,7 @@ private:
       fail(Code::Task, std::string("is not in phase ") + text);
   }
 
-  /// Calls that are not unit functions, and which task may have them.
+  /// Checks that the task calls only allowed bodies that are not unit functions.
   template <typename Allowed> void only(Allowed allowed, const char *text) {
     for (const bundle::Call &call : compute.calls())
       if (call.unit() >= 0 || !allowed(call.body()))
@@ -141,7 +141,7 @@ private:
   }
 
   void checkCast() {
-    if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // of what backwards alone read
+    if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
       fail(Code::Task, "is in phase " + bundle::Phase_Name(entry.phase()) + ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
@@ -150,7 +150,8 @@ private:
       checkSlots(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
-  /// Slots for which `counts` holds must all be of the task's group and of one range. Returns the first; null: there is none.
+  /// All slots for which `counts` holds must be of the task's group and of one range. Returns the
+  /// first, or null if there is none.
   template <typename Counts, typename Name> const bundle::Value *checkSlots(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
     const bundle::SlotBindings bindings(device.getProgram(), call);
@@ -161,7 +162,7 @@ private:
       if (!first)
         first = &value;
       if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() || value.end() != first->end())
-        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", unlike the task or the other slots");
+        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other slots");
     }
     return first;
   }

@@ -9,7 +9,7 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-/// Bytes a thread keeps between programs, at most.
+/// Maximum bytes that a thread keeps between programs.
 static constexpr uint64_t kLargestBlock = 64 << 20;
 
 void Device::run() {
@@ -29,10 +29,11 @@ void Device::run() {
   replayValues(*this);
 }
 
-/// Memory of one thread, which serves one program after another.
+/// Memory of one thread, reused from program to program.
 using Memory = std::vector<char>;
 
-/// \param visit  calls its argument with program i, or with null when it cannot be read; from several threads, each with its own block.
+/// \param visit  calls its argument with program i, or with null if it cannot be parsed. It is
+///   called from several threads, each with its own block.
 static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
                                        const std::function<void(size_t, Memory &, const std::function<void(const bundle::Program *)> &)> &visit,
                                        const VerifyOptions &options) {
@@ -95,7 +96,7 @@ std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary,
 
 std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                               const std::vector<std::string> &programs, const VerifyOptions &options) {
-  // A program is many small messages: an arena takes and gives them back at once.
+  // A program consists of many small messages: an arena allocates and frees them together.
   auto visit = [&](size_t i, Memory &block, const std::function<void(const bundle::Program *)> &check) {
     uint64_t used = 0;
     {

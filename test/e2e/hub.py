@@ -120,7 +120,7 @@ def directories(b, bundle, hub):
     b.refused("a shard is missing", copy("d1", lambda p: os.remove(os.path.join(p, shard))), shard, "fetch the whole directory again")
     b.refused("the index is of another checkpoint", copy("d2", lambda p: index(p, lambda m: m.update({tensor: another}))), tensor, "does not hold it", "fetch the whole directory again")
     b.refused("the index lacks a tensor", copy("d3", lambda p: index(p, lambda m: m.pop(tensor))), f"does not list tensor '{tensor}'")
-    b.refused("the index leads elsewhere", copy("d4", lambda p: index(p, lambda m: m.update({tensor: "../" + shard}))), "expects the name of a file beside the index")
+    b.refused("the index leads elsewhere", copy("d4", lambda p: index(p, lambda m: m.update({tensor: "../" + shard}))), "expects the name of a file in the directory of the index")
     b.refused("no index", copy("d5", lambda p: open(os.path.join(p, "model.safetensors.index.json"), "w").write("[]")), "is no index of safetensors files", "weight_map")
     b.refused("both forms", copy("d6", lambda p: shutil.copy(os.path.join(p, shard), os.path.join(p, "model.safetensors"))), "holds both", "name the one")
     b.refused("weights of pickle", copy("d7", lambda p: only(p, "pytorch_model.bin")), "pytorch_model.bin", "save_pretrained")

@@ -523,7 +523,7 @@ TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
   raw.say(std::string("\xff\xff\xff\xff", 4));
   EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(coordinator->failure());
-  EXPECT_TRUE(contains(coordinator->failure()->message, "rank 0 sent the coordinator what it must not")) << coordinator->failure()->message;
+  EXPECT_TRUE(contains(coordinator->failure()->message, "rank 0 sent the coordinator an invalid message")) << coordinator->failure()->message;
 }
 
 } // namespace

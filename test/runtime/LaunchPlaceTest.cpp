@@ -219,7 +219,7 @@ TEST(LaunchPlace, SeveralHostsAskPmix) {
   EXPECT_EQ(p.localRank, 2u);
   EXPECT_TRUE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "127.0.0.1");
-  EXPECT_HAS(refusal(bare), "PMIX_RANK=2 says that PMIx started this process, but not among how many");
+  EXPECT_HAS(refusal(bare), "PMIX_RANK=2 shows that PMIx started this process, but the number of ranks is not set");
   EXPECT_HAS(refusal(bare, [] { return PmixFacts{2, 0, 2, "node7"}; }), "PMIX_RANK=2: expects less than the 2 ranks");
 }
 
@@ -457,7 +457,7 @@ TEST(LaunchPlace, ListenOn) {
   EXPECT_EQ(coordinator({"10.96.0.17"}, "", plain), "192.168.7.3");
   EXPECT_EQ(coordinator({"127.0.1.1"}, "ib0", own), "10.1.0.3");
   EXPECT_HAS(coordinator({"127.0.1.1"}, "", own),
-             "as 'node1', which is 127.0.1.1 here, and nobody else reaches that; this host has lo 127.0.0.1, eth0 192.168.7.3, ib0 10.1.0.3");
+             "as 'node1', which is 127.0.1.1 here, and no other host can reach that; this host has lo 127.0.0.1, eth0 192.168.7.3, ib0 10.1.0.3");
   EXPECT_HAS(coordinator({}, "", own), "which has no address here");
 
   Place place;

@@ -306,7 +306,7 @@ TEST(Launch, SecondInterruptEndsAtOnce) {
   Probe probe(script({"--world", "2"}, "trap '' TERM INT; echo running; while :; do sleep 0.1; done"));
   ASSERT_TRUE(probe.waitFor("[rank 1] running"));
   probe.signal(SIGINT);
-  ASSERT_TRUE(probe.waitFor("once more ends the run at once"));
+  ASSERT_TRUE(probe.waitFor("repeat to end the run immediately"));
   std::this_thread::sleep_for(std::chrono::duration<double>(zorse::runtime::kOneRequestSeconds + 0.1));
   double sent = now();
   probe.signal(SIGINT);
@@ -366,7 +366,7 @@ TEST(Launch, RestartsAreCounted) {
   Probe mistake(script({"--world", "2", "--restarts", "3"}, "[ $ZORSE_RANK = 1 ] && exit 1; sleep 100"));
   EXPECT_EQ(mistake.wait(), 1);
   EXPECT_EQ(count(mistake.err, "restart 1"), 0u);
-  EXPECT_HAS(mistake.err, "a restart would not mend that");
+  EXPECT_HAS(mistake.err, "a restart would not help");
 }
 
 TEST(Launch, ReadersMayBeSlowOrGone) {

@@ -100,7 +100,7 @@ TEST_F(MatchTensors, BeginningsOfNames) {
   // A head beside a base model keeps its name.
   EXPECT_EQ(match({{"wte", {8, 4}}, {"head", {8, 4}}, {"w", {6, 4}}, {"norm", {4}}}, facts).text(), "wte=head w^T norm -");
   Outcome both = match({{"a.t.wte", {8, 4}}, {"a.t.w", {6, 4}}, {"a.t.norm", {4}}, {"b.t.wte", {8, 4}}, {"b.t.w", {6, 4}}, {"b.t.norm", {4}}}, facts);
-  expectSays(both.error, {"'a.t.wte'", "'b.t.wte'", "both ways as many parameters", "--init-skip=PATTERN"});
+  expectSays(both.error, {"'a.t.wte'", "'b.t.wte'", "both choices match the same number of parameters", "--init-skip=PATTERN"});
 }
 
 TEST_F(MatchTensors, WhatIsWrongIsListedWithShapes) {
@@ -179,10 +179,10 @@ TEST_F(MatchTensors, Directories) {
   struct {
     std::string map, says;
   } const cases[] = {
-      {R"({"a":"one.safetensors","b":"three.safetensors"})", "names three.safetensors, which is not beside it"},
+      {R"({"a":"one.safetensors","b":"three.safetensors"})", "names three.safetensors, which is not in its directory"},
       {R"({"a":"two.safetensors","b":"two.safetensors"})", "tensor 'a' is in two.safetensors, which does not hold it"},
-      {R"({"a":"one.safetensors","b":"../d/two.safetensors"})", "expects the name of a file beside the index"},
-      {R"({"a":"one.safetensors","b":""})", "expects the name of a file beside the index"},
+      {R"({"a":"one.safetensors","b":"../d/two.safetensors"})", "expects the name of a file in the directory of the index"},
+      {R"({"a":"one.safetensors","b":""})", "expects the name of a file in the directory of the index"},
       {R"({"a":"one.safetensors","b":7})", "tensor 'b' is in no named file"},
       {R"({"a":"one.safetensors","c":"one.safetensors","b":"two.safetensors"})", "says that tensor 'c' is in one.safetensors"},
       {R"(7)", "expects a JSON object with the object 'weight_map'"},

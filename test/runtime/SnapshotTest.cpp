@@ -322,7 +322,7 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
   other.training.set_optimizer(bundle::TrainingOptions::SGD);
   resumed = resume(bundle, 4, other, true, /*withMoments=*/false);
   EXPECT_EQ(resumed.wrong, 0);
-  expectSays(resumed.note, {"the optimizer begins anew"});
+  expectSays(resumed.note, {"the optimizer starts from scratch"});
 }
 
 TEST_F(SnapshotTest, AnotherMatrixLibraryIsSaidAndNotRefused) {

@@ -215,7 +215,7 @@ TEST(Units, GpusThatRunNoneOfTheCodeAreTold) {
   Machines m;
   m.device("h", 80, {t4(0x41)});
   EXPECT_EQ(m.places(), "41");
-  EXPECT_HAS(m.check(), "are for sm_80, this GPU is sm_75; say 'arch: sm_75' of the device in the cluster file");
+  EXPECT_HAS(m.check(), "are for sm_80, this GPU is sm_75; set 'arch: sm_75' of the device in the cluster file");
   Machines none;
   none.device("h", 80, {});
   EXPECT_EQ(none.places(), "none");

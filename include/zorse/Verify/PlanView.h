@@ -1,4 +1,5 @@
-// What the verifier reads of plan.json: its canonical part, in numbers. It shares no code with lib/Step, which writes that part.
+// The part of plan.json that the verifier reads: its canonical, numeric part. It shares no code
+// with lib/Step, which writes that part.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -10,27 +11,30 @@
 
 namespace zorse::verify {
 
-/// A tiling of units x samples and the owners of state, as `plan.json` says after all shorthands are expanded. Ranges are half-open.
+/// A tiling of units x samples and the owners of state, as in `plan.json` with all shorthands
+/// expanded. Ranges are half-open.
 struct PlanView {
   struct Device {
     std::string name;
-    int64_t memoryBytes = 0; ///< of kind DEVICE; 0: not stated.
+    int64_t memoryBytes = 0; ///< memory of kind DEVICE; 0: not specified
   };
   struct Cell {
     int64_t firstUnit, endUnit;
     int64_t firstSample, endSample;
     uint32_t device;
-    bool recompute = false; ///< B, where it has work, begins with the calls of F
+    bool recompute = false; ///< B begins with the calls of F, if it has work
   };
-  /// Elements [begin, end) of a trainable state group live on, and are updated by, `device`; begin is -1 where a share decides which.
+  /// Elements [begin, end) of a trainable state group are stored on and updated by `device`. begin
+  /// is -1 if a share determines the range.
   struct Shard {
     uint32_t group;
     uint32_t device;
     int64_t begin, end;
   };
 
-  /// Where devices keep their parts of groups, and update them, in the order of a Kind; what no rule names stays on the device, and the last rule
-  /// counts.
+  /// The memory in which devices keep their parts of groups, and the processor that updates them,
+  /// in the order of Kind. State without a rule stays on the device. The last matching rule
+  /// applies.
   enum Kind : uint8_t { Parameters, Moments, Gradients, Update, kKinds };
   enum class Tier : uint8_t { NotNamed, Device, Host };
   struct Residency {
@@ -38,20 +42,20 @@ struct PlanView {
     Tier tiers[kKinds] = {};
   };
 
-  int64_t batch = 0;         ///< rows, as cells' samples are
-  int64_t samplesPerRow = 1; ///< of the file, which counts samples
+  int64_t batch = 0;         ///< in rows, like the cells' samples
+  int64_t samplesPerRow = 1; ///< samples of the file per row
   std::vector<Device> devices;
   std::vector<Cell> cells;
-  bool splitBackward = false; ///< every cell has a task W besides F and B, as far as its units have work for them
-  std::vector<Shard> owners;  ///< of the groups the plan names; the others follow its default
+  bool splitBackward = false; ///< every cell has tasks F, B and W, if its units have work for them
+  std::vector<Shard> owners;  ///< owners of the groups that the plan names; the others follow its default
   std::vector<Residency> residency;
-  bool commitsByGroup = false; ///< updates follow their own group's gradients; the decision comes before all sums
+  bool commitsByGroup = false; ///< a group's update follows its own gradients; the decision precedes all sums
 
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };
 
-/// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state` and `residency` of a plan. Only their form is checked here;
-/// verifyPrograms checks the tiling. The error is the first problem.
+/// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state` and `residency` of a
+/// plan. Checks only their form; verifyPrograms checks the tiling. The error is the first problem.
 Result<PlanView> readPlanView(std::string_view json);
 
 } // namespace zorse::verify

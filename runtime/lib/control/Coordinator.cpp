@@ -1,7 +1,8 @@
-// The coordinator's thread: sockets and admission around the decisions of Job.
+// The coordinator's thread: connects Job, which decides, to sockets, and admits ranks.
 //
-//   accepted --greeting--> --proof--> --join--> a rank's connection       at most kStrangers connections are on the way, each for at most
-//   kStrangerSeconds
+//   accepted --greeting--> --proof--> --join--> a rank's connection
+//
+// At most kStrangers connections are in the handshake, each for at most kStrangerSeconds.
 #include "Job.h"
 #include "Proof.h"
 #include "Sockets.h"
@@ -27,7 +28,8 @@ namespace {
 
 constexpr size_t kStrangers = 128;
 constexpr double kStrangerSeconds = 5;
-/// When all places are taken, a stranger who has been here so long makes room for the next.
+/// If kStrangers connections are in the handshake, one that is older than this is closed for a new
+/// one.
 constexpr double kRoomSeconds = 0.25;
 constexpr double kPauseSeconds = 0.005;
 constexpr size_t kReadAtOnce = 1 << 20;
@@ -37,12 +39,12 @@ struct Peer {
   Connection connection;
   std::string address;
   Stage stage = Stage::Greeting;
-  bool refused = false; ///< nothing it says counts; it goes when it closes or its time is over.
+  bool refused = false; ///< its messages are ignored; it is closed when the peer closes or its time is over
   Nonces nonces;
   double since = 0;
   uint32_t rank = kNoRank;
-  uint32_t late = kNoRank; ///< the rank that came after the job had failed
-  bool writing = false;    ///< polled for writing too
+  uint32_t late = kNoRank; ///< the rank of a peer that came after the job had failed
+  bool writing = false;    ///< also polled for writing
 
   explicit Peer(FileDescriptor socket) : connection(std::move(socket)) {}
 };
@@ -62,7 +64,7 @@ ControlTimes sensible(ControlTimes times) {
   return times;
 }
 
-/// Peers that were turned away, for the message about ranks that never came.
+/// Counts rejected connections, for the message about ranks that did not join.
 class Refusals {
 public:
   void add(const std::string &why, const std::string &address) {
@@ -82,7 +84,7 @@ private:
     uint64_t count = 0;
     std::string last;
   };
-  std::map<std::string, Kind> kinds_; ///< keys are ours: a handful
+  std::map<std::string, Kind> kinds_; ///< few: the keys are texts of this program
 };
 
 } // namespace
@@ -115,7 +117,7 @@ public:
 
   uint16_t port() const { return port_; }
 
-  /// Runs in the coordinator's thread.
+  /// Runs `what` in the coordinator's thread.
   void command(std::function<void(double)> what) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -184,7 +186,7 @@ private:
       int count = ::epoll_wait(epoll_.get(), events.data(), int(events.size()), std::max(1, int(wait * 1000)));
       double now = clock_.advance();
       job_.paused(clock_.longestPause());
-      for (int i = 0; i < count; ++i) // what has arrived is heard before anybody is judged (tick).
+      for (int i = 0; i < count; ++i) // data that has arrived is processed before tick() checks timeouts
         handle(events[size_t(i)].data.u64, events[size_t(i)].events, now);
       for (std::function<void(double)> &what : takeCommands())
         what(now);
@@ -194,7 +196,7 @@ private:
       }
       expireStrangers(now);
       job_.tick(now, [this] { return refusals_.text(); }, monotonicSeconds() - begun_);
-      publishVerdict(); // before ranks hear it: whoever has heard it may ask here at once
+      publishVerdict(); // before the ranks receive it: a rank that has may ask here immediately
       flushAll();
       publishEnd();
     }
@@ -259,7 +261,7 @@ private:
         if (errno == EINTR || errno == ECONNABORTED)
           continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK)
-          pauseAccepting(now); // no descriptors or no memory: later
+          pauseAccepting(now); // no descriptors or no memory: try later
         return;
       }
       uint64_t id = nextId_++;
@@ -280,13 +282,14 @@ private:
     }
   }
 
-  /// Who waits in the kernel's queue does not wake this thread for a while.
+  /// Stops polling the listener for kPauseSeconds, so that connections in the kernel's queue do not
+  /// wake this thread.
   void pauseAccepting(double now) {
     watch(listener_.get(), kListenerId, 0, EPOLL_CTL_MOD);
     pausedUntil_ = now + kPauseSeconds;
   }
 
-  /// The one who has come least far, and of those the oldest, goes.
+  /// Closes the connection that has come least far in the handshake; of several, the oldest.
   bool makeRoom(double now) {
     uint64_t worst = 0;
     const Peer *victim = nullptr;
@@ -313,7 +316,7 @@ private:
           expired.push_back(id);
       for (uint64_t id : expired) {
         if (Peer *peer = find(id); peer && !peer->refused)
-          refusals_.add("said nothing sensible in time", peer->address);
+          refusals_.add("sent no valid message in time", peer->address);
         close(id, "", now);
       }
     }
@@ -349,7 +352,7 @@ private:
   void turnAway(Peer &peer, const std::string &why) {
     peer.refused = true;
     if (peer.rank != kNoRank)
-      return; // it still gets the verdict.
+      return; // it still receives the verdict
     refusals_.add(why, peer.address);
     peer.connection.flush();
     peer.connection.finish();
@@ -496,11 +499,11 @@ private:
   Job job_;
   std::unordered_map<uint64_t, std::unique_ptr<Peer>> peers_;
   std::vector<uint64_t> peerOfRank_;
-  std::vector<bool> cameLate_;  ///< by rank: heard of the failure instead of joining
+  std::vector<bool> cameLate_;  ///< by rank: received the failure instead of joining
   std::vector<uint64_t> dirty_; ///< connections with something to send
   uint64_t nextId_ = 2;
   size_t strangers_ = 0;
-  std::optional<double> pausedUntil_; ///< nobody new is admitted
+  std::optional<double> pausedUntil_; ///< new connections are not accepted until then
   bool ending_ = false;
   Refusals refusals_;
   std::thread thread_;

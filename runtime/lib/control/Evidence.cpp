@@ -109,7 +109,8 @@ std::optional<Failure> Evidence::verdict(double now) const {
   if (now - firstAt_ < kGraceSeconds)
     return std::nullopt;
   if (const Rank &end = ranks_[chain.end]; end.own || !end.known()) {
-    // Blame is all there is. A rank that is in trouble by itself explains more than blame of one that seems well.
+    // There is only blame. A rank with a failure of its own is a better explanation than a blamed rank
+    // without one.
     if (uint32_t other = earliestTrouble(kNoRank); other != kNoRank)
       chain = {other, end.own ? chain.end : chain.from, false};
     else if (found_)
@@ -119,7 +120,7 @@ std::optional<Failure> Evidence::verdict(double now) const {
 }
 
 std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
-  if (from == kNoRank || from == rank) // anybody who blames it
+  if (from == kNoRank || from == rank) // any rank that blames it
     for (uint32_t r = 0; r < ranks_.size(); ++r)
       if (r != rank && ranks_[r].own && ranks_[r].own->peer == rank)
         from = r;
@@ -130,7 +131,7 @@ std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
   return ranks_[rank].where.empty() ? "" : "; last heard of in " + ranks_[rank].where;
 }
 
-/// Of a rank about which nothing is known but that another one does not reach it any more.
+/// Describes the failure of a rank about which only another rank's report is known: it cannot reach it.
 Failure Evidence::tellUnreached(uint32_t rank, const Failure &blame, double now) const {
   char ago[48] = "";
   if (ranks_[rank].heardAt)
@@ -158,13 +159,13 @@ Failure Evidence::tell(const Chain &chain, double now) const {
         return tellUnreached(out.peer, *rank.own, now);
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
       out.exitCode = 2;
-      out.message += mutual
-                         ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
-                         : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
+      out.message +=
+          mutual ? "; " + nameOf(out.peer) + " reports the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
+                 : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
     }
     return out;
   }
-  if (!rank.known()) { // blamed by one whose story is all there is
+  if (!rank.known()) { // only the report of the rank that blames it is known
     Chain blame;
     blame.end = chain.from;
     return tell(blame, now);

@@ -16,8 +16,8 @@ void FrameReader::append(const char *data, size_t bytes) {
     buffer_.clear();
     begin_ = 0;
     if (buffer_.capacity() > 4 * kValuesBytes)
-      buffer_.shrink_to_fit();                    // what one large frame took
-  } else if (begin_ >= buffer_.size() - begin_) { // every byte is moved at most once per byte consumed.
+      buffer_.shrink_to_fit();                    // memory of a large frame
+  } else if (begin_ >= buffer_.size() - begin_) { // amortized: every byte is moved at most once per byte consumed
     buffer_.erase(0, begin_);
     begin_ = 0;
   }
@@ -51,7 +51,7 @@ SharedFrame zorse::control::encode(const Message &message) {
 
 namespace {
 
-Status wrong(const std::string &what) { return userError("not as the protocol says: " + what); }
+Status wrong(const std::string &what) { return userError("protocol violation: " + what); }
 
 Status checkText(const std::string &text, size_t limit, const char *name) {
   if (text.size() > limit)
@@ -86,7 +86,7 @@ Status checkGreeting(const Greeting &greeting, Role sender) {
   if (greeting.magic() != kMagic)
     return wrong("another protocol");
   if (greeting.version() != kVersion)
-    return Status::success(); // told apart by whoever handles it.
+    return Status::success(); // the caller handles other versions
   if (greeting.role() != sender)
     return wrong("greeting of another role");
   return checkExact(greeting.nonce(), kNonceBytes, "nonce");
@@ -123,11 +123,11 @@ Status checkRefusal(const Refusal &refusal) {
 }
 
 Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t world) {
-  if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(world)) // a peer may be unheard, undelivered, or both.
+  if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(world)) // a peer may be unheard, undelivered or both
     return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(world) + " ranks");
   for (const Silence &unheard : heartbeat.unheard())
     if (unheard.rank() >= world || !(unheard.seconds() >= 0 && unheard.seconds() < 1e9))
-      return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(world) + ", or its silence");
+      return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(world) + ", or the seconds of its silence, are out of range");
   return checkText(heartbeat.progress().where(), kTextBytes, "where");
 }
 
@@ -173,7 +173,7 @@ Status checkFields(const Message &message, Role sender, uint32_t world) {
   }
 }
 
-/// Who may send what, and when.
+/// Whether `sender` may send the message in this state.
 bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
   bool member = sender == MEMBER;
   switch (what) {

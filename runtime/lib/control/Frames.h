@@ -1,5 +1,7 @@
-// The wire of the control plane, without sockets: frames out of a stream of bytes, messages out of frames. Strict: every field is checked here, so
-// that whoever handles a message may use it. Nothing in this file trusts its input; nothing is allocated because of a length somebody claims.
+// The wire format of the control plane, without sockets: a byte stream is split into frames, and a
+// frame is parsed into a message. Parsing is strict: it checks every field, so that handlers can
+// use a message without further checks. The input is not trusted: no memory is allocated because of
+// a length that a peer announces.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -20,17 +22,17 @@ inline constexpr char kMagic[] = "zorse control";
 inline constexpr size_t kNonceBytes = 32, kMacBytes = 32;
 inline constexpr size_t kLengthBytes = 4;
 inline constexpr size_t kGreetingBytes = 1024;            ///< largest frame before the sender has proved that it knows the secret
-inline constexpr size_t kFrameBytes = size_t(16) << 20;   ///< largest frame afterwards
+inline constexpr size_t kFrameBytes = size_t(16) << 20;   ///< largest frame after that
 inline constexpr size_t kValueBytes = kFrameBytes - 4096; ///< largest contribution or report
-inline constexpr size_t kNameBytes = 1024;                ///< of an exchange
+inline constexpr size_t kNameBytes = 1024;                ///< name of an exchange
 inline constexpr size_t kJobBytes = 256, kDeviceBytes = 256;
-inline constexpr size_t kTextBytes = 64 << 10;          ///< messages and places
-inline constexpr size_t kValuesBytes = size_t(1) << 20; ///< contributions are sent together up to about so much
+inline constexpr size_t kTextBytes = 64 << 10;          ///< texts of messages and locations
+inline constexpr size_t kValuesBytes = size_t(1) << 20; ///< contributions are batched into messages of about this size
 
-/// How far a connection is; decides which messages may come next.
+/// State of a connection's handshake. It determines which messages are expected.
 enum class Stage : uint8_t { Greeting, Proof, Join, Work };
 
-/// Frames out of what was received, in pieces of any size.
+/// Splits received data into frames. The data may arrive in chunks of any size.
 class FrameReader {
 public:
   explicit FrameReader(size_t limit = kGreetingBytes) : limit_(limit) {}
@@ -38,10 +40,11 @@ public:
 
   void append(const char *data, size_t bytes);
 
-  /// The next whole frame (without its length), valid until the next call of `append` or `next`. nullopt: not yet there, or `broken()`.
+  /// Returns the next complete frame (without its length), valid until the next call of `append` or
+  /// `next`. Returns nullopt if the frame is incomplete or if `broken()`.
   std::optional<std::string_view> next();
 
-  /// A length of 0 or beyond the limit has been announced: nothing after it can be understood.
+  /// A peer announced a length of 0 or beyond the limit. The rest of the stream cannot be parsed.
   bool broken() const { return broken_; }
   size_t buffered() const { return buffer_.size() - begin_; }
 
@@ -52,12 +55,12 @@ private:
   bool broken_ = false;
 };
 
-/// One message. An error says what is wrong with it.
-/// \param sender  who must have sent it
-/// \param world   ranks named in it are less; unchecked in Join.
+/// Parses and checks one message. The error names the invalid field.
+/// \param sender  expected sender
+/// \param world   upper bound of the ranks in the message; not checked in Join
 runtime::Result<Message> parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t world);
 
-/// A frame with its length, shared by all connections it is sent on.
+/// An encoded message with its length prefix. All connections that send it share it.
 using SharedFrame = std::shared_ptr<const std::string>;
 SharedFrame encode(const Message &message);
 

@@ -10,10 +10,11 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kEarlyBytes = size_t(64) << 20; ///< of reports for a rank 0 that has not joined
+constexpr size_t kEarlyBytes = size_t(64) << 20; ///< limit of the reports for a rank 0 that has not joined
 constexpr size_t kExchangesAtOnce = 4096;
 constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to end and did
-/// So long living ranks have to confirm the verdict before the rank that hosts the coordinator, whose end ends the coordinator, is told.
+/// Seconds that living ranks have to acknowledge the verdict before the rank that hosts the
+/// coordinator receives it. The coordinator ends with that rank.
 constexpr double kConfirmSeconds = 0.3;
 
 std::string seconds(double value) { return zorse::format(value < 10 ? "%.1f s" : "%.0f s", value); }
@@ -113,12 +114,12 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     updateOver(now);
     return;
   }
-  if (message.what_case() == Message::kReport) { // what ranks reported before a failure is still of interest.
+  if (message.what_case() == Message::kReport) { // reports from before a failure are still delivered
     if (r.state != State::Left)
       report(rank, message, now);
     return;
   }
-  if (verdict_ || r.state == State::Left) // a rank whose process has ended may still have something unread.
+  if (verdict_ || r.state == State::Left) // the connection of a process that has ended may still contain unread messages
     return;
   switch (message.what_case()) {
   case Message::kHeartbeat:
@@ -134,7 +135,7 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     break;
   case Message::kFailed: {
     Failure failure = fromMessage(message.failed());
-    failure.rank = rank; // a rank speaks for itself.
+    failure.rank = rank; // a rank reports only about itself
     failure.where = withoutIs(failure.where);
     evidence_.reported(failure, now);
     decide(now);
@@ -156,11 +157,12 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     left(rank, now);
     break;
   default:
-    break; // parseMessage lets nothing else through.
+    break; // parseMessage rejects all other messages
   }
 }
 
-/// A rank has given the coordinator up. Whether the coordinator stood still or what it said got lost on the way, only the coordinator knows.
+/// A rank has given up on the coordinator. Only the coordinator knows whether it was itself stopped
+/// or whether its messages were lost on the way.
 void Job::coordinatorLost(uint32_t rank, double silent, double now) {
   std::string host = evidence_.nameOf(settings_.host) + ", which holds the coordinator,";
   if (paused_ > silent / 2)
@@ -169,11 +171,11 @@ void Job::coordinatorLost(uint32_t rank, double silent, double now) {
                 host + " was stopped or starved: " + evidence_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
         now);
   else
-    evidence_.found(
-        foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
-                evidence_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
-                    " and gave it up, although the coordinator lives and heard it: what is sent from there to it gets lost in the network"),
-        now);
+    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
+                            evidence_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
+                                " and gave it up, although the coordinator runs and receives its messages: packets from the coordinator to it are "
+                                "lost in the network"),
+                    now);
   decide(now);
 }
 
@@ -193,7 +195,7 @@ void Job::contributed(uint32_t rank, const Contribution &contribution, double no
   const std::string &name = contribution.name();
   auto found = exchanges_.find(name);
   if (found == exchanges_.end() && exchanges_.size() >= kExchangesAtOnce)
-    return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at once", now);
+    return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at the same time", now);
   Exchange &exchange = found != exchanges_.end() ? found->second : exchanges_[name];
   exchange.values.resize(settings_.world);
   if (exchange.values[rank])
@@ -303,7 +305,7 @@ void Job::closed(uint32_t rank, const std::string &why, double now) {
 
 void Job::broken(uint32_t rank, const std::string &why, double now) {
   evidence_.found(foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
-                          evidence_.nameOf(rank) + " sent the coordinator what it must not: " + why + "; are all ranks of one version of Zorse?"),
+                          evidence_.nameOf(rank) + " sent the coordinator an invalid message: " + why + "; are all ranks of one version of Zorse?"),
                   now);
   decide(now);
 }
@@ -314,7 +316,7 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
     return;
   r.stopped = exitCode == kStoppedCode;
   if (!failed && r.state == State::Absent) {
-    left(rank, now); // it had nothing to do with the others, unless they wait for it.
+    left(rank, now); // the other ranks do not depend on it, unless they wait for it
     return;
   }
   bool hadJoined = r.state != State::Absent;
@@ -348,7 +350,7 @@ void Job::decideStop() {
   for (const Rank &r : ranks_)
     if (r.state == State::Lost || (r.state == State::Working && !r.answered))
       return;
-  // Ranks that have not joined have entered nothing, and learn the decision when they are welcomed.
+  // Ranks that have not joined have entered no step. They learn the decision from their welcome.
   for (const Rank &r : ranks_)
     lastStep_ = std::max(lastStep_, r.highest);
   stop_ = Stop::Decided;
@@ -392,7 +394,7 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
                           missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
                               seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.world) + " ranks, found " +
                               std::to_string(settings_.world - count) + "; were they started, and can they reach the coordinator's address?" +
-                              (away.empty() ? "" : " Turned away meanwhile: " + away)),
+                              (away.empty() ? "" : " Rejected connections: " + away)),
                   now);
 }
 
@@ -413,13 +415,17 @@ void Job::checkHeartbeats(double now) {
   }
 }
 
-/// A rank whom the coordinator hears and some peer does not. What a rank says of another counts while it is heard itself, and the coordinator's own
-/// silence, which is the better evidence, comes first. Where two do not hear each other, packets were lost in one direction first: without their
-/// acknowledgements the other one falls silent a moment later. So the one who fell silent first is named; of several, the one whom most do not hear.
+/// Finds a rank that the coordinator hears and some peer does not. A rank's report about a peer
+/// counts only while the rank itself is heard. The coordinator's own observation of silence is
+/// better evidence and comes first.
+///
+/// If two ranks do not hear each other, packets were first lost in one direction: the other rank
+/// falls silent later because it receives no acknowledgements. The rank that fell silent first is
+/// therefore named; of several, the one that most peers do not hear.
 void Job::checkLinks(double now) {
   const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   struct Silent {
-    uint32_t listeners = 0, first = kNoRank; ///< who do not hear it; the one who has not for longest
+    uint32_t listeners = 0, first = kNoRank; ///< peers that do not hear it; the peer that has not heard it for the longest time
     double since = 0;
   };
   std::map<uint32_t, Silent> silent;
@@ -446,8 +452,8 @@ void Job::checkLinks(double now) {
   });
   const auto &[rank, s] = *worst;
   std::string text = evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(s.first) +
-                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing of it has come there for " +
-                     seconds(now - s.since) + ", although the coordinator hears both: what it sends gets lost in the network";
+                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing was received from it there for " +
+                     seconds(now - s.since) + ", although the coordinator hears both: its packets are lost in the network";
   if (auto back = ranks_[rank].unheard.find(s.first); back != ranks_[rank].unheard.end())
     text += " (it has not heard " + evidence_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
   Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
@@ -455,8 +461,8 @@ void Job::checkLinks(double now) {
   evidence_.found(failure, now);
 }
 
-/// All hear each other, and what a rank sends to another does not arrive: large packets get lost alone, as behind a tunnel whose limit the hosts do
-/// not know.
+/// Finds a rank whose data does not arrive at a peer although all ranks hear each other. Only large
+/// packets are lost then, for example in a tunnel with an MTU that the hosts do not know.
 void Job::checkDelivery(double now) {
   const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   for (uint32_t rank = 0; rank < settings_.world; ++rank) {
@@ -467,7 +473,7 @@ void Job::checkDelivery(double now) {
       Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
                                 evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(peer) +
                                     ": nothing that it sent there was acknowledged for " + seconds(now - since) +
-                                    ", although each hears the other: large packets get lost in the network (is there a tunnel whose MTU is " +
+                                    ", although each hears the other: large packets are lost in the network (is there a tunnel whose MTU is " +
                                     "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers theirs)");
       failure.where = r.progress.underWay ? r.progress.where : "";
       evidence_.found(failure, now);

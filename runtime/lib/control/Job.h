@@ -1,9 +1,10 @@
-// What the coordinator knows and decides, without sockets, threads or clocks: events go in with the time at which they happened, messages to ranks
-// come out.
+// The state machine of the coordinator, without sockets, threads or clocks. The caller passes
+// events with their times; the job sends messages to ranks through an Outbox.
 //
-//   absent --join--> working --leave--> left          a job fails when a rank is lost in between, and is over when all have left.
+//   absent --join--> working --leave--> left
 //
-// Times are seconds of a FairClock.
+// A job fails when a rank is lost while it works. It is over when all ranks have left. Times are
+// seconds of a FairClock.
 #pragma once
 
 #include "Evidence.h"
@@ -26,15 +27,16 @@ struct JobSettings {
   std::vector<std::string> devices;
 };
 
-/// How a job hands messages to the connections of its ranks.
+/// Queues messages on the connections of the ranks.
 class Outbox {
 public:
   virtual ~Outbox() = default;
-  /// \param lasting  false: need not arrive when the job has failed.
+  /// \param lasting  false: the message may be dropped when the job has failed
   virtual void send(uint32_t rank, const SharedFrame &frame, bool lasting) = 0;
-  /// Frames of `rank` that are not lasting and were not sent are given up.
+  /// Drops the unsent frames of `rank` that are not lasting.
   virtual void giveUp(uint32_t rank) = 0;
-  /// What was sent to `rank` is not acknowledged by its host: the network is in doubt, not the process alone.
+  /// Whether the host of `rank` does not acknowledge sent data. The network may then be the cause,
+  /// not the process alone.
   virtual bool isSendingAgain(uint32_t) { return false; }
 };
 
@@ -42,38 +44,40 @@ class Job {
 public:
   Job(JobSettings settings, Outbox &outbox);
 
-  // ---- what happens ----
-  /// The rank has been admitted and welcomed. Only for ranks that are absent (`isAbsent`) of a job that has not failed.
+  // ---- events ----
+  /// The rank has been admitted and welcomed. Only for absent ranks (`isAbsent`) of a job that has
+  /// not failed.
   void joined(uint32_t rank, const std::string &device, double now);
-  /// Anything was received of the rank.
+  /// Data was received from the rank.
   void heard(uint32_t rank, double now) {
     ranks_[rank].heardAt = now;
     evidence_.heard(rank, now);
   }
-  /// The longest time for which the coordinator itself stood still so far.
+  /// \param seconds  longest pause of the coordinator itself since the start
   void paused(double seconds) { paused_ = seconds; }
-  /// A message of the stage Work.
+  /// A message of the stage Work was received.
   void received(uint32_t rank, const Message &message, double now);
-  /// Its connection has ended.
+  /// The connection of the rank has ended.
   void closed(uint32_t rank, const std::string &why, double now);
-  /// It sent what is no message.
+  /// The rank sent an invalid message.
   void broken(uint32_t rank, const std::string &why, double now);
   void processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode, double now);
   void requestStop(double now);
-  /// Time has passed.
-  /// \param refused  what to say of peers that were turned away, if ranks are missing
-  /// \param elapsed  since the start, pauses of this process included, which `now` leaves out: ranks that are still to join count theirs so too.
+  /// Must be called regularly: checks all timeouts.
+  /// \param refused  describes the rejected connections; called if ranks are missing
+  /// \param elapsed  seconds since the start, including pauses of this process, which `now`
+  ///   excludes. Ranks that are still to join count the same seconds.
   void tick(double now, const std::function<std::string()> &refused = nullptr, double elapsed = 0);
 
-  // ---- what is so ----
+  // ---- state ----
   bool isAbsent(uint32_t rank) const { return ranks_[rank].state == State::Absent; }
   bool isConnected(uint32_t rank) const { return ranks_[rank].connected; }
   const std::string &deviceOf(uint32_t rank) const { return ranks_[rank].device; }
   std::string nameOf(uint32_t rank) const { return evidence_.nameOf(rank); }
   const std::optional<runtime::Failure> &verdict() const { return verdict_; }
-  /// Every rank has left, or the job has failed and every living rank has been told.
+  /// Every rank has left, or the job has failed and every living rank has acknowledged the verdict.
   bool isOver() const { return over_; }
-  /// Something is to be decided soon: `tick` often.
+  /// A decision is pending: call `tick` often.
   bool isUrgent() const { return !over_ && (verdict_ || evidence_.any()); }
   /// An early stop has been decided.
   std::optional<uint64_t> lastStep() const { return stop_ == Stop::Decided ? std::optional<uint64_t>(lastStep_) : std::nullopt; }
@@ -86,15 +90,15 @@ private:
     State state = State::Absent;
     bool connected = false;
     bool answered = false; ///< the question of an early stop
-    bool told = false;     ///< has confirmed the verdict
+    bool told = false;     ///< has acknowledged the verdict
     bool sentVerdict = false;
     bool silent = false;  ///< missed heartbeats
     bool stopped = false; ///< its process ended because it was asked to
-    uint64_t highest = 0; ///< step entered
+    uint64_t highest = 0; ///< last step entered
     std::string device;
     double heardAt = 0;
-    std::map<uint32_t, double> unheard;     ///< peers that it does not hear, and since when
-    std::map<uint32_t, double> undelivered; ///< peers whose hosts do not acknowledge what it sent, and since when
+    std::map<uint32_t, double> unheard;     ///< peers from which the rank receives nothing, and since when
+    std::map<uint32_t, double> undelivered; ///< peers whose hosts do not acknowledge the rank's data, and since when
     runtime::RankProgress progress;
   };
 
@@ -108,7 +112,7 @@ private:
   void completed(const std::string &name, const Exchange &exchange);
   void report(uint32_t rank, const Message &message, double now);
   void left(uint32_t rank, double now);
-  /// Nobody waits for a rank that will not come.
+  /// Fails the job if a rank waits in an exchange for a rank that has left.
   void checkExchanges(double now);
   void decideStop();
   void checkHeartbeats(double now);
@@ -127,7 +131,7 @@ private:
   Evidence evidence_;
   std::vector<Rank> ranks_;
   std::map<std::string, Exchange> exchanges_;
-  std::vector<SharedFrame> early_; ///< reports from before rank 0 joined
+  std::vector<SharedFrame> early_; ///< reports received before rank 0 joined
   size_t earlyBytes_ = 0;
   double progressAt_ = 0, paused_ = 0;
   Stop stop_ = Stop::None;
@@ -139,7 +143,7 @@ private:
 
 FailureReport toMessage(const runtime::Failure &failure);
 runtime::Failure fromMessage(const FailureReport &failure);
-/// A place without the verb that RankProgress::where begins with.
+/// Removes the leading "is in " or "in " of RankProgress::where.
 std::string withoutIs(const std::string &where);
 
 } // namespace zorse::control

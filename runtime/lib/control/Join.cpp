@@ -14,19 +14,21 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Every endpoint has been somebody else's for so long: give up.
+/// Seconds after which the rank gives up if every endpoint belongs to another program or job.
 constexpr double kSettledSeconds = 3;
 constexpr double kLongestPause = 0.25;
 constexpr double kShortestTry = 0.02;
 
-/// How one try at one endpoint ended without admission.
+/// Result of one failed attempt at one endpoint.
 struct Outcome {
-  enum Kind { Absent, Later, Settled, Final } kind = Absent; ///< nobody there; try again soon; somebody else's; this job says no.
+  /// Nothing listens there; try again soon; belongs to another program or job; this job refuses the rank.
+  enum Kind { Absent, Later, Settled, Final } kind = Absent;
   std::string text;
-  int exitCode = 0; ///< of a job that has failed: its own
+  int exitCode = 0; ///< exit code of a job that has failed
 };
 
-/// Of several addresses of one endpoint: what happened where somebody was; all that was said.
+/// Combines the outcomes of two addresses of one endpoint. A program that answered counts more than
+/// an absent one; the texts are joined.
 Outcome together(const Outcome &a, const Outcome &b) {
   if (a.text.empty())
     return b;
@@ -44,7 +46,7 @@ class Attempt {
 public:
   Attempt(const MemberOptions &options, const Address &address, double until) : options_(options), address_(address), until_(until) {}
 
-  /// True: admitted.
+  /// Returns true if admitted.
   bool run(double patience, Admission *out, Outcome *outcome) {
     double now = monotonicSeconds();
     Result<FileDescriptor> socket = connectTo(address_, std::min(until_, now + patience));
@@ -107,7 +109,7 @@ private:
     case Came:
       break;
     case Late:
-      return end(outcome, Outcome::Later, "greets, but does not go on");
+      return end(outcome, Outcome::Later, "sends its greeting, but no proof that it knows the secret");
     case Closed:
       return end(outcome, Outcome::Later, "greets, but then: " + why);
     case Strange:
@@ -130,7 +132,8 @@ private:
     join.set_mac(macOfJoin(options_.key.secret, nonces_, join));
     send(mine);
     std::string why;
-    // Whoever knows the secret may count this rank in from now on: no second try because it takes long.
+    // A coordinator that knows the secret may count this rank as joined from now on. A long wait is
+    // therefore no reason to try again.
     switch (await(Stage::Join, until_, &theirs, &why)) {
     case Came:
       break;
@@ -140,7 +143,7 @@ private:
       return end(outcome, Outcome::Later, "knows the secret, but then: " + why);
     case Strange:
       return end(outcome, Outcome::Settled,
-                 "knows the secret, but says what this version does not understand: use one version of Zorse for all ranks");
+                 "knows the secret, but sends a message that this version does not understand: use one version of Zorse for all ranks");
     }
     if (theirs.what_case() == Message::kRefusal)
       return refused(theirs.refusal(), outcome);
@@ -148,7 +151,7 @@ private:
     bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank && welcome_.world() == options_.world &&
                 (options_.generation == 0 || options_.generation == welcome_.generation());
     if (!same || !equalMacs(welcome_.mac(), macOfWelcome(options_.key.secret, nonces_, welcome_)))
-      return end(outcome, Outcome::Settled, "knows the secret, but its welcome is not for this rank: somebody between the two changes what they say");
+      return end(outcome, Outcome::Settled, "knows the secret, but its welcome is not for this rank: the messages are changed on the way");
     return true;
   }
 
@@ -220,7 +223,7 @@ private:
   bool open_ = true;
 };
 
-/// True: admitted.
+/// Returns true if admitted.
 bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until, double patience, Admission *admission, Outcome *outcome) {
   Result<std::vector<Address>> addresses = resolve(endpoint);
   if (addresses.failed()) {
@@ -260,7 +263,7 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
       if (tryEndpoint(options, options.endpoints[i], until, patience, &admission, &outcome))
         return admission;
       if (outcome.kind == Outcome::Final || last[i].text.empty() ||
-          monotonicSeconds() < until) // a try that was cut short says less than the one before.
+          monotonicSeconds() < until) // an attempt that was cut short reports less than the one before
         last[i] = outcome;
       if (last[i].kind == Outcome::Final) {
         Error refused = userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) +
@@ -276,16 +279,16 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
     settledSince = !settled ? -1 : settledSince < 0 ? now : settledSince;
     if (now + kShortestTry >= until || (settled && now - settledSince >= kSettledSeconds))
       break;
-    double share = std::uniform_real_distribution<double>(0.5, 1)(random); // ranks started together do not come together.
+    double share = std::uniform_real_distribution<double>(0.5, 1)(random); // ranks that were started together must not connect together
     ::usleep(useconds_t(std::min(pause * share, until - kShortestTry - now) * 1e6));
     pause = std::min(pause * 1.5, kLongestPause);
-    patience = std::min(patience * 1.5, 5.0); // a coordinator whom many join at once may be slow.
+    patience = std::min(patience * 1.5, 5.0); // a coordinator may be slow while many ranks join
   }
   std::string tried;
   for (size_t i = 0; i < options.endpoints.size(); ++i)
     tried += (i == 0 ? "" : "; ") + describe(options.endpoints[i]) + ": " + (last[i].text.empty() ? "not tried again" : last[i].text);
   return userError(who + " found no coordinator of job '" + options.key.job + "' within " + secondsText(monotonicSeconds() - start) +
-                   ". Tried: " + (tried.empty() ? "nothing, as no endpoint was given" : tried) +
+                   ". Tried: " + (tried.empty() ? "nothing, because no endpoint was given" : tried) +
                    ". Start all ranks of the job at about the same time, with the same secret (ZORSE_SECRET, or the file that ZORSE_SECRET_FILE "
                    "names) and the same job name");
 }

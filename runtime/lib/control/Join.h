@@ -1,4 +1,4 @@
-// How a rank finds its job's coordinator and is admitted.
+// Finds the coordinator of a rank's job and joins the job.
 #pragma once
 
 #include "Sockets.h"
@@ -10,13 +10,15 @@
 namespace zorse::control {
 
 struct Admission {
-  std::unique_ptr<Connection> connection; ///< its reader may already hold what followed the welcome.
+  std::unique_ptr<Connection> connection; ///< its reader may already contain frames that follow the welcome
   Welcome welcome;
   runtime::Endpoint endpoint;
 };
 
-/// Tries the endpoints in turn until joinSeconds are over. Ends earlier when this job's coordinator refuses this rank for good, or when for a while
-/// every endpoint has belonged to somebody who does not know the secret, is another job or speaks another version.
+/// Tries the endpoints round-robin for joinSeconds. Stops earlier in two cases:
+/// - This job's coordinator refuses this rank permanently.
+/// - For a while, the program at every endpoint does not know the secret, belongs to another job or
+///   speaks another protocol version.
 runtime::Result<Admission> joinJob(const runtime::MemberOptions &options);
 
 } // namespace zorse::control

@@ -1,5 +1,6 @@
-// A rank's end of the control connection. One thread owns the connection and is the only one that concludes that the job has failed; callers leave
-// what is to be sent in a queue and wait for what that thread makes known.
+// A rank's end of the control connection. One thread owns the connection, and only this thread
+// concludes that the job has failed. Callers add messages to a queue and wait for the results that
+// the thread publishes.
 #include "Job.h"
 #include "Join.h"
 
@@ -21,7 +22,7 @@ using namespace zorse::runtime;
 namespace {
 
 constexpr size_t kReadAtOnce = size_t(4) << 20;
-/// leave() waits at most so long for the coordinator's answer.
+/// Longest time for which leave() waits for the coordinator's answer.
 constexpr double kGoodbyeSeconds = 5;
 
 std::string secondsText(double value) { return zorse::format("%.1f s", value); }
@@ -78,7 +79,7 @@ public:
     Message message;
     message.mutable_contribution()->set_name(name);
     message.mutable_contribution()->set_value(mine);
-    Exchange &exchange = exchanges_[name]; // stays where it is in the map
+    Exchange &exchange = exchanges_[name]; // map elements have stable addresses
     queue(message, /*lasting=*/false);
     changed_.wait(lock, [&] { return verdict_ || exchange.values.size() == options_.world; });
     bool complete = exchange.values.size() == options_.world;
@@ -141,7 +142,7 @@ public:
     }
     if (fromCallback)
       return verdict_ ? *verdict_ : failure;
-    changed_.wait(lock, [&] { return verdict_.has_value(); }); // the control thread sees to the time.
+    changed_.wait(lock, [&] { return verdict_.has_value(); }); // the control thread enforces the timeouts
     return *verdict_;
   }
 
@@ -160,7 +161,7 @@ public:
 private:
   enum class Goodbye : uint8_t { No, Said, Answered };
   struct Exchange {
-    std::vector<std::string> values; ///< in rank order, as far as they have come
+    std::vector<std::string> values; ///< values in rank order, as far as received
   };
 
   struct Outgoing {
@@ -168,8 +169,8 @@ private:
     bool lasting;
   };
 
-  /// With mutex_.
-  /// \param lasting  false: need not be sent any more when this rank has failed.
+  /// Requires mutex_.
+  /// \param lasting  false: may be dropped when this rank has failed
   void queue(const Message &message, bool lasting = true) {
     if (verdict_)
       return;
@@ -244,7 +245,7 @@ private:
       connection_->queue(std::move(out.frame), out.lasting);
     outgoing_.clear();
     if (own_)
-      connection_->giveUp(); // bad news does not wait behind megabytes that nobody will use.
+      connection_->giveUp(); // the failure report must not wait behind megabytes that no rank will use
   }
 
   bool isEnding() {
@@ -259,7 +260,7 @@ private:
 
   void sendHeartbeat() {
     connection_->keepAlive();
-    if (connection_->pending()) // what waits already tells as much when it arrives.
+    if (connection_->pending()) // queued data is itself a sign of life
       return;
     Message message;
     Heartbeat &heartbeat = *message.mutable_heartbeat();
@@ -281,13 +282,13 @@ private:
     connection_->flush();
   }
 
-  /// Sends what is still to be sent, as far as that needs no waiting.
+  /// Sends the remaining messages, as far as the socket accepts them without waiting.
   void finish() {
     takeOutgoing();
     connection_->flush();
   }
 
-  /// False: the thread is done.
+  /// Returns false if the thread is done.
   bool readMessages() {
     FrameReader &reader = connection_->reader();
     while (std::optional<std::string_view> frame = reader.next()) {
@@ -361,19 +362,19 @@ private:
         return true;
       }
     }
-    nonsense("contributions to an exchange that is not under way");
+    nonsense("contributions to an exchange that is not in progress");
     return false;
   }
 
-  // ---- the end ----
-  /// A verdict about this rank itself, as this rank's user should read it.
+  // ---- end of the job ----
+  /// Rewrites a verdict about this rank for this rank's user.
   Failure ofThisRank(Failure failure) const {
     if (failure.rank != options_.rank || failure.cause != Failure::MissedHeartbeats)
       return failure;
     bool stopped = clock_.longestPause() > welcome_.deadline_seconds() / 2;
     failure.message +=
         ". This is that rank: " + (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause()) : std::string("it was cut off")) +
-        ", the job has ended without it, and it must not go on";
+        ", the job has ended without it, and this process must end";
     return failure;
   }
 
@@ -389,7 +390,7 @@ private:
     failure.kind = ErrorKind::Internal;
     failure.rank = options_.rank;
     failure.device = options_.device;
-    failure.message = "rank " + std::to_string(options_.rank) + ": " + coordinatorName() + " sent what it must not: " + what +
+    failure.message = "rank " + std::to_string(options_.rank) + ": " + coordinatorName() + " sent an invalid message: " + what +
                       "; are all ranks of one version of Zorse?";
     conclude(failure);
   }
@@ -408,7 +409,7 @@ private:
     if (reported) {
       Failure own = ownStory();
       if (own.peer == kNoRank && own.cause != Failure::Disconnected)
-        return own; // this rank failed first, by itself.
+        return own; // this rank's own error came first
       where = own.where;
     } else {
       where = withoutIs(whereNow());
@@ -421,7 +422,7 @@ private:
     return "rank " + std::to_string(options_.rank) + (options_.device.empty() ? "" : " (device " + options_.device + ")");
   }
 
-  /// What `fail` was told, when nobody else has a say.
+  /// The failure passed to `fail`, if no coordinator or peer can report a better cause.
   Failure ownStory() {
     std::lock_guard<std::mutex> lock(mutex_);
     Failure own = *own_;
@@ -448,13 +449,13 @@ private:
                                                              " (its process is stopped or starved, its machine or its network is down)"));
   }
 
-  /// The job has failed: the last thing this thread does.
+  /// Publishes the failure of the job. This thread ends after it.
   void conclude(const Failure &verdict) {
     concluded_ = true;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (goodbye_ == Goodbye::Answered || ending_)
-        return; // no longer of interest
+        return; // the reports are no longer needed
     }
     if (options_.failed)
       options_.failed(verdict);
@@ -480,9 +481,9 @@ private:
   std::vector<Outgoing> outgoing_;
   std::map<std::string, Exchange> exchanges_;
   std::set<std::string> names_;
-  uint64_t highest_ = 0;             ///< step entered
-  bool asked_ = false;               ///< an early stop is being agreed on
-  std::optional<uint64_t> lastStep_; ///< agreed
+  uint64_t highest_ = 0;             ///< last step entered
+  bool asked_ = false;               ///< an early stop is being decided
+  std::optional<uint64_t> lastStep_; ///< decided last step
   std::optional<Failure> own_;       ///< reported by `fail`
   double ownAt_ = 0;
   std::optional<Failure> verdict_;

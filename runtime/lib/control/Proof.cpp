@@ -20,7 +20,7 @@ std::string zorse::control::randomBytes(size_t bytes) {
     ssize_t n = ::getrandom(out.data() + got, bytes - got, 0);
     if (n > 0)
       got += size_t(n);
-    else if (errno != EINTR) { // cannot happen on a kernel that has the call; going on without random numbers would be worse than ending.
+    else if (errno != EINTR) { // cannot happen on a kernel with this call; without random numbers the connection would be insecure
       std::perror("getrandom");
       std::abort();
     }
@@ -32,7 +32,7 @@ std::string zorse::control::hmacSha256(const std::string &secret, std::string_vi
   unsigned char mac[EVP_MAX_MD_SIZE];
   unsigned int bytes = 0;
   if (!HMAC(EVP_sha256(), secret.data(), int(secret.size()), reinterpret_cast<const unsigned char *>(text.data()), text.size(), mac, &bytes))
-    return {}; // equals no MAC: equalMacs refuses it.
+    return {}; // equals no MAC: equalMacs rejects it
   return {reinterpret_cast<const char *>(mac), bytes};
 }
 
@@ -42,7 +42,7 @@ bool zorse::control::equalMacs(const std::string &a, const std::string &b) {
 
 namespace {
 
-/// Fields one after the other, each with its length: no two lists of fields give the same text.
+/// Concatenates fields, each with its length: no two lists of fields give the same text.
 class Transcript {
 public:
   Transcript(const char *purpose, Role sender, const Nonces &nonces) {

@@ -1,5 +1,7 @@
-// What the two ends of a connection prove to each other: that they know the job's secret, and (second step) that they mean the same job, generation,
-// rank and world. A MAC covers both nonces and the sender's role, so that neither an earlier conversation nor one's own words can be played back.
+// Mutual authentication of the two ends of a connection. First, each end proves that it knows the
+// job's secret. Second, both confirm the same job, generation, rank and world. A MAC covers both
+// nonces and the sender's role, so that an earlier conversation or an end's own messages cannot be
+// replayed.
 #pragma once
 
 #include "Frames.h"
@@ -13,11 +15,11 @@ struct Nonces {
   std::string member, coordinator;
 };
 
-/// kNonceBytes from the kernel's generator.
+/// Random bytes from the kernel's generator.
 std::string randomBytes(size_t bytes = kNonceBytes);
 
 std::string hmacSha256(const std::string &secret, std::string_view text);
-/// In a time that does not depend on where they differ.
+/// Compares in constant time.
 bool equalMacs(const std::string &a, const std::string &b);
 
 std::string macOfSecret(const std::string &secret, Role sender, const Nonces &nonces);

@@ -1,4 +1,4 @@
-// Where the secret of a user's jobs comes from.
+// Reads or creates the secret of a user's jobs.
 #include "Proof.h"
 
 #include "zorse/runtime/Control.h"
@@ -55,7 +55,7 @@ struct File {
 };
 
 Result<std::string> secretIn(const std::string &path) {
-  File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // not held up by a pipe
+  File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // a FIFO does not block
   struct stat info = {};
   if (file.fd < 0 || ::fstat(file.fd, &info) != 0)
     return userError(path + ": the file with the secret cannot be read: " + std::strerror(errno) +
@@ -83,15 +83,16 @@ Result<std::string> homeFolder() {
   char buffer[4096];
   if (::getpwuid_r(::geteuid(), &entry, buffer, sizeof buffer, &found) == 0 && found && found->pw_dir && *found->pw_dir)
     return std::string(found->pw_dir);
-  return userError("there is no home folder for the file with the secret: set ZORSE_SECRET or ZORSE_SECRET_FILE");
+  return userError("found no home directory for the file with the secret: set ZORSE_SECRET or ZORSE_SECRET_FILE");
 }
 
-/// Makes `path` with a new secret unless somebody else makes it first: it appears whole or not at all.
+/// Creates `path` with a new secret, unless another process creates it first. The file appears
+/// complete or not at all.
 Status makeSecret(const std::string &folder, const std::string &path) {
   for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     std::string part = folder.substr(0, slash);
     if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
-      return userError(part + ": the folder for the secret cannot be made: " + std::strerror(errno) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
+      return userError(part + ": the folder for the secret cannot be created: " + std::strerror(errno) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
     if (slash == std::string::npos)
       break;
   }
@@ -106,12 +107,12 @@ Status makeSecret(const std::string &folder, const std::string &path) {
   File file{::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
   bool good = file.fd >= 0 && ::write(file.fd, text.data(), text.size()) == ssize_t(text.size()) && ::fsync(file.fd) == 0;
   if (good)
-    good = ::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST; // unlike rename, does not replace what another process has made.
+    good = ::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST; // unlike rename, does not replace a file of another process
   int cause = errno;
   if (file.fd >= 0)
     ::unlink(draft.c_str());
   if (!good)
-    return userError(path + ": the file with the secret cannot be made: " + std::strerror(cause) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
+    return userError(path + ": the file with the secret cannot be created: " + std::strerror(cause) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
   return Status::success();
 }
 
@@ -122,7 +123,8 @@ std::string zorse::runtime::takeSecretFromEnvironment() {
   if (!value)
     return {};
   std::string secret = value;
-  // Where the environment came in first /proc/self/environ still shows it after unsetenv.
+  // If the environment was passed to this process, /proc/self/environ still shows the value after
+  // unsetenv.
   OPENSSL_cleanse(value, secret.size());
   ::unsetenv("ZORSE_SECRET");
   return secret;

@@ -64,7 +64,7 @@ std::string zorse::control::describe(const Endpoint &endpoint) {
 
 namespace {
 
-/// Addresses of a host name; freed when it goes.
+/// Addresses of a host name; freed by the destructor.
 struct Addresses {
   addrinfo *list = nullptr;
   ~Addresses() {
@@ -94,13 +94,13 @@ uint16_t portOf(int fd) {
   return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(&bound)->sin6_port : reinterpret_cast<sockaddr_in *>(&bound)->sin_port);
 }
 
-/// 0, or errno.
+/// Returns 0 or errno.
 int listenAt(const addrinfo &address, Listener *out) {
   FileDescriptor socket = newSocket(address.ai_family);
   if (!socket.valid())
     return errno;
   int on = 1, off = 0;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); // not refused because of a former job's finished connections
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); // not refused because of the closed connections of an earlier job
   if (address.ai_family == AF_INET6)
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || ::listen(socket.get(), 1024) != 0)
@@ -152,7 +152,7 @@ Result<FileDescriptor> zorse::control::connectTo(const Address &address, double 
     return userError(std::strerror(errno));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.bytes), address.size) == 0)
     return socket;
-  if (errno != EINPROGRESS && errno != EINTR) // an interrupted one goes on, too.
+  if (errno != EINPROGRESS && errno != EINTR) // an interrupted connect continues
     return userError(std::strerror(errno));
   pollfd wait = {socket.get(), POLLOUT, 0};
   int ready;
@@ -193,7 +193,7 @@ bool Connection::receive(size_t limit) {
       received_ += uint64_t(n);
       got += size_t(n);
       if (size_t(n) < sizeof piece)
-        return true; // probably all; poll tells.
+        return true; // probably all data was read; otherwise poll reports it
     } else if (n == 0) {
       why_ = "closed by the other end";
       return false;

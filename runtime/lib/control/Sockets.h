@@ -22,7 +22,7 @@ namespace zorse::control {
 
 using runtime::FileDescriptor;
 
-/// Wakes a thread that polls `get()`. `wake` may be called from any thread.
+/// Wakes a thread that polls `get()`. Any thread may call `wake`.
 class Waker {
 public:
   Waker();
@@ -35,7 +35,8 @@ private:
   FileDescriptor fd_;
 };
 
-/// A thread that takes no signals: they are for the threads of the program that uses this library.
+/// Starts a thread that blocks all signals, so that they are delivered to the threads of the
+/// application.
 runtime::Result<std::thread> startThread(std::function<void()> body);
 
 /// Seconds of CLOCK_MONOTONIC.
@@ -50,57 +51,64 @@ struct Listener {
   FileDescriptor socket;
   uint16_t port = 0;
 };
-/// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
+/// Listens on the first free port of `ports`. The address is IPv4, IPv6 or a host name; empty,
+/// "0.0.0.0" or "::" means all interfaces.
 runtime::Result<Listener> listenOn(const std::string &address, const std::vector<uint16_t> &ports);
 
-/// Silence for which the network is to blame is longer than the outage by TCP's pause until it sends again (TcpOptions.h), the time on the way and
-/// that between two heartbeats. So it counts a little later, as far as short deadlines can afford that.
+/// Additional seconds before silence counts if data is being retransmitted. A silence that the
+/// network causes lasts longer than the outage: by TCP's retransmission pause (TcpOptions.h), the
+/// network latency and the time between two heartbeats. Short deadlines allow only a part of this
+/// time.
 inline double sendingAgainSeconds(double deadline) { return std::min(1.0, deadline / 3); }
 
 struct Address {
   sockaddr_storage bytes = {};
   socklen_t size = 0;
 };
-/// Every address of the endpoint's host, IPv4 and IPv6: different programs may listen at the same port of each.
+/// Resolves every address of the endpoint's host, IPv4 and IPv6. Different programs may listen at
+/// the same port of each.
 runtime::Result<std::vector<Address>> resolve(const runtime::Endpoint &endpoint);
 
-/// \param untilSeconds  of CLOCK_MONOTONIC
+/// \param untilSeconds  deadline, in seconds of CLOCK_MONOTONIC
 runtime::Result<FileDescriptor> connectTo(const Address &address, double untilSeconds);
 
-/// Raises the soft limit of open files to at least `count` if the hard one allows it.
+/// Raises the soft limit of open files to at least `count` if the hard limit allows it.
 void allowOpenFiles(uint64_t count);
 
-/// Frames over a non-blocking stream socket. Not synchronised.
+/// Sends and receives frames over a non-blocking stream socket. Not synchronized.
 class Connection {
 public:
   explicit Connection(FileDescriptor socket);
   Connection(Connection &&) noexcept = default;
   ~Connection();
 
-  /// From here on the connection outlasts outages that are shorter than the deadline. `keepAlive` is called with every heartbeat.
+  /// The connection survives outages that are shorter than the deadline from now on. Call
+  /// `keepAlive` with every heartbeat.
   void setDeadline(double seconds) { survival_.begin(socket_.get(), seconds); }
   void keepAlive() { survival_.keep(socket_.get()); }
 
   int fd() const { return socket_.get(); }
   FrameReader &reader() { return reader_; }
 
-  /// Reads what is there, at most `limit` bytes. False: the other end has closed or the connection is broken (`why`); what came before may still be
-  /// in the reader.
+  /// Reads the available data, at most `limit` bytes. Returns false if the other end has closed or
+  /// the connection is broken (`why`); the reader may still contain earlier frames.
   bool receive(size_t limit);
-  /// Bytes received so far.
+  /// Total number of bytes received.
   uint64_t received() const { return received_; }
 
-  /// \param lasting  false: given up when the job fails.
+  /// \param lasting  false: dropped when the job fails
   void queue(SharedFrame frame, bool lasting = true);
-  /// Sends as much as the socket takes. When the connection is broken the queue is dropped and `receive` tells, after what the other end said last.
+  /// Sends as much as the socket accepts. If the connection is broken, the queue is dropped, and
+  /// `receive` reports the error after the last data of the other end.
   void flush();
   bool pending() const { return !out_.empty(); }
-  /// The other end's host has not acknowledged for so long that what was sent is being sent again, or was a moment ago: it is not the process there
-  /// that is silent, or not alone, but the network.
+  /// Sent data is being retransmitted, or was until recently, because the other end's host does not
+  /// acknowledge it. The network then causes the silence, alone or in addition to the process
+  /// there.
   bool isSendingAgain() const;
   /// Removes queued frames that are not lasting, except one that has been sent in part.
   void giveUp();
-  /// No more is sent; the other end sees the end of the stream after what was sent.
+  /// Shuts down sending. The other end sees the end of the stream after the sent data.
   void finish();
 
   const std::string &why() const { return why_; }
@@ -114,7 +122,7 @@ private:
   runtime::OutageSurvival survival_;
   FrameReader reader_;
   std::deque<Out> out_;
-  size_t sent_ = 0; ///< of the first in out_
+  size_t sent_ = 0; ///< bytes sent of the first frame in out_
   uint64_t received_ = 0;
   std::string why_;
 };

@@ -1,4 +1,4 @@
-// A job of one process.
+// The group of a job with one process.
 #include "zorse/runtime/Group.h"
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// A file that is read a piece at a time. Not mapped: a file that shrinks or whose disk fails while a run reads it is an error of that read, where a
-// mapping would end the process.
+// A file that is read in chunks. It is not mapped to memory: if a file is truncated or its disk
+// fails during a run, the read returns an error, whereas a mapping would terminate the process.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -17,22 +17,22 @@ public:
   DataFile &operator=(DataFile &&other) noexcept;
   ~DataFile();
 
-  /// Opens a regular file; messages start with the path.
+  /// Opens a regular file. Error messages start with the path.
   static Result<DataFile> open(const std::string &path);
 
-  /// Bytes in memory, which outlive it, in a file's place.
+  /// A file whose content is in memory. The memory must outlive the object.
   static DataFile view(std::string path, const void *data, size_t size);
 
-  /// Bytes [offset, offset + bytes), from any thread. An error names what cannot be read and why.
+  /// Reads bytes [offset, offset + bytes). Thread-safe. The error names the file and the cause.
   Status read(uint64_t offset, void *target, size_t bytes) const;
 
-  uint64_t size() const { return size_; } ///< when it was opened
+  uint64_t size() const { return size_; } ///< bytes when the file was opened
   const std::string &path() const { return path_; }
 
 private:
   std::string path_;
   int descriptor_ = -1;
-  const std::byte *memory_ = nullptr; ///< of a view
+  const std::byte *memory_ = nullptr; ///< content of a view
   uint64_t size_ = 0;
 };
 

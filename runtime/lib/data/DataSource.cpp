@@ -23,7 +23,7 @@ std::string shapeText(const std::vector<int64_t> &shape) {
   return text;
 }
 
-/// "[0, 256)", "[0, 256) or -100"; empty where any value will do.
+/// "[0, 256)" or "[0, 256) or -100"; empty if the input accepts any value.
 std::string rangeText(const bundle::GraphInput &input) {
   if (!isInteger(input.type()) || input.upper_bound() == 0)
     return {};
@@ -37,7 +37,7 @@ bool inRange(const bundle::GraphInput &input, int64_t value) {
   return (value >= input.lower_bound() && value < input.upper_bound()) || (input.ignore_allowed() && value == input.ignore_index());
 }
 
-constexpr size_t kShown = 8; ///< values that descriptions show
+constexpr size_t kShown = 8; ///< number of values in descriptions
 
 template <typename T> std::string listed(const std::vector<T> &values) {
   std::ostringstream text;
@@ -46,7 +46,7 @@ template <typename T> std::string listed(const std::vector<T> &values) {
   return text.str();
 }
 
-/// Of many lines the first ones, and how many follow.
+/// Keeps the first lines and replaces the others by their count.
 std::vector<std::string> shortened(std::vector<std::string> lines) {
   constexpr size_t kLines = 4;
   if (lines.size() > kLines + 1) {
@@ -57,7 +57,7 @@ std::vector<std::string> shortened(std::vector<std::string> lines) {
   return lines;
 }
 
-/// Feeds one input with rows.
+/// Supplies the values of one input, by rows.
 class Feed {
 public:
   explicit Feed(const bundle::GraphInput &input) : input_(input) {}
@@ -65,16 +65,16 @@ public:
   virtual uint64_t samples() const = 0;
   virtual Status row(uint64_t sample, std::byte *target) const = 0;
   virtual std::string path() const = 0;
-  virtual std::vector<std::string> description() const = 0; ///< a line a file
+  virtual std::vector<std::string> description() const = 0; ///< one line per file
 
 protected:
   const bundle::GraphInput &input_;
 };
 
-/// Files of tokens one behind the other. Samples do not cross from one to the next.
+/// Concatenated token files. Samples do not cross file boundaries.
 class TokenShards {
 public:
-  /// Sample s of a file is its tokens from s * stride on, of which feeds read `needed`.
+  /// Sample s of a file starts at its token s * stride; feeds read `needed` tokens of it.
   TokenShards(std::vector<TokenFile> files, int64_t stride, int64_t needed) : files_(std::move(files)), stride_(stride) {
     uint64_t end = 0;
     for (const TokenFile &file : files_)
@@ -87,7 +87,7 @@ public:
 
   struct Place {
     const TokenFile &file;
-    uint64_t first; ///< token
+    uint64_t first; ///< first token of the sample
   };
   Place at(uint64_t sample) const {
     size_t file = size_t(std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin());
@@ -96,13 +96,13 @@ public:
 
 private:
   std::vector<TokenFile> files_;
-  std::vector<uint64_t> ends_; ///< samples up to the end of every file
+  std::vector<uint64_t> ends_; ///< cumulative sample counts of the files
   int64_t stride_;
 };
 
 class TokenFeed final : public Feed {
 public:
-  /// Element i of a sample is token i + shift of it.
+  /// Element i of a sample is its token i + shift.
   TokenFeed(const bundle::GraphInput &input, std::shared_ptr<const TokenShards> shards, int64_t shift)
       : Feed(input), shards_(std::move(shards)), shift_(shift), length_(elementsPerRow(input)) {}
 
@@ -120,7 +120,7 @@ public:
       if (!inRange(input_, token))
         return userError(place.file.path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() +
                          "' expects ids in " + rangeText(input_) + " (the file was read as " + place.file.format() +
-                         "; --data-type says otherwise, where it holds other numbers)");
+                         "; --data-type sets another type)");
       convertElements(&token, StoredType::I64, target + i * elementBytes(input_.type()), storedType(input_.type()), 1);
     }
     return Status::success();
@@ -146,7 +146,7 @@ private:
   int64_t shift_, length_;
 };
 
-/// Arrays one behind the other.
+/// Concatenated arrays.
 class ArrayFeed final : public Feed {
 public:
   ArrayFeed(const bundle::GraphInput &input, std::vector<ArrayFile> files) : Feed(input), files_(std::move(files)) {
@@ -196,13 +196,13 @@ public:
 
 private:
   std::vector<ArrayFile> files_; ///< at least one; none is a scalar
-  std::vector<uint64_t> ends_;   ///< samples up to the end of every file
+  std::vector<uint64_t> ends_;   ///< cumulative sample counts of the files
 };
 
 class FileData final : public DataSource {
 public:
-  /// \param inputs  what `feeds` refer to
-  /// \param notes   lines of the description behind those of the files
+  /// \param inputs  owns the inputs that `feeds` refer to
+  /// \param notes   lines of the description that follow those of the files
   FileData(const Bundle &bundle, std::unique_ptr<std::vector<bundle::GraphInput>> inputs, std::vector<std::unique_ptr<Feed>> feeds,
            std::vector<std::string> notes, uint64_t samples, std::optional<uint64_t> seed)
       : bundle_(bundle), inputs_(std::move(inputs)), feeds_(std::move(feeds)), notes_(std::move(notes)), samples_(samples), order_(samples, seed) {}
@@ -241,7 +241,7 @@ private:
   SampleOrder order_;
 };
 
-/// Inputs as files have them: of one sample, where a row holds several.
+/// Inputs with the shape of one sample, as in files, if a row contains several samples.
 std::vector<bundle::GraphInput> inputsOfSamples(const Bundle &bundle, const google::protobuf::RepeatedPtrField<bundle::GraphInput> &ofRows) {
   std::vector<bundle::GraphInput> inputs(ofRows.begin(), ofRows.end());
   for (bundle::GraphInput &input : inputs)
@@ -275,7 +275,8 @@ TokenReading zorse::runtime::tokenReading(const Bundle &bundle, std::optional<St
   return reading;
 }
 
-/// Shards in the order in which they are named, and by name where a name stands for several.
+/// Opens the shards in the order of their names on the command line. The files of a pattern are
+/// sorted by name.
 static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> &parts, const TokenReading &reading) {
   std::vector<TokenFile> files;
   for (const std::string &part : parts) {
@@ -292,7 +293,7 @@ static Result<std::vector<TokenFile>> openTokens(const std::vector<std::string> 
   return files;
 }
 
-/// The files of an input, of the form that it has.
+/// Opens the array files of an input and checks their shapes and types.
 static Result<std::vector<ArrayFile>> openArrays(const bundle::GraphInput &input, const std::string &text) {
   Result<std::vector<std::string>> paths = filesOf(text);
   if (paths.failed())
@@ -322,7 +323,7 @@ static std::string namesOf(const google::protobuf::RepeatedPtrField<bundle::Grap
   return text;
 }
 
-/// Error where two arrays hold different numbers of samples.
+/// Returns an error if two arrays have different numbers of samples.
 static Status checkSamples(const std::vector<const Feed *> &arrays) {
   for (const Feed *array : arrays)
     if (array->samples() != arrays.front()->samples())
@@ -331,8 +332,8 @@ static Status checkSamples(const std::vector<const Feed *> &arrays) {
   return Status::success();
 }
 
-/// Feeds inputs of ids and labels that have no feed with the files of tokens.
-/// \param notes  gets a line for every input whose name alone says what it holds
+/// Feeds token files to the inputs of ids and labels that have no feed.
+/// \param notes  receives a line for every input whose role is inferred from its name
 static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphInput> &inputs, const std::vector<std::string> &tokens,
                          std::optional<StoredType> tokenType, std::vector<std::unique_ptr<Feed>> &feeds, std::vector<std::string> &notes) {
   Result<std::vector<TokenFile>> files = openTokens(tokens, tokenReading(bundle, tokenType));
@@ -356,7 +357,7 @@ static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphIn
       continue;
     if (inputs[i].role().empty())
       notes.push_back("input '" + inputs[i].name() + "' is taken for " + (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") +
-                      " by its name; " + inputs[i].name() + "=FILE.npy gives it numbers of its own");
+                      " by its name; " + inputs[i].name() + "=FILE.npy sets its values");
     feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
   }
   return Status::success();
@@ -367,7 +368,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
   auto ofSamples = std::make_unique<std::vector<bundle::GraphInput>>(inputsOfSamples(bundle, bundle.summary.inputs()));
   const std::vector<bundle::GraphInput> &inputs = *ofSamples, unread = inputsOfSamples(bundle, bundle.summary.unread_inputs());
   std::vector<std::unique_ptr<Feed>> feeds(inputs.size()), ignored(unread.size());
-  std::vector<const Feed *> arrays; ///< of both
+  std::vector<const Feed *> arrays; ///< feeds that read arrays
   std::vector<std::string> notes;
   std::vector<std::string> tokens;
 

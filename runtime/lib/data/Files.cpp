@@ -76,7 +76,7 @@ Result<TokenFile> TokenFile::open(const std::string &path, const TokenReading &r
 
 namespace {
 
-/// The type of the numbers of a file without a header; U8: its bytes.
+/// The type of the numbers in a file without a header; U8: its bytes.
 Result<StoredType> typeWithoutHeader(const DataFile &file, const TokenReading &reading) {
   const std::string &path = file.path();
   if (reading.type) {
@@ -90,7 +90,7 @@ Result<StoredType> typeWithoutHeader(const DataFile &file, const TokenReading &r
     return other.error();
   if (!other->empty())
     return userError(path + ": expected text or tokens, found " + *other + ": the model would learn the bytes of that format. " +
-                     remedyFor(*other, path) + ", or give bytes:" + path + " to train on its bytes all the same");
+                     remedyFor(*other, path) + ", or give bytes:" + path + " to train on its bytes");
   if (endsWith(path, ".bin")) {
     if (file.size() % 2)
       return userError(path + ": a .bin file without a header is read as uint16 tokens or wider ones, but has an odd number of bytes (" +
@@ -101,8 +101,8 @@ Result<StoredType> typeWithoutHeader(const DataFile &file, const TokenReading &r
     return userError(path + ": expected token ids below " + std::to_string(reading.vocabulary) +
                      ", found a text, whose bytes are no tokens of this model. python3 -m zorse.data " + path +
                      " -o FOLDER --tokenizer TOKENIZER makes tokens of it; bytes:" + path +
-                     " trains on its bytes all the same, and --data-type says "
-                     "what other files without a header hold");
+                     " trains on its bytes, and --data-type sets "
+                     "the type of other files without a header");
   return StoredType::U8;
 }
 

@@ -1,4 +1,4 @@
-// The formats of data files.
+// Readers of the data file formats.
 #pragma once
 
 #include "DataFile.h"
@@ -11,11 +11,14 @@
 
 namespace zorse::runtime {
 
-/// A row of token ids: llm.c's .bin (a header of 256 int32 that starts with 20240520: uint16 tokens, or 20240801: uint32), nanoGPT's .bin (uint16 and
-/// nothing else, or wider integers: TokenTypes.h), any other file as bytes, unless it is known to hold something else than text.
+/// A sequence of token ids. Supported formats:
+/// - llm.c's .bin: a header of 256 int32 that starts with 20240520 (uint16 tokens) or 20240801
+///   (uint32);
+/// - nanoGPT's .bin: uint16 without a header, or wider integers (TokenTypes.h);
+/// - any other file: its bytes, unless it is recognized as something else than text.
 class TokenFile {
 public:
-  /// \param path  "bytes:PATH": as bytes, whatever it is
+  /// \param path  "bytes:PATH" reads any file as bytes
   static Result<TokenFile> open(const std::string &path, const TokenReading &reading);
   static Result<TokenFile> parse(DataFile file, const TokenReading &reading);
 
@@ -27,16 +30,17 @@ public:
 
 private:
   DataFile file_;
-  uint64_t start_ = 0; ///< of the first token in the file
+  uint64_t start_ = 0; ///< offset of the first token in the file, in bytes
   uint64_t count_ = 0;
   StoredType type_ = StoredType::U8;
   const char *format_ = "";
 };
 
-/// The files that a path of `--data` names: itself, or where there is no such file and it has *, ? or [...], all that match, by name. At least one.
+/// The files that a path of `--data` names. If no such file exists and the path contains *, ? or
+/// [...], all files that match, sorted by name. Never empty.
 Result<std::vector<std::string>> filesOf(const std::string &path);
 
-/// The path of what `--data` names as tokens.
+/// Removes the prefix "bytes:" of a path of `--data`.
 std::string withoutBytes(const std::string &path);
 
 /// An array of NumPy's .npy format, in C order.
@@ -57,7 +61,7 @@ private:
   DataFile file_;
   StoredType type_ = StoredType::F32;
   std::vector<int64_t> shape_;
-  uint64_t start_ = 0; ///< of the elements in the file
+  uint64_t start_ = 0; ///< offset of the elements in the file, in bytes
 };
 
 } // namespace zorse::runtime

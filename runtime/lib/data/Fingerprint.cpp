@@ -1,4 +1,4 @@
-// What training data is, whatever it is called.
+// The fingerprint of training data: identifies its content independently of file names.
 #include "zorse/runtime/Data.h"
 
 #include "Files.h"
@@ -15,9 +15,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kEnds = 1 << 20, kSample = 4096, kSamples = 256; // files up to 3 MiB are read whole.
+constexpr size_t kEnds = 1 << 20, kSample = 4096, kSamples = 256; // files up to 3 MiB are hashed whole
 
-/// Beginning, end and evenly spaced samples.
+/// Hash of the beginning, the end and evenly spaced samples of a file.
 Result<uint64_t> sampledHash(const DataFile &file) {
   struct Free {
     void operator()(XXH64_state_t *state) const { XXH64_freeState(state); }
@@ -78,7 +78,7 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
 } // namespace
 
 Result<std::string> zorse::runtime::dataFingerprint(const std::string &specification, const TokenReading &reading) {
-  std::map<std::string, std::vector<std::string>> shards; // by input; of tokens by nothing
+  std::map<std::string, std::vector<std::string>> shards; // by input; token files have the empty key
   for (size_t begin = 0; begin <= specification.size();) {
     size_t end = std::min(specification.find(',', begin), specification.size());
     std::string part = specification.substr(begin, end - begin);
@@ -97,7 +97,7 @@ Result<std::string> zorse::runtime::dataFingerprint(const std::string &specifica
       shards[name].push_back(*described);
     }
   }
-  // Which input comes first means nothing; which shard of one does.
+  // The order of inputs does not matter, the order of an input's shards does.
   std::vector<std::string> parts;
   for (const auto &[name, list] : shards)
     for (size_t i = 0; i < list.size(); ++i)

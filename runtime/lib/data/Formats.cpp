@@ -57,7 +57,8 @@ Result<std::string> zorse::runtime::otherFormat(const DataFile &file) {
   if (Status status = file.read(0, head.data(), head.size()); status.failed())
     return status.error();
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  // Tokens of nanoGPT's .bin may begin with any two bytes: of such a file a beginning counts from four bytes on.
+  // A nanoGPT .bin may begin with any two bytes. Only magic numbers of at least four bytes count
+  // for such a file.
   const size_t shortest = endsWith(name, ".bin") ? 4 : 1;
   for (const Known &each : known) {
     for (const std::string &beginning : each.beginnings)
@@ -71,10 +72,10 @@ Result<std::string> zorse::runtime::otherFormat(const DataFile &file) {
     return pickle.failed() ? Result<std::string>(pickle.error()) : std::string("a pickle");
   if (head.size() > 262 && head.compare(257, 5, "ustar") == 0)
     return std::string("a tar archive");
-  // A length, and that much JSON: safetensors under another name.
+  // A length and JSON of that size: safetensors with another suffix.
   if (head.size() > 16 && head[8] == '{' && head[9] == '"' && load<uint64_t>(reinterpret_cast<const std::byte *>(head.data())) <= file.size() - 8)
     return std::string("a safetensors file");
-  // Lines of JSON under another name.
+  // Lines of JSON with another suffix.
   if (size_t begin = head.find_first_not_of(" \t\r\n");
       begin != std::string::npos && head.compare(begin, 2, "{\"") == 0 && head.find("\":", begin) != std::string::npos)
     return std::string(kJson);

@@ -1,4 +1,4 @@
-// What a file holds that is neither text nor tokens.
+// Detects data files that contain neither text nor tokens.
 #pragma once
 
 #include "DataFile.h"
@@ -7,13 +7,15 @@
 
 namespace zorse::runtime {
 
-/// "a Parquet file", of what is known to be neither text nor tokens by how it begins or is called; empty: nothing of that kind.
+/// Recognizes files that are neither text nor tokens by their first bytes or their suffix. Returns
+/// for example "a Parquet file"; empty if no known format matches.
 Result<std::string> otherFormat(const DataFile &file);
 
-/// What to do with a file of that format.
+/// How to convert a file of that format into one that can be read.
 std::string remedyFor(const std::string &format, const std::string &path);
 
-/// Whether a file is a Python pickle of any protocol: its operations are followed, as protocols 0 and 1 have no beginning of their own.
+/// Whether a file is a Python pickle of any protocol. The operations are parsed, because protocols
+/// 0 and 1 have no magic number.
 Result<bool> isPickle(const DataFile &file);
 
 } // namespace zorse::runtime

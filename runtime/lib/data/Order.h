@@ -1,4 +1,4 @@
-// Which sample of the file is sample n of the run.
+// Maps the samples of a run to the samples of the file.
 #pragma once
 
 #include "zorse/runtime/abi/Random.h"
@@ -25,7 +25,7 @@ public:
   }
 
 private:
-  /// Fisher and Yates' shuffle with numbers keyed by (seed, epoch).
+  /// Fisher-Yates shuffle with random numbers keyed by (seed, epoch).
   void shuffle(uint64_t epoch) {
     order_.resize(samples_);
     std::iota(order_.begin(), order_.end(), uint64_t(0));

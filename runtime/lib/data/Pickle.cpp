@@ -1,4 +1,4 @@
-// Pickles, by their operations (Lib/pickletools.py of CPython describes them).
+// Recognizes pickles by their operations (described in Lib/pickletools.py of CPython).
 #include "Formats.h"
 
 #include <algorithm>
@@ -8,17 +8,17 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kWalked = 1 << 16; ///< bytes that are followed
+constexpr size_t kWalked = 1 << 16; ///< bytes that are parsed
 
 enum class Stack : char {
-  Push,    ///< one more value
+  Push,    ///< pushes one value
   Replace, ///< `needed` values become one
-  Keep,    ///< `needed` values have to be there
-  Drop,    ///< one value less
+  Keep,    ///< requires `needed` values
+  Drop,    ///< pops one value
   Mark,    ///< sets a mark
-  ToMark,  ///< all values behind the last mark become one
-  Into,    ///< all values behind the last mark go into the value below
-  PopMark, ///< all values behind the last mark go
+  ToMark,  ///< replaces all values after the last mark by one
+  Into,    ///< moves all values after the last mark into the value below
+  PopMark, ///< pops all values after the last mark
   Stop
 };
 
@@ -26,7 +26,7 @@ struct Operation {
   unsigned char code;
   Stack stack;
   int needed;
-  int bytes; ///< of the argument; -1: a line, -2: two lines; otherwise with `counted`: of the length that stands before the argument
+  int bytes; ///< bytes of the argument; -1: a line, -2: two lines; with `counted`: bytes of the length field that precedes the argument
   bool counted = false;
 };
 
@@ -54,14 +54,15 @@ class Walk {
 public:
   Walk(const std::string &head, uint64_t size) : head_(head), size_(size) {}
 
-  /// Whether the operations make sense up to the end of the pickle, or as far as they are known.
+  /// Whether the operations are valid up to the end of the pickle, or up to the end of the bytes
+  /// read.
   bool good(bool endsWithStop) {
     for (; at_ < head_.size(); ++operations_) {
       const auto code = (unsigned char)head_[at_++];
       auto found = std::find_if(std::begin(kOperations), std::end(kOperations), [&](const Operation &o) { return o.code == code; });
       if (found == std::end(kOperations) || !argument(*found) || !apply(*found))
         return false;
-      if (found->stack == Stack::Stop) // the end, or another pickle behind this one, as torch.save once wrote them
+      if (found->stack == Stack::Stop) // the end, or the start of another pickle, as old versions of torch.save wrote them
         return operations_ > 0 && (at_ >= size_ || (at_ + 1 < head_.size() && (unsigned char)head_[at_] == 0x80 && head_[at_ + 1] <= 5));
     }
     return endsWithStop && operations_ > 1 && size_ > head_.size();
@@ -91,7 +92,7 @@ private:
     return at_ <= size_;
   }
 
-  /// What a line must look like, so that words of a text are none.
+  /// Whether a line can be the argument of the operation. Rejects the words of a text.
   static bool plausible(unsigned char code, const std::string &line) {
     const char *allowed = code == 'I' || code == 'L' || code == 'g' || code == 'p' ? "-0123456789L"
                           : code == 'F'                                            ? "-+.0123456789einfa"
@@ -138,10 +139,10 @@ private:
   }
 
   const std::string &head_;
-  const uint64_t size_; ///< of the file
+  const uint64_t size_; ///< bytes of the file
   uint64_t at_ = 0;
   size_t depth_ = 0, operations_ = 0;
-  std::vector<size_t> marks_; ///< depths
+  std::vector<size_t> marks_; ///< stack depths
 };
 
 } // namespace

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kLargestManifest = 1 << 20;
 
-/// "next" or "same" of settings.labels; empty: the folder does not say.
+/// "next" or "same" of settings.labels; empty if the folder does not contain it.
 std::string labelsOf(const std::string &folder) {
   Result<DataFile> file = DataFile::open(folder + "data.json");
   if (file.failed() || file->size() > kLargestManifest)

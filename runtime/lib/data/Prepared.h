@@ -1,4 +1,4 @@
-// What `python3 -m zorse.data` says about the arrays that it has written.
+// Checks arrays against the metadata that `python3 -m zorse.data` writes.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -9,7 +9,8 @@
 
 namespace zorse::runtime {
 
-/// An error where the folder of an array says (data.json) that labels are shifted and the model shifts them too, or that neither does.
+/// Returns an error if, by the folder's data.json, the labels are shifted and the model shifts them
+/// too, or if neither shifts them.
 Status checkPrepared(const bundle::GraphInput &input, const std::string &path);
 
 } // namespace zorse::runtime

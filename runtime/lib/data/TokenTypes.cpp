@@ -8,10 +8,10 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kPieces = 64, kPiece = 4096; // spread over the file; smaller files are read whole
-constexpr size_t kEnough = 16;                // numbers that tell a wide type from a narrow one
+constexpr size_t kPieces = 64, kPiece = 4096; // segments, spread over the file, and their bytes; smaller files are read whole
+constexpr size_t kEnough = 16;                // numbers needed to distinguish a wide type from a narrow one
 
-/// Pieces of the file at offsets that are multiples of 8.
+/// Segments of the file at offsets that are multiples of 8.
 Result<std::vector<std::byte>> sampled(const DataFile &file) {
   std::vector<std::byte> bytes;
   const uint64_t whole = file.size() / 8 * 8;
@@ -26,8 +26,9 @@ Result<std::vector<std::byte>> sampled(const DataFile &file) {
   return bytes;
 }
 
-/// Whether all numbers are ids below `bound`, and how many of them could not be so by chance if the file held numbers of half the size: those whose
-/// lower half is not zero, as the upper half is then the id behind it.
+/// Whether all numbers are ids below `bound`, and how many of them are evidence for this type. If
+/// the file contained numbers of half the size, the upper half of a number would be the next id.
+/// Numbers with a lower half that is not zero therefore count.
 struct Fit {
   bool fits = false;
   size_t telling = 0;
@@ -73,15 +74,15 @@ Result<StoredType> zorse::runtime::tokenTypeOf(const DataFile &file, int64_t voc
   Result<std::vector<std::byte>> bytes = sampled(file);
   if (bytes.failed())
     return bytes.error();
-  // Of an unknown vocabulary only ids that fit into 16 bits tell something.
+  // If the vocabulary is unknown, only ids that fit into 16 bits are evidence.
   const uint64_t bound = vocabulary > 0 ? uint64_t(vocabulary) : 1 << 16;
   const bool narrow = fitOf<uint16_t>(*bytes, file.size(), bound).fits;
   const Fit wide = fitOf<uint32_t>(*bytes, file.size(), bound), widest = fitOf<uint64_t>(*bytes, file.size(), bound);
   auto ambiguous = [&](const char *one, const char *other) {
     return userError(file.path() + ": expected token ids of a known type, found a file without a header that may hold " + one + " or " + other +
-                     ": say which with --data-type");
+                     "; set the type with --data-type");
   };
-  if (widest.fits) { // then the others fit too, with a zero behind every id
+  if (widest.fits) { // the other types then fit too: every id is followed by a zero
     if (widest.telling >= kEnough)
       return StoredType::I64;
     return ambiguous("uint16, uint32", "int64");

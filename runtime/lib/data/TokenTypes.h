@@ -1,4 +1,4 @@
-// Which integers a file of tokens without a header holds.
+// Infers the integer type of a token file without a header.
 #pragma once
 
 #include "DataFile.h"
@@ -7,11 +7,12 @@
 
 namespace zorse::runtime {
 
-/// uint16, uint32 or int64, by the size of the file and whether its numbers are ids of the vocabulary. Where more than one may be meant, an error
-/// that asks for --data-type. Where none fits, uint16: reading names the first token that is no id.
+/// Returns uint16, uint32 or int64, based on the size of the file and on whether its numbers are
+/// ids of the vocabulary. If several types are possible, returns an error that asks for
+/// --data-type. If none fits, returns uint16: reading then names the first token that is not an id.
 Result<StoredType> tokenTypeOf(const DataFile &file, int64_t vocabulary);
 
-/// "uint16" of StoredType::U16: the name that --data-type has.
+/// The type's name in --data-type, for example "uint16" for StoredType::U16.
 const char *tokenTypeName(StoredType type);
 
 } // namespace zorse::runtime

@@ -22,7 +22,7 @@ Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
   return withThreads(makeThrottledDevice(std::move(*made), request.share));
 }
 
-/// What devices that are threads of the host have.
+/// The hardware units of devices that are threads of the host.
 std::vector<HardwareUnit> processors(const std::string &architecture) { return {{"", "", "", architecture, 0}}; }
 std::string noVersion() { return {}; }
 

@@ -14,7 +14,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Anonymous pages, huge where the system gives them: first touch then costs a sixth.
+/// Anonymous pages; huge pages if the system provides them, which makes the first access about 6
+/// times cheaper.
 class MappedMemory final : public DeviceMemory {
 public:
   MappedMemory(std::byte *base, size_t bytes, size_t mapped) : base_(base), bytes_(bytes), mapped_(mapped) {}
@@ -37,7 +38,7 @@ Result<std::unique_ptr<DeviceMemory>> zorse::runtime::allocateOnHost(const std::
                      "; it has DEVICE, HOST and PINNED_HOST");
   constexpr size_t kHugePage = size_t(2) << 20;
   size_t mapped = std::max<size_t>((bytes + 4095) / 4096 * 4096, 4096);
-  // Room to start on a huge page; the rest is given back.
+  // Reserves additional bytes to align the start to a huge page; the unused bytes are unmapped.
   size_t reserved = mapped >= kHugePage ? mapped + kHugePage : mapped;
   void *address = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)

@@ -15,7 +15,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// A file without a name. Kernels may refuse code in memfds (vm.memfd_noexec); then it is an unlinked one below TMPDIR.
+/// Opens a file without a name. If the kernel refuses executable memfds (vm.memfd_noexec), it is an
+/// unlinked file below TMPDIR.
 int openNameless() {
   int descriptor = ::memfd_create("zorse-kernels", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor >= 0)

@@ -1,4 +1,4 @@
-// How far the queues of one device are, and waiting for that.
+// Progress counters of a device's queues, with blocking waits.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace zorse::runtime {
 
-/// Counters of finished work, one per queue. Whoever waits sleeps, and is woken when the queue is so far: to wake threads that go on waiting costs
-/// more than most work that is put on a queue.
+/// Counters of finished work, one per queue. A waiting thread sleeps and is woken only when its
+/// queue has reached the count: waking threads that must continue to wait costs more than most work
+/// items.
 class QueueCounters {
 public:
   explicit QueueCounters(size_t queues) : queues_(queues) {}
@@ -29,8 +30,8 @@ public:
     if (mine.wanted.load() > count)
       return;
     {
-      std::lock_guard<std::mutex> lock(mutex_); // nobody is between its test and its wait.
-      mine.wanted = kNothing;                   // who goes on waiting says so again
+      std::lock_guard<std::mutex> lock(mutex_); // no thread is between its check and its wait
+      mine.wanted = kNothing;                   // a thread that continues to wait sets it again
     }
     mine.changed.notify_all();
   }
@@ -63,7 +64,7 @@ private:
   static constexpr uint64_t kNothing = UINT64_MAX;
   struct Queue {
     std::atomic<uint64_t> finished{0};
-    std::atomic<uint64_t> wanted{kNothing}; ///< the least that somebody waits for; written with `mutex_` held
+    std::atomic<uint64_t> wanted{kNothing}; ///< smallest count that a thread waits for; written with `mutex_` held
     std::condition_variable changed;
   };
   std::vector<Queue> queues_;

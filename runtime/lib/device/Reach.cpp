@@ -10,7 +10,8 @@ using namespace zorse::runtime;
 
 std::string zorse::runtime::problemOfUse(const bundle::Body &body, const bundle::Pointer &pointer, const Reach &reach, bool written,
                                          const std::string &what) {
-  // Both ends are linear in the rows, so one row and the slope say it for all.
+  // Both ends are linear in the rows. Checking one row and the slope therefore covers every number
+  // of rows.
   const bundle::Slot &slot = body.slots(int(pointer.slot()));
   const bundle::Extent &bytes = slot.bytes();
   const __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();

@@ -1,5 +1,5 @@
-// How far a launch reaches from the addresses it is given: checked against the slots of its body when a bundle is loaded, for every number of rows at
-// once. What drivers of all kinds of devices share.
+// Bounds of the bytes that a launch accesses through its operands. Drivers of all device kinds
+// check them against the slots of a body when a bundle is loaded, for every number of rows.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,34 @@ class Pointer;
 
 namespace zorse::runtime {
 
-/// fixed + perRow * rows bytes. Wide enough for products of two sizes of a bundle, whatever they are, and for sums of some.
+/// fixed + perRow * rows bytes. 128 bits hold the product of any two sizes of a bundle, and sums of
+/// several products.
 struct Reach {
   __int128 fixed = 0, perRow = 0;
 };
 
-/// (count - 1) * stride: where the last of them begins.
+/// (count - 1) * stride: the beginning of the last of `count` elements.
 constexpr Reach last(const Reach &count, __int128 stride) { return {(count.fixed - 1) * stride, count.perRow * stride}; }
 constexpr Reach operator+(const Reach &a, const Reach &b) { return {a.fixed + b.fixed, a.perRow + b.perRow}; }
 constexpr Reach operator*(const Reach &a, int64_t bytes) { return {a.fixed * bytes, a.perRow * bytes}; }
 
-/// What a launch does with one of its operands.
+/// How a launch accesses one of its operands.
 struct OperandUse {
   int operand;
-  Reach reach; ///< of the byte behind the last one it may touch
+  Reach reach; ///< end of the bytes that it may access
   bool written;
 };
 
-/// Sizes and strides of products and routines beyond this are refused: no memory is as large.
+/// Larger sizes and strides of products and routines are refused: no device has that much memory.
 inline constexpr int64_t kLargestSize = int64_t(1) << 48;
 
-/// Whether what lies between `pointer` and `reach` bytes behind it is inside the pointer's slot, for every number of rows from 1, and whether that
-/// slot may be written if it is. `pointer` names a slot of `body`. \return  empty, or what is wrong with `what`
+/// Checks that the `reach` bytes that follow `pointer` are inside the pointer's slot, for every
+/// number of rows from 1, and that the slot may be written if `written`. `pointer` names a slot of
+/// `body`. \return  empty, or the problem, which begins with `what`
 std::string problemOfUse(const bundle::Body &body, const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what);
 
-/// Whether sizes and strides of a product are numbers that libraries take, and its matrices inside their slots. \return  empty, or the first problem
+/// Checks that libraries accept the sizes and strides of a product, and that its matrices are
+/// inside their slots. \return  empty, or the first problem
 std::string problemOfProduct(const bundle::Body &body, const bundle::MatrixProduct &product);
 
 } // namespace zorse::runtime

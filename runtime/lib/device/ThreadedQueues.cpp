@@ -1,4 +1,4 @@
-// Queues for devices whose calls block: a thread per worker.
+// Queues for devices with blocking calls: one thread per worker.
 #include "QueueCounters.h"
 #include "WorkerThreads.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-class ThreadedDevice final : public DeviceWrapper<QueuedDevice> { // threads end before the device does: closeQueues()
+class ThreadedDevice final : public DeviceWrapper<QueuedDevice> { // closeQueues(): threads end before the device is destroyed
 public:
   using DeviceWrapper::DeviceWrapper;
   ~ThreadedDevice() override { closeQueues(); }
@@ -51,7 +51,7 @@ public:
   }
 
 private:
-  /// False: given up.
+  /// Returns false if aborted.
   bool serve(const WorkerThreads::Item &item, const Event *waits) {
     for (uint32_t i = 0; i < item.waits; ++i)
       if (!counters_->waitFor(waits[i].queue, waits[i].count))

@@ -24,7 +24,7 @@ public:
 
   std::string description() const override { return DeviceWrapper::description() + ", throttled"; }
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
-    // Absolute times: what waking up costs is not added.
+    // Absolute times, so that wake-up latency does not add up.
     int64_t begin = nanoseconds(CLOCK_MONOTONIC), worked = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
     Status status = device_->runBody(index, arguments);
     worked = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - worked;

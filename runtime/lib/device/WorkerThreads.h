@@ -1,4 +1,5 @@
-// Threads that take work off queues in the order of enqueueing. What a piece of work means is the owner's matter.
+// Threads that execute queued work items in the order of enqueueing. The owner defines the items'
+// meaning.
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -14,10 +15,10 @@
 
 namespace zorse::runtime {
 
-/// The failure that everybody hears of: the first.
+/// Keeps the first failure, which is reported to all.
 class FirstFailure {
 public:
-  /// True if this is it.
+  /// Returns true if the error is the first.
   bool keep(const Error &error) {
     std::lock_guard<std::mutex> lock(mutex_);
     const bool first = !error_;
@@ -26,7 +27,7 @@ public:
     return first;
   }
 
-  /// Precondition: there is one.
+  /// Precondition: a failure was kept.
   Error get() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return *error_;
@@ -42,36 +43,38 @@ public:
   struct Item {
     Work work;
     uint64_t tag;
-    uint64_t number; ///< in its queue, from 0
+    uint64_t number; ///< index in its queue, from 0
     uint32_t queue, waits;
     bool notify;
-    bool last = false; ///< of what was flushed together: the worker may have nothing to do after it
+    bool last = false; ///< last item of a flushed batch: the worker may be idle after it
   };
-  /// In the worker's thread, for each of its items in order. \param waits  as many as the item has. False: the worker ends.
+  /// Called in the worker's thread, for each of its items in order. \param waits  the item's waits
+  /// (Item::waits elements). Returning false ends the worker.
   using Serve = std::function<bool(const Item &item, const Event *waits)>;
 
-  /// Once. \param workers  by queue, as QueuedDevice::openQueues
+  /// Call once. \param workers  worker of every queue, as in QueuedDevice::openQueues
   void open(const std::vector<uint32_t> &workers, Serve serve);
   Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify);
   void flush();
 
-  /// From any thread, more than once: workers end when they ask for more. Whoever stops them wakes `serve`.
+  /// Any thread may call it, more than once. A worker ends when it asks for its next item. The
+  /// caller must wake a `serve` that is blocked.
   void stop();
   void join();
 
 private:
   struct Batch {
     std::vector<Item> items;
-    std::vector<Event> waits; ///< of all items, in order
+    std::vector<Event> waits; ///< waits of all items, in order
   };
   struct Worker {
     explicit Worker(uint32_t number) : number(number) {}
     const uint32_t number;
-    Batch filling;    ///< of the thread that enqueues
-    std::mutex mutex; ///< guards what follows
+    Batch filling;    ///< used only by the thread that enqueues
+    std::mutex mutex; ///< guards the members below
     std::condition_variable changed;
     std::deque<Batch> ready;
-    Batch spare; ///< memory of a batch that is done: no allocation in a step.
+    Batch spare; ///< memory of a finished batch, reused to avoid allocation during a step
     bool stopped = false;
     std::thread thread;
   };
@@ -79,9 +82,9 @@ private:
   void run(Worker &worker);
 
   Serve serve_;
-  std::vector<uint64_t> enqueued_; ///< per queue
+  std::vector<uint64_t> enqueued_; ///< number of enqueued items, by queue
   std::list<Worker> workers_;
-  std::vector<Worker *> workerOf_; ///< per queue
+  std::vector<Worker *> workerOf_; ///< by queue
 };
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// Whether GPUs can exchange directly where a job runs.
+// Checks whether the GPUs of a job can exchange data directly, without host staging.
 #include "zorse/Base/Format.h"
 #include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/Drivers.h"
@@ -38,7 +38,7 @@ void zorse::runtime::addDirectFacts(RankFacts &facts, const Bundle &bundle, uint
 }
 
 std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
-  std::map<std::pair<std::string, std::string>, size_t> units; // host and place on it
+  std::map<std::pair<std::string, std::string>, size_t> units; // rank by host and bus address
   auto named = [&](size_t rank) {
     return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
   };
@@ -51,7 +51,7 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
       return named(r) + " has no NCCL that serves: " + facts.noNccl;
     if (facts.throttled)
       return named(r) + " is throttled";
-    const std::string unit = facts.unit() ? facts.unit()->address : ""; // NCCL has a GPU's slices no more than once either
+    const std::string unit = facts.unit() ? facts.unit()->address : ""; // NCCL also refuses two slices of one GPU
     if (auto [other, fresh] = units.insert({{facts.host, unit}, r}); !fresh && !unit.empty())
       return named(other->second) + " and " + named(r) + " share the GPU " + unit +
              ", which NCCL does not have twice; say 'device_to_device: false' of one of them in the cluster file";

@@ -21,7 +21,7 @@ namespace {
 uint64_t numberIn(const char *path) {
   std::ifstream file(path);
   uint64_t number = 0;
-  return file >> number ? number : UINT64_MAX; // "max" is no number.
+  return file >> number ? number : UINT64_MAX; // "max" is not a number
 }
 
 uint64_t memoryHere() {
@@ -46,18 +46,19 @@ std::string rankText(const Bundle &bundle, const std::vector<RankFacts> &ranks, 
   return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
 }
 
-constexpr const char *kNoGpu = "none"; ///< RankFacts.processor where there is none
-constexpr size_t kMostUnits = 1024;    ///< of a host
+constexpr const char *kNoGpu = "none"; ///< RankFacts.processor of a rank without a GPU
+constexpr size_t kMostUnits = 1024;    ///< limit of the units of a host
 
-/// What a cluster file may say of a device that offers this.
+/// The `arch` values for the cluster file that the device supports.
 std::string runnable(const std::string &processor, bool gpu) {
   const std::string code = zorse::deviceKindOf(gpu ? "cuda" : "cpu").codeFor(processor);
   return code.empty() ? processor : code;
 }
 
-/// Why ranks cannot run their code, one message for all ranks of one architecture that found the same where they run.
+/// Explains why ranks cannot run their code: one message for all ranks of an architecture that
+/// found the same hardware.
 std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // by architecture and processor
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // ranks by architecture and found hardware
   for (size_t r = 0; r < ranks.size(); ++r)
     if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].processor, arch))
       wrong[{arch, ranks[r].processor}].push_back(r);
@@ -74,15 +75,15 @@ std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &
           "a machine has), or compile the model for a cluster of the devices that are there";
     else
       text += ": the bundle's kernels are for " + what.first + ", this " + (gpus ? "GPU" : "processor") + " is " + what.second +
-              "; say 'arch: " + runnable(what.second, gpus) + "' of the device in the cluster file, or compile the model for the oldest " +
+              "; set 'arch: " + runnable(what.second, gpus) + "' of the device in the cluster file, or compile the model for the oldest " +
               (gpus ? "GPU" : "processor") + " of the cluster";
   }
-  return text.empty() ? text : text.substr(3); // the caller separates
+  return text.empty() ? text : text.substr(3); // the caller adds the separator
 }
 
 std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
-/// GPUs of one host whose devices plan more than they have, one message for all.
+/// GPUs of one host with devices that plan more memory than they have: one message for all.
 std::string fullGpus(const Bundle &bundle, const std::vector<RankFacts> &ranks, const std::vector<size_t> &here) {
   struct Use {
     uint64_t planned = 0;
@@ -146,7 +147,7 @@ Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
   RankFacts facts;
   try {
     facts.host = parsed.at("host");
-    // The JSON library would convert real numbers, and wrap large ones.
+    // The JSON library would convert real numbers and wrap large ones.
     if (!parsed.at("units").is_array() || parsed["units"].size() > kMostUnits || !parsed.at("cores").is_number_unsigned() ||
         parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
       return userError(

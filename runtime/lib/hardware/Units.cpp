@@ -1,4 +1,4 @@
-// Which GPU of its host every device is.
+// Assigns a GPU of its host to every device.
 #include "Units.h"
 
 #include <algorithm>
@@ -10,17 +10,18 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// The digits of a UUID, or an address, without what writers put around them: "MIG-5F1C..." and "GPU-5f1c..." are one.
+/// Normalizes a UUID or bus address to its digits, so that "MIG-5F1C..." and "GPU-5f1c..." are
+/// equal.
 std::string plain(const std::string &id) {
   std::string text;
   for (char c : id.rfind("GPU-", 0) == 0 || id.rfind("MIG-", 0) == 0 ? id.substr(4) : id)
     text += char(std::tolower(static_cast<unsigned char>(c)));
-  if (text.size() > 12 && text.rfind("00000000:", 0) == 0) // nvidia-smi writes the domain with eight digits
+  if (text.size() > 12 && text.rfind("00000000:", 0) == 0) // nvidia-smi writes the PCI domain with eight digits
     text.erase(0, 4);
   return text;
 }
 
-/// The devices of one kind on one host, and its GPUs.
+/// Assigns the GPUs of one host to the devices of one kind.
 class Host {
 public:
   Host(const Bundle &bundle, std::vector<RankFacts> &ranks, const std::vector<std::string> &named, std::vector<size_t> here)
@@ -37,7 +38,8 @@ public:
       if (!facts.units.empty() && candidates_[r].empty() && (!named_[r].empty() || runsSome(r)))
         return userError(whyNone(r));
     }
-    // A device that was placed moves where another needs its GPU (augmenting paths: Kuhn's algorithm), so all get one if that is possible.
+    // An assigned device moves to another GPU if a device needs its GPU (augmenting paths: Kuhn's
+    // algorithm). All devices therefore get a GPU if that is possible.
     std::vector<size_t> left;
     for (size_t r : hardestFirst()) {
       std::set<std::string> seen;
@@ -59,14 +61,14 @@ private:
   std::vector<RankFacts> &ranks_;
   const std::vector<std::string> &named_;
   const std::vector<size_t> here_;
-  std::map<size_t, std::vector<size_t>> candidates_; ///< of a rank: indices of its units, the one to prefer first
-  std::map<std::string, size_t> owner_;              ///< rank by id
+  std::map<size_t, std::vector<size_t>> candidates_; ///< by rank: indices of its possible units, preferred first
+  std::map<std::string, size_t> owner_;              ///< rank by GPU id
   std::map<std::string, int> uses_;
 
   const DeviceKind &kind() const { return deviceKindOf(bundle_.devices[here_.front()].kind); }
   const std::string &code(size_t r) const { return bundle_.bodiesOf(uint32_t(r)).arch(); }
 
-  /// What its newest unit runs.
+  /// The newest architecture of the units.
   std::string newest(const std::vector<HardwareUnit> &units) const {
     const HardwareUnit *best = &units.front();
     for (const HardwareUnit &unit : units)
@@ -125,9 +127,9 @@ private:
     });
   }
 
-  /// GPUs that are alike go to devices in the order of ranks: the first to the first.
+  /// Orders equal GPUs like the ranks: the first GPU for the first rank.
   void orderAlike() {
-    std::map<std::tuple<std::string, uint64_t, std::string>, std::vector<std::string>> alike; // by architecture, memory, and what the rank sees
+    std::map<std::tuple<std::string, uint64_t, std::string>, std::vector<std::string>> alike; // by architecture, memory, visible devices of rank
     for (const auto &[id, r] : owner_) {
       if (!named_[r].empty())
         continue;
@@ -180,7 +182,7 @@ private:
 
   std::string limited(size_t r) const { return ranks_[r].visible.empty() ? "" : " (CUDA_VISIBLE_DEVICES=" + ranks_[r].visible + " there)"; }
 
-  /// Why none of a rank's GPUs serves, though one runs its code or one is named.
+  /// Explains why none of a rank's GPUs can be used, although one runs its code or one is named.
   std::string whyNone(size_t r) const {
     const std::string device = "device '" + bundle_.devices[r].name + "'", here = "host " + ranks_[r].host + limited(r);
     const std::vector<HardwareUnit> &units = ranks_[r].units;
@@ -218,12 +220,12 @@ std::string zorse::runtime::describe(const HardwareUnit &unit) {
 }
 
 Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankFacts> &ranks, bool share) {
-  if (ranks.size() != bundle.devices.size()) // checkHardware says so
+  if (ranks.size() != bundle.devices.size()) // checkHardware reports it
     return Status::success();
   Result<std::vector<std::string>> named = gpusOfDevices(bundle);
   if (named.failed())
     return named.error();
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>> hosts; // of GPUs, by kind and host
+  std::map<std::pair<std::string, std::string>, std::vector<size_t>> hosts; // ranks of GPU devices, by kind and host
   for (size_t r = 0; r < ranks.size(); ++r) {
     const DeviceKind &kind = deviceKindOf(bundle.devices[r].kind);
     if (kind.sharesHostMemory) {

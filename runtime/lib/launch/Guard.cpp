@@ -13,14 +13,14 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-constexpr int kEndMilliseconds = 1000; ///< the guard has so long to end.
+constexpr int kEndMilliseconds = 1000; ///< time limit for the end of the guard
 
-/// In the forked process: system calls only.
+/// Runs in the forked process. Only system calls are allowed.
 [[noreturn]] void watch(int pipe) {
-  ::setsid(); // Ctrl-C is not for it.
+  ::setsid(); // Ctrl-C must not reach it
   ::prctl(PR_SET_NAME, "zorse-guard");
   ::dup2(pipe, 0);
-  ::close_range(1, ~0u, 0); // who waits for the end of the launcher's output does not wait for it.
+  ::close_range(1, ~0u, 0); // a reader of the launcher's output must not wait for the guard
   constexpr int kMost = 4096;
   static pid_t groups[kMost];
   int count = 0;
@@ -50,9 +50,9 @@ Result<std::unique_ptr<Guard>> Guard::start() {
     return userError(std::string("cannot make a pipe: ") + std::strerror(errno));
   pid_t process = ::fork();
   if (process == 0)
-    watch(ends[0]); // its copy of the other end is closed in there.
+    watch(ends[0]); // closes its copy of the other end
   ::close(ends[0]);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK); // a guard that is stopped reads nothing: the launcher does not wait for it.
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK); // the launcher does not wait for a stopped guard, which reads nothing
   if (process < 0) {
     std::string why = std::strerror(errno);
     ::close(ends[1]);
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Guard>> Guard::start() {
 
 Guard::~Guard() {
   ::close(pipe_);
-  // All ranks have ended: the guard has nothing to do any more. One that somebody has stopped would never say so.
+  // All ranks have ended, so the guard is no longer needed. SIGCONT wakes a guard that was stopped.
   ::kill(process_, SIGCONT);
   for (int waited = 0; waited < kEndMilliseconds; ++waited) {
     pid_t ended = ::waitpid(process_, nullptr, WNOHANG);
@@ -77,7 +77,8 @@ Guard::~Guard() {
 }
 
 void Guard::add(pid_t group) {
-  // A guard that somebody killed is missed only if the launcher is killed too. (SIGPIPE is ignored while ranks run.)
+  // A write error means that the guard was killed. This matters only if the launcher is also
+  // killed. (SIGPIPE is ignored while ranks run.)
   [[maybe_unused]] ssize_t written = ::write(pipe_, &group, sizeof group);
 }
 

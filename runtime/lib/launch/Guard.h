@@ -1,5 +1,6 @@
-// A small process that outlives a killed launcher by a moment and kills what it left. The kernel kills the ranks themselves with their launcher
-// (PR_SET_PDEATHSIG), but not what ranks started.
+// A small process that outlives a killed launcher briefly and kills the processes that the ranks
+// started. The kernel kills only the ranks themselves together with their launcher
+// (PR_SET_PDEATHSIG).
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -13,7 +14,7 @@ namespace zorse::runtime::launching {
 class Guard {
 public:
   static Result<std::unique_ptr<Guard>> start();
-  /// Ends the guard, which kills the groups that are still registered.
+  /// Ends the guard, which kills the process groups that are still registered.
   ~Guard();
 
   void add(pid_t group);
@@ -23,7 +24,7 @@ private:
   Guard(pid_t process, int pipe) : process_(process), pipe_(pipe) {}
 
   pid_t process_;
-  int pipe_; ///< its end tells the guard that the launcher is gone.
+  int pipe_; ///< the guard detects the launcher's end by the end of this pipe
 };
 
 } // namespace zorse::runtime::launching

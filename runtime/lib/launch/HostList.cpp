@@ -11,7 +11,7 @@ namespace {
 
 bool digits(const std::string &text) { return !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos; }
 
-/// "1-3,07" → "1", "2", "3", "07". nullopt: malformed or too many.
+/// "1-3,07" → "1", "2", "3", "07". nullopt if malformed or too long.
 std::optional<std::vector<std::string>> expandBracket(const std::string &inside) {
   std::vector<std::string> numbers;
   for (size_t begin = 0; begin <= inside.size();) {
@@ -33,7 +33,7 @@ std::optional<std::vector<std::string>> expandBracket(const std::string &inside)
   return numbers;
 }
 
-/// One name, with or without brackets. nullopt: malformed or too many.
+/// Expands one name, with or without brackets. nullopt if malformed or too long.
 std::optional<std::vector<std::string>> expandName(const std::string &name) {
   std::vector<std::string> hosts = {""};
   for (size_t at = 0; at < name.size();) {
@@ -80,8 +80,8 @@ Result<std::vector<std::string>> launching::expandHostList(const std::string &na
     if (!more || hosts.size() + more->size() > kMaxHosts)
       return userError(shown(name, list) + ": expects a list of hosts as Slurm writes it, for example n[1-3,7],gpu01, of at most " +
                        std::to_string(kMaxHosts) + " hosts" +
-                       (more ? "" : "; '" + list.substr(begin, std::min<size_t>(end - begin, 60)) + "' is none") +
-                       ". ZORSE_STORE=host:port tells the coordinator's address instead");
+                       (more ? "" : "; '" + list.substr(begin, std::min<size_t>(end - begin, 60)) + "' is not one") +
+                       ". Or set ZORSE_STORE=host:port to the coordinator's address");
     hosts.insert(hosts.end(), more->begin(), more->end());
     begin = end + 1;
   }

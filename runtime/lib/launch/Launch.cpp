@@ -21,17 +21,17 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-constexpr int kStopped = 130;           ///< exit code of a run that ended early because it was asked to
-constexpr double kTermSeconds = 0.5;    ///< after a failure: until then ranks end by themselves, having heard of it.
-constexpr double kKillSeconds = 2.0;    ///< after a failure
-constexpr double kGiveUpSeconds = 30.0; ///< after SIGKILL: a process that the kernel does not end (its disk or file server hangs)
-constexpr double kDrainSeconds = 0.3;   ///< after the last rank: for output that somebody outside of its group still holds open
+constexpr int kStopped = 130;           ///< exit code of a run that ended early on request
+constexpr double kTermSeconds = 0.5;    ///< seconds after a failure in which ranks that were notified may end by themselves
+constexpr double kKillSeconds = 2.0;    ///< seconds after a failure until SIGKILL
+constexpr double kGiveUpSeconds = 30.0; ///< seconds after SIGKILL; the kernel may be unable to end a process (its disk or file server hangs)
+constexpr double kDrainSeconds = 0.3;   ///< seconds after the last rank, for output pipes that a process outside its group holds open
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
 
-/// As a shell would find it. "" if it does not.
+/// Searches a program in PATH like a shell. Returns "" if it is not found.
 std::string findProgram(const std::string &name) {
   if (name.find('/') != std::string::npos)
     return name;
@@ -94,16 +94,16 @@ private:
   bool colours_ = false;
   size_t widest_ = 0;
 
-  // Of all starts
-  double stopSignalAt_ = 0; ///< the last one that counted
-  int stopSignals_ = 0;     ///< SIGINT, SIGTERM, SIGHUP so far, and SIGUSR1 as the first of them
+  // For all starts
+  double stopSignalAt_ = 0; ///< time of the last stop signal that counted
+  int stopSignals_ = 0;     ///< number of SIGINT, SIGTERM and SIGHUP, and of SIGUSR1 if it was the first
 
-  // Of the present one
+  // For the current start
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::optional<Cause> failure_;
   double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0, allLeftAt_ = 0;
-  bool lingered_ = false; ///< some were ended after all had left the job, with all done
+  bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
 };
 
@@ -172,8 +172,8 @@ void Launcher::fail(Cause cause) {
   failedAt_ = now();
 }
 
-/// What the coordinator calls the first cause, which may be another rank's than the one whose process ended first; with the exit code of that rank's
-/// process where it ended by itself.
+/// The first cause by the coordinator. It may be a different rank than the one whose process ended
+/// first. The exit code is that of the rank's process, if it ended by itself.
 std::optional<Launcher::Cause> Launcher::firstCause() const {
   std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
   if (!verdict)
@@ -195,7 +195,7 @@ void Launcher::takeSignals() {
     if (signal == SIGCHLD)
       continue;
     if (signal == SIGTSTP) {
-      say("zorse-run: a run cannot be suspended, as its ranks would count as lost; Ctrl-C ends it after the step under way");
+      say("zorse-run: ignoring SIGTSTP: suspended ranks would miss heartbeats and fail the job. Press Ctrl-C to stop after the current step");
       continue;
     }
     if (stopSignals_ > 0 && (signal == SIGUSR1 || now() - stopSignalAt_ < kOneRequestSeconds))
@@ -207,12 +207,12 @@ void Launcher::takeSignals() {
     if (stopSignals_ == 1 && !failure_) {
       stopAsked_ = true;
       say(std::string("zorse-run: ") + (signal == SIGINT ? "interrupted" : "asked to end") +
-          ": the steps under way are finished; once more ends the run at once");
+          ": finishing the current steps; repeat to end the run immediately");
       if (o_.onSignal)
         o_.onSignal();
       else if (coordinator_)
         coordinator_->requestStop();
-      else // the ranks tell the coordinator.
+      else // the ranks notify the coordinator
         for (const std::unique_ptr<RankProcess> &rank : ranks_)
           rank->signalProcess(SIGTERM);
     } else if (killedAt_ == 0) {
@@ -228,7 +228,7 @@ void Launcher::reap() {
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->reap())
       ended.push_back(rank.get());
-  // Of those that are found together, one that was killed came first: others end because of it.
+  // If several processes have ended, a killed one ended first: the others end because of it.
   std::stable_sort(ended.begin(), ended.end(), [](RankProcess *a, RankProcess *b) { return a->killed() > b->killed(); });
   for (RankProcess *rank : ended)
     noticeEnd(*rank);
@@ -241,7 +241,7 @@ void Launcher::noticeEnd(RankProcess &rank) {
     return;
   int code = rank.exitCode();
   bool stopped = !rank.killed() && code == kStopped;
-  // A rank that SIGTERM reached before it could know what that asks for.
+  // SIGTERM reached the rank before its handler was installed.
   stopped = stopped || (stopAsked_ && !coordinator_ && !o_.onSignal && rank.killed() && code == 128 + SIGTERM);
   someStopped_ = someStopped_ || stopped;
   bool failed = code != 0 && !stopped;
@@ -254,7 +254,8 @@ void Launcher::noticeEnd(RankProcess &rank) {
     fail({rank.rank(), code, name(rank.rank()) + " " + rank.how()});
 }
 
-/// After a failure: time to hear of it, then SIGTERM, then SIGKILL, which ends stopped processes too.
+/// After a failure, gives ranks time to receive the report, then sends SIGTERM, then SIGKILL, which
+/// also ends stopped processes.
 void Launcher::escalate() {
   if (coordinator_ && !failure_ && killedAt_ == 0)
     if (std::optional<Failure> verdict = coordinator_->failure())
@@ -273,7 +274,7 @@ void Launcher::escalate() {
   }
 }
 
-/// All ranks have left the job: what is left of them has only to exit. A process that was stopped in between would never do so.
+/// Kills ranks that have left the job but do not exit, for example because the process was stopped.
 void Launcher::endLingering() {
   if (!coordinator_ || failure_ || killedAt_ != 0 || !anyRunning() || !coordinator_->waitUntilOver(0))
     return;
@@ -286,7 +287,7 @@ void Launcher::endLingering() {
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->running()) {
       say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " +
-          zorse::format("%.1f s", o_.times.deadlineSeconds) + " after that (is it stopped?): it is ended");
+          zorse::format("%.1f s", o_.times.deadlineSeconds) + " after that (is it stopped?); killing it");
       rank->signalGroup(SIGKILL);
     }
 }
@@ -295,7 +296,8 @@ bool Launcher::anyRunning() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const std::unique_ptr<RankProcess> &rank) { return rank->running(); });
 }
 
-/// Nobody runs here, what they wrote was read, and ranks elsewhere have left or know of the failure.
+/// Whether no rank runs here, all output was read, and ranks elsewhere have left or received the
+/// failure.
 bool Launcher::over() const {
   if (anyRunning())
     return false;
@@ -304,7 +306,7 @@ bool Launcher::over() const {
     open = open || rank->pipe(0) >= 0 || rank->pipe(1) >= 0;
   if (open && now() - lastEndAt_ < kDrainSeconds)
     return false;
-  if (open && (out_.full() || err_.full()) && stopSignals_ < 2) // the reader is slow, and what they wrote is still to be read.
+  if (open && (out_.full() || err_.full()) && stopSignals_ < 2) // the reader is slow, and unread output remains
     return false;
   bool elsewhere = coordinator_ && o_.localRanks < o_.world;
   if (!elsewhere || killedAt_ != 0)
@@ -312,7 +314,7 @@ bool Launcher::over() const {
   return coordinator_->waitUntilOver(0) || (failure_ && now() - failedAt_ > kKillSeconds);
 }
 
-/// Waits for something to happen, at most so long, and deals with it.
+/// Waits at most `seconds` for events and handles them.
 void Launcher::turn(double seconds) {
   std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
   for (OutputQueue *queue : {&out_, &err_})
@@ -343,13 +345,13 @@ void Launcher::pause(double seconds) {
     turn(end - now());
 }
 
-/// \returns the exit code; failure_ says why where it is a failure's.
+/// \returns the exit code; failure_ contains the reason of a failure
 int Launcher::runOnce(uint64_t restarts) {
   failure_.reset();
   failedAt_ = killedAt_ = lastEndAt_ = allLeftAt_ = 0;
   lingered_ = termSent_ = someStopped_ = stopAsked_ = lost_ = false;
   ranks_.clear();
-  uint64_t generation = 0; // as the coordinator says
+  uint64_t generation = 0; // the coordinator's generation
   if (o_.coordinator.empty()) {
     generation = o_.nextGeneration ? o_.nextGeneration() : restarts + 1;
     CoordinatorOptions options;
@@ -393,7 +395,7 @@ int Launcher::runOnce(uint64_t restarts) {
   if (lost_)
     for (std::unique_ptr<RankProcess> &rank : ranks_)
       if (rank->running())
-        rank.release(); // nobody waits for it any more, which its destructor would.
+        rank.release(); // the process is abandoned; the destructor would wait for it
   ranks_.clear();
   if (failure_)
     return failure_->code == 0 ? 2 : failure_->code;
@@ -406,13 +408,14 @@ int Launcher::run() {
     code = runOnce(restart);
     if (!failure_)
       break;
-    // What a restart does not mend: errors in the input, numbers that are not finite (again), programs that cannot be run.
+    // A restart does not help against errors in the input, non-finite numbers (again) and programs
+    // that cannot be run.
     bool mends = code != 1 && code != 3 && code != 126 && code != 127 && !lost_;
     std::string why = failure_->text;
     if (restart >= o_.restarts || !mends || stopSignals_ > 0) {
       if (failure_->rank != kNoRank || code > 2)
         say("error: " + why +
-            (o_.restarts > 0 && !mends                   ? "; a restart would not mend that"
+            (o_.restarts > 0 && !mends                   ? "; a restart would not help"
              : o_.restarts > 0 && restart >= o_.restarts ? "; no restarts left of " + std::to_string(o_.restarts)
                                                          : ""));
       break;
@@ -420,8 +423,9 @@ int Launcher::run() {
     std::string from = o_.startsFrom ? o_.startsFrom() : "";
     say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) + (from.empty() ? "" : " from " + from) + ": " + why);
     double wait = std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5)));
-    if (!o_.coordinator
-             .empty()) // the node of the coordinator may still be ending ranks; who comes before it starts again is turned away by the failed job.
+    // The coordinator's node may still be ending ranks, and the failed job rejects ranks that connect
+    // before it starts again.
+    if (!o_.coordinator.empty())
       wait = std::max(wait, kKillSeconds + 0.5);
     pause(wait);
     if (stopSignals_ > 0)
@@ -430,7 +434,7 @@ int Launcher::run() {
   while ((!out_.empty() || !err_.empty()) && stopSignals_ < 2)
     turn(1);
   for (int i = 0; i < 64 && (!out_.empty() || !err_.empty()); ++i)
-    turn(0); // ended at once: what goes without waiting
+    turn(0); // ended immediately: writes what does not block
   return code;
 }
 

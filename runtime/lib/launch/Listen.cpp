@@ -112,7 +112,7 @@ Result<std::string> launching::chooseAddress(const std::string &asked, const std
     if (each.interface == asked || each.address == asked)
       return each.address;
   Number number = numberOf(asked);
-  if (number.family == AF_INET && number.bytes[0] == 127) // all of them are this host's.
+  if (number.family == AF_INET && number.bytes[0] == 127) // the whole network belongs to this host
     return asked;
   return none(number.family != 0 ? "is no address of this host" : "is neither an address nor an interface");
 }
@@ -133,8 +133,8 @@ Result<std::string> launching::chooseCoordinatorAddress(const std::string &host,
   if (outward.size() == 1)
     return outward[0];
   std::string is = addresses.empty() ? "has no address" : "is " + addresses[0];
-  return userError("the other hosts look for this one as '" + host + "', which " + is + " here, and nobody else reaches that; this host has " +
-                   listed(own) + ". Say which with --listen, or correct /etc/hosts");
+  return userError("the other hosts look for this one as '" + host + "', which " + is + " here, and no other host can reach that; this host has " +
+                   listed(own) + ". Choose one with --listen, or correct /etc/hosts");
 }
 
 Result<std::string> zorse::runtime::coordinatorAddress(const Place &place, const std::string &asked) {
@@ -152,9 +152,9 @@ Result<std::string> zorse::runtime::rankAddress(const Place &place, const std::s
     return chooseAddress(asked, own);
   const std::string &host = place.coordinator.front().host;
   for (const std::string &address : addressesOf(host)) {
-    if (address == "127.0.1.1") // the coordinator is here.
+    if (address == "127.0.1.1") // the coordinator is on this host
       return coordinatorAddress(place, asked);
-    // As the kernel would choose it; connecting a datagram socket sends nothing.
+    // The address that the kernel would choose. Connecting a datagram socket sends nothing.
     bool six = address.find(':') != std::string::npos;
     addrinfo hints = {}, *found = nullptr;
     hints.ai_socktype = SOCK_DGRAM;
@@ -174,6 +174,6 @@ Result<std::string> zorse::runtime::rankAddress(const Place &place, const std::s
     if (!text.empty())
       return text;
   }
-  return userError("cannot tell this host's address on the way to '" + host + "', where rank 0 is; this host has " + listed(own) +
-                   ". Say which with --listen, or correct the name");
+  return userError("cannot find this host's address on the route to '" + host + "', where rank 0 is; this host has " + listed(own) +
+                   ". Choose one with --listen, or correct the name");
 }

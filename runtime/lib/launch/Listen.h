@@ -1,4 +1,4 @@
-// Addresses of this host.
+// Addresses of this host and of the coordinator.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -13,17 +13,19 @@ struct OwnAddress {
   bool loopback = false;
 };
 
-/// Of all interfaces that are up, IPv4 before IPv6, without link-local ones.
+/// Addresses of all interfaces that are up, IPv4 before IPv6, except link-local ones.
 std::vector<OwnAddress> ownAddresses();
 
-/// The address that `asked` means among these: one of them, an interface's name, a network ("10.1.0.0/16"), or any address of 127.0.0.0/8.
+/// Selects the address that `asked` describes: one of `own`, an interface's name, a network
+/// ("10.1.0.0/16"), or any address of 127.0.0.0/8.
 Result<std::string> chooseAddress(const std::string &asked, const std::vector<OwnAddress> &own);
 
-/// The addresses of a host's name, as numbers; empty when it has none.
+/// The numeric addresses of a host name; empty if there are none.
 std::vector<std::string> addressesOf(const std::string &host);
 
-/// Where the coordinator listens whose host the others know by a name with these addresses. 127.0.1.1 is what Debian's installer gives a machine's
-/// own name: nobody else reaches it.
+/// The address on which the coordinator listens if the other hosts know its host by a name with
+/// these addresses. Debian's installer assigns 127.0.1.1 to a machine's own name; other hosts
+/// cannot reach that address.
 Result<std::string> chooseCoordinatorAddress(const std::string &host, const std::vector<std::string> &addresses, const std::string &asked,
                                              const std::vector<OwnAddress> &own);
 

@@ -11,7 +11,7 @@ using namespace zorse::runtime::launching;
 void OutputQueue::write() {
   if (empty())
     return;
-  // A pipe that poll calls writable has room for PIPE_BUF bytes.
+  // A pipe that is writable by poll accepts PIPE_BUF bytes without blocking.
   ssize_t written = ::write(fd_, waiting_.data() + done_, std::min<size_t>(waiting_.size() - done_, PIPE_BUF));
   if (written < 0 && (errno == EINTR || errno == EAGAIN))
     return;
@@ -40,7 +40,7 @@ void LineSplitter::take(const char *bytes, size_t size) {
     size_t length = end ? size_t(static_cast<const char *>(end) - bytes) : size;
     size_t taken = std::min(length, kLongest - partial_.size());
     partial_.append(bytes, taken);
-    if (taken < length) { // more of the line than goes into one
+    if (taken < length) { // the line exceeds the limit
       put(partial_.data(), partial_.size());
       partial_.clear();
       bytes += taken;

@@ -1,11 +1,11 @@
-// Lines of many processes on the way to two descriptors, without ever blocking on either side.
+// Collects output lines of many processes and writes them to two descriptors without blocking.
 #pragma once
 
 #include <string>
 
 namespace zorse::runtime::launching {
 
-/// What waits to be written to one descriptor.
+/// Bytes that wait to be written to one descriptor.
 class OutputQueue {
 public:
   explicit OutputQueue(int fd) : fd_(fd) {}
@@ -16,9 +16,11 @@ public:
   }
   int fd() const { return fd_; }
   bool empty() const { return done_ == waiting_.size(); }
-  /// Nothing more is read from ranks until some of it is written: who reads slowly holds the ranks up as a terminal does.
+  /// If the queue is full, no output is read from ranks until some of it is written: a slow reader
+  /// slows the ranks down, as a terminal does.
   bool full() const { return waiting_.size() - done_ > (size_t(1) << 20); }
-  /// Call when the descriptor can take bytes: writes so few that it does not block. What nobody reads any more is dropped.
+  /// Call when the descriptor is writable. Writes few enough bytes not to block. Drops output if
+  /// the descriptor has no reader.
   void write();
 
 private:
@@ -28,16 +30,16 @@ private:
   bool broken_ = false;
 };
 
-/// Cuts one stream into whole lines with a prefix each.
+/// Splits one stream into complete lines and adds a prefix to each.
 class LineSplitter {
 public:
   LineSplitter(std::string prefix, OutputQueue &to) : prefix_(std::move(prefix)), to_(&to) {}
 
   void take(const char *bytes, size_t size);
-  /// A last line without an end.
+  /// Emits a last line without a newline.
   void flush();
 
-  static constexpr size_t kLongest = 16 << 10; ///< bytes of one line; a longer one goes on in lines of its own.
+  static constexpr size_t kLongest = 16 << 10; ///< limit in bytes of one line; a longer line is split
 
 private:
   void put(const char *text, size_t size);

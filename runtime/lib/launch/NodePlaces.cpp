@@ -1,4 +1,4 @@
-// Launchers that start one process per node.
+// Reads the variables of launchers that start one process per node.
 #include "Places.h"
 
 using namespace zorse::runtime;
@@ -6,7 +6,8 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-/// The first port of the coordinator: `name` where it is set. Nobody else listens there, as there is no torchrun.
+/// The first port of the coordinator: `name` if it is set. The port is free, because torchrun does
+/// not listen on it.
 Result<uint32_t> firstPort(const Variables &v, const std::string &name) {
   if (!v.has(name))
     return uint32_t(kDefaultPort);
@@ -33,7 +34,7 @@ void meet(Place &place, const std::string &host, uint32_t port) {
 MaybePlace launching::petPlace(const Variables &v) {
   if (!v.has("PET_NNODES") && !v.has("PET_NODE_RANK"))
     return std::optional<Place>();
-  // "2:2" is two nodes as well; "1:4" is torchrun's way to say that the number may change.
+  // "2:2" also means two nodes; "1:4" is torchrun's notation for a variable number of nodes.
   std::string nodes = v.text("PET_NNODES");
   if (size_t colon = nodes.find(':'); colon != std::string::npos) {
     if (nodes.substr(0, colon) != nodes.substr(colon + 1))
@@ -41,7 +42,7 @@ MaybePlace launching::petPlace(const Variables &v) {
                        nodes.substr(colon + 1) + " and compile for that many nodes");
     nodes = nodes.substr(0, colon);
   }
-  if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // a job of one node needs to say no more.
+  if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // no other variables are needed for one node
     return std::optional<Place>();
   bool several = nodes != "1";
   if (Status status = several ? v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"})
@@ -86,26 +87,26 @@ MaybePlace launching::leaderWorkerSetPlace(const Variables &v) {
   if (Status status = v.rankAndWorld("LWS_WORKER_INDEX", "LWS_GROUP_SIZE", place.rank, place.world); status.failed())
     return status;
   meet(place, v.text("LWS_LEADER_ADDRESS"), kDefaultPort);
-  place.job = "lws/" + v.text("LWS_LEADER_ADDRESS"); // the leader's name tells one group of the set from another.
+  place.job = "lws/" + v.text("LWS_LEADER_ADDRESS"); // the leader's name distinguishes the groups of the set
   return std::optional<Place>(place);
 }
 
 MaybePlace launching::jobSetPlace(const Variables &v) {
   if (!v.has("JOB_COMPLETION_INDEX"))
     return std::optional<Place>();
-  // Kubernetes sets the index alone; the manifest adds the rest (docs/launching.md).
+  // Kubernetes sets only the index; the manifest adds the other variables (docs/launching.md).
   const char *wanted =
-      "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) beside it";
+      "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) to be set";
   if (!v.has("NNODES") || !(v.has("MASTER_ADDR") || (v.has("JOBSET_NAME") && v.has("REPLICATED_JOB_NAME"))))
     return userError(shown("JOB_COMPLETION_INDEX", v.text("JOB_COMPLETION_INDEX")) +
-                     " says that this is a pod of an indexed Job, but not of how many or where the first one is: " + wanted +
-                     ". Add them to the manifest, or set ZORSE_LAUNCHER=none for a run of its own in every pod");
+                     " shows that this is a pod of an indexed Job, but neither the number of pods nor the address of the first one is set: " +
+                     wanted + ". Add them to the manifest, or set ZORSE_LAUNCHER=none to start a separate run in every pod");
   Place place = nodePlace("JobSet (node level)");
   if (Status status = v.rankAndWorld("JOB_COMPLETION_INDEX", "NNODES", place.rank, place.world); status.failed())
     return status;
   std::string host = v.text("MASTER_ADDR");
   if (host.empty()) {
-    // Pod 0 of this replica of the Job, in the headless service that JobSet names after itself.
+    // Pod 0 of this replica of the Job, in the headless service that has the JobSet's name.
     std::string job = v.has("JOB_INDEX") ? v.text("JOB_INDEX") : "0";
     if (v.has("JOB_INDEX"))
       if (Result<uint64_t> index = v.number("JOB_INDEX", 0, kMaxRanks); index.failed())

@@ -1,4 +1,5 @@
-// Process-level launchers and the order in which all are tried.
+// Reads the variables of launchers that start one process per rank, and tries all launchers in
+// order.
 #include "HostList.h"
 #include "Places.h"
 
@@ -9,7 +10,8 @@ namespace {
 
 bool isLoopback(const std::string &host) { return host.rfind("127.", 0) == 0 || host == "localhost" || host == "::1"; }
 
-/// Ranks of this host from `name`, where it is set: at least one, at most the world.
+/// Reads the number of ranks on this host from `name`, if it is set: at least one, at most the
+/// world size.
 Status setOneHost(const Variables &v, const std::string &name, Place &place) {
   if (name.empty())
     return Status::success();
@@ -46,10 +48,11 @@ Status setAttempt(const Variables &v, const std::string &name, Place &place) {
   return Status::success();
 }
 
-/// One host meets on loopback at ports of the job's own.
+/// Ranks on one host meet on the loopback interface, at ports that are derived from the job's name.
 void meetOnLoopback(Place &place) { place.coordinator = portsFrom("127.0.0.1", portOfJob(place.job)); }
 
-/// A batch script's own process and a shell in an allocation have Slurm's variables too, but no step started them.
+/// Whether an srun step started this process. A batch script's own process and a shell in an
+/// allocation also have Slurm's variables.
 bool inSlurmStep(const Variables &v) {
   if (!v.has("SLURM_PROCID"))
     return false;
@@ -57,12 +60,13 @@ bool inSlurmStep(const Variables &v) {
   if (step.empty())
     return v.text("ENVIRONMENT") != "BATCH";
   Result<uint64_t> id = v.number(step, 0, UINT32_MAX);
-  return id.failed() || *id < 0xfffffff0; // above: batch scripts, interactive shells and others that are no tasks of srun
+  return id.failed() || *id < 0xfffffff0; // larger ids: batch scripts, interactive shells and others that are not tasks of srun
 }
 
 std::string slurmTasks(const Variables &v) { return v.firstOf({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}); }
 
-/// Slurm's variables speak of the same rank of the same world, so srun is the launcher behind PMI or PMIx.
+/// Whether Slurm's variables describe the same rank of the same world. srun is then the launcher
+/// behind PMI or PMIx.
 bool isSlurmsRank(const Variables &v, const Place &place) {
   return inSlurmStep(v) && v.text("SLURM_PROCID") == std::to_string(place.rank) && v.text(slurmTasks(v)) == std::to_string(place.world);
 }
@@ -96,7 +100,7 @@ MaybePlace launching::zorsePlace(const Variables &v) {
     return status;
   if (v.has("ZORSE_COORDINATOR") && v.text("ZORSE_COORDINATOR") != "launcher" && v.text("ZORSE_COORDINATOR") != "rank0")
     return userError(shown("ZORSE_COORDINATOR", v.text("ZORSE_COORDINATOR")) +
-                     ": expects 'launcher' (somebody else listens at ZORSE_STORE) or 'rank0', which is the default");
+                     ": expects 'launcher' (another process listens at ZORSE_STORE) or 'rank0', which is the default");
   place.coordinatorElsewhere = v.text("ZORSE_COORDINATOR") == "launcher";
   if (place.coordinatorElsewhere)
     place.source = "zorse-run";
@@ -113,7 +117,7 @@ MaybePlace launching::zorsePlace(const Variables &v) {
 }
 
 MaybePlace launching::torchrunPlace(const Variables &v) {
-  if (!v.has("RANK") || !v.has("LOCAL_RANK")) // RANK alone is a node's: rankOfNodePlace
+  if (!v.has("RANK") || !v.has("LOCAL_RANK")) // RANK without LOCAL_RANK is a node's: rankOfNodePlace
     return std::optional<Place>();
   if (Status status = v.complete("torchrun", {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}); status.failed())
     return status;
@@ -131,7 +135,7 @@ MaybePlace launching::torchrunPlace(const Variables &v) {
   Result<uint64_t> port = v.number("MASTER_PORT", 1, 65534);
   if (port.failed())
     return port.error();
-  place.coordinator = portsFrom(v.text("MASTER_ADDR"), uint32_t(*port) + 1); // the port itself is that of torchrun's store.
+  place.coordinator = portsFrom(v.text("MASTER_ADDR"), uint32_t(*port) + 1); // the port itself belongs to torchrun's store
   place.job = "torchrun/" + v.text("TORCHELASTIC_RUN_ID") + "/" + v.text("MASTER_ADDR") + ":" + v.text("MASTER_PORT");
   if (Status status = setAttempt(v, "TORCHELASTIC_RESTART_COUNT", place); status.failed())
     return status;
@@ -151,7 +155,8 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
   place.rank = uint32_t(*rank);
   place.job = "pmix/" + v.text("PMIX_NAMESPACE");
 
-  // PMIx's own variables do not tell the size. Open MPI's and Slurm's do where they started this process.
+  // PMIx's own variables do not contain the world size. Open MPI's and Slurm's do if they started
+  // this process.
   std::optional<PmixFacts> facts;
   auto ask = [&]() -> Status {
     Result<PmixFacts> answer = pmix ? pmix() : Result<PmixFacts>(userError("PMIx is not asked here"));
@@ -182,7 +187,7 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
     if (Status status = ask(); status.failed())
       return userError(
           shown("PMIX_RANK", v.text("PMIX_RANK")) +
-          " says that PMIx started this process, but not among how many, and asking PMIx failed: " + status.message() +
+          " shows that PMIx started this process, but the number of ranks is not set, and the PMIx query failed: " + status.message() +
           ". Set ZORSE_RANK, ZORSE_WORLD_SIZE, ZORSE_LOCAL_RANK and ZORSE_STORE, or unset PMIX_RANK and PMIX_NAMESPACE to run without a launcher");
     place.world = facts->world;
     place.localRank = facts->localRank;
@@ -224,7 +229,7 @@ MaybePlace launching::openMpiPlace(const Variables &v) {
       v.text(v.firstOf({"OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "OMPI_MCA_orte_precondition_transports", "OMPI_FILE_LOCATION"}));
   if (place.oneHost)
     meetOnLoopback(place);
-  return std::optional<Place>(place); // the address of several hosts: pmixPlace, or none
+  return std::optional<Place>(place); // the address for several hosts comes from pmixPlace, if at all
 }
 
 MaybePlace launching::pmiPlace(const Variables &v) {
@@ -244,7 +249,7 @@ MaybePlace launching::pmiPlace(const Variables &v) {
     place.source = "Slurm (PMI)";
     return std::optional<Place>(place);
   }
-  // MPICH's and Intel's mpiexec
+  // MPICH's and Intel's mpiexec.
   if (Status status = setLocalRank(v, v.firstOf({"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}), place); status.failed())
     return status;
   if (Status status = setOneHost(v, v.firstOf({"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}), place); status.failed())
@@ -253,9 +258,10 @@ MaybePlace launching::pmiPlace(const Variables &v) {
   std::string id = v.firstOf({"PMI_JOBID", "PMI_KVSNAME"});
   place.job = "pmi/" + v.text(id);
   if (id.empty() && !v.has("ZORSE_STORE") && !v.has("ZORSE_JOB") && place.world > 1)
-    return userError("PMI: " + shown("PMI_RANK", v.text("PMI_RANK")) + " and " + shown("PMI_SIZE", v.text("PMI_SIZE")) +
-                     " are set, but nothing tells this job from another one. Set ZORSE_JOB to a name of its own for all ranks (mpiexec -genv "
-                     "ZORSE_JOB run-17 ...), or ZORSE_STORE=host:port");
+    return userError(
+        "PMI: " + shown("PMI_RANK", v.text("PMI_RANK")) + " and " + shown("PMI_SIZE", v.text("PMI_SIZE")) +
+        " are set, but nothing distinguishes this job from another one. Set ZORSE_JOB to the same unique name for all ranks (mpiexec -genv "
+        "ZORSE_JOB run-17 ...), or ZORSE_STORE=host:port");
   if (v.has("ZORSE_JOB"))
     place.job = v.text("ZORSE_JOB");
   if (place.oneHost)
@@ -333,7 +339,7 @@ MaybePlace zorse::runtime::placeFromEnvironment(const Environment &environment, 
       break;
   }
   if (!place) {
-    // What is left of a launcher that did not finish its sentence: running alone, as every process of it would, is not what was meant.
+    // Incomplete variables of a launcher are an error: otherwise every process would run alone.
     if (v.has("LOCAL_RANK"))
       return v.complete("torchrun", {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
     if (v.has("WORLD_SIZE") && v.text("WORLD_SIZE") != "1")

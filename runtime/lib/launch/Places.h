@@ -1,4 +1,5 @@
-// One function per launcher. Each returns nullopt where its variables are not there, and an error where they are there but do not make a place.
+// One function per launcher. Returns nullopt if its variables are not set, and an error if they are
+// set but invalid.
 #pragma once
 
 #include "Variables.h"
@@ -7,7 +8,8 @@ namespace zorse::runtime::launching {
 
 using MaybePlace = Result<std::optional<Place>>;
 
-/// Where ranks of a launcher meet that tells no address itself. ZORSE_STORE and ZORSE_JOB are applied by placeFromEnvironment afterwards.
+// Launchers that start one process per rank. placeFromEnvironment applies ZORSE_STORE and ZORSE_JOB
+// afterwards.
 MaybePlace zorsePlace(const Variables &v);
 MaybePlace torchrunPlace(const Variables &v);
 MaybePlace pmixPlace(const Variables &v, const AskPmix &pmix);
@@ -15,13 +17,13 @@ MaybePlace openMpiPlace(const Variables &v);
 MaybePlace pmiPlace(const Variables &v);
 MaybePlace slurmPlace(const Variables &v);
 
-// Node-level ones.
+// Launchers that start one process per node.
 MaybePlace petPlace(const Variables &v);
 MaybePlace rankOfNodePlace(const Variables &v);
 MaybePlace leaderWorkerSetPlace(const Variables &v);
 MaybePlace jobSetPlace(const Variables &v);
 
-/// The job's name, its first host and whether it is the only one, from Slurm's variables.
+/// Reads the job's name, its first host and whether it is the only host from Slurm's variables.
 Status addSlurmAddress(const Variables &v, Place &place);
 
 } // namespace zorse::runtime::launching

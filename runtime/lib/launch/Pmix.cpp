@@ -1,5 +1,6 @@
-// Asks a launcher that speaks PMIx. The library is loaded only when it is needed, so that nothing depends on it. Only reserved keys are read, which
-// the server answers without any rank taking part; PMIx_Finalize follows at once, so that this process may end as any other.
+// Queries a launcher that supports PMIx. The library is loaded only if needed, so that the program
+// does not depend on it. Only reserved keys are read; the server answers these without other ranks.
+// PMIx_Finalize follows immediately, so that this process can end like any other.
 #include "zorse/runtime/Launch.h"
 
 #ifdef ZORSE_HAVE_PMIX
@@ -30,7 +31,7 @@ struct Client {
   decltype(PMIx_Finalize) *finalize = nullptr;
   decltype(PMIx_Error_string) *errorText = nullptr;
 
-  /// A value of the job (rank PMIX_RANK_WILDCARD) or of one rank; the caller owns it, see release.
+  /// Reads a value of the job (rank PMIX_RANK_WILDCARD) or of one rank. The caller must release it.
   pmix_status_t read(const pmix_proc_t &self, pmix_rank_t rank, const char *key, pmix_value_t *&value) const {
     pmix_proc_t whom;
     std::memset(&whom, 0, sizeof whom);
@@ -41,7 +42,7 @@ struct Client {
   }
 };
 
-/// Numbers and strings only: what else a value may hold is not asked for.
+/// Frees a value. Supports only the requested types: numbers and strings.
 void release(pmix_value_t *value) {
   if (value && value->type == PMIX_STRING)
     std::free(value->data.string);
@@ -73,7 +74,7 @@ Result<PmixFacts> zorse::runtime::askPmix() {
   Client client;
   if (!find(library, "PMIx_Init", client.init) || !find(library, "PMIx_Get", client.get) || !find(library, "PMIx_Finalize", client.finalize) ||
       !find(library, "PMIx_Error_string", client.errorText))
-    return userError("libpmix.so.2 lacks PMIx_Init, PMIx_Get, PMIx_Finalize or PMIx_Error_string");
+    return userError("libpmix.so.2 does not export PMIx_Init, PMIx_Get, PMIx_Finalize or PMIx_Error_string");
 
   pmix_proc_t self;
   std::memset(&self, 0, sizeof self);
@@ -95,7 +96,7 @@ Result<PmixFacts> zorse::runtime::askPmix() {
   number(self.rank, PMIX_LOCAL_RANK, facts.localRank);
   pmix_value_t *host = nullptr;
   if (client.read(self, 0, PMIX_HOSTNAME, host) == PMIX_SUCCESS && host && host->type == PMIX_STRING && host->data.string)
-    facts.firstHost = host->data.string; // empty where it is not told: one host needs none.
+    facts.firstHost = host->data.string; // empty if unknown: a job on one host does not need it
   release(host);
   client.finalize(nullptr, 0);
   if (!failure.empty())

@@ -31,12 +31,13 @@ struct Pipe {
   }
 };
 
-/// In the forked process: system calls only, as other threads of the launcher may have held locks.
+/// Runs in the forked process. Only system calls are allowed, because other threads of the launcher
+/// may have held locks.
 [[noreturn]] void become(const char *program, char *const *arguments, char *const *environment, const sigset_t &mask, pid_t launcher, int nothing,
                          int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) // it died before that.
+  if (::getppid() != launcher) // the launcher died before prctl
     ::_exit(127);
   for (int signal = 1; signal < NSIG; ++signal)
     if (signal != SIGKILL && signal != SIGSTOP)
@@ -83,7 +84,7 @@ Result<std::unique_ptr<RankProcess>> RankProcess::start(const Options &options, 
   ::close(nothing);
   if (pid < 0)
     return failed("fork", forkFailure);
-  ::setpgid(pid, pid); // both sides: whoever comes first
+  ::setpgid(pid, pid); // called in parent and child: either may run first
   failure.close(1);
   int why = 0;
   ssize_t got;
@@ -117,7 +118,7 @@ bool RankProcess::reap() {
   std::memset(&info, 0, sizeof info);
   if (::waitid(P_PID, id_t(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
     return false;
-  // While its zombie is there nobody else can have the group's number.
+  // While the process is a zombie, its group number cannot be reused.
   ::kill(-pid_, SIGKILL);
   ::waitpid(pid_, &status_, 0);
   running_ = false;

@@ -1,4 +1,4 @@
-// One rank as a child process.
+// One rank as a child process of the launcher.
 #pragma once
 
 #include "LogLines.h"
@@ -17,14 +17,15 @@ class RankProcess {
 public:
   struct Options {
     uint32_t rank = 0;
-    std::string program;                  ///< a path
+    std::string program;                  ///< path
     std::vector<std::string> arguments;   ///< argv
     std::vector<std::string> environment; ///< "NAME=value"
-    sigset_t signalMask;                  ///< of the new process
+    sigset_t signalMask;                  ///< signal mask of the new process
     std::string outPrefix, errPrefix;
   };
 
-  /// Starts the process in a group of its own, with nothing to read and pipes for its output. It is killed when the calling thread ends.
+  /// Starts the process in a separate process group, with empty standard input and pipes for its
+  /// output. It is killed when the calling thread ends.
   static Result<std::unique_ptr<RankProcess>> start(const Options &options, OutputQueue &out, OutputQueue &err);
   ~RankProcess();
 
@@ -32,23 +33,24 @@ public:
   pid_t pid() const { return pid_; }
   bool running() const { return running_; }
 
-  /// True once, when the process has ended: it is waited for, and what it started in its group is killed.
+  /// Returns true once, when the process has ended. It is then waited for, and the processes that
+  /// it started in its group are killed.
   bool reap();
-  bool killed() const;     ///< by a signal
+  bool killed() const;     ///< ended by a signal
   int exitCode() const;    ///< 128 + n for signal n
   std::string how() const; ///< "was killed by signal 9 (Killed)", "ended with exit code 3"
 
-  /// To the process and all it started.
+  /// Sends a signal to the process and all processes of its group.
   void signalGroup(int signal);
   void signalProcess(int signal);
   bool endedByUs() const { return signalled_; }
 
-  /// The two ends to read from; -1 when closed.
+  /// The read ends of the two output pipes; -1 when closed.
   int pipe(int which) const { return pipes_[which]; }
   const OutputQueue &queue(int which) const { return *queues_[which]; }
-  /// Reads what is there. Closes the pipe at its end.
+  /// Reads the available output. Closes the pipe at its end.
   void read(int which);
-  /// Gives up on what else may come, and passes on what came.
+  /// Closes the pipes without waiting for more output, and passes on the output received.
   void closePipes();
 
 private:

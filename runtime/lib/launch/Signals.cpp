@@ -15,7 +15,7 @@ volatile int writeEnd = -1;
 void handOn(int signal) {
   int before = errno;
   unsigned char byte = static_cast<unsigned char>(signal);
-  ssize_t ignored = ::write(writeEnd, &byte, 1); // a full pipe holds signals enough.
+  ssize_t ignored = ::write(writeEnd, &byte, 1); // a full pipe already contains enough signals
   (void)ignored;
   errno = before;
 }
@@ -35,7 +35,7 @@ Signals::Signals() {
     if (::sigaction(signal, nullptr, &now) != 0)
       continue;
     bool ignored = !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
-    if (ignored && signal != SIGCHLD) // who starts us may ignore SIGCHLD, and then there would be nothing to wait for.
+    if (ignored && signal != SIGCHLD) // the parent may ignore SIGCHLD, and then waiting for children would fail
       continue;
     wanted.sa_handler = signal == SIGPIPE ? SIG_IGN : handOn;
     wanted.sa_flags = SA_RESTART;

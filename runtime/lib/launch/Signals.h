@@ -1,4 +1,4 @@
-// The signals of a launcher as something to wait for.
+// Delivers the launcher's signals through a file descriptor.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -9,18 +9,19 @@
 
 namespace zorse::runtime::launching {
 
-/// Catches SIGINT, SIGTERM, SIGHUP and SIGUSR1 (those that were not ignored, as nohup does), SIGTSTP and SIGCHLD, and ignores SIGPIPE, until it is
-/// destroyed. One at a time. By handlers that write to a pipe: blocking signals and reading a signalfd would miss threads that libraries start before
-/// main, which do not block them.
+/// Catches SIGINT, SIGTERM, SIGHUP and SIGUSR1 (unless they were ignored, as nohup does), SIGTSTP
+/// and SIGCHLD, and ignores SIGPIPE, until the object is destroyed. Only one object may exist. The
+/// handlers write to a pipe. A signalfd would require that all threads block the signals, but
+/// threads that libraries start before main do not.
 class Signals {
 public:
   Signals();
   ~Signals();
 
   int fd() const { return fd_; }
-  /// What has come. SIGCHLD among them only means: look.
+  /// Returns the received signals. SIGCHLD means that some child may have ended.
   std::vector<int> take();
-  /// As it was before: for new processes.
+  /// The previous signal mask, for new processes.
   const sigset_t &maskBefore() const { return mask_; }
 
 private:

@@ -11,7 +11,7 @@ Environment zorse::runtime::currentEnvironment() {
     std::string text = *entry;
     size_t equals = text.find('=');
     if (equals != std::string::npos && equals > 0)
-      environment.emplace(text.substr(0, equals), text.substr(equals + 1)); // the first of equal names, as getenv finds it
+      environment.emplace(text.substr(0, equals), text.substr(equals + 1)); // keeps the first of equal names, like getenv
   }
   return environment;
 }

@@ -13,7 +13,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 void narrow(CpuQuota &quota, double quotaMicroseconds, double periodMicroseconds) {
   if (!(quotaMicroseconds > 0) || !(periodMicroseconds > 0))
-    return; // "max", or -1
+    return; // "max" or -1: no limit
   double processors = quotaMicroseconds / periodMicroseconds;
   quota.processors = quota.processors > 0 ? std::min(quota.processors, processors) : processors;
   quota.period = std::max(quota.period, periodMicroseconds * 1e-6);
@@ -28,8 +28,8 @@ double numberIn(const std::string &path) {
 } // namespace
 
 CpuQuota zorse::runtime::cpuQuota(const std::string &root) {
-  // Lines "0::/path" (version 2) and "N:cpu,cpuacct:/path" (version 1). In a container the path may be that of the host: then what is mounted is its
-  // own group.
+  // Lines have the form "0::/path" (version 2) or "N:cpu,cpuacct:/path" (version 1). In a container
+  // the path may be the host's; the mounted directory is then the container's own group.
   std::ifstream groups(root + "/proc/self/cgroup");
   CpuQuota quota;
   for (std::string line; std::getline(groups, line);) {
@@ -56,7 +56,7 @@ CpuQuota zorse::runtime::cpuQuota(const std::string &root) {
           double microseconds = numberIn(root + mount + path + "/cpu.cfs_quota_us");
           if (microseconds > 0) {
             narrow(quota, microseconds, numberIn(root + mount + path + "/cpu.cfs_period_us"));
-            break; // one is a link to the other
+            break; // both paths lead to one directory, through a link
           }
         }
       }

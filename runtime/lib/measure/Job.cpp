@@ -17,7 +17,7 @@ namespace {
   static std::atomic_flag ending = ATOMIC_FLAG_INIT;
   if (ending.test_and_set())
     for (;;)
-      ::pause(); // another thread is about to end the process.
+      ::pause(); // another thread is about to end the process
   fflush(stdout);
   fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error", message.c_str());
   ::_exit(exitCode);
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Job>> Job::join(const Place &place, const JobOptions &opt
   }
   Result<std::unique_ptr<Member>> joined = Member::join(std::move(member));
   if (joined.failed()) {
-    if (job->coordinator_) // another rank may have joined it, and failed, before this one did
+    if (job->coordinator_) // another rank may have joined and failed before this one
       job->coordinator_->waitForLateRanks();
     return joined.error();
   }

@@ -17,12 +17,13 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 constexpr size_t kSmall = 8, kFirst = 64 << 10, kMost = 64 << 20;
 
-/// One end of a conversation: the driver says how many bytes come next, 0 at the end; every message is answered by eight bytes.
+/// One end of a measurement. The driver announces the size of the next message, 0 at the end. Every
+/// message is answered by eight bytes.
 class Conversation {
 public:
   Conversation(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry) {}
 
-  /// The driver's: seconds from the first byte sent to the answer.
+  /// Called by the driver: seconds from sending the first byte to receiving the answer.
   Result<double> ask(uint64_t bytes) {
     uint64_t answer = 0;
     if (Status status = transport.send({entry, step++}, peer, &bytes, sizeof bytes); status.failed())
@@ -82,7 +83,7 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
   }
   double trip = median(samples);
   times.latency = trip / 2;
-  // Larger until one takes a while, then several of that size.
+  // Doubles the size until a message takes long enough, then repeats that size.
   size_t bytes = kFirst;
   for (;; bytes *= 2) {
     Result<double> took = conversation.ask(bytes);
@@ -100,7 +101,7 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
     samples.push_back(std::max(*took - trip, 1e-9));
   }
   times.bandwidth = static_cast<double>(bytes) / median(samples);
-  // What smaller messages take beyond a trip and their bytes at that rate.
+  // Time of smaller messages beyond the round trip and the transfer at that bandwidth.
   std::vector<double> beyond;
   for (size_t size = kFirst; size < bytes; size *= 4) {
     samples.clear();
@@ -121,7 +122,7 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
 
 namespace {
 
-/// The measurements that this rank takes part in, in an order that all ranks agree on.
+/// The measurements that this rank takes part in, in an order that is the same on all ranks.
 class LinkRounds {
 public:
   LinkRounds(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds)
@@ -133,9 +134,10 @@ public:
       ranks[nodes[r]].push_back(r);
   }
 
-  std::vector<RankLink> mine; ///< links that this rank drove
+  std::vector<RankLink> mine; ///< links that this rank measured as driver
 
-  /// One after the other, as nodes may be parts of one machine; of many nodes all at once.
+  /// A few nodes measure one at a time, because they may share one machine; many nodes measure
+  /// together.
   Status insideNodes() {
     for (const std::vector<uint32_t> &node : ranks) {
       if (count <= 8 && node.size() > 1)
@@ -149,7 +151,7 @@ public:
           mine.push_back({node[0], node[1], *times, 0});
       }
     }
-    entry += 2 * count; // operations of different ranks need numbers of their own
+    entry += 2 * count; // operations of different ranks need different numbers
     return Status::success();
   }
 
@@ -182,7 +184,7 @@ private:
   double seconds;
   uint32_t me, count = 0, entry = 1;
   int turn = 0;
-  std::vector<std::vector<uint32_t>> ranks; ///< by node
+  std::vector<std::vector<uint32_t>> ranks; ///< ranks by node
 
   Status meet() {
     Result<std::vector<std::string>> met = group.exchange("links " + std::to_string(turn++), "");
@@ -191,7 +193,8 @@ private:
 
   size_t streams(uint32_t a, uint32_t b) const { return std::min(ranks[a].size(), ranks[b].size()); }
 
-  /// The first `pairs` pairs of ranks of two nodes at once. Returns what this rank drove, if it did.
+  /// Measures the first `pairs` pairs of ranks of two nodes at the same time. Returns the times of
+  /// this rank if it was a driver.
   Result<LinkTimes> measure(uint32_t a, uint32_t b, size_t pairs) {
     if (Status status = meet(); status.failed())
       return status;
@@ -207,7 +210,7 @@ private:
     return own;
   }
 
-  /// Bytes per second of as many pairs as there are, at once.
+  /// Total bytes per second of all pairs together.
   Result<double> measureTogether(uint32_t a, uint32_t b) {
     Result<LinkTimes> own = measure(a, b, streams(a, b));
     if (own.failed())
@@ -218,7 +221,7 @@ private:
     if (all.failed())
       return all.error();
     double sum = 0;
-    for (uint32_t r : ranks[a]) // only drivers have a figure
+    for (uint32_t r : ranks[a]) // only drivers publish a value
       sum += std::atof((*all)[r].c_str());
     return sum;
   }
@@ -231,7 +234,7 @@ json describe(const std::vector<RankLink> &links) {
   return rows;
 }
 
-/// Appends the links that a rank has published; false if they cannot be read.
+/// Appends the links that a rank has published. Returns false if they cannot be parsed.
 bool readLinks(const std::string &text, std::vector<RankLink> &links) {
   json found = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!found.is_array())

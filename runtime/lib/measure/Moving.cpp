@@ -1,4 +1,4 @@
-// What messages cost the processors of a rank.
+// Measures the CPU time that messages cost a rank.
 #include "zorse/runtime/Measure.h"
 
 #include <nlohmann/json.hpp>
@@ -33,7 +33,7 @@ double processorSeconds() {
 constexpr uint64_t kSmall = 8, kMiddle = 32 << 10, kLarge = 2 << 20;
 enum Order : uint64_t { Answer, Compute, End };
 
-/// Threads that compute.
+/// Threads that keep the CPU cores busy.
 class Busy {
 public:
   explicit Busy(int count) {
@@ -59,9 +59,10 @@ class Moving {
 public:
   Moving(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry), data(kLarge) {}
 
-  /// The driver's part. \returns seconds that a message waits at the subject while it computes.
+  /// Runs the driver's side. \returns additional latency of a message, in seconds, while the
+  /// subject computes
   Result<double> drive(double seconds) {
-    // How fast it goes decides how much.
+    // The message count depends on the measured speed.
     uint64_t large = kLarge;
     for (uint64_t bytes : {kMiddle, large}) {
       double took = 0;
@@ -87,7 +88,7 @@ public:
     return std::max(0.0, *computing - *idle);
   }
 
-  /// The subject's: processor seconds by bytes and messages.
+  /// Runs the subject's side. Returns CPU seconds per byte and per message.
   Result<MovingWork> serve(int threads) {
     std::unique_ptr<Busy> busy;
     struct Sum {
@@ -115,7 +116,7 @@ public:
       double at = processorSeconds();
       inARow = bytes == before ? inARow + 1 : 1;
       before = bytes;
-      if (inARow > 1 && bytes > kSmall) { // from the answer before to this one
+      if (inARow > 1 && bytes > kSmall) { // CPU time since the previous answer
         Sum &sum = bytes > kMiddle ? large : middle;
         largeBytes = std::max(largeBytes, bytes);
         sum.seconds += at - began;
@@ -125,7 +126,7 @@ public:
     }
     MovingWork work;
     if (middle.count > 0 && large.count > 0) {
-      // One small message and two of this size.
+      // One small message and two of this size per answer.
       double a = middle.seconds / middle.count, b = large.seconds / large.count;
       work.perByte = std::max(0.0, b - a) / double(2 * (largeBytes - kMiddle));
       work.perMessage = std::max(0.0, a - 2 * double(kMiddle) * work.perByte) / 3;
@@ -144,7 +145,7 @@ private:
     return transport.receive({entry + 1, step}, peer, data.data(), bytes);
   }
 
-  /// Mean of small round trips at random moments.
+  /// Mean time of small round trips at random times.
   Result<double> trips(double seconds) {
     std::uniform_real_distribution<double> pause(0.002, 0.05);
     double sum = 0, end = now() + seconds;
@@ -183,8 +184,9 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group,
                                                                    const std::vector<int> &threads) {
   uint32_t me = group.rank(), world = group.size();
   MovingWork mine, next;
-  // Each rank with the one before it as driver. Few ranks: one after the other, as they may be parts of one machine; many: no rank in two pairs at
-  // once.
+  // In every round, a rank measures with its predecessor as driver. A few ranks measure one at a
+  // time, because they may share one machine. Many ranks measure together, but no rank is in two
+  // pairs at the same time.
   uint32_t turns = world <= 8 ? world : 3;
   for (uint32_t turn = 0; turn < turns; ++turn) {
     Result<std::vector<std::string>> met = group.exchange("moving " + std::to_string(turn), "");

@@ -46,7 +46,7 @@ size_t terminalWidth(FILE *out) {
   return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/// printf leaves a NaN its sign, which means nothing.
+/// printf prints the sign of a NaN, which has no meaning.
 std::string numberText(double value, int digits) { return std::isnan(value) ? "nan" : zorse::format("%.*f", digits, value); }
 
 std::string joined(const std::vector<std::string> &parts) {
@@ -121,10 +121,10 @@ void ConsoleReport::step(const StepReport &r) {
     parts.push_back("loss scale " + numberText(r.lossScale, 0));
   if (r.skipped)
     parts.push_back("update skipped (" + std::to_string(r.skippedSoFar) + " so far)");
-  if (!terminal_ || r.skipped) { // a skipped update stays to be seen.
+  if (!terminal_ || r.skipped) { // lines of skipped updates are not overwritten
     fprintf(out_, "%s\n", joined(parts).c_str());
   } else {
-    // What does not fit goes, the least important first.
+    // Removes fields that do not fit, the least important first.
     size_t width = terminalWidth(out_);
     std::string line = "[" + filled + "] " + joined(parts) + "  " + durationText(left) + " left";
     while (line.size() >= width && parts.size() > 2) {

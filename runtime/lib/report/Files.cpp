@@ -21,11 +21,12 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Bytes of the whole lines of steps up to `lastStep`, before the first one that is later or is no metrics line; 0 where it is no regular file.
+/// Bytes of the complete lines of steps up to `lastStep`, before the first line that is later or is
+/// not a metrics line. Returns 0 for files that are not regular.
 off_t linesUntil(const std::string &path, uint64_t lastStep) {
   struct stat there = {};
   if (::stat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode))
-    return 0; // reading a pipe would wait for lines that this process is to write.
+    return 0; // reading a pipe would wait for lines of this process
   std::ifstream file(path, std::ios::binary);
   off_t bytes = 0;
   for (std::string line; std::getline(file, line) && !file.eof(); bytes += off_t(line.size()) + 1) {
@@ -36,16 +37,17 @@ off_t linesUntil(const std::string &path, uint64_t lastStep) {
   return bytes;
 }
 
-/// A new file with the first `bytes` of the one at `path`, if there is one, which it replaces. Null where that cannot be: no regular file, a folder
-/// that takes no new ones.
+/// Creates a file with the first `bytes` of the file at `path`, if it exists, and replaces that
+/// file. Returns null if this is not possible: the file is not regular, or the directory is not
+/// writable.
 FILE *replaceFile(const std::string &path, off_t bytes) {
   struct stat old = {};
   bool there = ::stat(path.c_str(), &old) == 0;
   if ((there && !S_ISREG(old.st_mode)) || path.rfind("/dev/", 0) == 0 ||
-      path.rfind("/proc/", 0) == 0) // what /dev/stdout leads to is not ours to replace.
+      path.rfind("/proc/", 0) == 0) // the target of /dev/stdout must not be replaced
     return nullptr;
   std::error_code failed;
-  std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link stays one.
+  std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link is kept
   if (failed)
     return nullptr;
   std::string draft;
@@ -71,13 +73,13 @@ FILE *replaceFile(const std::string &path, off_t bytes) {
 
 } // namespace
 
-// A process of an earlier start that was stopped may go on and write the line that it was at: into the file that it holds open, which must not be
-// this one.
+// A stopped process of an earlier start may resume and write its current line. It writes to the
+// file that it has open, which must therefore be another file than this one.
 Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path, uint64_t lastStep) {
   if (FILE *own = replaceFile(path, lastStep > 0 ? linesUntil(path, lastStep) : 0))
     return std::unique_ptr<MetricsFile>(new MetricsFile(path, own));
   FILE *file = std::fopen(path.c_str(), lastStep > 0 ? "a" : "w");
-  if (file && lastStep > 0 && ::truncate(path.c_str(), linesUntil(path, lastStep)) != 0 && errno != EINVAL) { // EINVAL: no regular file
+  if (file && lastStep > 0 && ::truncate(path.c_str(), linesUntil(path, lastStep)) != 0 && errno != EINVAL) { // EINVAL: not a regular file
     std::fclose(file);
     file = nullptr;
   }
@@ -94,7 +96,7 @@ MetricsFile::~MetricsFile() {
 void MetricsFile::step(const StepReport &r) {
   ordered_json line;
   line["step"] = r.step;
-  line[r.evaluation ? "eval_loss" : "loss"] = r.loss; // JSON has no NaN: null.
+  line[r.evaluation ? "eval_loss" : "loss"] = r.loss; // JSON has no NaN: written as null
   if (!r.evaluation) {
     line["grad_norm"] = r.gradientNorm;
     line["lr"] = r.learningRate;
@@ -119,7 +121,7 @@ void MetricsFile::write(const std::string &line) {
   bool good = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
   good = std::fflush(file_) == 0 && good;
   if (!good && cause_ == 0)
-    cause_ = errno; // the run goes on; close() says so.
+    cause_ = errno; // the run continues; close() reports the error
 }
 
 Status MetricsFile::close() {

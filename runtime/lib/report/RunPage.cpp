@@ -16,7 +16,7 @@ using nlohmann::json;
 
 RunPage::Point RunPage::join(const Point &a, const Point &b) {
   const double all = double(a.steps + b.steps);
-  auto mean = [&](double x, double y) { return (x * double(a.steps) + y * double(b.steps)) / all; }; // NaN where one is: it is to be seen
+  auto mean = [&](double x, double y) { return (x * double(a.steps) + y * double(b.steps)) / all; }; // NaN if one is NaN: it must be visible
   return {a.first,
           b.last,
           mean(a.loss, b.loss),
@@ -31,7 +31,7 @@ RunPage::Point RunPage::join(const Point &a, const Point &b) {
 void RunPage::step(const StepReport &r) {
   if (r.evaluation) {
     evaluations_.emplace_back(r.step, r.loss);
-    if (evaluations_.size() > kMostPoints) // every other one; the newest stays
+    if (evaluations_.size() > kMostPoints) // removes every second one; the newest remains
       for (size_t i = 0; i < evaluations_.size(); ++i)
         evaluations_.erase(evaluations_.begin() + std::ptrdiff_t(i));
     return;
@@ -66,13 +66,13 @@ std::string shareBars(const Bundle &bundle, const TimeShares &shares) {
         100 * s.computing, 100 * s.moving, 100 * s.computing, 100 * s.moving, 100 * s.waiting);
   }
   return text + "</table>\n<div class=legend><span><b style=\"background:var(--f)\"></b>computing</span><span><b "
-                "style=\"background:var(--s)\"></b>moving bytes "
+                "style=\"background:var(--s)\"></b>transferring data "
                 "while nothing computes</span><span><b style=\"background:var(--line)\"></b>waiting</span></div>\n";
 }
 
 std::string number(double value) { return std::isnan(value) ? "not finite" : format("%.6g", value); }
 
-/// "1 h 02 min 03 s"
+/// For example "1 h 02 min 03 s".
 std::string duration(double seconds) {
   const auto whole = (unsigned long long)std::llround(seconds);
   return seconds < 60   ? format("%.1f s", seconds)
@@ -89,7 +89,7 @@ std::string table(const Rows &rows) {
   return text + "</table>\n";
 }
 
-/// The options of training that have a meaning for the optimizer and the schedule of the run.
+/// The training options that affect the optimizer and the schedule of the run.
 Rows hyperParameters(const Bundle &bundle, const RunSummary &run) {
   const bundle::TrainingOptions &t = run.training;
   std::string optimizer = bundle::TrainingOptions::Optimizer_Name(t.optimizer()), schedule = bundle::TrainingOptions::Schedule_Name(t.schedule());

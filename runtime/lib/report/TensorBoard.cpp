@@ -1,8 +1,9 @@
-// TensorBoard's event files: records of an Event message each, in the framing of TFRecord.
+// Writes TensorBoard's event files: one Event message per record, in TFRecord framing.
 //
 //     uint64 length | uint32 masked CRC-32C of these 8 bytes | the message | uint32 masked CRC-32C of the message
 //
-// The messages are those of tensorflow/core/util/event.proto and core/framework/summary.proto, of which a few fields are used:
+// The messages are defined in tensorflow/core/util/event.proto and core/framework/summary.proto.
+// These fields are used:
 //     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; SessionLog session_log = 7; }
 //     Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }   SessionLog { START = 1 in status = 1 }
 #include "zorse/runtime/TensorBoard.h"
@@ -19,7 +20,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// CRC-32 with the polynomial of Castagnoli, bit by bit reflected.
+/// CRC-32C (Castagnoli polynomial, reflected).
 uint32_t crc32c(const std::string &bytes) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> t = {};
@@ -39,7 +40,7 @@ uint32_t crc32c(const std::string &bytes) {
 
 template <typename T> std::string littleEndian(T value) {
   std::string bytes(sizeof value, '\0');
-  std::memcpy(bytes.data(), &value, sizeof value); // x86-64 and AArch64 alike
+  std::memcpy(bytes.data(), &value, sizeof value); // x86-64 and AArch64 are both little-endian
   return bytes;
 }
 
@@ -48,7 +49,7 @@ std::string masked(const std::string &bytes) {
   return littleEndian<uint32_t>(((crc >> 15) | (crc << 17)) + 0xa282ead8u);
 }
 
-// Protobuf's wire format.
+// The wire format of protobuf.
 std::string varint(uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7)
@@ -72,7 +73,7 @@ Result<std::unique_ptr<TensorBoardFile>> TensorBoardFile::open(const std::string
   char host[256] = "host";
   ::gethostname(host, sizeof host - 1);
   const double now = secondsSinceEpoch();
-  // TensorBoard reads all such files of a folder in the order of their names.
+  // TensorBoard reads all event files of a directory in the order of their names.
   std::string path;
   FILE *file = nullptr;
   for (int attempt = 0; !file && attempt < 1000; ++attempt) {
@@ -86,7 +87,7 @@ Result<std::unique_ptr<TensorBoardFile>> TensorBoardFile::open(const std::string
     return userError("--tensorboard " + directory + ": " + path + " cannot be written: " + std::strerror(errno));
   std::unique_ptr<TensorBoardFile> writer(new TensorBoardFile(path, file, tokens));
   writer->record(real64(1, now) + blob(3, "brain.Event:2"));
-  // What files of earlier starts say of steps after the one that this run goes on from is discarded by who reads this.
+  // A reader discards steps of earlier files that follow the step from which this run resumes.
   writer->record(real64(1, now) + number(2, lastStep + 1) + blob(7, number(1, 1)));
   std::fflush(file);
   return writer;
@@ -117,7 +118,7 @@ void TensorBoardFile::step(const StepReport &r) {
   }
   record(real64(1, secondsSinceEpoch()) + number(2, r.step) + blob(5, values));
   if (std::fflush(file_) != 0 && cause_ == 0)
-    cause_ = errno; // the run goes on; close() says so.
+    cause_ = errno; // the run continues; close() reports the error
 }
 
 Status TensorBoardFile::close() {

@@ -10,13 +10,13 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kMostRows = 24; ///< of the table
+constexpr size_t kMostRows = 24; ///< rows of the table
 
 struct Interval {
   double begin, end;
 };
 
-/// Their length together, each moment counted once, within [begin, end).
+/// Total length of the union of the intervals within [begin, end).
 double covered(std::vector<Interval> &intervals, double begin, double end) {
   std::sort(intervals.begin(), intervals.end(), [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
   double sum = 0, reached = begin;
@@ -30,7 +30,7 @@ double covered(std::vector<Interval> &intervals, double begin, double end) {
   return sum;
 }
 
-/// What would make the step shorter, in the order of how much it promises.
+/// Suggests how to shorten the step. The suggestion with the largest expected gain comes first.
 std::string advice(const Bundle &bundle, const TimeShares &shares, double measured) {
   double waiting = 0, moving = 0, slowest = 0, fastest = 0;
   size_t slow = 0, fast = 0, busiest = 0, computes = 0;
@@ -59,18 +59,19 @@ std::string advice(const Bundle &bundle, const TimeShares &shares, double measur
         "with zorse-profile and compile again with --profile",
         name(slow).c_str(), slowest, name(fast).c_str(), fastest);
   if (moving > 0.2 && moving >= waiting)
-    return format("%s of the time goes into moving bytes while nothing computes: a larger --batch moves them less often, and zorse-plan --explain "
-                  "says what other links or fewer devices would bring",
+    return format("%s of the time is spent on transfers while nothing computes: a larger --batch transfers data less often, and zorse-plan --explain "
+                  "shows the effect of other links or fewer devices",
                   showPercent(moving).c_str());
   if (waiting > 0.2 && shares.devices.size() > 1)
-    return format("devices wait %s of their time, while %s computes %s of it: a larger --batch fills the gaps of a pipeline; where times differ from "
-                  "those planned, zorse-profile and --profile let the plan divide the work anew",
+    return format("devices wait %s of their time, while %s computes %s of it: a larger --batch fills the gaps of a pipeline; if times differ from "
+                  "those planned, zorse-profile and --profile let the planner divide the work again",
                   showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(shares.devices[busiest].computing).c_str());
   if (shares.planned > 0 && (measured > 1.25 * shares.planned || measured < 0.8 * shares.planned))
-    return "nothing in the plan: all devices are about as far from their planned speed, which changes how they share the work by nothing. "
+    return "nothing in the plan: all devices deviate from their planned speed by about the same factor, so another division of the work would not "
+           "help. "
            "zorse-profile "
-           "and --profile make the predictions true";
-  return "nothing that stands out: devices compute most of the time, as planned";
+           "and --profile make the predictions accurate";
+  return "nothing in particular: devices compute most of the time, as planned";
 }
 
 } // namespace
@@ -125,7 +126,7 @@ TimeShares zorse::runtime::timeShares(const Bundle &bundle, const std::vector<Tr
   }
 
   auto entryOf = [&](const TraceEvent &event) -> const bundle::Entry & { return bundle.programs[event.device].entries(int(event.entry)); };
-  // Bytes move from when all that take part are there.
+  // A transfer begins when all participants have arrived.
   std::map<std::pair<uint64_t, uint32_t>, double> met; // by step and id
   for (const TraceEvent &event : events)
     if (!entryOf(event).has_compute()) {

@@ -1,4 +1,6 @@
-// Traces in Chrome's format (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), which Perfetto reads.
+// Writes traces in Chrome's format
+// (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), which Perfetto
+// reads.
 #include "zorse/runtime/Report.h"
 
 #include "zorse/runtime/Buffers.h"
@@ -51,7 +53,7 @@ std::vector<std::string> queueNames(const bundle::Program &program) {
 
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
-/// Bytes that are covered by at least one of the ranges added, which come and go.
+/// Number of bytes that at least one range covers. Ranges can be added and removed.
 class CoveredBytes {
 public:
   explicit CoveredBytes(const std::vector<Buffer> &buffers, uint32_t arena) {
@@ -70,7 +72,7 @@ public:
 
 private:
   struct Node {
-    int times = 0; ///< the whole node is covered, by ranges that do not cover its parent
+    int times = 0; ///< number of ranges that cover the whole node but not its parent
     uint64_t covered = 0;
   };
   void change(size_t node, size_t begin, size_t end, size_t from, size_t to, int by) {
@@ -89,7 +91,7 @@ private:
   }
 
   std::vector<uint64_t> bounds_;
-  std::vector<Node> nodes_; ///< of a segment tree over the ranges between bounds
+  std::vector<Node> nodes_; ///< segment tree over the elementary ranges between bounds
 };
 
 class TraceWriter {
@@ -140,7 +142,7 @@ private:
          {"args", {{"step", event.step + 1}, {"entry", entry.id()}, {"planned_us", (entry.planned_end() - entry.planned_start()) * 1e6}}}});
   }
 
-  /// From every send to its receive: both have the entry id.
+  /// Draws an arrow from every send to its receive; both have the same entry id.
   void arrows() {
     std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *> sends; // by step, id and receiver
     for (const TraceEvent &event : events_)
@@ -155,13 +157,13 @@ private:
       auto end = [&](const char *phase, const TraceEvent &at, double when) {
         ordered_json json = {{"ph", phase}, {"name", "transfer"}, {"cat", "transfer"}, {"id", id}};
         if (*phase == 'f')
-          json["bp"] = "e"; // of the slice that encloses it
+          json["bp"] = "e"; // "e": binds to the enclosing slice
         json.update({{"pid", at.device}, {"tid", entryOf(at).queue()}, {"ts", microseconds(when)}});
         add(json);
       };
       const double begins = send->second->begin;
       end("s", *send->second, begins);
-      end("f", event, std::min(std::max(event.begin, begins), event.end)); // clocks of ranks differ a little
+      end("f", event, std::min(std::max(event.begin, begins), event.end)); // clocks of ranks differ slightly
       ++id;
     }
   }
@@ -172,11 +174,12 @@ private:
     size_t what;
   };
   static void sort(std::vector<Change> &changes) {
-    // What ends at a moment ends before something begins.
+    // Ends come before begins at the same time.
     std::stable_sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) { return std::tie(a.at, a.by) < std::tie(b.at, b.by); });
   }
 
-  /// Bytes of a device's arenas that hold something, as entries come and go; `ran`: the entries of a step.
+  /// Counts the bytes in use of a device's arenas over time. `ran`: the entries of a step, indexed
+  /// by position.
   void memory(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
     std::vector<const TraceEvent *> at(program.entries_size());
@@ -188,7 +191,8 @@ private:
       arenas.emplace_back(buffers, a);
     std::vector<Change> changes;
     for (size_t b = 0; b < buffers.size(); ++b) {
-      // Entries of other queues may have run in another order than the list's: from the first that began to the last that ended.
+      // Entries of other queues may have run in another order than the list's. The buffer is in use
+      // from the first that began to the last that ended.
       const TraceEvent *first = at[buffers[b].first], *last = at[buffers[b].last];
       if (buffers[b].first == 0 && buffers[b].last == program.entries_size() - 1) {
         arenas[buffers[b].arena].add(buffers[b], 1); // state
@@ -209,10 +213,11 @@ private:
     }
   }
 
-  /// Entries of every queue that could run, as all that they wait for has been done, and are not done yet.
+  /// Counts, for every queue, the entries that are ready (all their waits are satisfied) but not
+  /// finished.
   void depths(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // by position
+    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // entries by position
     double begin = ran.front()->begin;
     for (const TraceEvent *event : ran)
       begin = std::min(begin, event->begin);
@@ -254,7 +259,7 @@ private:
   }
 
   const Bundle &bundle_;
-  const std::vector<TraceEvent> &events_; ///< by begin
+  const std::vector<TraceEvent> &events_; ///< sorted by begin
   std::map<uint32_t, std::vector<Buffer>> buffers_;
   std::string text_;
 };

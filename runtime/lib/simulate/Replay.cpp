@@ -119,14 +119,15 @@ bool Replay::isReady(const FlatEntry &entry, uint32_t index, uint64_t step) cons
   return true;
 }
 
-/// Brings the threads of a device as far as they can go now.
+/// Advances the threads of a device as far as possible at the current time.
 void Replay::advance(uint32_t device) {
   for (bool again = true; again;) {
     again = false;
     for (uint32_t s = tasks.serversOf[device]; s < tasks.serversOf[device + 1]; ++s) {
       Place &place = places[s];
       const Server &server = tasks.servers[s];
-      // Steps are prepared one ahead: a step begins when the one before the last is over on this device.
+      // A step is prepared one step ahead: it begins when the step before the previous one is over
+      // on this device.
       while (!place.there && place.step < options.steps && place.step <= doneSteps[device] + 1) {
         uint32_t index = server.entries[place.at];
         if (!place.looked) {
@@ -137,7 +138,7 @@ void Replay::advance(uint32_t device) {
         if (!isReady(entry, index, place.step))
           break;
         place.there = true;
-        if (options.evaluation && !entry.inEvaluation) { // keeps its place and its waits, and is over at once
+        if (options.evaluation && !entry.inEvaluation) { // keeps its position and its waits, and ends immediately
           leave(index);
           finish(index);
           again = true;
@@ -149,7 +150,7 @@ void Replay::advance(uint32_t device) {
   }
 }
 
-/// A thread is in its entry.
+/// A thread has arrived at its entry.
 void Replay::arrive(uint32_t index, uint64_t step) {
   uint32_t task = tasks.entries[index].task;
   if (early[task]) {
@@ -165,7 +166,7 @@ void Replay::arrive(uint32_t index, uint64_t step) {
     makeReady(task, step);
 }
 
-/// Whether the receiver of a send has announced it.
+/// Whether the receiver of a send has announced the receive.
 bool Replay::isEarly(uint32_t send, uint64_t step) const {
   const Task &task = tasks.tasks[tasks.entries[send].task];
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
@@ -174,8 +175,8 @@ bool Replay::isEarly(uint32_t send, uint64_t step) const {
   return false;
 }
 
-/// Announces receives behind the entry that a thread has come to, as the executor does it for transports that gain from it (Executor.cpp,
-/// expectAhead).
+/// Announces receives that follow the thread's current entry, like the executor does for transports
+/// that benefit from it (Executor.cpp, expectAhead).
 void Replay::expectAhead(uint32_t s) {
   constexpr size_t kAhead = 16;
   const Server &server = tasks.servers[s];
@@ -183,7 +184,7 @@ void Replay::expectAhead(uint32_t s) {
     return;
   const bundle::Program &program = tasks.bundle.programs[server.device];
   if (!server.entries.empty() && program.queues(int(tasks.source(server.entries.front()).queue())).kind() == bundle::DIRECT)
-    return; // streams announce nothing
+    return; // streams announce no receives
   const Place &place = places[s];
   size_t end = std::min<size_t>(server.entries.size(), place.at + kAhead);
   for (size_t i = place.at + 1; i < end; ++i) {
@@ -207,12 +208,12 @@ void Replay::expectAhead(uint32_t s) {
     if (!isFree)
       continue;
     announced[index] = place.step;
-    if (come[entry.task] > 0 && stepOf[entry.task] == place.step && !early[entry.task]) // the sender is there
+    if (come[entry.task] > 0 && stepOf[entry.task] == place.step && !early[entry.task]) // the sender has arrived
       makeReady(entry.task, place.step);
   }
 }
 
-/// The receiver comes to a transfer that has begun, or is over.
+/// The receiver arrives at a transfer that has begun or has ended.
 void Replay::receiveEarly(uint32_t index, uint64_t step) {
   const FlatEntry &entry = tasks.entries[index];
   Run &run = runs[step % kKept][entry.task];
@@ -240,7 +241,7 @@ double Replay::alone(const Task &task) const {
   return idle.send(task.device, task.entry->send().peer(), double(task.entry->send().region().bytes()), 0).arrived;
 }
 
-/// What ended last of all that the task waited for.
+/// Finds the last event that the task waited for.
 void Replay::findCause(uint32_t index, uint64_t step, uint8_t halves) {
   const Task &task = tasks.tasks[index];
   Run &run = runs[step % kKept][index];
@@ -271,7 +272,7 @@ void Replay::findCause(uint32_t index, uint64_t step, uint8_t halves) {
     }
     uint32_t at = place.at;
     uint64_t atStep = step;
-    for (size_t tries = 0; tries < list.size(); ++tries) { // the entry before that did anything
+    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous entry that did work
       if (at == 0 && atStep == 0)
         break;
       if (at == 0)
@@ -287,7 +288,7 @@ void Replay::findCause(uint32_t index, uint64_t step, uint8_t halves) {
   }
 }
 
-/// When a task that begins now sets its threads free, and when it is over.
+/// Returns when a task that begins now releases its threads, and when it ends.
 sim::Passage Replay::passageOf(const Task &task) {
   sim::Passage passage = {now + task.seconds, now + task.seconds};
   if (task.activity < Activity::Transfer) {
@@ -311,7 +312,7 @@ sim::Passage Replay::passageOf(const Task &task) {
       passage = traffic.allGather(p.owners, p.others, now, gathers);
       break;
     }
-  } else if (options.linkTimes != 1) { // nothing says which part of it is latency
+  } else if (options.linkTimes != 1) { // the latency's part of the time is unknown
     passage.sent = passage.arrived = now + task.seconds / options.linkTimes;
   }
   return passage;
@@ -326,7 +327,7 @@ void Replay::start(uint32_t index, uint64_t step) {
   run = {now, now, now, UINT32_MAX, 0};
   findCause(index, step, halves);
   sim::Passage passage = passageOf(task);
-  // An end counts in the order of its queue.
+  // Ends are counted in queue order.
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
     if (takesPart(tasks.halves[h], halves))
       passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.halves[h]].queue]);
@@ -347,7 +348,7 @@ void Replay::start(uint32_t index, uint64_t step) {
   events.push({run.end, index, true, halves});
 }
 
-/// The thread goes on.
+/// The thread continues with its next entry.
 void Replay::leave(uint32_t index) {
   const FlatEntry &entry = tasks.entries[index];
   const Server &server = tasks.servers[entry.server];
@@ -393,10 +394,10 @@ void Replay::account(uint32_t index, uint64_t step, uint8_t halves) {
   }
 }
 
-/// What every thread that is not done waits for, at most so many.
+/// Lists what every blocked thread waits for, for a limited number of threads.
 std::string Replay::waiting() const {
   constexpr size_t kMost = 12;
-  std::string text = "these programs cannot run; what is waited for never comes:";
+  std::string text = "these programs cannot run; these waits are never satisfied:";
   size_t lines = 0;
   for (uint32_t s = 0; s < places.size(); ++s) {
     const Place &place = places[s];
@@ -419,7 +420,7 @@ std::string Replay::waiting() const {
         if (!(other.there && tasks.servers[half.server].entries[other.at] == tasks.halves[h]))
           what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(half)].name;
       }
-      what += " to come to it";
+      what += " to arrive at it";
     } else {
       for (uint32_t w = entry.waits; w < tasks.entries[index + 1].waits; ++w) {
         const FlatWait &wait = tasks.waits[w];

@@ -1,4 +1,4 @@
-// The clock: runs tasks in the order in which the executor would, several steps.
+// Discrete-event simulation of several steps. Tasks run in the executor's order.
 #pragma once
 
 #include "Tasks.h"
@@ -7,15 +7,15 @@
 
 namespace zorse::runtime::simulation {
 
-/// How a task ran in one step.
+/// Times of a task in one step.
 struct Run {
-  double start = 0;            ///< all who take part had come, and what they waited for was over
-  double sent = 0, end = 0;    ///< threads are free again; waits for it are satisfied
-  uint32_t cause = UINT32_MAX; ///< task whose end let it start; UINT32_MAX: nothing did
-  uint32_t causeSteps = 0;     ///< so many steps before
+  double start = 0;            ///< all participants had arrived and all waits were satisfied
+  double sent = 0, end = 0;    ///< its threads are released; waits for it are satisfied
+  uint32_t cause = UINT32_MAX; ///< task whose end allowed it to start; UINT32_MAX if there is none
+  uint32_t causeSteps = 0;     ///< number of steps by which the cause precedes this step
 };
 
-/// Who takes part in a transfer or collective, and with how much.
+/// Participants of a transfer or collective, and their bytes.
 struct Passengers {
   std::vector<sim::Piece> owners;
   std::vector<uint32_t> others;
@@ -27,14 +27,15 @@ class Replay {
 public:
   Replay(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network);
 
-  /// Runs all steps; `finished` is called after each one's last task, while run() of it and the step before it still answer.
+  /// Runs all steps. Calls `finished` after the last task of each step, when run() still has the
+  /// data of that step and the previous one.
   Status run();
 
   const Run &ran(uint32_t task, uint64_t step) const { return runs[step % kKept][task]; }
   bool participates(uint32_t task) const { return !options.evaluation || tasks.entries[tasks.halves[tasks.tasks[task].firstHalf]].inEvaluation; }
 
   std::vector<double> stepBegins, stepEnds;
-  std::vector<uint32_t> lastTasks;      ///< of each step: one that ended last
+  std::vector<uint32_t> lastTasks;      ///< by step: a task that ended last
   std::vector<SimulatedDevice> devices; ///< sums over the steps from `countedFrom`
   uint64_t countedFrom = 0;
   std::vector<TraceEvent> trace;
@@ -43,19 +44,19 @@ public:
   double alone(const Task &task) const;
 
 private:
-  static constexpr uint64_t kKept = 4;                              ///< more steps than ever are under way, and one
-  static constexpr uint8_t kSenders = 1, kReceivers = 2, kBoth = 3; ///< halves of a transfer; of everything else both
-  struct Place {                                                    ///< where a thread is
+  static constexpr uint64_t kKept = 4;                              ///< one more than the maximum number of steps in progress
+  static constexpr uint8_t kSenders = 1, kReceivers = 2, kBoth = 3; ///< halves of a transfer; kBoth for all other tasks
+  struct Place {                                                    ///< position of a thread
     uint64_t step = 0;
     uint32_t at = 0;
-    bool there = false;  ///< in its entry: running, or waiting for the others who take part
-    bool looked = false; ///< has announced receives behind its entry
+    bool there = false;  ///< in its entry: running, or waiting for the other participants
+    bool looked = false; ///< has announced the receives that follow its entry
     double freeSince = 0;
   };
   struct Event {
     double time;
     uint32_t task;
-    bool end; ///< else: threads are free
+    bool end; ///< false: the threads are released
     uint8_t halves = kBoth;
     bool operator>(const Event &o) const { return time != o.time ? time > o.time : task > o.task; }
   };
@@ -68,7 +69,7 @@ private:
   void advance(uint32_t device);
   void arrive(uint32_t entry, uint64_t step);
   void makeReady(uint32_t task, uint64_t step) {
-    if (!isReadyNow[task]) // an early one may get its receiver before it starts
+    if (!isReadyNow[task]) // an early task may get its receiver before it starts
       ready.push({step, task});
     isReadyNow[task] = 1;
   }
@@ -92,18 +93,19 @@ private:
   sim::Algorithm gathers, reductions;
   mutable sim::Traffic traffic, idle;
   double now = 0;
-  std::vector<Place> places;                        ///< as Tasks.servers
-  std::vector<uint64_t> finished;                   ///< entries of each queue, over all steps
-  std::vector<double> lastEnd;                      ///< of each queue: ends are in its order
-  std::vector<uint32_t> come;                       ///< of each task: halves that are there
-  std::vector<uint64_t> stepOf;                     ///< of each task: the step it is in
-  std::vector<uint64_t> doneSteps;                  ///< of each device
-  std::vector<std::array<uint32_t, 2>> serversLeft; ///< of each device, by parity of the step
-  // Receives that a transport was told of before their thread came to them: the transfer begins when the sender comes.
-  std::vector<uint64_t> announced;  ///< by entry: the last step
-  std::vector<uint8_t> early;       ///< by task: begun, and the receiver still to come
-  std::vector<uint8_t> isReadyNow;  ///< by task: in `ready`
-  std::vector<uint8_t> senderWaits; ///< by task: the sender has come again before that
+  std::vector<Place> places;                        ///< parallel to Tasks.servers
+  std::vector<uint64_t> finished;                   ///< finished entries over all steps, by queue
+  std::vector<double> lastEnd;                      ///< by queue: ends are in queue order
+  std::vector<uint32_t> come;                       ///< number of halves that have arrived, by task
+  std::vector<uint64_t> stepOf;                     ///< current step, by task
+  std::vector<uint64_t> doneSteps;                  ///< by device
+  std::vector<std::array<uint32_t, 2>> serversLeft; ///< by device and parity of the step
+  // Receives that were announced to the transport before their thread arrived: the transfer begins
+  // when the sender arrives.
+  std::vector<uint64_t> announced;  ///< last announced step, by entry
+  std::vector<uint8_t> early;       ///< by task: the transfer has begun, the receiver has not arrived
+  std::vector<uint8_t> isReadyNow;  ///< by task: whether it is in `ready`
+  std::vector<uint8_t> senderWaits; ///< by task: the sender has arrived again before its receiver
   std::vector<std::vector<Run>> runs;
   std::vector<uint8_t> touched;
   std::vector<uint32_t> touchedDevices;

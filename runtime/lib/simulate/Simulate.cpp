@@ -22,7 +22,7 @@ double SimulatedDevice::compute() const {
 
 namespace {
 
-/// Latencies stay as they are.
+/// Multiplies bandwidths by `times`; latencies are unchanged.
 bundle::Topology scaled(bundle::Topology topology, double times) {
   auto scale = [&](bundle::LinkClass *link) {
     link->set_bandwidth(link->bandwidth() * times);
@@ -40,7 +40,7 @@ bundle::Topology scaled(bundle::Topology topology, double times) {
   return topology;
 }
 
-/// From the step's last end back along what let each task start, to the end of the step before.
+/// Follows the causes from the last end of the step back to the end of the previous step.
 Seconds criticalPath(const Tasks &tasks, const Replay &replay) {
   Seconds path = {};
   uint64_t step = replay.stepEnds.size() - 1;

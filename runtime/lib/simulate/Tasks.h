@@ -1,5 +1,5 @@
-// The programs of a bundle as flat arrays: entries of all devices, tasks (an entry of one device, or all halves of a transfer or collective),
-// threads.
+// The programs of a bundle as flat arrays: entries of all devices, tasks and threads. A task is an
+// entry of one device, or all halves of a transfer or collective.
 #pragma once
 
 #include "zorse/runtime/Simulation.h"
@@ -22,27 +22,27 @@ struct FlatEntry {
   uint32_t task;
   uint32_t queue; ///< index in Tasks.queues
   uint32_t server;
-  uint32_t waits; ///< first of its waits; they end where those of the next entry begin
+  uint32_t waits; ///< index of its first wait; the next entry's first wait is the end
   uint32_t indexInProgram : 31;
   uint32_t inEvaluation : 1;
 };
 
 struct Task {
-  uint32_t id;        ///< place in the global list
-  uint32_t device;    ///< of one of its halves
-  uint32_t firstHalf; ///< in Tasks.halves
+  uint32_t id;        ///< position in the global list
+  uint32_t device;    ///< device of one of its halves
+  uint32_t firstHalf; ///< index in Tasks.halves
   uint32_t halves;
-  const bundle::Entry *entry; ///< one of its halves: of a transfer the sender's
-  double seconds;             ///< planned
+  const bundle::Entry *entry; ///< one of its halves; for a transfer the sender's
+  double seconds;             ///< planned duration
   Activity activity;
 };
 
 struct FlatQueue {
-  uint32_t firstEntry; ///< in Tasks.queueEntries
+  uint32_t firstEntry; ///< index in Tasks.queueEntries
   uint32_t length;
 };
 
-/// A thread: the entries of some queues of one device, in list order.
+/// A thread. It executes the entries of some queues of one device in list order.
 struct Server {
   uint32_t device;
   bool computes;
@@ -50,18 +50,18 @@ struct Server {
 };
 
 struct Tasks {
-  /// `bundle` stays where it is. Its programs have passed checkPrograms.
+  /// `bundle` must outlive this object. Its programs must have passed checkPrograms.
   Tasks(const Bundle &bundle, const SimulationOptions &options);
 
   const Bundle &bundle;
-  std::vector<FlatEntry> entries; ///< and one more, whose waits end the last one's
+  std::vector<FlatEntry> entries; ///< with one additional element, whose `waits` is the end of the last entry's
   std::vector<FlatWait> waits;
-  std::vector<Task> tasks;      ///< ascending id
-  std::vector<uint32_t> halves; ///< entries
+  std::vector<Task> tasks;      ///< by ascending id
+  std::vector<uint32_t> halves; ///< indices of entries
   std::vector<FlatQueue> queues;
   std::vector<uint32_t> queueEntries;
   std::vector<Server> servers;
-  std::vector<uint32_t> serversOf; ///< first server of each device, and one more
+  std::vector<uint32_t> serversOf; ///< first server of each device, with one additional element
 
   uint32_t device(const FlatEntry &entry) const { return servers[entry.server].device; }
   const bundle::Entry &source(uint32_t entry) const { return bundle.programs[device(entries[entry])].entries(int(entries[entry].indexInProgram)); }

@@ -1,4 +1,4 @@
-// What a rank says when its files of a snapshot are complete, or why they are not.
+// A rank's acknowledgement: its files of a checkpoint are complete, or why they are not.
 #pragma once
 
 #include "Fence.h"
@@ -15,16 +15,16 @@ struct Acknowledgement {
   struct File {
     uint32_t device = 0;
     std::optional<abi::OptimizerStep> optimizerStep;
-    DeviceFileSums sums; ///< of a device without slices: none, and there is no file
+    DeviceFileSums sums; ///< empty for a device without slices, which has no file
   };
   std::optional<SnapshotTrouble> trouble;
   std::vector<File> files;
-  std::map<uint32_t, uint64_t> frozen; ///< hashes by parameter; said once
+  std::map<uint32_t, uint64_t> frozen; ///< hashes by parameter; sent only once
 };
 
 std::string writeAcknowledgement(const Acknowledgement &acknowledgement);
 
-/// Trouble when it is none of ours.
+/// Returns an acknowledgement with trouble if the text is invalid.
 Acknowledgement parseAcknowledgement(const std::string &text, uint32_t rank);
 
 } // namespace zorse::runtime

@@ -12,7 +12,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kBytesPerThread = 256u << 20; ///< below that another thread costs more than it saves.
+constexpr uint64_t kBytesPerThread = 256u << 20; ///< with fewer bytes, another thread costs more than it saves
 constexpr int kMostThreads = 4;
 
 } // namespace

@@ -1,4 +1,4 @@
-// The copy of one device's state that a snapshot is written from.
+// The copy of one device's state from which a checkpoint is written.
 #pragma once
 
 #include "Layout.h"
@@ -7,7 +7,8 @@ namespace zorse::runtime {
 
 class DeviceState {
 public:
-  /// Makes room for the copy; the memory is touched, so that the first copy is as fast as the others.
+  /// Allocates the memory of the copy and touches it, so that the first copy is as fast as the
+  /// later ones.
   static Result<DeviceState> create(const Executor &executor, DeviceLayout layout);
   DeviceState(DeviceState &&other) noexcept;
   DeviceState &operator=(DeviceState &&) = delete;
@@ -15,7 +16,7 @@ public:
 
   const DeviceLayout &layout() const { return layout_; }
 
-  /// At memory speed, with several threads when the state is large.
+  /// Copies the state at memory bandwidth; uses several threads if the state is large.
   Status copy();
 
   const std::byte *data() const { return data_; }

@@ -18,7 +18,7 @@ std::string textOf(const FencingToken &token) { return std::to_string(token.gene
 
 std::string superseded(const std::string &directory, uint64_t by, uint64_t mine) {
   return directory + ": superseded by generation " + std::to_string(by) + " (this run is generation " + std::to_string(mine) +
-         "): a newer run of the job writes there; this one ends";
+         "): a newer run of the job writes there; this run ends";
 }
 
 std::string randomClaim() {
@@ -50,7 +50,8 @@ Result<std::optional<FencingToken>> zorse::runtime::readToken(SnapshotStorage &s
   return std::optional<FencingToken>(token);
 }
 
-/// Draft and rename; `ready` is asked before the rename. The draft's name is random: several ranks may put the same token.
+/// Writes a draft and renames it; `ready` is called before the rename. The draft's name is random,
+/// because several ranks may write the same token.
 static Status putToken(SnapshotStorage &storage, const std::string &directory, const FencingToken &token, const std::function<Status()> &ready) {
   std::string draft = tokenPath(directory) + ".writing." + randomClaim(), text = textOf(token);
   int handle = -1;
@@ -119,8 +120,8 @@ Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) 
 
 Status zorse::runtime::checkFence(const std::string &directory, uint64_t generation) {
   Result<uint64_t> newest = newestGeneration(directory);
-  // A directory that cannot be read, because its disk fails or it is gone, says nothing of a newer generation, and must not cost what is on other
-  // disks.
+  // A directory that cannot be read, because its disk fails or it is gone, gives no evidence of a
+  // newer generation. It must not cost the files on other disks.
   if (!newest.failed() && *newest > generation)
     return userError(superseded(directory, *newest, generation));
   return Status::success();

@@ -1,4 +1,5 @@
-// The fencing token DIR/generation: "GENERATION CLAIM", the claim being a random number that tells two runs of one generation apart.
+// The fencing token DIR/generation: "GENERATION CLAIM". The claim is a random number that
+// distinguishes two runs with the same generation.
 #pragma once
 
 #include "Storage.h"
@@ -14,28 +15,31 @@ struct FencingToken {
   std::string claim;
 };
 
-/// nullopt when there is none.
+/// Returns nullopt if there is no token.
 Result<std::optional<FencingToken>> readToken(SnapshotStorage &storage, const std::string &directory);
 
-/// Makes the directory and writes a token of `generation`, which must be newer than what is there.
+/// Creates the directory and writes a token of `generation`, which must be newer than the existing
+/// token.
 Result<FencingToken> claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation);
 
-/// What kept something from being written.
+/// Why something was not written.
 struct SnapshotTrouble {
   std::string text;
-  bool superseded = false; ///< another run has taken over: this run must end, and touch nothing.
-  bool newer = false;      ///< and that run is of a newer generation, so that the folders of this generation have no other writer.
+  bool superseded = false; ///< another run has taken over: this run must end and change no files
+  bool newer = false;      ///< that run has a newer generation, so the folders of this generation have no other writer
 };
 
-/// Asks before every write, rename and removal whether the directory is still this run's. A process that is stopped between the question and the
-/// change makes the change late; whoever writes asks again afterwards, and takes it back.
+/// Checks before every write, rename and removal whether the directory still belongs to this run.
+/// If the process is suspended between the check and the change, the change is late. Writers
+/// therefore check again afterwards and undo the change.
 class Fence {
 public:
   Fence(SnapshotStorage &storage, std::string directory, FencingToken mine)
       : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
 
-  /// nullopt: still ours. Otherwise superseded, or the token cannot be read. A token of an older generation, which an older run has put there late,
-  /// is replaced.
+  /// Returns nullopt if the directory belongs to this run. Otherwise the run is superseded, or the
+  /// token cannot be read. A token of an older generation, which an older run wrote late, is
+  /// replaced.
   std::optional<SnapshotTrouble> check() const;
 
   const std::string &directory() const { return directory_; }

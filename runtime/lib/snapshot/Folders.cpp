@@ -50,7 +50,7 @@ Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(SnapshotStorag
     int missing = storage.open(directory + "/" + name + "/" + kIndexName, handle);
     if (!missing)
       storage.close(handle);
-    folder.complete = missing != ENOENT && missing != ENOTDIR; // one that cannot be opened is a damaged one.
+    folder.complete = missing != ENOENT && missing != ENOTDIR; // a folder that cannot be opened counts as damaged
     out.push_back(std::move(folder));
   }
   std::sort(out.begin(), out.end(),
@@ -93,13 +93,14 @@ std::optional<SnapshotTrouble> zorse::runtime::removeOldSnapshots(const Fence &f
   Result<std::vector<SnapshotFolder>> found = listSnapshots(fence.storage(), fence.directory());
   if (found.failed())
     return SnapshotTrouble{found.message()};
-  uint64_t kept = 1, step = 0; // the newest
+  uint64_t kept = 1, step = 0; // the newest counts
   for (const SnapshotFolder &folder : *found)
     if (folder.name == newest)
       step = folder.step;
   std::optional<SnapshotTrouble> first;
   for (const SnapshotFolder &folder : *found) {
-    // What is incomplete in this generation and later than the newest is being written by other ranks, which are ahead.
+    // Incomplete folders of this generation that are later than the newest are being written by
+    // other ranks, which are ahead.
     if (folder.name == newest || folder.generation > fence.generation() || (folder.generation == fence.generation() && folder.step > step))
       continue;
     if (folder.complete && !damaged.count(folder.name) && kept < std::max<uint64_t>(keep, 1)) {

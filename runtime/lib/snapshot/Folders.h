@@ -1,4 +1,4 @@
-// The entries of a directory of snapshots.
+// Lists and removes the entries of a checkpoint directory.
 #pragma once
 
 #include "Fence.h"
@@ -17,12 +17,12 @@ std::string folderName(uint64_t step, uint64_t generation);
 
 Result<std::vector<SnapshotFolder>> listSnapshots(SnapshotStorage &storage, const std::string &directory);
 
-/// Removes a folder that this class of files made: the index first, so that it is no snapshot any more. Files of others stay, and then the folder
-/// too.
+/// Removes a folder that this program created, the index first, so that it is no longer a
+/// checkpoint. Other files are kept, and the folder with them.
 std::optional<SnapshotTrouble> removeSnapshot(const Fence &fence, const std::string &name);
 
-/// After `newest` has become complete: removes complete ones beyond `keep` and all incomplete ones before it. Those in `damaged` do not
-/// count as complete.
+/// Called after `newest` has become complete. Removes complete checkpoints beyond `keep` and all
+/// older incomplete ones. The ones in `damaged` do not count as complete.
 std::optional<SnapshotTrouble> removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged);
 
 } // namespace zorse::runtime

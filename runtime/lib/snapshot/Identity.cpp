@@ -46,14 +46,15 @@ std::string shown(double value) {
 
 std::string shown(const std::optional<uint64_t> &value) { return value ? std::to_string(*value) : "none"; }
 
-/// Where the decay ends; 0 where it does not matter.
+/// The last step of the decay; 0 if it has no effect.
 uint64_t decayEnd(const RunIdentity &identity) {
   if (identity.training.schedule() != Options::LINEAR && identity.training.schedule() != Options::COSINE)
     return 0;
   return identity.training.total_steps() > 0 ? uint64_t(identity.training.total_steps()) : identity.steps;
 }
 
-/// The decay is of one kind and ends with the run, in both: the runs differ in how long they are meant to be.
+/// Whether both runs have the same kind of decay and it ends with the run, so that they differ only
+/// in length.
 bool onlyLonger(const RunIdentity &before, const RunIdentity &now) {
   const Options &a = before.training, &b = now.training;
   return decayEnd(before) > 0 && a.schedule() == b.schedule() && a.total_steps() == 0 && b.total_steps() == 0;
@@ -110,7 +111,7 @@ RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std:
     identity.shuffle = seed;
   }
   fields.text("data", identity.data);
-  if (json.is_object() && json.contains("matrix_libraries")) // since they are recorded
+  if (json.is_object() && json.contains("matrix_libraries")) // absent in old indices
     fields.text("matrix_libraries", identity.matrices);
   fields.number("samples_per_epoch", identity.samplesPerEpoch);
   fields.number("steps", identity.steps);
@@ -146,7 +147,7 @@ RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std:
   real("final_ratio", &Options::set_final_ratio);
   truth("skip_nonfinite", &Options::set_skip_nonfinite);
   truth("nesterov", &Options::set_nesterov);
-  if (training->is_object() && training->contains("plain_epsilon")) // where it is not the rule
+  if (training->is_object() && training->contains("plain_epsilon")) // absent if it is the default
     truth("plain_epsilon", &Options::set_plain_epsilon);
   count("warmup_steps", &Options::set_warmup_steps);
   count("total_steps", &Options::set_total_steps);

@@ -1,4 +1,5 @@
-// What a run's mathematics depends on: its JSON form in an index, and what differs between two runs.
+// The options that determine a run's mathematics: their JSON form in an index, and the differences
+// between two runs.
 #pragma once
 
 #include "zorse/runtime/Snapshot.h"
@@ -17,17 +18,20 @@ struct Difference {
   std::string what, before, now;
 };
 
-/// What makes the runs different functions of their beginning. That a decay which ends with the run ends elsewhere because the run is longer or
-/// shorter is no such difference: explainDecay says it.
+/// Differences that change the result of the steps so far. A decay that ends with the run ends at
+/// another step if the run is longer or shorter; this is not a difference, explainDecay describes
+/// it.
 std::vector<Difference> differences(const RunIdentity &before, const RunIdentity &now);
 
-/// What it means that a run which goes on after `step` has another length than the one before, where its decay ends with it; else nothing.
+/// Describes the effect if a run that resumes after `step` has another length than the previous one
+/// and its decay ends with it; else empty.
 std::string explainDecay(const RunIdentity &before, const RunIdentity &now, uint64_t step);
 
-/// "batch: 16 in the snapshot, 32 here", one a line.
+/// One line per difference: "batch: 16 in the snapshot, 32 here".
 std::string listed(const std::vector<Difference> &differences);
 
-/// Whether moments of one run mean the same in the other: Adam's and AdamW's do, SGD's do not.
+/// Whether the moments of one run can be used in the other: true between Adam and AdamW, false for
+/// SGD.
 bool sameMoments(const bundle::TrainingOptions &before, const bundle::TrainingOptions &now);
 
 } // namespace zorse::runtime

@@ -1,4 +1,4 @@
-// The index of a snapshot: JSON, and everything it says checked.
+// Reads and writes the index of a checkpoint: JSON in which every field is checked.
 #include "Identity.h"
 #include "Json.h"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr const char *kFormat = "zorse checkpoint", *kChecksum = ",\n\"checksum\": \"";
 constexpr uint64_t kVersion = 2;
 
-/// The checksum is of all text before it.
+/// Appends the checksum of all text before it.
 std::string withChecksum(std::string text) {
   text.erase(text.rfind('}'));
   while (!text.empty() && (text.back() == '\n' || text.back() == ' '))
@@ -78,7 +78,7 @@ void parseType(JsonFields &fields, const char *name, StoredType &out) {
   out = *type;
 }
 
-/// Of a parameter, or of the model; snapshots of models without facts have none.
+/// Hub metadata of a parameter or of the model. Checkpoints of models without facts have none.
 template <typename Hub> void parseHub(JsonFields &fields, Hub &out) {
   if (const json *hub = fields.has("hub") ? fields.find("hub") : nullptr)
     if (Status status = zorse::bundle::fromJson(*hub, out); status.failed())
@@ -112,7 +112,7 @@ SnapshotParameter parseParameter(const json &from, size_t number, std::string &p
     return out;
   JsonFields frozen(*found, "parameter '" + out.name + "', 'frozen'", problem);
   frozen.hash("xxh64", out.hash);
-  out.constant = frozen.has("constant"); // indices of earlier versions do not say it
+  out.constant = frozen.has("constant"); // absent in indices of earlier versions
   if (frozen.has("file")) {
     frozen.text("file", out.file);
     frozen.number("offset", out.offset);
@@ -177,12 +177,12 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
       out.slices.push_back(slice);
     }
     if (covered != out.bytes)
-      fields.fail(std::to_string(out.bytes) + " bytes are said, its slices end at " + std::to_string(covered));
+      fields.fail(std::to_string(out.bytes) + " bytes are listed, its slices end at " + std::to_string(covered));
   }
   return out;
 }
 
-/// Every trained parameter and moment, all elements, once.
+/// Checks that slices cover every element of every trained parameter and moment exactly once.
 void checkCoverage(const SnapshotIndex &index, std::string &problem) {
   struct Range {
     uint32_t parameter;
@@ -259,7 +259,7 @@ std::vector<int64_t> SnapshotParameter::storedShape() const {
 }
 
 std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
-  // One slice a line: indented JSON would be several times as large.
+  // One slice per line: indented JSON would be several times larger.
   std::string text = "{\n";
   auto field = [&](const char *name, const ordered_json &value) {
     text += "\"" + std::string(name) + "\": " + value.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n";

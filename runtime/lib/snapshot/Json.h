@@ -1,4 +1,5 @@
-// Strict access to JSON: a field that is missing or of another kind leaves a message instead of an exception.
+// Strict JSON access: a missing field or a field of a wrong type sets a message instead of throwing
+// an exception.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@
 
 namespace zorse::runtime {
 
-/// Reads fields of one object, which outlives this; the first problem stays.
+/// Reads the fields of one object, which must outlive this one. Keeps the first problem.
 class JsonFields {
 public:
   JsonFields(const nlohmann::json &object, std::string where, std::string &problem) : object_(object), where_(std::move(where)), problem_(problem) {
@@ -69,7 +70,7 @@ public:
       out = value->get<std::string>();
     }
   }
-  /// 16 hexadecimal digits.
+  /// Reads 16 hexadecimal digits.
   void hash(const char *name, uint64_t &out);
   void dimensions(const char *name, std::vector<int64_t> &out) {
     if (const nlohmann::json *value = list(name))

@@ -35,7 +35,7 @@ std::string tensorName(const Bundle &bundle, const SnapshotSlice &slice) {
          std::to_string(slice.begin) + ":" + std::to_string(slice.end);
 }
 
-/// Slices begin on a whole block.
+/// Padded so that slices begin on a whole block.
 std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
   SafetensorsHeader header;
   if (layout.optimizerStep)

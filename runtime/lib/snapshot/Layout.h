@@ -1,4 +1,5 @@
-// What a device's file holds, derived from the bundle alone: every rank knows the layout of every file.
+// The content of a device's file. It is derived from the bundle alone, so every rank knows the
+// layout of every file.
 #pragma once
 
 #include "zorse/runtime/SnapshotFiles.h"
@@ -9,39 +10,40 @@
 
 namespace zorse::runtime {
 
-/// A slice and where its bytes are on the device.
+/// A slice and the location of its bytes on the device.
 struct LaidSlice {
   SnapshotSlice slice; ///< without its hash
   bundle::Region region;
-  uint64_t place = 0; ///< in the copy of the device's state: slices in the order of the file
+  uint64_t place = 0; ///< byte offset in the copy of the device's state, where slices have the order of the file
 };
 
 struct DeviceLayout {
   uint32_t device = 0;
-  std::string name;   ///< of the file
-  std::string header; ///< of safetensors, with its length; with the optimizer's step whole blocks of kDirectAlignment
+  std::string name;   ///< file name
+  std::string header; ///< safetensors header with its length; padded with the optimizer's step to whole blocks of kDirectAlignment
   std::vector<LaidSlice> slices;
-  uint64_t stateBytes = 0;                     ///< of all slices
-  std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its updates are behind the header
+  uint64_t stateBytes = 0;                     ///< bytes of all slices
+  std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its update count follows the header
   uint64_t fileBytes = 0;
 
   uint64_t headBytes() const { return header.size() + (optimizerStep ? 8 : 0); }
 };
 
-/// A device that owns nothing has no slices, and no file. Pieces of slices are at most max(16 MiB, 1/512 of the state).
+/// The layout of a device's file. A device that owns no state has no slices and no file. A slice
+/// has at most max(16 MiB, 1/512 of the state).
 DeviceLayout layoutOf(const Bundle &bundle, uint32_t device);
 
-/// Parameters in the order of the bundle; hashes of frozen ones are left 0.
+/// The parameters in the order of the bundle. The hashes of frozen ones are 0.
 std::vector<SnapshotParameter> snapshotParameters(const Bundle &bundle);
 
-/// A frozen parameter as a device holds it.
+/// A device's copy of a frozen parameter.
 struct FrozenParameter {
   uint32_t parameter = 0;
   uint32_t device = 0;
   bundle::Region region;
 };
 
-/// Each of those that some of the devices hold, once.
+/// Every frozen parameter that at least one of the devices has, once.
 std::vector<FrozenParameter> frozenParameters(const Bundle &bundle, const std::vector<uint32_t> &devices);
 
 } // namespace zorse::runtime

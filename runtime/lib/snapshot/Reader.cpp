@@ -1,4 +1,4 @@
-// Reads snapshots, trusting nothing.
+// Reads checkpoints. Their content is not trusted.
 #include "Folders.h"
 #include "Json.h"
 #include "Storage.h"

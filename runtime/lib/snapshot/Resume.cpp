@@ -16,7 +16,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Elements [begin, end) of a parameter (or moment) that a device holds, and where.
+/// Elements [begin, end) of a parameter (or moment) that a device needs, and their location.
 struct Need {
   int64_t begin, end;
   StoredType type;
@@ -24,14 +24,15 @@ struct Need {
   bundle::Region region;
 };
 
-using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<Need>>; ///< by the snapshot's parameter and moment
+using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<Need>>; ///< by parameter of the checkpoint and moment
 
 class Loader {
 public:
   Loader(const SnapshotReader &snapshot, Executor &executor, const Bundle &bundle)
       : snapshot_(snapshot), index_(snapshot.index()), executor_(executor), bundle_(bundle) {}
 
-  /// The snapshot's parameters must be the bundle's, whatever else differs.
+  /// The parameters of the checkpoint must be those of the bundle, even if other differences are
+  /// allowed.
   std::string compareParameters() {
     std::map<std::string, uint32_t> known;
     for (uint32_t p = 0; p < index_.parameters.size(); ++p)
@@ -54,7 +55,7 @@ public:
         add(different,
             "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the snapshot, " + shapeText(ours[p].storedShape()) + " here");
       else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
-        add(different, "'" + ours[p].name + "' lies in memory in another order (the bundle comes from another version of the compiler)");
+        add(different, "'" + ours[p].name + "' has another layout (the bundle was written by another version of the compiler)");
       else if (theirs.trainable != ours[p].trainable)
         add(different,
             "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
@@ -70,7 +71,7 @@ public:
     return text;
   }
 
-  /// Frozen parameters that are not the ones of the snapshot's run.
+  /// Frozen parameters that differ from those of the checkpoint's run.
   std::vector<Difference> compareFrozen(const std::map<uint32_t, uint64_t> &hashes) const {
     std::vector<Difference> out;
     for (const auto &[p, hash] : hashes) {
@@ -111,7 +112,7 @@ public:
     abi::OptimizerStep step = index_.optimizerStep;
     if (!withMoments)
       step.updates = 0;
-    if (step.lossScale == 0 || index_.precision != bundle_.precision) { // a scale of another type says nothing here
+    if (step.lossScale == 0 || index_.precision != bundle_.precision) { // the scale of another type cannot be used
       step.lossScale = bundle_.summary.training().loss_scale();
       step.goodSteps = step.overflows = 0;
     }
@@ -126,7 +127,7 @@ private:
     return text.empty() ? "a scalar" : text;
   }
 
-  /// What has no source is cleared.
+  /// Collects the needed elements. State without a source is cleared.
   Status gatherNeeds(bool withMoments, Needs &needs) {
     for (uint32_t device : executor_.devices()) {
       DeviceLayout layout = layoutOf(bundle_, device);
@@ -144,13 +145,13 @@ private:
     return Status::success();
   }
 
-  /// Calls `visit` for every part of the slice that is needed; false when there is none.
+  /// Calls `visit` for every needed part of the slice. Returns false if no part is needed.
   template <typename Visit> static bool needed(const Needs &needs, const SnapshotSlice &slice, const Visit &visit) {
     auto found = needs.find({slice.parameter, slice.moment});
     if (found == needs.end())
       return false;
     bool any = false;
-    // Needs of different devices are disjoint and sorted, so that their ends ascend too.
+    // Needs of different devices are disjoint and sorted, so their ends are also sorted.
     auto need = std::partition_point(found->second.begin(), found->second.end(), [&](const Need &n) { return n.end <= slice.begin; });
     for (; need != found->second.end() && need->begin < slice.end; ++need) {
       visit(*need, std::max(need->begin, slice.begin), std::min(need->end, slice.end));
@@ -163,7 +164,7 @@ private:
   const SnapshotIndex &index_;
   Executor &executor_;
   const Bundle &bundle_;
-  std::map<uint32_t, uint32_t> ours_; ///< the bundle's parameters to the snapshot's
+  std::map<uint32_t, uint32_t> ours_; ///< index in the bundle by index in the checkpoint
 };
 
 ResumeVerdict unusable(ResumeVerdict::Kind kind, std::string why) {
@@ -197,22 +198,22 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
   bool moments = sameMoments(index.identity.training, identity.training);
   if (!found.empty()) {
     if (!allowChange)
-      return unusable(ResumeVerdict::Refused, path + ": this run would not go on as the snapshot's would have:" + listed(found) +
-                                                  "\ngive the options of the snapshot's run, or --allow-change to go on with these");
-    verdict.note = path + ": goes on with changes that were allowed:" + listed(found) +
-                   (moments ? "" : "\n  the optimizer begins anew: moments and its step are 0");
+      return unusable(ResumeVerdict::Refused, path + ": this run would continue differently from the snapshot's run:" + listed(found) +
+                                                  "\ngive the options of the snapshot's run, or --allow-change to continue with these");
+    verdict.note = path + ": continues with changes that --allow-change permits:" + listed(found) +
+                   (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
   }
   if (std::string text = explainDecay(index.identity, identity, index.step); !text.empty())
     verdict.note += (verdict.note.empty() ? "" : "\n") + text;
   if (!index.identity.matrices.empty() && index.identity.matrices != identity.matrices)
     verdict.note += (verdict.note.empty() ? "" : "\n") + path +
-                    ": goes on as the snapshot's run would have, to rounding and not in every bit: matrices were multiplied by " +
-                    index.identity.matrices + ", here by " + (identity.matrices.empty() ? "something else" : identity.matrices) +
+                    ": continues as the snapshot's run would have, except for rounding: matrices were multiplied by " + index.identity.matrices +
+                    ", here by " + (identity.matrices.empty() ? "something else" : identity.matrices) +
                     "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
   if (!bundle::comparable(index.identity.model, identity.model))
     verdict.note +=
         (verdict.note.empty() ? "" : "\n") + path +
-        ": comes from a version of the compiler that wrote graphs in another way; that the model is the same is known by its parameters only";
+        ": was written with a version of the compiler that represented graphs differently; only the parameters show that the model is the same";
   if (Status status = loader.load(moments); status.failed())
     return unusable(ResumeVerdict::Damaged, status.message());
   verdict.step = index.step;

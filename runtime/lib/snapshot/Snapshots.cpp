@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Rank 0 says something to all, or why it cannot.
+/// Sends a text or an error from rank 0 to all ranks.
 Result<std::string> fromRankZero(Group &group, const std::string &name, const Result<std::string> &mine) {
   json said = json::object();
   if (group.rank() == 0)
@@ -24,7 +24,7 @@ Result<std::string> fromRankZero(Group &group, const std::string &name, const Re
   if (heard.is_object() && heard.contains("error") && heard["error"].is_string())
     return userError(heard["error"].get<std::string>());
   if (!heard.is_object() || !heard.contains("value") || !heard["value"].is_string())
-    return internalError("rank 0 has not said what was asked (" + name + ")");
+    return internalError("rank 0 has not answered the request (" + name + ")");
   return heard["value"].get<std::string>();
 }
 
@@ -36,7 +36,7 @@ Result<std::string> claim(SnapshotStorage &storage, const SnapshotOptions &optio
     for (const SnapshotFolder &folder : *found)
       if (folder.complete)
         return userError(options.directory + ": holds snapshots of an earlier run (the newest is " + folder.name +
-                         "): give --resume to go on with it, or another directory");
+                         "): give --resume to continue from it, or another directory");
   }
   Result<FencingToken> token = claimDirectory(storage, options.directory, generation);
   if (token.failed())
@@ -133,7 +133,7 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
       if (heard.is_discarded())
         heard = nullptr;
       uint64_t kind = ResumeVerdict::Damaged;
-      std::string text = "said something unknown", problem;
+      std::string text = "sent an unknown answer", problem;
       JsonFields fields(heard, "the verdict", problem);
       fields.number("kind", kind, ResumeVerdict::Refused);
       fields.text("text", text);
@@ -155,7 +155,7 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
   }
   if (!damaged.empty())
     return userError(my.options.directory + ": none of its " + std::to_string(damaged.size()) + (damaged.size() == 1 ? " snapshot" : " snapshots") +
-                     " can be read:\n" + passed + "\nto begin anew, give another directory");
+                     " can be read:\n" + passed + "\nto start from scratch, give another directory");
   return std::optional<ResumePoint>();
 }
 

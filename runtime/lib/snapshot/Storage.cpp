@@ -37,7 +37,7 @@ int SnapshotStorage::create(const std::string &path, int &handle, bool direct) {
 int SnapshotStorage::reserve(int handle, uint64_t bytes) {
   if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
     return 0;
-  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno : 0; // elsewhere writing itself will tell.
+  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno : 0; // other errors are reported by the write
 }
 
 int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
@@ -45,7 +45,7 @@ int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
     ssize_t written = ::write(handle, data, std::min<size_t>(bytes, 1u << 30));
     if (written < 0 && errno == EINTR)
       continue;
-    // The end of a file is no whole block, and some file systems take O_DIRECT only to refuse it later.
+    // The end of a file is not a whole block, and some file systems accept O_DIRECT but fail later.
     if (int flags = ::fcntl(handle, F_GETFL);
         written < 0 && errno == EINVAL && flags >= 0 && (flags & O_DIRECT) && ::fcntl(handle, F_SETFL, flags & ~O_DIRECT) == 0)
       continue;
@@ -71,7 +71,7 @@ int SnapshotStorage::syncFolder(const std::string &path) {
   int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
     return errno;
-  int cause = ::fsync(handle) == 0 || errno == EINVAL ? 0 : errno; // EINVAL: file systems whose folders need none.
+  int cause = ::fsync(handle) == 0 || errno == EINVAL ? 0 : errno; // EINVAL: file systems that do not sync folders
   ::close(handle);
   return cause;
 }
@@ -81,7 +81,7 @@ int SnapshotStorage::remove(const std::string &path) { return ::unlink(path.c_st
 int SnapshotStorage::removeFolder(const std::string &path) { return ::rmdir(path.c_str()) == 0 ? 0 : errno; }
 
 int SnapshotStorage::open(const std::string &path, int &handle) {
-  handle = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe in the place of a file must not block
+  handle = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO in place of a file must not block
   if (handle < 0)
     return errno;
   struct stat info = {};

@@ -1,4 +1,5 @@
-// Files as snapshots need them: every call says what went wrong (errno, 0: nothing), and a test can stand in for a failing disk.
+// File operations of checkpoints. Every call returns an errno value, 0 on success. Tests override
+// them to simulate a failing disk.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +16,18 @@ class SnapshotStorage {
 public:
   virtual ~SnapshotStorage();
 
-  /// Folder and its parents; one that is there is no error.
+  /// Creates a folder and its parents. An existing folder is not an error.
   virtual int makeFolder(const std::string &path);
-  /// For writing, emptied when it is there. The handle goes to write, reserve, sync and close.
-  /// \param direct  past the page cache where the file system can: writes from kDirectAlignment-aligned memory of such sizes then cost no processor
-  /// time.
+  /// Creates or truncates a file for writing. The handle is valid for write, reserve, sync and
+  /// close.
+  /// \param direct  bypass the page cache if the file system supports it; writes from memory and
+  ///   with sizes aligned to kDirectAlignment then need no CPU time
   virtual int create(const std::string &path, int &handle, bool direct = false);
-  /// Room for so many bytes, where the file system can say so early.
+  /// Reserves space for `bytes` bytes, if the file system supports it.
   virtual int reserve(int handle, uint64_t bytes);
-  /// All of it, in as many calls as it takes.
+  /// Writes all bytes, if necessary with several system calls.
   virtual int write(int handle, const std::byte *data, size_t bytes);
-  /// Begins writing to the device what was written so far, without waiting.
+  /// Starts writing the data to the device without waiting.
   virtual void startSync(int handle, uint64_t from, uint64_t bytes);
   virtual int sync(int handle);
   virtual int close(int handle);
@@ -34,21 +36,22 @@ public:
   virtual int remove(const std::string &path);
   virtual int removeFolder(const std::string &path);
 
-  /// For reading; the handle goes to size, read and close.
+  /// Opens a file for reading. The handle is valid for size, read and close.
   virtual int open(const std::string &path, int &handle);
   virtual int size(int handle, uint64_t &bytes);
-  /// Exactly so many bytes at `offset`; EIO when the file ends before, ENODATA in its stead.
+  /// Reads exactly `bytes` bytes at `offset`. Returns EIO on a read error and ENODATA if the file
+  /// ends early.
   virtual int read(int handle, uint64_t offset, std::byte *target, size_t bytes);
-  /// Names in a folder, without "." and "..", in no order.
+  /// Lists the names in a folder, without "." and "..", in no particular order.
   virtual int list(const std::string &path, std::vector<std::string> &names);
 };
 
 std::shared_ptr<SnapshotStorage> makePosixStorage();
 
-/// "PATH: cannot be written: No space left on device"
+/// For example "PATH: cannot be written: No space left on device".
 std::string cannot(const std::string &path, const char *done, int error);
 
-/// Reads a file of at most `limit` bytes (EFBIG).
+/// Reads a file of at most `limit` bytes. Returns EFBIG if it is larger.
 int readWhole(SnapshotStorage &storage, const std::string &path, size_t limit, std::string &text);
 
 } // namespace zorse::runtime

@@ -33,7 +33,7 @@ constexpr size_t kKeptJobs = 16;
 
 } // namespace
 
-/// Outlives the snapshots: after a failure an executor may still say that some state is still.
+/// Outlives the checkpoints: after a failure an executor may still report that state is quiescent.
 struct Taking::Hub {
   std::mutex mutex;
   Taking *taking = nullptr;
@@ -52,19 +52,19 @@ public:
 
   std::shared_ptr<Hub> hub;
   const uint64_t step;
-  const bool release;       ///< the executor waits for releaseState.
+  const bool release;       ///< the executor waits for releaseState
   std::vector<char> copied; ///< by device of this process
   size_t signalled = 0;
-  bool waited = false;    ///< counted
-  double copySeconds = 0; ///< of the slowest device
+  bool waited = false;    ///< the wait has been counted
+  double copySeconds = 0; ///< seconds of the slowest device
 };
 
 struct Taking::Local {
   explicit Local(DeviceState state) : state(std::move(state)) {}
   DeviceState state;
   size_t position = 0;
-  std::deque<Job *> still; ///< whose copies are to be taken
-  bool free = true;        ///< the copy may be overwritten.
+  std::deque<Job *> still; ///< jobs with quiescent state that is not copied yet
+  bool free = true;        ///< the copy may be overwritten
   std::thread thread;
 };
 
@@ -117,7 +117,7 @@ Taking::~Taking() {
       local->thread.join();
   if (writer_.joinable())
     writer_.join();
-  // Those that an executor may still name live as long as the process does.
+  // Jobs that an executor may still refer to live until the process ends.
   static std::mutex keptMutex;
   static std::list<std::unique_ptr<Job>> *kept = new std::list<std::unique_ptr<Job>>;
   for (auto &job : jobs_)
@@ -153,7 +153,8 @@ StateReader *Taking::due(uint64_t step, bool last) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (superseded_ || step <= lastDue_ || !(last || (context_.options.every > 0 && step % context_.options.every == 0)))
     return nullptr;
-  // One that is copied ends by itself. One that is not copied yet depends on steps under way, and its copier waits instead.
+  // A checkpoint that is copied completes without further steps. One that is not copied depends on
+  // steps in progress; its copier waits instead.
   bool waits = finished_ < jobs_.size() && std::all_of(jobs_.back()->copied.begin(), jobs_.back()->copied.end(), [](char done) { return done; });
   if (waits) {
     countWait(lock, step);
@@ -170,7 +171,7 @@ void Taking::countWait(std::unique_lock<std::mutex> &lock, uint64_t step) {
     return;
   waitWarned_ = true;
   lock.unlock();
-  warn("the " + at(step) + " waits for the one before to be written, and training with it: the disk is slow for snapshots this often (said once)");
+  warn("the " + at(step) + " and training wait until the previous one is written: the disk is too slow for snapshots this often (reported once)");
   lock.lock();
 }
 
@@ -196,7 +197,8 @@ void Taking::stateIsStill(Job &job, uint32_t device) {
   changed_.notify_all();
 }
 
-/// The thread of one device: copies its state when it is still and the copy before has been written.
+/// The thread of one device. It copies the device's state when it is quiescent and the previous
+/// copy has been written.
 void Taking::copy(Local &local) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -209,12 +211,12 @@ void Taking::copy(Local &local) {
       job->waited = true;
       countWait(lock, job->step);
     }
-    changed_.wait(lock, [&] { return local.free; }); // the writer always comes to an end.
+    changed_.wait(lock, [&] { return local.free; }); // ends: the writer always finishes
     local.free = false;
     lock.unlock();
     Clock::time_point begin = Clock::now();
     if (Status status = local.state.copy(); status.failed())
-      context_.executor.abort(status.error()); // a device whose memory cannot be read trains no further.
+      context_.executor.abort(status.error()); // memory that cannot be read cannot be used for training
     double seconds = secondsSince(begin);
     if (job->release)
       context_.executor.releaseState(local.state.layout().device);
@@ -225,7 +227,7 @@ void Taking::copy(Local &local) {
   }
 }
 
-/// The writer: one snapshot after the other.
+/// The writer thread: writes one checkpoint at a time.
 void Taking::write() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -233,7 +235,7 @@ void Taking::write() {
     if (finished_ == jobs_.size())
       return;
     Job &job = *jobs_[finished_];
-    // Nothing is begun that may never be copied.
+    // A checkpoint is begun only if all devices will be copied.
     changed_.wait(lock, [&] { return job.signalled == locals_.size() || stopping_; });
     if (job.signalled < locals_.size()) {
       for (auto &local : locals_)
@@ -296,15 +298,15 @@ Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
   return out;
 }
 
-/// What this rank has made may have come late, after the newer run has cleared up. Until this rank acknowledges its files, nobody makes a snapshot of
-/// the folder.
+/// Removes this rank's files. They may have been written late, after a newer run cleaned up. No
+/// rank makes a checkpoint of the folder before this rank has acknowledged its files.
 void Taking::withdraw(const std::string &folder) {
   for (auto &local : locals_)
     context_.storage->remove(folder + "/" + local->state.layout().name);
-  context_.storage->removeFolder(folder); // unless another rank's files are in it.
+  context_.storage->removeFolder(folder); // fails if another rank's files are in it
 }
 
-/// Rank 0: makes a snapshot of the files, all of which are complete.
+/// Rank 0: writes the index after all files are complete.
 std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements) {
   const Bundle &bundle = context_.bundle;
   if (layouts_.empty())
@@ -348,7 +350,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
       continue;
     auto found = files.find(layout.device);
     if (found == files.end() || found->second->sums.slices.size() != layout.slices.size())
-      return SnapshotTrouble{"nobody has acknowledged the file of device " + bundle.devices[layout.device].name};
+      return SnapshotTrouble{"no rank has acknowledged the file of device " + bundle.devices[layout.device].name};
     SnapshotFile file;
     file.name = layout.name;
     file.device = bundle.devices[layout.device].name;
@@ -359,7 +361,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
       file.slices.push_back(layout.slices[s].slice);
       file.slices.back().hash = found->second->sums.slices[s];
     }
-    // What another rank has written must be here too.
+    // The files of other ranks must be visible on rank 0.
     std::string path = folder + "/" + file.name;
     int handle = -1;
     uint64_t bytes = 0;
@@ -422,7 +424,8 @@ Taking::Outcome Taking::writeOne(Job &job) {
     }
   }
   if (failed) {
-    // Nobody writes there any more. What cannot be removed now goes with the next complete snapshot.
+    // No rank writes to the folder any more. Remaining files are removed with the next complete
+    // checkpoint.
     if (group.rank() == 0 && !trouble.superseded)
       (void)removeSnapshot(context_.fence, name);
     return {trouble, /*jobFailed=*/false};
@@ -443,8 +446,8 @@ void Taking::conclude(Job &job, const Outcome &outcome, double seconds) {
   bool superseded = outcome.trouble && outcome.trouble->superseded;
   if (superseded)
     context_.executor.abort(userError(outcome.trouble->text));
-  else if (outcome.trouble && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() says it
-    warn("the " + at(job.step) + " failed, older ones stay and training goes on: " + outcome.trouble->text);
+  else if (outcome.trouble && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() reports it
+    warn("the " + at(job.step) + " failed; training continues and older snapshots are kept: " + outcome.trouble->text);
   else if (!outcome.trouble && context_.group.rank() == 0 && context_.options.written)
     context_.options.written(job.step, context_.fence.directory() + "/" + folderName(job.step, context_.fence.generation()));
   std::lock_guard<std::mutex> lock(mutex_);
@@ -472,7 +475,7 @@ uint64_t Taking::memory() const {
 
 Status Taking::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
-  // A snapshot whose step has not come to its end never will.
+  // A checkpoint of a step that was aborted never becomes complete.
   changed_.wait(lock, [&] { return finished_ == jobs_.size() || jobs_[finished_]->signalled < locals_.size(); });
   if (superseded_)
     return userError(superseded_->text);
@@ -480,9 +483,9 @@ Status Taking::finish() {
     return userError("the " + at(jobs_.back()->step) + " was not taken: its step did not end");
   if (const std::string &file = context_.options.checkpoint; lastTrouble_ && !file.empty())
     return userError(file + ": not written: the parameters after step " + std::to_string(lastDue_) +
-                     " could not be collected beside it: " + lastTrouble_->text);
+                     " could not be collected in a file next to it: " + lastTrouble_->text);
   if (lastTrouble_)
-    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text + "; older ones in " +
-                     context_.fence.directory() + " stay");
+    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text + "; older snapshots in " +
+                     context_.fence.directory() + " are kept");
   return Status::success();
 }

@@ -1,9 +1,13 @@
-// Snapshots on their way: copied by one thread per device, written and committed by another.
+// Writes checkpoints asynchronously. One thread per device copies the device's state to host
+// memory. A writer thread writes the copies to files and commits the checkpoint.
 //
-//   compute thread of a device     ... last entry of step 10 | F B of step 11 ...         | update of step 11 waits for the release
-//   copier of the device                                      copy, release
-//   writer                                                          write, sync, acknowledge --exchange--> (rank 0: index) --exchange--> removal of
-//   old ones
+//   compute thread of a device   ... last entry of step 10 | F B of step 11 ...  | update of step
+//   11
+//                                                                                  waits for
+//                                                                                  release
+//   copier of the device                                     copy, release
+//   writer                         write, sync, acknowledge --exchange--> (rank 0: index)
+//                                  --exchange--> removal of old checkpoints
 #pragma once
 
 #include "Acknowledgement.h"
@@ -27,16 +31,16 @@ struct TakingContext {
   Fence fence;
 };
 
-/// Hashes of the frozen parameters of some devices, as they are now.
+/// Hashes of the current values of some devices' frozen parameters.
 Result<std::map<uint32_t, uint64_t>> frozenHashes(const Executor &executor, const Bundle &bundle);
 
 class Taking {
 public:
   static Result<std::unique_ptr<Taking>> create(TakingContext context);
-  /// Gives up what has not been copied, and waits for the rest.
+  /// Discards checkpoints that have not been copied, and waits for the others.
   ~Taking();
 
-  /// Where the run begins: after a resumed step, or 0, 0.
+  /// Sets the start of the run: the resumed step, or 0 and 0.
   void startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged);
 
   StateReader *due(uint64_t step, bool last);
@@ -51,7 +55,7 @@ private:
   struct Local;
   struct Outcome {
     std::optional<SnapshotTrouble> trouble;
-    bool jobFailed = false; ///< which others report
+    bool jobFailed = false; ///< other components report it
   };
 
   explicit Taking(TakingContext context);
@@ -69,16 +73,16 @@ private:
 
   TakingContext context_;
   std::shared_ptr<Hub> hub_;
-  std::vector<std::unique_ptr<Local>> locals_; ///< as executor.devices()
+  std::vector<std::unique_ptr<Local>> locals_; ///< parallel to executor.devices()
   std::thread writer_;
 
-  std::map<uint32_t, uint64_t> frozen_; ///< rank 0: of all ranks. Only the writer.
+  std::map<uint32_t, uint64_t> frozen_; ///< rank 0: hashes of all ranks; used only by the writer
   bool frozenSaid_ = false;
-  std::vector<DeviceLayout> layouts_; ///< rank 0: of all devices, made for the first index
+  std::vector<DeviceLayout> layouts_; ///< rank 0: layouts of all devices, computed for the first index
 
-  mutable std::mutex mutex_; ///< guards everything below
+  mutable std::mutex mutex_; ///< guards the members below
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Job>> jobs_; ///< the first `finished_` are over, and kept because an executor may still name them.
+  std::deque<std::unique_ptr<Job>> jobs_; ///< the first `finished_` are over; they are kept because an executor may still refer to them
   size_t finished_ = 0;
   bool stopping_ = false;
   uint64_t startStep_ = 0, startSamples_ = 0, lastDue_ = 0;

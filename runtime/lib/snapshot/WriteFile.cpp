@@ -21,7 +21,8 @@ constexpr uint64_t kWrite = 16u << 20, kStartSync = 64u << 20;
 
 static_assert(kWrite % kDirectAlignment == 0);
 
-/// A draft beside its place; `commit` puts it there, everything else removes it, unless the folder may be another run's.
+/// A draft file next to its final name. `commit` renames it; otherwise it is removed, unless the
+/// folder may belong to another run.
 class Draft {
 public:
   Draft(const Fence &fence, const std::string &folder, const std::string &name)
@@ -103,7 +104,7 @@ std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fenc
     std::memcpy(head.get() + layout.header.size(), &optimizerStep, 8);
   sums.head = XXH64(head.get(), layout.headBytes(), 0);
   sums.slices.resize(layout.slices.size());
-  // Checksums and writing both read the copy, at the same time.
+  // Checksums and writing read the copy in parallel.
   std::thread hashing([&] {
     for (size_t s = 0; s < layout.slices.size(); ++s)
       sums.slices[s] = XXH64(copy + layout.slices[s].place, layout.slices[s].slice.bytes(), 0);

@@ -1,4 +1,4 @@
-// Writes one file so that it is there whole and lasting, or not at all.
+// Writes one file durably: it exists either completely or not at all.
 #pragma once
 
 #include "Fence.h"
@@ -11,7 +11,7 @@ struct DeviceFileSums {
   std::vector<uint64_t> slices;
 };
 
-/// \param copy  the device's state as `layout` places it
+/// \param copy  the device's state in the layout of `layout`
 std::optional<SnapshotTrouble> writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout, const std::byte *copy,
                                                double optimizerStep, DeviceFileSums &sums);
 

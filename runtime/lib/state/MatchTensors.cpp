@@ -12,14 +12,14 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kListed = 20; ///< names in a message
+constexpr size_t kListed = 20; ///< maximum number of names in a message
 
 using Shape = std::vector<int64_t>;
 
 Shape reversed(const Shape &shape) { return {shape.rbegin(), shape.rend()}; }
 bool isSquare(const Shape &shape) { return shape.size() == 2 && shape[0] == shape[1]; }
 
-/// "'a' 4x8, 'b' 3, ... and 2 more"
+/// For example "'a' 4x8, 'b' 3, ... and 2 more".
 std::string listed(const std::vector<std::string> &texts) {
   std::string out;
   for (size_t i = 0; i < texts.size() && i < kListed; ++i)
@@ -76,7 +76,8 @@ private:
 
   bool has(const std::string &name) const { return tensors_.count(name) != 0; }
 
-  /// A file that we have written; without facts also any other with the names of all trained parameters.
+  /// Whether the file has the names of the ONNX file: files that Zorse wrote and, without facts,
+  /// files with the names of all trained parameters.
   bool hasOnnxNames() const {
     return files_.isOurs() ||
            (!facts_ && std::all_of(wanted_.begin(), wanted_.end(), [&](const WantedTensor &each) { return !each.trainable || has(each.name); }));
@@ -94,7 +95,7 @@ private:
     }
   }
 
-  /// Under which names to look; empty: the checkpoint need not have it.
+  /// The names to look for; empty if the file may omit the tensor.
   std::vector<std::string> namesOf(const WantedTensor &each) const {
     if (!each.hub.names.empty())
       return each.hub.names;
@@ -105,7 +106,7 @@ private:
     return names;
   }
 
-  /// Whether a tensor has a shape in which the parameter may lie in the checkpoint.
+  /// Whether a tensor has a shape that the parameter may have in the file.
   bool fits(const WantedTensor &each, const Shape &found) const {
     if (!each.hub.names.empty())
       return found == (each.hub.transposed ? reversed(each.shape) : each.shape);
@@ -123,7 +124,7 @@ private:
       there.insert(name);
     std::vector<Renaming> best;
     size_t most = 0;
-    for (const Renaming &renaming : possibleRenamings(names, there)) { // that of no change first
+    for (const Renaming &renaming : possibleRenamings(names, there)) { // starts with no renaming
       size_t count = 0;
       for (const WantedTensor &each : wanted_)
         if (std::string name = oneOf(each, renaming); !name.empty() && !each.hub.adapter)
@@ -151,7 +152,7 @@ private:
   Error bothFit(const std::string &parameter, const std::string &one, const std::string &other) const {
     return userError(
         files_.path() + ": parameter '" + parameter + "' may be tensor '" + one + ") or '" + other +
-        "), and both ways as many parameters are found; export the model with zorse-torch-export --hf, which writes the names of the hub "
+        "), and both choices match the same number of parameters; export the model with zorse-torch-export --hf, which writes the names of the hub "
         "into the ONNX file, or leave tensors out with --init-skip=PATTERN");
   }
 
@@ -162,7 +163,7 @@ private:
     return {};
   }
 
-  /// The tensor that has this name: renamed, or as it is. Empty: none.
+  /// The tensor with this name, renamed or unchanged; empty if there is none.
   std::string find(const std::string &name, const Renaming &renaming) const {
     std::string renamed = renaming.apply(name);
     return has(renamed) && !isSkipped(renamed) ? renamed : has(name) && !isSkipped(name) ? name : std::string();
@@ -198,7 +199,7 @@ private:
         squares.push_back(shown(match.names.front(), found));
     }
     if (kept > 0)
-      say(counted(kept, "frozen parameter") + " not in it keep the numbers of the ONNX file");
+      say(counted(kept, "frozen parameter") + " not in it keep the values of the ONNX file");
     if (!turned.empty())
       say(counted(turned.size(), "matrix") + " transposed, by shape: " + listed(turned));
     if (!turned.empty())
@@ -212,7 +213,7 @@ private:
                           shapeText(expected) + ", got " + shapeText(found));
   }
 
-  /// Names of one parameter must hold one tensor.
+  /// Several names of one parameter must have equal tensors.
   void checkTies() {
     for (MatchedTensor &match : out_.parameters)
       for (size_t k = 1; k < match.names.size(); ++k) {
@@ -232,7 +233,7 @@ private:
           shapes_.push_back("tensor '" + name + "': expects floating-point numbers, got " + safetensorsName(type));
   }
 
-  /// What nobody has taken.
+  /// Checks the tensors that no parameter uses.
   Status checkRest() {
     std::set<std::string> taken, buffers(model_.buffers.begin(), model_.buffers.end()), leaves, parameterLeaves;
     auto leaf = [](const std::string &name) { return name.substr(name.rfind('.') + 1); };
@@ -286,7 +287,7 @@ private:
   const bundle::HubModel &model_;
   const std::vector<std::string> &skip_;
   const LeftOver leftOver_;
-  bool facts_ = false; ///< the ONNX file says what its parameters are called in checkpoints of the hub
+  bool facts_ = false; ///< whether the ONNX file contains the parameters' names on the hub
   TensorMatching out_;
   std::vector<std::string> missing_, shapes_, ambiguous_, left_; ///< for messages
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostTried = 16;
 
-/// Calls `visit(beginning with its dot, rest)` for every dot in a name.
+/// Calls `visit(beginning including the dot, rest)` for every dot in a name.
 template <typename Visit> void eachSplit(const std::string &name, Visit visit) {
   for (size_t dot = name.find('.'); dot != std::string::npos && dot + 1 < name.size(); dot = name.find('.', dot + 1))
     visit(name.substr(0, dot + 1), name.substr(dot + 1));
@@ -28,7 +28,7 @@ std::string Renaming::apply(const std::string &name) const {
 std::string Renaming::text() const {
   return kind == Kind::None   ? "names as they are"
          : kind == Kind::More ? "its names begin with '" + prefix + "', which is left out"
-                              : "its names lack '" + prefix + "' at the beginning, which is added";
+                              : "its names do not begin with '" + prefix + "', which is added";
 }
 
 std::vector<Renaming> zorse::runtime::possibleRenamings(const std::set<std::string> &names, const std::set<std::string> &there) {

@@ -14,8 +14,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kLongestName = 4096;           // they go into messages.
-constexpr uint64_t kLargestHeader = 100u << 20; // as the reference implementation has it.
+constexpr size_t kLongestName = 4096;           // names are printed in messages
+constexpr uint64_t kLargestHeader = 100u << 20; // as in the reference implementation
 
 struct HeaderTensor {
   std::string name, type;
@@ -23,10 +23,11 @@ struct HeaderTensor {
   uint64_t begin = 0, end = 0;
 };
 
-/// Of two tensors of the same name a parsed header would silently keep one.
+/// A parsed header would silently keep one of two tensors with the same name; duplicates are
+/// therefore detected during parsing.
 bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, bool &isOnnx, std::string &problem) {
   std::string duplicated;
-  json header = zorse::parseShallow<json>(text, size, 5, &duplicated); // nothing in a header is deeper.
+  json header = zorse::parseShallow<json>(text, size, 5, &duplicated); // no valid header is nested deeper
   if (header.is_discarded() || !header.is_object()) {
     problem = "its header is not a JSON object";
     return false;

@@ -13,13 +13,13 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr int64_t kNumbersAtOnce = 1 << 18; ///< that are copied from or to a device
+constexpr int64_t kNumbersAtOnce = 1 << 18; ///< elements copied from or to a device together
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter) { return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0); }
 
 std::vector<int64_t> shapeOf(const bundle::ParameterInfo &parameter) { return {parameter.shape().begin(), parameter.shape().end()}; }
 
-/// The shape in files: as stored, which differs from the compiled one by the permutation.
+/// The shape in files. It differs from the compiled shape by the permutation.
 std::vector<int64_t> storedShape(const bundle::ParameterInfo &parameter, const WeightSource &source) {
   std::vector<int64_t> shape = shapeOf(parameter);
   if (!source.permutation.empty())
@@ -42,10 +42,10 @@ Status checkPermutation(const WeightSource &source, size_t rank, const std::stri
   return Status::success();
 }
 
-/// The elements of one parameter as the device wants them.
+/// The elements of one parameter in the layout of the device.
 class Source {
 public:
-  /// From stored numbers of the file's shape; permuted and converted when necessary.
+  /// Uses stored numbers with the file's shape; permutes and converts them if necessary.
   void set(const std::byte *data, StoredType type, const bundle::ParameterInfo &parameter, const WeightSource &weight) {
     StoredType wanted = storedType(parameter.type());
     data_ = data;
@@ -68,7 +68,8 @@ private:
   StoredType type_ = StoredType::F32, wanted_ = StoredType::F32;
 };
 
-/// Where the elements of a group lie: shards of owners, or whole copies of a frozen group.
+/// Location of a part of a group's elements: an owner's shard, or a complete copy of a frozen
+/// group.
 struct Piece {
   uint32_t device;
   int64_t begin, end;
@@ -90,7 +91,7 @@ std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const 
   return pieces;
 }
 
-/// Opens each weights file once; those of the bundle are open.
+/// Opens each weights file once. The files of the bundle are already open.
 class WeightFiles {
 public:
   Result<const MappedFile *> open(const WeightSource &weight) {
@@ -134,7 +135,7 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
   return Status::success();
 }
 
-/// The parameters as a checkpoint is asked for them.
+/// The parameters to look for in a weights file.
 std::vector<WantedTensor> wantedTensors(const Bundle &bundle) {
   std::vector<WantedTensor> out;
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
@@ -164,7 +165,8 @@ Status fromCheckpoint(const Bundle &bundle, int index, const TensorFiles &checkp
   return Status::success();
 }
 
-/// Calls `visit(piece, from, to)` for every part of a parameter: elements of its group.
+/// Calls `visit(piece, from, to)` for every part of a parameter; the range contains elements of its
+/// group.
 template <typename Visit> Status eachPart(const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, Visit visit) {
   int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
   for (const Piece &piece : pieces)
@@ -290,12 +292,12 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
 Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   std::vector<SafetensorsItem> items;
-  std::optional<Error> trouble; // while items are written
+  std::optional<Error> trouble; // error while items are written
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const std::vector<Piece> &group = pieces[parameter.group()];
     if (parameter.constant() || group.empty())
-      continue; // no parameter of the model, or held by no device.
+      continue; // not a parameter of the model, or on no device
     Status checked = eachPart(group, parameter, [&](const Piece &piece, int64_t from, int64_t to) -> Status {
       Result<bool> finite = parameter.trainable() ? isFinite(executor, piece, storedType(parameter.type()), from, to) : Result<bool>(true);
       if (finite.failed())
@@ -326,7 +328,7 @@ GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
 void GradientDump::observe(const ObservedCall &call) {
   if (call.evaluation || !call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
-  double scale = 0; // of this step, which gradients are still multiplied by
+  double scale = 0; // loss scale of this step, by which gradients are still multiplied
   for (int i = 0; i < call.body.slots_size(); ++i)
     if (call.body.slots(i).kind() == bundle::SCALARS) {
       abi::StepScalars scalars;

@@ -16,7 +16,7 @@ bool endsWith(const std::string &text, const std::string &end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-/// Which file of a directory has the weights, or its index.
+/// Finds the file of a directory that contains the weights or their index.
 Result<std::string> weightsOf(const std::string &folder) {
   std::error_code ignored;
   auto has = [&](const char *name) { return fs::exists(fs::path(folder) / name, ignored); };
@@ -87,11 +87,11 @@ Status TensorFiles::readIndex() {
     return file.error();
   auto bad = [&](const std::string &what) { return userError(path + ": is no index of safetensors files: " + what); };
   auto badName = [&](const std::string &tensor, const std::string &name) {
-    return bad("tensor '" + tensor + "' is said to be in '" + name + "', expects the name of a file beside the index");
+    return bad("tensor '" + tensor + "' is listed in '" + name + "', expects the name of a file in the directory of the index");
   };
   const std::string again = ". Index and files are of different checkpoints: fetch the whole directory again";
   auto notThere = [&](const std::string &name) {
-    return userError(path + ": names " + name + ", which is not beside it; fetch the whole directory again");
+    return userError(path + ": names " + name + ", which is not in its directory; fetch the whole directory again");
   };
   auto notIn = [&](const std::string &tensor, const std::string &shard, const std::string &other) {
     return userError(path + ": says that tensor '" + tensor + "' is in " + shard + ", which does not hold it" +

@@ -14,10 +14,11 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-/// Bytes of a body's slot of scalars: sums are a slot of their own.
+/// Bytes of a body's scalars slot; the sums have a separate slot.
 constexpr size_t kScalarBytes = offsetof(zorse::abi::StepScalars, sums);
 
-/// One body over all rows of the batch, on one thread of the host; and expressions of what it counts.
+/// Runs one body over all rows of the batch on one thread of the host, and evaluates expressions of
+/// its counts.
 class KnownNumbers::Implementation {
 public:
   explicit Implementation(const Bundle &bundle) : bundle_(bundle) {}
@@ -51,8 +52,8 @@ public:
     return allocateSlots();
   }
 
-  // A count may read numbers that follow from counts before it. Every pass is right for one count more at least, so that counts which a pass leaves
-  // as they are are right.
+  // A count may depend on numbers that are derived from earlier counts. Every pass makes at least
+  // one more count correct; if a pass changes no count, all are correct.
   Result<std::vector<double>> count(const Batch &batch, int64_t rows) {
     std::vector<double> result(counts(), 0);
     const double samples = double(rows * bundle_.samplesPerRow);
@@ -75,7 +76,7 @@ public:
     return reduceOf(j) == bundle::Count::MAX ? -infinity : reduceOf(j) == bundle::Count::MIN ? infinity : 0;
   }
 
-  /// NaN stays NaN, whatever the reduction.
+  /// NaN stays NaN for every reduction.
   double join(size_t j, double a, double b) const {
     if (reduceOf(j) == bundle::Count::SUM || std::isnan(a) || std::isnan(b))
       return a + b;
@@ -100,7 +101,7 @@ private:
     return Status::success();
   }
 
-  /// One pass of the body, whose numbers of the step follow from `counts`.
+  /// Runs the body once. Its numbers of the step are derived from `counts`.
   Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples, const std::vector<double> &counts) {
     std::vector<double> result;
     if (!body_)
@@ -152,7 +153,7 @@ private:
     return Status::success();
   }
 
-  /// Bytes of a slot for all rows, if it is one that the body can have.
+  /// Bytes of a slot for all rows. An error if the body must not have such a slot.
   Result<int64_t> sizeOf(int i) const {
     const bundle::Slot &slot = body_->slots(i);
     const bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
@@ -194,7 +195,7 @@ private:
   }
 
   const Bundle &bundle_;
-  const bundle::Body *body_ = nullptr; ///< null: there are no counts
+  const bundle::Body *body_ = nullptr; ///< null if there are no counts
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<DeviceAddress> slots_;

@@ -13,7 +13,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t(1) << 34; ///< of a slot of a bundle that is believed
+constexpr uint64_t kMostBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
 
 const bundle::Body &logitsBody(const Bundle &bundle) { return bundle.bodies.bodies(int(bundle.summary.logits().body())); }
 
@@ -28,7 +28,7 @@ bool isOwn(const Bundle &bundle, const bundle::Slot &slot) {
   return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, slot);
 }
 
-/// The slot of `body` that is the same thing as `slot`; -1: none.
+/// The slot of `body` with the kind and index of `slot`, or -1.
 int same(const bundle::Body &body, const bundle::Slot &slot) {
   for (int i = 0; i < body.slots_size(); ++i)
     if (body.slots(i).kind() == slot.kind() && body.slots(i).index() == slot.index())
@@ -40,7 +40,8 @@ uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fix
 
 } // namespace
 
-/// A bundle may come from anywhere: that the body reads and writes only what it is given is checked here, as no program calls it.
+/// Checks that the body accesses only its arguments. Bundles are not trusted, and no program calls
+/// this body.
 Status Sampler::check() const {
   const bundle::ModelSummary &s = bundle_.summary;
   if (!s.has_logits())
@@ -117,7 +118,7 @@ void Sampler::observe(const ObservedCall &call) {
     return;
   std::lock_guard<std::mutex> lock(mutex_);
   if (!position_)
-    return; // an evaluation of somebody else's
+    return; // an evaluation for another purpose
   Status status = run(call);
   if (status.failed())
     trouble_ = status;

@@ -29,11 +29,11 @@ public:
       return found.error();
     if (!found->without.empty())
       return userError("the evaluation data have no loss: over all of them " + found->without +
-                       ", as where every label is ignored. Look at the labels");
+                       ", for example because every label is ignored. Check the labels");
     if (!std::isfinite(found->loss))
       return userError(
-          "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Look at the data "
-          "of --eval, and at where the parameters come from");
+          "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Check the data "
+          "of --eval and the initial parameters");
     return true;
   }
 
@@ -48,8 +48,8 @@ public:
     end_.lastStep = run_.firstStep - 1;
     uint64_t &done = end_.lastStep;
     while (done < last) {
-      // One step ahead, but not past an evaluation: it needs the parameters of its own step. Not where a step that is not finite stops the run: the
-      // one ahead would be applied after it.
+      // Submits one step ahead, but not past an evaluation, which needs the parameters of its own
+      // step. Not if a non-finite step stops the run: the step ahead would be applied after it.
       const uint64_t ahead = run_.nonFinite == TrainingRun::NonFinite::Stop ? 1 : 2;
       while (next <= last && next <= done + ahead && (next == done + 1 || !pausesAfter(next - 1, planned))) {
         if (!enter()) {
@@ -77,12 +77,12 @@ public:
     if (steps > 0 && steps == empty_)
       end_.notFinite = "no step from " + std::to_string(run_.firstStep) + " to " + std::to_string(end_.lastStep) +
                        " had anything to learn from: " + emptyBecause_ +
-                       " in the last, as where every label is ignored. No update was applied. "
-                       "Look at the labels of --data";
+                       " in the last, for example because every label is ignored. No update was applied. "
+                       "Check the labels of --data";
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
                        " were not finite: none of these updates was applied, and what is kept is the state after step " +
-                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run at once";
+                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run immediately";
     return end_;
   }
 
@@ -95,17 +95,17 @@ private:
     return Status::success();
   }
 
-  /// False: the job ends before this turn.
+  /// Returns false if the job ends before this turn.
   bool enter() { return !run_.gate || run_.gate->enter(++turn_); }
 
   struct Pending {
     uint64_t step;
     std::vector<double> counts, factors;
     double learningRate;
-    bool hasSeeds; ///< all factors are finite. If not, the step is skipped
+    bool hasSeeds; ///< all factors are finite; otherwise the step is skipped
 
     bool hasCounts() const { return isFinite(counts); }
-    /// A batch without labels has nothing to learn from, and its data are in order.
+    /// A batch without labels: nothing to learn from, although its data are valid.
     bool isEmpty() const { return !hasSeeds && hasCounts(); }
   };
 
@@ -119,7 +119,7 @@ private:
 
   bool samplesAfter(uint64_t step) const { return run_.sampler && run_.sampleEvery > 0 && step % run_.sampleEvery == 0; }
 
-  /// Something else than the next step comes, which needs the parameters of this one.
+  /// Whether an evaluation or generation follows, which needs the parameters of this step.
   bool pausesAfter(uint64_t step, uint64_t last) const { return evaluatesAfter(step, last) || samplesAfter(step); }
 
   Status submit(DataSource &data, uint64_t firstSample, uint64_t step, bool evaluation) {
@@ -130,7 +130,7 @@ private:
     return counts.failed() ? Status(counts.error()) : submit(*batch, step, evaluation, std::move(*counts), double(bundle_.samples()));
   }
 
-  /// \param counts, samples  that the numbers of the step follow from
+  /// \param counts, samples  determine the numbers of the step
   Status submit(const std::shared_ptr<const Batch> &batch, uint64_t step, bool evaluation, std::vector<double> counts, double samples) {
     StepRequest request;
     request.evaluation = evaluation;
@@ -156,7 +156,7 @@ private:
     return Status::success();
   }
 
-  /// Waits for the oldest step and says what it did.
+  /// Waits for the oldest step and reports its result.
   Status finish() {
     Result<StepResult> result = executor_.wait();
     if (result.failed())
@@ -178,7 +178,7 @@ private:
     report.step = pending.step;
     for (size_t k = 0; k < pending.factors.size(); ++k)
       report.loss += pending.hasSeeds ? pending.factors[k] * result->report.sums[2 + k] : std::numeric_limits<double>::quiet_NaN();
-    report.gradientNorm = byGroup_ ? std::sqrt(result->report.sums[0]) : result->report.decided.gradientNorm; // the decision knew no sums
+    report.gradientNorm = byGroup_ ? std::sqrt(result->report.sums[0]) : result->report.decided.gradientNorm; // the decision did not know the sums
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
     report.lossScale = result->report.decided.lossScale;
@@ -191,7 +191,8 @@ private:
         run_.stopping();
       return userError(appliedNotFinite(report));
     }
-    // A batch without labels has nothing that is not finite, and gradients that overflow with their scale come back without it.
+    // A batch without labels has no non-finite values. Gradients that overflow with their loss
+    // scale are finite with a smaller one.
     const bool overflow = report.lossScale > 1 && report.skipped && pending.hasSeeds && std::isfinite(report.loss);
     bool finite = pending.isEmpty() || overflow || (std::isfinite(report.loss) && !report.skipped);
     since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
@@ -225,7 +226,7 @@ private:
            "--nonfinite=skip";
   }
 
-  /// Text behind the prompt, a token an evaluation.
+  /// Generates text after the prompt, one token per evaluation.
   Status sample(uint64_t step) {
     Sampler &sampler = *run_.sampler;
     std::vector<int64_t> ids = sampler.options().prompt;
@@ -254,16 +255,18 @@ private:
     return Status::success();
   }
 
-  /// A batch of an evaluation: its samples, and how often its sums count.
+  /// A batch of an evaluation: its samples and the weight of its sums.
   struct EvaluationBatch {
     uint64_t first, samples;
     double weight;
   };
 
-  /// All samples of the evaluation data, or those of at most `evaluationBatches` batches. The last batch of the data may be short: it is filled up
-  /// with its last sample, and as sums are linear, one more batch of that sample alone takes off what was too much.
+  /// All samples of the evaluation data, or those of at most `evaluationBatches` batches. The last
+  /// batch of the data may be short: it is padded with its last sample. Sums are linear, so one
+  /// more batch of that sample alone corrects the excess.
   struct EvaluationPlan {
-    /// \param inWhole  without the last batch if it is short: what fills it up would have numbers that the samples do not have
+    /// \param inWhole  omit a short last batch: padding samples would have numbers that the samples
+    ///   do not have
     EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t most, bool inWhole)
         : all(samples), batch(batch), whole(samples / batch), rest(inWhole ? 0 : samples % batch) {
       if (most > 0 && whole >= most) {
@@ -278,20 +281,22 @@ private:
         return {i * batch, batch, 1};
       return i == whole ? EvaluationBatch{whole * batch, rest, 1} : EvaluationBatch{all - 1, 1, -double(batch - rest) / double(batch)};
     }
-    /// Of the numbers that batch i is evaluated with: what fills the last one up is evaluated with the numbers of that one.
+    /// Number of samples from which the numbers of batch i are derived. The correcting batch uses
+    /// those of the last one.
     uint64_t samplesOf(uint64_t i) const { return i < whole ? batch : rest; }
     uint64_t all, batch, whole, rest;
   };
 
-  /// Sums of an evaluation, of all samples as one batch. Where units or counts read numbers of their step or of its samples, a batch of the
-  /// evaluation is a step of its own, and the loss is the mean over samples of the losses of batches.
+  /// Sums of an evaluation over all samples, as in one batch. If units or counts read numbers of
+  /// their step or of its samples, every batch of the evaluation is a separate step, and the loss
+  /// is the mean over samples of the batches' losses.
   struct EvaluationSums {
     std::vector<double> numerators, counts; ///< over all samples
-    double losses = 0;                      ///< of batches, times their samples
+    double losses = 0;                      ///< sum of the batches' losses, multiplied by their samples
     std::string without;                    ///< why there is no loss
   };
 
-  /// Counts of the last batch were taken with the samples that fill up its last group.
+  /// Corrects the counts of the last batch, which include the samples that pad its last group.
   Status takeOffFilling(const EvaluationPlan &plan) {
     const EvaluationBatch filling = plan.at(plan.whole + 1);
     Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(filling.first, filling.samples);
@@ -309,7 +314,7 @@ private:
     Result<std::shared_ptr<const Batch>> batch = run_.evaluationData->batchOf(part.first, part.samples);
     if (batch.failed())
       return batch.error();
-    // Of a group that is filled up, sums are corrected as those of the loss are.
+    // The sums of a padded group are corrected like those of the loss.
     const auto group = uint64_t(bundle_.samplesPerRow);
     const bool inRows = plan.rest % group == 0;
     if (i <= plan.whole || !inRows) {
@@ -329,7 +334,7 @@ private:
   }
 
   struct Evaluated {
-    double loss;         ///< of the sums that this process was told
+    double loss;         ///< computed from the sums that this process received
     std::string without; ///< why there is no loss: a factor of it is not finite
   };
 
@@ -382,13 +387,13 @@ private:
   const TrainingRun &run_;
   const bool byGroup_;
   std::unique_ptr<KnownNumbers> numbers_;
-  std::vector<double> batchCounts_; ///< of the last batch of an evaluation
+  std::vector<double> batchCounts_; ///< counts of the last batch of an evaluation
   std::deque<Pending> pending_;
-  double before_ = 0; ///< end of the step before
+  double before_ = 0; ///< end time of the previous step
   uint64_t turn_ = 0;
   uint64_t empty_ = 0;            ///< steps with nothing to learn from
-  std::string emptyBecause_;      ///< of the last of them
-  std::optional<uint64_t> since_; ///< all steps from this one on were not finite.
+  std::string emptyBecause_;      ///< reason of the last of them
+  std::optional<uint64_t> since_; ///< all steps since this one were not finite
   TrainingEnd end_;
 };
 

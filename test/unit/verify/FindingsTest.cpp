@@ -322,7 +322,7 @@ TEST(Findings, Recompute) {
   slot.set_kind(bundle::LOSS);
   slot.set_mode(bundle::WRITE);
   slot.set_name("loss");
-  expectFinding(more, Code::Malformed, {"makes its saved block again changes slot 'loss', too"});
+  expectFinding(more, Code::Malformed, {"recomputes its saved block changes slot 'loss', too"});
 }
 
 TEST(Findings, Call) {
@@ -415,7 +415,7 @@ TEST(Findings, Contributions) {
         if (program.device() == 1)
           entry.mutable_reduce_scatter()->clear_full();
       }
-  expectFinding(members, Code::Contributions, {"lacks contributor d1"});
+  expectFinding(members, Code::Contributions, {"misses contributor d1"});
 }
 
 namespace {

@@ -1,14 +1,15 @@
-// Attention in blocks: no tensor of queries x keys is kept, neither by the forward (online softmax: Milakov and Gimelshein, 2018) nor for the
-// backward, which recomputes probabilities from the log-sum-exp (Dao et al., 2022), or from the greatest score
-// and the sum where a mask is added.
+// Blocked attention. No tensor of queries x keys is stored: the forward uses online softmax
+// (Milakov and Gimelshein, 2018), and the backward recomputes the probabilities from the
+// log-sum-exp (Dao et al., 2022), or from the maximum score and the sum if a mask is added.
 //
 //             keys ->  tile 0   tile 1
-//   queries   block 0  [####....]            # visible: one product per (block, tile), as wide as its last query sees
-//        |    block 1  [########][##......]
+//   queries   block 0  [####....]            # visible: one matmul per (block, tile), as wide as
+//   its
+//        |    block 1  [########][##......]    last query sees
 //        v
 //
-// Forward items are (row, head, query block); backward items are (row, key head), so that every gradient element has one writer and one order of
-// summation.
+// Work items of the forward are (row, head, query block), those of the backward (row, key head).
+// Every gradient element therefore has one writer and one order of summation.
 #include "AttentionShape.h"
 #include "HalfGemm.h"
 #include "LibraryRoutine.h"
@@ -50,7 +51,7 @@ template <> struct Loops<double> {
   static void add(double *x, const double *y, int64_t n) { simdOps().addF64(x, y, n); }
 };
 
-/// Scratch of one thread, kept from call to call; each `purpose` has its own.
+/// Per-thread scratch memory, kept between calls. Each `purpose` has a separate buffer.
 enum class Purpose { Tiles, Operands };
 template <typename T, Purpose purpose = Purpose::Tiles> T *scratch(size_t elements) {
   thread_local std::vector<T> buffer;
@@ -59,7 +60,7 @@ template <typename T, Purpose purpose = Purpose::Tiles> T *scratch(size_t elemen
   return buffer.data();
 }
 
-/// Rows of one head as they are computed with: `data[i * position + e]`.
+/// Rows of one head in the computation type: `data[i * position + e]`.
 template <typename T> struct Rows {
   T *data;
   int64_t position;
@@ -67,7 +68,8 @@ template <typename T> struct Rows {
   T *at(int64_t row) const { return data + row * position; }
 };
 
-/// What half precision is widened to, one operand behind the other; operands of the type they are computed in are read where they are.
+/// Copies of half-precision operands, widened to the computation type, in one buffer. Other
+/// operands are read in place.
 template <typename T> class Operands {
 public:
   Operands(const AttentionShape &shape, int64_t elements) : shape_(shape), next_(shape.stored ? scratch<T, Purpose::Operands>(elements) : nullptr) {}
@@ -82,7 +84,8 @@ public:
     return {to, size};
   }
 
-  /// The place for a result; what is to be narrowed, by `write`, is collected in zeros first.
+  /// Memory for a result. A result that will be narrowed is accumulated in a zeroed buffer first;
+  /// `write` narrows it.
   Rows<T> result(bool narrow, const HeadStrides &strides, void *base, int64_t row, int64_t first, int64_t head, int64_t count, int64_t size) {
     if (!narrow)
       return {strides.at<T>(base, row, first, head), strides.position};
@@ -111,9 +114,9 @@ private:
 template <typename T> struct Head {
   const AttentionShape &shape;
   int64_t row, head;
-  const void *mask; ///< of this row and head, or null
-  bool drops;       ///< dropout, and not evaluating
-  uint64_t stream;  ///< of random numbers
+  const void *mask; ///< mask of this row and head, or null
+  bool drops;       ///< dropout in training
+  uint64_t stream;  ///< stream of random numbers
 
   Head(const AttentionShape &shape, const LibraryArguments &arguments, int64_t row, int64_t head, const void *maskBase, const void *scalars)
       : shape(shape), row(row), head(head), mask(nullptr), drops(false), stream(0) {
@@ -130,7 +133,8 @@ template <typename T> struct Head {
     }
   }
 
-  /// Softcap and mask on scores [first, last) of a tile row that starts at key `tile`. `slope` (optional) receives the derivative of the softcap.
+  /// Applies softcap and mask to scores [first, last) of a tile row that starts at key `tile`.
+  /// `slope` (optional) receives the derivative of the softcap.
   void finishScores(T *scores, int64_t query, int64_t tile, int64_t first, int64_t last, T *slope) const {
     if (shape.softcap > 0) {
       T cap = static_cast<T>(shape.softcap);
@@ -169,7 +173,8 @@ template <typename T> void zeroRows(T *base, int64_t rows, int64_t stride, int64
     std::memset(base + i * stride, 0, sizeof(T) * size);
 }
 
-/// What the forward keeps of this query and those behind it (AttentionShape::statistics).
+/// The values that the forward stores for this query and those that follow
+/// (AttentionShape::statistics).
 template <typename T> T *statisticsOf(const AttentionShape &s, void *base, int64_t row, int64_t head, int64_t query) {
   return static_cast<T *>(base) + ((row * s.heads + head) * s.queries + query) * s.statistics();
 }
@@ -194,7 +199,7 @@ private:
     int64_t end = s.lastKey(firstQuery + queries - 1), start = s.firstKey(firstQuery) / kKeyTile * kKeyTile, seen = std::max<int64_t>(end - start, 0);
     Operands<T> operands(s, (queries + seen) * (s.headSize + s.valueHeadSize));
     Rows<const T> q = operands.read(s.q, arguments.operands[0], row, firstQuery, head, queries, s.headSize);
-    Rows<const T> k = operands.read(s.k, arguments.operands[1], row, start, keyHead, seen, s.headSize); // from `start` on
+    Rows<const T> k = operands.read(s.k, arguments.operands[1], row, start, keyHead, seen, s.headSize); // starting at `start`
     Rows<const T> v = operands.read(s.v, arguments.operands[2], row, start, keyHead, seen, s.valueHeadSize);
     Rows<T> out = operands.result(s.stored.has_value(), s.out, arguments.operands[4], row, firstQuery, head, queries, s.valueHeadSize);
     T *statistics = arguments.operands[5] ? statisticsOf<T>(s, arguments.operands[5], row, head, firstQuery) : nullptr;
@@ -218,7 +223,7 @@ private:
         context.finishScores(x, query, tile, from, to, nullptr);
         T before = largest[i], now = std::max(before, Loops<T>::maximum(x + from, to - from));
         if (now == minusInfinity && std::none_of(x + from, x + to, [](T value) { return value != value; })) {
-          std::fill(x, x + width, T(0)); // this query sees nothing yet.
+          std::fill(x, x + width, T(0)); // no key is visible to this query yet
           continue;
         }
         std::fill(x, x + from, T(0));
@@ -287,7 +292,7 @@ private:
     }
   }
 
-  /// \param operands  by value: what is widened for one head makes room for the next.
+  /// \param operands  by value: the buffer of one head's copies is reused for the next head
   template <typename T>
   void headGradients(const LibraryArguments &arguments, int64_t row, int64_t head, Operands<T> operands, const Rows<const T> &k,
                      const Rows<const T> &v, const Rows<T> &dk, const Rows<T> &dv) {

@@ -26,7 +26,7 @@ public:
     auto found = call_.integers().find(name);
     return inRange(name, found == call_.integers().end() ? otherwise : found->second, 0);
   }
-  /// Sizes beyond memories are refused here, so that nobody's sums overflow.
+  /// Refuses sizes that no memory can have, so that sums of sizes do not overflow.
   int64_t inRange(const std::string &name, int64_t value, int64_t least) {
     if (value < least)
       fail("expects integer '" + name + "' >= " + std::to_string(least) + ", got " + std::to_string(value));
@@ -40,16 +40,17 @@ public:
     auto found = call_.reals().find(name);
     return found == call_.reals().end() ? otherwise : found->second;
   }
-  /// Strides default to a contiguous [rows, positions, heads, size]. Products read a head's positions as the rows of a matrix: they must not overlap,
-  /// and a single one may have any stride.
+  /// Strides default to a contiguous [rows, positions, heads, size]. Products read a head's
+  /// positions as matrix rows: positions must not overlap, except that a single one may have any
+  /// stride.
   HeadStrides strides(const std::string &name, int64_t positions, int64_t heads, int64_t size) {
-    int64_t position = 0, row = 0; // of a contiguous tensor, or beyond what any may be
+    int64_t position = 0, row = 0; // strides of a contiguous tensor, or larger than any valid stride
     if (__builtin_mul_overflow(heads, size, &position) || __builtin_mul_overflow(position, positions, &row))
       row = INT64_MAX;
     position = integer(name + "_position", position);
     if (positions == 1)
       position = std::max(position, size);
-    else if (position < size && !halfType(call_.type())) // half precision is copied
+    else if (position < size && !halfType(call_.type())) // half-precision operands are copied
       fail("expects integer '" + name + "_position' >= " + std::to_string(size) + ", the size of a head, got " + std::to_string(position));
     return {integer(name + "_row", row), position, integer(name + "_head", size)};
   }
@@ -78,7 +79,7 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
     read.fail("expects element type F32, F64, BF16 or F16, got " + bundle::ElementType_Name(call.type()));
   if (bundle::ElementType gradient = call.gradient_type(); gradient != bundle::ELEMENT_TYPE_UNSPECIFIED && gradient != call.type()) {
     if (!shape.stored || gradient != bundle::F32)
-      read.fail("expects gradients of the type of what they belong to, or F32 beside half precision, got " + bundle::ElementType_Name(gradient));
+      read.fail("expects gradients of the type of what they belong to, or F32 with half precision, got " + bundle::ElementType_Name(gradient));
   } else {
     shape.narrowGradients = shape.stored.has_value();
   }
@@ -99,7 +100,7 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
   shape.maskIsBoolean = read.integer("mask_is_boolean", 0) != 0;
   shape.addsMask = !shape.maskIsBoolean && call.operands_size() > 3 && call.operands(3).slot() != abi::kAbsentSlot;
   if (shape.stored && shape.addsMask)
-    read.fail("expects a boolean mask beside half precision");
+    read.fail("expects a boolean mask with half precision");
   shape.maskRow = read.integer("mask_row", 0);
   shape.maskHead = read.integer("mask_head", 0);
   shape.maskQuery = read.integer("mask_query", 0);

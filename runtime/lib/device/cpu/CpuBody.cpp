@@ -12,7 +12,7 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-/// Reads one body. The first problem found is kept.
+/// Checks and prepares one body. Keeps the first problem found.
 class CpuBody::Builder {
 public:
   Builder(const bundle::Body &body, const FindSymbol &findSymbol) : body_(body), findSymbol_(findSymbol) {}
@@ -22,7 +22,8 @@ public:
       problem_ = "body '" + body_.name() + "', launch " + std::to_string(launch_) + ": " + what;
   }
 
-  /// Of an operand that is there and has not been found wrong: inside its slot, which may be written if it is.
+  /// Checks that a use of a present operand is inside its slot, and that the slot may be written if
+  /// the use writes.
   void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
     if (pointer.slot() >= uint32_t(body_.slots_size()))
       return;
@@ -147,7 +148,7 @@ public:
 
   Result<CpuBody> build() {
     CpuBody body;
-    size_t mostOperands = 16; // library routines look at optional operands beyond those given.
+    size_t mostOperands = 16; // library routines also read the optional operands after the given ones
     for (launch_ = 0; launch_ < body_.launches_size(); ++launch_) {
       const bundle::Launch &launch = body_.launches(launch_);
       switch (launch.what_case()) {
@@ -200,7 +201,8 @@ uint64_t CpuBody::accumulateBits(uint64_t accumulates, const std::vector<Address
 void CpuBody::run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
   for (const auto &launch : launches_) {
     std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launch);
-    launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); // bodies of a device run one after the other.
+    // No atomic increment is needed: bodies of a device run one at a time.
+    launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 }
 
@@ -212,7 +214,7 @@ void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPo
   if (points <= 0)
     return;
 
-  // Below this many bytes a thread costs more to wake than it saves.
+  // With fewer bytes, waking a thread costs more time than it saves.
   constexpr int64_t kBytesPerPiece = 64 << 10;
   int64_t pieces = std::min({points, kernel.cost.at(arguments.rows) / kBytesPerPiece, int64_t(pool.threads()) * 4});
   if (pieces <= 1 || pool.threads() == 1) {

@@ -1,4 +1,5 @@
-// A body made ready: symbols resolved, attributes read, everything checked, so that running it cannot fail.
+// A prepared body: symbols are resolved, attributes read and everything checked, so that running it
+// cannot fail.
 #pragma once
 
 #include "LibraryRoutine.h"
@@ -25,11 +26,11 @@ namespace zorse::runtime {
 
 class CpuBody {
 public:
-  /// The address of a symbol in the bundle's kernel objects; null: there is none.
+  /// Returns the address of a symbol in the bundle's kernel objects, or null if there is none.
   using FindSymbol = std::function<void *(const std::string &symbol)>;
   static Result<CpuBody> create(const bundle::Body &body, const FindSymbol &findSymbol);
 
-  /// \param launches  counts the launches done; written by the calling thread only.
+  /// \param launches  counts the finished launches; only the calling thread writes it
   void run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches);
 
 private:
@@ -44,13 +45,13 @@ private:
   struct Kernel {
     ZorseKernel *function;
     std::vector<Address> operands;
-    uint64_t accumulates; ///< by operand
+    uint64_t accumulates; ///< bit i: operand i
     Linear points, cost;
   };
   struct Product {
     bool isDouble, transposeA, transposeB, accumulates;
-    std::optional<HalfType> half; ///< type of A and B; absent: they are of the type of C
-    bool narrowResult;            ///< C is of this half precision, too
+    std::optional<HalfType> half; ///< type of A and B; absent: the type of C
+    bool narrowResult;            ///< C has this half precision, too
     Linear m, n, k, batch;
     Address a, b, c;
     int64_t lda, ldb, ldc, strideA, strideB, strideC;
@@ -70,7 +71,7 @@ private:
   void run(const Library &library, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
 
   std::vector<std::variant<Kernel, Product, Library>> launches_;
-  std::vector<void *> operands_; ///< scratch of a run: no allocation in a step.
+  std::vector<void *> operands_; ///< scratch memory of a run, to avoid allocation during a step
 };
 
 } // namespace zorse::runtime

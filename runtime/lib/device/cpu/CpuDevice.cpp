@@ -20,8 +20,8 @@ struct CpuDevice::Impl {
   CpuDeviceOptions options;
   const Gemm *gemm = nullptr;
   std::unique_ptr<ThreadPool> pool;
-  std::vector<void *> objects;                          ///< of dlopen
-  std::vector<std::shared_ptr<const MemoryFile>> files; ///< that they were loaded from
+  std::vector<void *> objects;                          ///< handles of dlopen
+  std::vector<std::shared_ptr<const MemoryFile>> files; ///< files of the objects
   std::vector<CpuBody> bodies;
   std::mutex running;
   std::atomic<uint64_t> launches{0};

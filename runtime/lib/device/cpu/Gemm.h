@@ -1,4 +1,5 @@
-// One interface to serial matrix-product libraries; our own threads split the work (MatrixProduct.cpp).
+// Common interface of serial matmul libraries. The runtime's own threads split the work
+// (MatrixProduct.cpp).
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -22,14 +23,16 @@ template <typename T> struct GemmArguments {
   int64_t ldc;
 };
 
-/// A library that multiplies in the calling thread. With beta = 0, C is not read.
+/// A library that multiplies in the calling thread. C is not read if beta = 0.
 class Gemm {
 public:
   virtual ~Gemm() = default;
   virtual const char *name() const = 0;
-  /// Name, version and what it chose for this processor: libraries that say the same give the same bits.
+  /// Name, version and the kernel chosen for this CPU. Libraries with equal identities give the
+  /// same bits.
   virtual std::string identity() const = 0;
-  /// Ends the process where rows overlap: libraries say so on the error output and leave C as it is, which nobody would notice.
+  /// Ends the process if rows overlap. The libraries only print an error then and leave C
+  /// unchanged, which would go unnoticed.
   template <typename T> void multiply(const GemmArguments<T> &arguments) const {
     requireRows(arguments.lda, arguments.transposeA ? arguments.m : arguments.k);
     requireRows(arguments.ldb, arguments.transposeB ? arguments.k : arguments.n);
@@ -49,12 +52,13 @@ private:
   [[noreturn]] static void endOverlapping(int64_t leading, int64_t columns); ///< GemmChoice.cpp
 };
 
-const Gemm *openBlasGemm(); ///< null where it cannot be used; `openBlasProblem` says why.
+const Gemm *openBlasGemm(); ///< null if it cannot be used; `openBlasProblem` has the reason
 const std::string &openBlasProblem();
-const Gemm *oneDnnGemm(); ///< null where the runtime was built without oneDNN.
+const Gemm *oneDnnGemm(); ///< null if the runtime was built without oneDNN
 
-/// The library to use: `name`, else the environment variable ZORSE_GEMM, else the one that was measured to be faster on this machine. The measurement
-/// is taken once and remembered in the user's cache directory; where nothing can be remembered the choice is fixed, so that two runs give the same
+/// Chooses the library: `name`, else the environment variable ZORSE_GEMM, else the one that was
+/// measured to be faster on this machine. The measurement is made once and stored in the user's
+/// cache directory. If it cannot be stored, the choice is fixed, so that two runs give the same
 /// bits.
 Result<const Gemm *> chooseGemm(const std::string &name);
 

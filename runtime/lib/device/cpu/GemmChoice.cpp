@@ -1,4 +1,4 @@
-// Which library multiplies: asked for, remembered, or measured.
+// Chooses the matmul library: by option, by the stored measurement, or by measuring.
 #include "Gemm.h"
 
 #include "zorse/Support/RegularFile.h"
@@ -35,7 +35,7 @@ std::string cacheDirectory() {
   return {};
 }
 
-/// The processor's model name: what is remembered on one machine of a shared home directory must not bind another type.
+/// The CPU's model name. Machines that share a home directory store their choices by model.
 std::string processorName() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
@@ -48,7 +48,7 @@ std::string processorName() {
   return "unknown";
 }
 
-/// Seconds of the fastest of several products of the size of a small model's.
+/// Seconds of the fastest of several matmuls with sizes of a small model.
 double measure(const Gemm &gemm) {
   constexpr int64_t m = 256, n = 768, k = 768;
   std::vector<float> a(m * k, 0.5f), b(k * n, 0.25f), c(m * n);
@@ -78,8 +78,9 @@ const Gemm *rememberedOrMeasured() {
 
   const Gemm *faster = measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm() : openBlasGemm();
   ::mkdir(directory.substr(0, directory.rfind('/')).c_str(), 0700);
-  ::mkdir(directory.c_str(), 0700); // it is the compiler's cache, too, which others must not write to
-  // Written aside and linked into place: of several processes that measure at once, the first decides for all.
+  ::mkdir(directory.c_str(), 0700); // the compiler's cache directory, too: no other user may write to it
+  // Written to a draft file and linked to its name: if several processes measure at the same time,
+  // the first decides for all.
   std::string draft = path + "." + std::to_string(::getpid());
   const std::string text = faster->name() + std::string("\n");
   if (int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); file >= 0) {
@@ -104,7 +105,7 @@ Result<const Gemm *> zorse::runtime::chooseGemm(const std::string &name) {
   if (wanted.empty())
     if (const char *environment = std::getenv("ZORSE_GEMM"))
       wanted = environment;
-  if (!openBlasGemm()) // oneDNN alone is not enough: it has no f64 product.
+  if (!openBlasGemm()) // oneDNN alone is not sufficient: it has no f64 matmul
     return userError(openBlasProblem());
   if (wanted.empty()) {
     static const Gemm *const choice = rememberedOrMeasured();

@@ -16,8 +16,10 @@ using namespace zorse::runtime;
 #if ZORSE_HAVE_ONEDNN
 namespace {
 
-/// oneDNN asks OpenMP how many threads it may use, for each calling thread anew. One: we split the work ourselves, and two pools on the same cores
-/// are 1.5 to 2 times slower than one. Looked up in the OpenMP library that oneDNN brought along, whichever that is.
+/// Makes oneDNN use one thread. It asks OpenMP for the number of threads, separately for each
+/// calling thread. The runtime splits the work itself, and two thread pools on the same cores are
+/// 1.5 to 2 times slower than one. The function is looked up in the OpenMP library that oneDNN
+/// loaded.
 void useOneThread() {
   thread_local bool done = [] {
     if (void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
@@ -27,21 +29,23 @@ void useOneThread() {
   (void)done;
 }
 
-/// Elements of a transposed operand at a time: 1 MiB, so that it stays in a core's cache while it is multiplied.
+/// Elements of a transposed operand that are copied together: 1 MiB stays in a core's cache during
+/// the multiplication.
 constexpr int64_t kScratch = 1 << 18;
 
-/// Smaller ones gain nothing.
+/// Smaller matrices gain nothing.
 constexpr int64_t kSmallestTransposed = 64 * 64;
 
-/// oneDNN packs a transposed B at about 1.6 ns an element, a fifth of the whole product with 256 rows of A, and weights lie that way (PyTorch's
-/// Linear). So we transpose it ourselves in a fraction of that, some columns of C after others. Whether and where to cut depends on B alone: rows of
-/// A do not change which call computes an element of C.
+/// Transposes B itself, some columns of C at a time. oneDNN packs a transposed B at about 1.6 ns
+/// per element, which is a fifth of the whole matmul with 256 rows of A, and weights are stored
+/// that way (PyTorch's Linear). Our transposition takes a fraction of that. Whether and where B is
+/// split depends on B alone, so the rows of A do not change which call computes an element of C.
 void multiplyByTransposed(const GemmArguments<float> &g) {
   static thread_local std::vector<float> scratch;
   constexpr int64_t lines = 16; // floats of a cache line
   int64_t most = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines), pieces = (g.n + most - 1) / most;
   int64_t columns = ((g.n + pieces - 1) / pieces + lines - 1) / lines * lines,
-          ld = columns + lines; // no power of two: lines of a column would share a set of the cache
+          ld = columns + lines; // not a power of two: the lines of a column would share a set of the cache
   scratch.resize(std::max<size_t>(scratch.size(), size_t(ld * g.k)));
   for (int64_t first = 0; first < g.n; first += columns) {
     int64_t n = std::min(columns, g.n - first);
@@ -65,7 +69,7 @@ public:
       return multiplyByTransposed(g);
     dnnl_sgemm(g.transposeA ? 'T' : 'N', g.transposeB ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
-  void product(const GemmArguments<double> &g) const override { openBlasGemm()->multiply(g); } // oneDNN has no f64 product.
+  void product(const GemmArguments<double> &g) const override { openBlasGemm()->multiply(g); } // oneDNN has no f64 matmul
 };
 
 } // namespace

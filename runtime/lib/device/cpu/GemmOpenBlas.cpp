@@ -1,5 +1,5 @@
-// OpenBLAS, loaded when it is first needed: as a library that the program is linked with it starts threads and maps memory before main, so that under
-// a limit on address space (ulimit -v) even --help never came to an end.
+// OpenBLAS, loaded at its first use. A program that is linked with it starts threads and maps
+// memory before main; with a limit on address space (ulimit -v) even --help then hung.
 #include "Gemm.h"
 
 #include <cblas.h>
@@ -17,7 +17,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// What OpenBLAS maps for every thread that calls it at the same time. Where that fails it tries again for ever.
+/// Bytes that OpenBLAS maps for every thread that calls it at the same time. If the mapping fails,
+/// it retries forever.
 constexpr size_t kBytesPerThread = size_t(128) << 20;
 
 CBLAS_TRANSPOSE flag(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
@@ -27,7 +28,7 @@ public:
   OpenBlas() {
     if (!(problem_ = lacksMemory()).empty())
       return;
-    ::setenv("OPENBLAS_NUM_THREADS", "1", 1); // Our own threads split the work; CMakeLists.txt says why it is not the serial build.
+    ::setenv("OPENBLAS_NUM_THREADS", "1", 1); // the runtime's threads split the work; CMakeLists.txt explains why the serial build is not used
     tellCoreType();
     void *library = ::dlopen(ZORSE_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -44,7 +45,7 @@ public:
     config_ = reinterpret_cast<decltype(config_)>(::dlsym(library, "openblas_get_config"));
     corename_ = reinterpret_cast<decltype(corename_)>(::dlsym(library, "openblas_get_corename"));
     if (!sgemm_ || !dgemm_ || !setThreads || !config_ || !corename_) {
-      problem_ = "OpenBLAS lacks one of cblas_sgemm, cblas_dgemm, openblas_set_num_threads, openblas_get_config and openblas_get_corename";
+      problem_ = "OpenBLAS does not export one of cblas_sgemm, cblas_dgemm, openblas_set_num_threads, openblas_get_config and openblas_get_corename";
       return;
     }
     setThreads(1);
@@ -53,7 +54,7 @@ public:
   const std::string &problem() const { return problem_; }
   const char *name() const override { return "openblas"; }
   std::string identity() const override {
-    std::string build = config_(); // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version
+    std::string build = config_(); // for example "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version are kept
     size_t name = build.find(' '), version = name == std::string::npos ? name : build.find(' ', name + 1);
     return "openblas" + (name == std::string::npos ? std::string() : build.substr(name, version - name)) + ", " + corename_();
   }
@@ -65,8 +66,8 @@ public:
   }
 
 private:
-  /// OpenBLAS 0.3.21 takes AMD's processors with AVX-512 for ones without: told better, a Zen 5 core reaches 220 GFLOP/s in f32 instead of 113.
-  /// Whoever has set a core type keeps it.
+  /// OpenBLAS 0.3.21 does not detect AVX-512 on AMD's CPUs. With the core type set, a Zen 5 core
+  /// reaches 220 GFLOP/s in f32 instead of 113. A core type that the user set is kept.
   static void tellCoreType() {
 #if defined(__x86_64__)
     if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -79,8 +80,8 @@ private:
     rlimit limit = {};
     if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
       return {};
-    // Threads that start later take address space, too, and a product that finds none never ends: no heaps of their own for them, and room for
-    // stacks.
+    // Threads that start later also need address space, and a matmul that finds none never ends.
+    // Disable per-thread heaps, and count the stacks.
     ::mallopt(M_ARENA_MAX, 1);
     constexpr size_t kThreads = 16;
     rlimit stack = {};

@@ -1,42 +1,45 @@
-// Products of matrices in bf16 or f16, by kernels of our own: no library has both, and libraries' bits depend on the number of threads and on the
-// processor (docs/precision.md).
+// Matmuls in bf16 or f16, by our own kernels: no library supports both types, and the libraries'
+// bits depend on the number of threads and on the CPU (docs/precision.md).
 #pragma once
 
 #include "zorse/runtime/HalfTypes.h"
 
 namespace zorse::runtime {
 
-/// C (m x n) = op(A) (m x k) * op(B) (k x n), or C += it; row-major. Leading dimensions in elements, of the stored (not transposed) matrices.
+/// C (m x n) = op(A) (m x k) * op(B) (k x n), or C += the product; row-major. Leading dimensions
+/// are in elements, of the stored (not transposed) matrices.
 ///
-/// Sums are f32. Every element of C is one sum over k in blocks of kHalfBlock; in a block, products are added by fused multiply-adds in the order
-/// 1, 0, 3, 2, ... with subnormal numbers as zero, which is what AVX512-BF16 does with pairs; blocks are added to C one after the other. So bits
-/// depend neither on the number of threads nor, where there is FMA, on the processor.
+/// Accumulates in f32. Every element of C is one sum over k in blocks of kHalfBlock. Within a
+/// block, products are added by fused multiply-adds in the order 1, 0, 3, 2, ... with subnormal
+/// numbers as zero, as AVX512-BF16 does with pairs. Blocks are added to C sequentially. The bits
+/// therefore depend neither on the number of threads nor, on CPUs with FMA, on the CPU.
 struct HalfProduct {
-  HalfType type; ///< of A and B
+  HalfType type; ///< type of A and B
   bool transposeA, transposeB;
   int64_t m, n, k;
   const uint16_t *a;
   int64_t lda;
   const uint16_t *b;
   int64_t ldb;
-  bool narrowC; ///< C has the type of A and B: it is rounded once, and never added to; otherwise C is f32.
+  bool narrowC; ///< C has the type of A and B: it is rounded once and never added to; otherwise C is f32
   bool add;
   void *c;
   int64_t ldc;
 };
 inline constexpr int64_t kHalfBlock = 384;
 
-/// In the calling thread.
+/// Multiplies in the calling thread.
 void multiply(const HalfProduct &product);
 
-/// Name and version, and on which instructions its bits depend.
+/// Name and version, and the instructions that the bits depend on.
 const char *halfGemmIdentity();
 
-/// Rows of `count` elements between half precision and f32; leading dimensions in elements.
+/// Converts rows of `count` elements between half precision and f32; leading dimensions in
+/// elements.
 void widenRows(HalfType type, const uint16_t *x, int64_t ldx, int64_t rows, int64_t count, float *y, int64_t ldy);
 void narrowRows(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_t count, uint16_t *y, int64_t ldy);
 
-/// One instruction set's versions.
+/// The functions of one instruction set.
 struct HalfOps {
   const char *name;
   void (*multiply)(const HalfProduct &product);

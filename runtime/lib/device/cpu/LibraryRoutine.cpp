@@ -20,7 +20,8 @@ namespace {
 
 bool isFloat(bundle::ElementType type) { return type == bundle::F32 || type == bundle::F64; }
 
-/// sums[0] += squares, sums[1] += non-finite elements. Blocks of fixed size are summed in f64 by a fixed tree, then block after block.
+/// sums[0] += squares, sums[1] += number of non-finite elements. Blocks of fixed size are summed in
+/// f64 by a fixed tree, then sequentially.
 class SquaredNorm final : public LibraryRoutine {
 public:
   explicit SquaredNorm(bundle::ElementType type) : type_(type) {}
@@ -76,7 +77,7 @@ private:
   int terms_;
 };
 
-/// Copies of f32 in half precision.
+/// Casts f32 to half precision.
 class Cast final : public LibraryRoutine {
 public:
   explicit Cast(HalfType type) : type_(type) {}
@@ -95,7 +96,7 @@ private:
   HalfType type_;
 };
 
-/// The commit decision. Clipping as torch.nn.utils.clip_grad_norm_ does it.
+/// The clip/skip decision. Clips like torch.nn.utils.clip_grad_norm_.
 class Decide final : public LibraryRoutine {
 public:
   explicit Decide(int64_t scaleInterval) : scaleInterval_(scaleInterval) {}
@@ -103,7 +104,7 @@ public:
   void run(const LibraryArguments &arguments) override {
     const auto *sums = static_cast<const double *>(arguments.operands[0]);
     auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[1]);
-    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]); // `updates` alone without scaling
+    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]); // only `updates` if there is no loss scaling
     const bool scales = scaleInterval_ > 0;
 
     const double scale = scales ? state.lossScale : 1.0;
@@ -111,7 +112,7 @@ public:
     double factor = 1.0 / scale;
     if (scalars.clipNorm > 0) {
       double ratio = scalars.clipNorm / (norm + 1e-6);
-      factor *= ratio > 1.0 ? 1.0 : ratio; // NaN stays NaN.
+      factor *= ratio > 1.0 ? 1.0 : ratio; // NaN stays NaN
     }
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (int term = 0; term < abi::kMaxLossTerms; ++term)
@@ -130,7 +131,7 @@ public:
   }
 
 private:
-  /// As torch.amp.GradScaler.update() does it.
+  /// Updates the loss scale like torch.amp.GradScaler.update().
   void nextScale(abi::OptimizerStep &state, bool finite) const {
     if (!finite) {
       state.lossScale = std::max(state.lossScale * 0.5, 1.0);
@@ -145,7 +146,7 @@ private:
   int64_t scaleInterval_;
 };
 
-/// What the first gradients of a step are multiplied by.
+/// Multiplies the loss gradients, with which the backward begins, by the loss scale.
 class ScaleSeeds final : public LibraryRoutine {
 public:
   void run(const LibraryArguments &arguments) override {

@@ -16,20 +16,20 @@ namespace zorse::runtime {
 class ThreadPool;
 
 struct LibraryArguments : ZorseCallContext {
-  void *const *operands; ///< null where an optional operand is absent.
-  uint64_t accumulate;   ///< bit i: operand i is added to.
+  void *const *operands; ///< null if an optional operand is absent
+  uint64_t accumulate;   ///< bit i: accumulate into operand i
   ThreadPool &pool;
   const Gemm &gemm;
 };
 
-/// A routine with its attributes read and checked. Runs are serialised by the device.
+/// A routine with parsed and checked attributes. The device serializes its runs.
 class LibraryRoutine {
 public:
   virtual ~LibraryRoutine() = default;
   virtual void run(const LibraryArguments &arguments) = 0;
 };
 
-/// Fails on unknown names, missing attributes, wrong operand counts.
+/// Returns an error on unknown names, missing attributes and wrong operand counts.
 Result<std::unique_ptr<LibraryRoutine>> makeLibraryRoutine(const bundle::LibraryCall &call);
 
 /// Attention.cpp

@@ -8,11 +8,12 @@ using namespace zorse::runtime;
 
 namespace {
 
-// A piece below this is not worth a thread's waking: about a fifth of a millisecond on one core.
+// A smaller chunk of work is not worth waking a thread. It is about 0.2 ms on one core.
 constexpr double kSmallestPiece = 2.0e7;
 
-/// Pieces of one product. Every piece packs its operands anew: in 2 to 4 pieces of a GPT-2 124M's products a library loses about 4 % of its rate, in
-/// 16 about 10 %. So products that take a core less than a tenth of a second are cut in four, only larger ones in more.
+/// Maximum number of chunks of one matmul. Every chunk packs its operands again: with 2 to 4 chunks
+/// of a GPT-2 124M matmul, a library loses about 4 % of its rate, with 16 about 10 %. Matmuls that
+/// take one core less than 0.1 s therefore have at most four chunks, larger ones more.
 int64_t mostPieces(double operations) { return operations < 8e9 ? 4 : operations < 32e9 ? 8 : 16; }
 
 int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
@@ -34,8 +35,9 @@ ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int6
   if (wanted <= 1)
     return best;
 
-  // Every piece reads its rows of A and columns of B: of the cuts into about `wanted` pieces take the one that reads least. Pieces keep whole tiles
-  // of the libraries' inner kernels (8 x 48 and 16 x 4 with 512-bit registers).
+  // Every chunk reads its rows of A and columns of B. Of the splits into about `wanted` chunks,
+  // take the one that reads least. Chunks keep the tiles of the libraries' inner kernels whole (8 x
+  // 48, and 16 x 4 with 512-bit registers).
   double leastRead = 1e300;
   for (int64_t down = 1; down <= wanted; ++down) {
     int64_t across = wanted / down;
@@ -44,7 +46,7 @@ ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int6
     int64_t rows = std::min(m, roundUp(divideUp(m, down), 16)), columns = std::min(n, roundUp(divideUp(n, across), 96));
     double pieces = double(divideUp(m, rows)) * double(divideUp(n, columns));
     double read = double(divideUp(n, columns)) * double(m) + double(divideUp(m, rows)) * double(n);
-    read *= 1.0 + 0.5 * std::max(0.0, double(wanted) - pieces); // too few pieces starve threads.
+    read *= 1.0 + 0.5 * std::max(0.0, double(wanted) - pieces); // too few chunks leave threads idle
     if (read < leastRead) {
       leastRead = read;
       best = {rows, columns};
@@ -55,12 +57,12 @@ ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int6
 
 namespace {
 
-/// One piece of a batch of products: rows and columns of C.
+/// One chunk of a batch of matmuls: rows and columns of C.
 struct Piece {
   int64_t batch, row, rows, column, columns;
 };
 
-/// Calls `multiply` for every piece, on the pool's threads where that is worth it.
+/// Calls `multiply` for every chunk, on the pool's threads if there are several.
 template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, int64_t batch, ThreadPool &pool, const Multiply &multiply) {
   if (m <= 0 || n <= 0 || batch <= 0)
     return;
@@ -79,7 +81,7 @@ template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, 
   pool.forEach(count, piece);
 }
 
-/// Of a product, the part that is one piece, but for its place in C.
+/// The arguments of one chunk, except its address in C.
 template <typename Arguments, typename Product> Arguments argumentsOf(Arguments g, const Piece &piece, const Product &product) {
   g.m = piece.rows;
   g.n = piece.columns;

@@ -1,11 +1,12 @@
-// Which code this machine's processors run.
+// Detects the instruction set of this machine's CPU.
 #pragma once
 
 #include <string>
 
 namespace zorse::runtime {
 
-/// The highest of "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4" that runs here; of other machines their family's name.
+/// The highest of "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4" that this machine supports. On
+/// other architectures, the family's name.
 std::string processorHere();
 
 } // namespace zorse::runtime

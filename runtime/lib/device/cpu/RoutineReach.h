@@ -1,4 +1,4 @@
-// How far library routines reach from the addresses they are given.
+// Bounds of the bytes that library routines access.
 #pragma once
 
 #include "../Reach.h"
@@ -10,7 +10,8 @@ class LibraryCall;
 
 namespace zorse::runtime {
 
-/// Of a routine whose attributes and number of operands have been found right (makeLibraryRoutine).
+/// The operand uses of a routine. Its attributes and number of operands must be valid
+/// (makeLibraryRoutine).
 Result<std::vector<OperandUse>> operandUses(const bundle::LibraryCall &call);
 
 } // namespace zorse::runtime

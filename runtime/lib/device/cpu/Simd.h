@@ -1,11 +1,11 @@
-// The runtime's own inner loops, compiled once per instruction set and chosen at start.
+// The runtime's own inner loops, compiled once per instruction set and chosen at startup.
 #pragma once
 
 #include <cstdint>
 
 namespace zorse::runtime {
 
-/// One instruction set's versions.
+/// The functions of one instruction set.
 struct SimdOps {
   const char *name;
 
@@ -33,11 +33,12 @@ struct SimdOps {
   void (*addF32)(float *x, const float *y, int64_t n);
   void (*addF64)(double *x, const double *y, int64_t n);
 
-  /// y (columns x rows) becomes the transposed of x (rows x columns). Leading dimensions in elements; x and y do not overlap.
+  /// y (columns x rows) = transpose of x (rows x columns). Leading dimensions in elements; x and y
+  /// do not overlap.
   void (*transposeF32)(const float *x, int64_t ldx, int64_t rows, int64_t columns, float *y, int64_t ldy);
 };
 
-/// The widest this processor runs.
+/// The functions of the best instruction set that this CPU supports.
 const SimdOps &simdOps();
 
 extern const SimdOps simdBaseline;

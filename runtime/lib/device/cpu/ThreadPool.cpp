@@ -6,7 +6,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr int kSpins = 4000; // about 20 microseconds: less than waking a sleeping thread costs, twice over.
+constexpr int kSpins = 4000; // about 20 microseconds: less than half the cost of waking a sleeping thread
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -64,7 +64,7 @@ void ThreadPool::run(int64_t count, Function function, void *context) {
 
   takeItems(function, context, count);
 
-  // A worker that wakes up from here on finds the job closed; those inside still use `context`.
+  // A worker that wakes up after this finds the job closed; workers inside still use `context`.
   std::unique_lock<std::mutex> lock(mutex_);
   open_ = false;
   if (spin_ && inside_ > 0) {

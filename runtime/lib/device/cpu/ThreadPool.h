@@ -1,4 +1,5 @@
-// The few threads of one CPU device. They sleep between jobs and never fight another pool for cores.
+// The threads of one CPU device. They sleep between jobs and do not compete with another pool for
+// cores.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@ namespace zorse::runtime {
 
 class ThreadPool {
 public:
-  /// \param threads  including the caller of forEach.
-  /// \param spin     look for the next job a few microseconds before sleeping.
+  /// \param threads  number of threads, including the caller of forEach
+  /// \param spin     poll for the next job for a few microseconds before sleeping
   ThreadPool(int threads, bool spin);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
@@ -22,7 +23,8 @@ public:
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls task(i) for every i in [0, count), in any order on any thread; returns when all have returned. Concurrent callers take turns.
+  /// Calls task(i) for every i in [0, count), in any order on any thread. Returns when all calls
+  /// have returned. Concurrent callers are served one at a time.
   template <typename Task> void forEach(int64_t count, Task &&task) {
     using Plain = std::remove_reference_t<Task>;
     run(count, [](void *context, int64_t i) { (*static_cast<Plain *>(context))(i); }, const_cast<void *>(static_cast<const void *>(&task)));
@@ -41,14 +43,14 @@ private:
 
   std::mutex mutex_;
   std::condition_variable jobReady_, workersLeft_;
-  std::atomic<uint64_t> generation_{0}; ///< changes under mutex_ whenever a job opens or the pool stops.
+  std::atomic<uint64_t> generation_{0}; ///< changes under mutex_ when a job opens or the pool stops
   bool stop_ = false;
-  bool open_ = false; ///< the job below may be joined.
+  bool open_ = false; ///< workers may join the job
   Function function_ = nullptr;
   void *context_ = nullptr;
   int64_t count_ = 0;
   std::atomic<int64_t> next_{0};
-  std::atomic<int> inside_{0}; ///< workers that have joined the job; changes under mutex_.
+  std::atomic<int> inside_{0}; ///< workers that have joined the job; changes under mutex_
 };
 
 } // namespace zorse::runtime

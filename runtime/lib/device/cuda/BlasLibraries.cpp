@@ -14,11 +14,11 @@ constexpr const char *kInstall =
     "install CUDA's libraries, or the Python package nvidia-cublas (of CUDA 12: nvidia-cublas-cu12) and put its folder into LD_LIBRARY_PATH";
 
 struct Installed {
-  std::deque<BlasLibrary> libraries; ///< the newest first
-  std::string problems;              ///< why others cannot be loaded
+  std::deque<BlasLibrary> libraries; ///< newest first
+  std::string problems;              ///< why other libraries cannot be loaded
 };
 
-/// A library has a handle of its own, so versions lie side by side.
+/// Every library has its own handle, so that several versions can be loaded.
 void open(const char *name, size_t major, Installed &all) {
   void *handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
@@ -75,7 +75,8 @@ std::string zorse::runtime::cuda::versionText(size_t version) {
 }
 
 std::string zorse::runtime::cuda::whyNotServing(size_t version, const BlasHost &host) {
-  // The first release for GPUs of a capability and above, and the first release that has dropped those below one.
+  // The first release that supports GPUs from a capability, and the first release that dropped GPUs
+  // below one.
   struct Since {
     int capability;
     size_t version;
@@ -111,5 +112,5 @@ Result<std::vector<const BlasLibrary *>> zorse::runtime::cuda::blasLibraries(con
     return serving;
   if (all.libraries.empty())
     return userError("CUDA devices need cuBLASLt (13, 12 or 11): " + all.problems + "; " + kInstall);
-  return userError("no cuBLASLt that is installed serves this GPU: " + why + "; " + kInstall);
+  return userError("no installed cuBLASLt supports this GPU: " + why + "; " + kInstall);
 }

@@ -26,7 +26,8 @@ bool BlasProduct::operator<(const BlasProduct &o) const {
   return key(*this) < key(o);
 }
 
-/// A product made ready. What is row-major here is column-major and transposed there: C' = op(B)' op(A)'.
+/// A prepared matmul. A row-major matrix is the transpose of a column-major one: C' = op(B)'
+/// op(A)'.
 struct BlasLt::Plan {
   const BlasLtApi &lt;
   void *description = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
@@ -89,14 +90,14 @@ Result<std::string> BlasLt::identity(const std::vector<BlasHost> &hosts) {
   return text;
 }
 
-/// cublasComputeType_t, and the type of alpha and beta.
+/// cublasComputeType_t and the type of alpha and beta.
 static std::pair<int, int> sumsOf(const BlasProduct &p) {
   if (p.typeOfC == kF64)
     return {kCompute64F, kF64};
   return p.sumsF16 ? std::pair(kCompute16F, kF16) : std::pair(p.tf32 ? kComputeTf32 : kCompute32F, kF32);
 }
 
-// NOLINTNEXTLINE(performance-no-int-to-ptr): as the library wants it
+// NOLINTNEXTLINE(performance-no-int-to-ptr): required by the library
 static void *pointerTo(CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); }
 
 static int setBias(const BlasLtApi &lt, void *description, CUdeviceptr bias) {
@@ -130,7 +131,7 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p, CUdeviceptr bias) {
     call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeA, &first, sizeof first));
     call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeB, &second, sizeof second));
   }
-  if (bias && failure.succeeded()) { // the heuristic reads the address for its alignment
+  if (bias && failure.succeeded()) { // the heuristic reads the address to get its alignment
     const uint32_t epilogue = kEpilogueBias;
     call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kEpilogue, &epilogue, sizeof epilogue));
     call("cublasLtMatmulDescSetAttribute", setBias(lt, made->description, bias));
@@ -146,7 +147,8 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p, CUdeviceptr bias) {
     call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
   };
   prefer(kMaxWorkspace, uint64_t(kWorkspace));
-  // The library's first operand is our second. It would otherwise assume 256 bytes of every address, and slices of views have less.
+  // The library's first operand is our second. Its default assumes alignments of 256 bytes, but
+  // slices of views have less.
   prefer(kMinAlignmentA, p.alignmentB);
   prefer(kMinAlignmentB, p.alignmentA);
   prefer(kMinAlignmentC, p.alignmentC);
@@ -165,7 +167,8 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p, CUdeviceptr bias) {
   return plan.get();
 }
 
-/// The largest power of two that divides the address, at most 256: the library asks for no more.
+/// The largest power of two that divides the address, at most 256, the largest that the library
+/// uses.
 static uint32_t alignmentOf(CUdeviceptr address) {
   uint32_t alignment = 256;
   while (address % alignment)
@@ -184,7 +187,7 @@ Result<CUdeviceptr> BlasLt::workspaceOf(CUstream stream) {
 
 namespace {
 
-/// alpha and beta in the type that the library reads them in.
+/// alpha and beta in the type that the library expects.
 class Factors {
 public:
   Factors(int type, double alpha, double beta)

@@ -1,4 +1,4 @@
-// The part of cuBLASLt that this runtime uses, by declarations of our own (11 to 13).
+// The part of cuBLASLt (11 to 13) that this runtime uses, declared here.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ inline constexpr int kEpilogueBias = 4;                                         
 inline constexpr int kBatchCount = 5, kBatchOffset = 6;                                 // cublasLtMatrixLayoutAttribute_t
 // cublasLtMatmulPreferenceAttributes_t
 inline constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5, kMinAlignmentB = 6, kMinAlignmentC = 7, kMinAlignmentD = 8;
-/// Opaque; the same bytes mean the same algorithm to one version of the library.
+/// Opaque. Equal bytes mean the same algorithm within one version of the library.
 struct Algorithm {
   uint64_t data[8];
 };

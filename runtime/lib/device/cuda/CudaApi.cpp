@@ -49,7 +49,8 @@ static Result<CudaApi> load() {
 #undef ZORSE_LOAD
   if (!missing.empty())
     return userError("libcuda.so.1 has no " + missing + ": install a newer driver of NVIDIA (11.0 or later)");
-  // The order in which nvidia-smi and zorse-cluster list them, and in which CUDA_VISIBLE_DEVICES counts; CUDA's own is the fastest first.
+  // The order of nvidia-smi, zorse-cluster and CUDA_VISIBLE_DEVICES. CUDA's default order is
+  // fastest first.
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0); // NOLINT(concurrency-mt-unsafe): before threads use the environment
   if (CUresult result = api.cuInit(0); result != kSuccess)
     return userError("CUDA devices cannot be used here: " + api.describe("cuInit", result));

@@ -1,5 +1,5 @@
-// The part of CUDA's driver API that this runtime uses, by declarations of our own: no toolkit is needed to build, no driver to start. Names and
-// values are those of cuda.h (CUDA 11 to 13).
+// The part of CUDA's driver API that this runtime uses, declared here: the build needs no toolkit,
+// and the program starts without a driver. Names and values are those of cuda.h (CUDA 11 to 13).
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -22,10 +22,10 @@ using CUdeviceptr = unsigned long long;
 inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
 inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1, kEventDisableTiming = 2;
 inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
-inline constexpr int kMaxDynamicSharedSizeBytes = 8; ///< of a function
+inline constexpr int kMaxDynamicSharedSizeBytes = 8; ///< function attribute
 inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
 
-// name in the library, result, parameters
+// name in the library, parameters
 #define ZORSE_CUDA_FUNCTIONS(F)                                                                                                                      \
   F(cuInit, (unsigned flags))                                                                                                                        \
   F(cuDriverGetVersion, (int *version))                                                                                                              \
@@ -71,7 +71,7 @@ inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBytes = 6;
   F(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,         \
                      unsigned sharedBytes, CUstream stream, void **parameters, void **extra))
 
-// Functions of newer drivers; null where the driver has none.
+// Functions of newer drivers; null if the driver does not have them.
 #define ZORSE_NEWER_CUDA_FUNCTIONS(F) F(cuDeviceGetUuid_v2, (unsigned char *uuid, CUdevice device))
 
 struct CudaApi {
@@ -86,11 +86,13 @@ struct CudaApi {
   Status check(const char *call, CUresult result) const;
 };
 
-/// For messages about a GPU, that of the current context, which has less memory than was asked for: what is free, what is taken, and how much a
-/// cluster file should reserve. \param more  bytes that were asked for outside of the program's arena
+/// Text for messages about the GPU of the current context if it is out of memory: free bytes, used
+/// bytes, and the recommended `reserve` in the cluster file. \param more  bytes that were requested
+/// outside of the program's arena
 std::string whatIsLeft(const CudaApi &cuda, size_t more = 0);
 
-/// libcuda.so.1, once per process and initialised; an error where there is none, or one without a function that is needed.
+/// libcuda.so.1, loaded and initialized once per process. An error if there is no library or it has
+/// no function that is needed.
 Result<const CudaApi *> cudaApi();
 
 } // namespace zorse::runtime::cuda

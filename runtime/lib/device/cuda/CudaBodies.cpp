@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
 
-/// Bytes of shared memory that a block may be given without being asked for.
+/// Bytes of shared memory that a block may use without opting in.
 static constexpr uint32_t kSharedUnasked = 48 << 10;
 
 static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
@@ -29,7 +29,8 @@ CudaBodies::~CudaBodies() {
     cuda_.cuModuleUnload(module);
 }
 
-/// Whether what a body accumulates into is added to, or overwritten by its first contribution.
+/// Whether the result is added to the accumulated value, or overwrites it because it is the first
+/// contribution.
 static bool adds(uint32_t slot, const BodyArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
 
 Status CudaBodies::load(const bundle::BodyLibrary &library, const KernelObjects &objects) {
@@ -85,7 +86,8 @@ CUfunction CudaBodies::findFunction(const std::string &symbol) const {
   return nullptr;
 }
 
-/// What a kernel touches must lie in the slots that the body names, for every number of rows (KernelAbi.h).
+/// Checks that a kernel's accesses are inside the slots that the body names, for every number of
+/// rows (KernelAbi.h).
 Status CudaBodies::checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel) {
   std::vector<int64_t> needs;
   for (CUmodule module : modules_) {
@@ -142,7 +144,7 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
     if (out.sharedBytes > kSharedUnasked) {
       const Status status =
           out.sharedBytes > INT32_MAX
-              ? userError("no GPU has so much")
+              ? userError("no GPU has that much")
               : cuda_.check("cuFuncSetAttribute", cuda_.cuFuncSetAttribute(out.function, kMaxDynamicSharedSizeBytes, int(out.sharedBytes)));
       if (status.failed())
         return userError("kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +

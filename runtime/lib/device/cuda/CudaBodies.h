@@ -1,4 +1,4 @@
-// The bodies of a bundle's library, as launches on a stream.
+// Launches the bodies of a bundle's library on a stream.
 #pragma once
 
 #include "BlasLt.h"
@@ -22,48 +22,50 @@ struct Linear { ///< fixed + perRow * rows
   int64_t fixed = 0, perRow = 0;
   int64_t at(int64_t rows) const { return fixed + perRow * rows; }
 };
-struct Place { ///< in a slot of a body
+struct Place { ///< position in a slot of a body
   uint32_t slot = 0;
   Linear offset;
 };
 
-/// Calls are made with the device's context current.
+/// All calls require the device's context to be current.
 class CudaBodies {
 public:
-  /// \param arch  what the device runs. `cuda` outlives this object.
+  /// \param arch  architecture of the device. `cuda` must outlive this object.
   static Result<std::unique_ptr<CudaBodies>> create(const CudaApi &cuda, const std::string &arch);
 
-  /// The library that multiplies matrices, and its version.
+  /// Name and version of the matmul library.
   std::string products() const { return blas_->version(); }
   ~CudaBodies();
 
-  /// As Device::loadBodies.
+  /// Implements Device::loadBodies.
   Status load(const bundle::BodyLibrary &library, const KernelObjects &objects);
 
-  /// Puts the launches of a body on a stream, one body at a time. Does not wait for them.
+  /// Enqueues the launches of a body on a stream, one body at a time. Does not wait for them.
   Status launch(uint32_t index, const BodyArguments &arguments, CUstream stream);
 
-  /// Warms up the products of a body (BlasLt::warmUp). Kernels need none of it: cuModuleGetFunction has loaded them. \return  whether something ran
+  /// Warms up the products of a body (BlasLt::warmUp). Kernels need no warm-up: cuModuleGetFunction
+  /// has loaded them. \return  whether a product ran
   Result<bool> warmUp(uint32_t index, const BodyArguments &arguments, CUstream stream);
 
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
 
 private:
   struct Launch {
-    // Of a kernel; null: a product.
+    // Kernels; a null function means a product.
     CUfunction function = nullptr;
     std::vector<Place> operands;
-    uint64_t accumulates = 0; ///< by operand; of a product: bit 0
+    uint64_t accumulates = 0; ///< bit i: operand i; of a product: bit 0
     Linear points;
     uint32_t threads = 0, perThread = 0, sharedBytes = 0;
-    // Of a product.
+    // Products.
     BlasProduct product;
     Linear m, n, k, batch;
     double alpha = 1;
   };
 
   CudaBodies(const CudaApi &cuda, std::string arch) : cuda_(cuda), arch_(std::move(arch)) {}
-  /// One object of the bundle, which the driver compiles. An error has the compiler's log.
+  /// Loads one kernel object of the bundle, which the driver compiles. The error contains the
+  /// compiler's log.
   Status loadModule(const std::string &image);
   CUfunction findFunction(const std::string &symbol) const;
   Status checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
@@ -82,7 +84,7 @@ private:
   std::unique_ptr<BlasLt> blas_;
   std::vector<CUmodule> modules_;
   std::vector<std::vector<Launch>> bodies_;
-  std::mutex mutex_; ///< of launches, and of what follows: no allocation in a step.
+  std::mutex mutex_; ///< guards launches and the members below, which avoid allocation during a step
   std::vector<uint64_t> addresses_;
   std::vector<void *> parameters_;
   std::atomic<uint64_t> launches_{0};

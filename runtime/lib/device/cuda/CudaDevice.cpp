@@ -17,7 +17,7 @@ using namespace zorse::runtime::cuda;
 
 namespace {
 
-/// Of the emulator of test/emulator, which takes bitcode for code.
+/// The device name of the emulator in test/emulator, which accepts bitcode as code.
 constexpr const char *kEmulator = "Zorse emulator";
 
 Result<std::string> architectureOf(const CudaApi &cuda, CUdevice device) {
@@ -34,7 +34,7 @@ Result<std::string> architectureOf(const CudaApi &cuda, CUdevice device) {
   return "sm_" + std::to_string(major) + std::to_string(minor);
 }
 
-/// Where pinned host memory lies: what host transports reach.
+/// Ranges of pinned host memory, the memory that host transports can access.
 class HostMemoryMap {
 public:
   void add(const void *base, size_t bytes) {
@@ -53,12 +53,12 @@ public:
 
 private:
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> ends_; ///< by base
+  std::map<uint64_t, uint64_t> ends_; ///< end by base address
 };
 
 class CudaMemory final : public DeviceMemory {
 public:
-  /// \param host  null: memory of the device
+  /// \param host  null for device memory
   CudaMemory(const CudaApi &cuda, CUcontext context, DeviceAddress base, size_t bytes, HostMemoryMap *host)
       : cuda_(cuda), context_(context), base_(base), bytes_(bytes), host_(host) {}
   ~CudaMemory() override {
@@ -152,7 +152,7 @@ public:
     return std::unique_ptr<DeviceMemory>(std::move(memory));
   }
 
-  // These go to the stream that nothing of a step is on, and wait for it.
+  // These calls use a stream without work of a step, and wait for it.
 
   Status read(void *to, DeviceAddress from, size_t bytes) override {
     Status status = begin(bytes);
@@ -163,7 +163,7 @@ public:
     return status.failed() || bytes == 0 ? status : finish("cuMemcpyHtoD", cuda_.cuMemcpyHtoD_v2(to.value, from, bytes));
   }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
-    if (to.value < from.value + bytes && from.value < to.value + bytes && to != from) { // they overlap: by way of the host
+    if (to.value < from.value + bytes && from.value < to.value + bytes && to != from) { // overlapping ranges are copied through host memory
       std::vector<std::byte> between(bytes);
       if (Status status = read(between.data(), from, bytes); status.failed())
         return status;
@@ -203,7 +203,7 @@ public:
 
   uint64_t launches() const override { return bodies_->launches(); }
 
-  // Queues.
+  // ---- queues ----
 
   Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) override {
     if (queues_)
@@ -301,7 +301,7 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCudaDevice(const std::
   return std::unique_ptr<QueuedDevice>(std::move(device));
 }
 
-/// "GPU-5f1c..."; slices have UUIDs of their own. "": the driver does not tell.
+/// "GPU-5f1c..."; MIG slices have separate UUIDs. Empty if the driver does not report it.
 static std::string uuidOf(const CudaApi &cuda, CUdevice device) {
   std::array<unsigned char, 16> bytes{};
   if (!cuda.cuDeviceGetUuid_v2 || cuda.cuDeviceGetUuid_v2(bytes.data(), device) != kSuccess)
@@ -326,7 +326,7 @@ std::vector<HardwareUnit> zorse::runtime::cudaUnits() {
   const CudaApi &cuda = **api;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     HardwareUnit unit;
-    unit.architecture = "none"; // of a GPU that does not answer
+    unit.architecture = "none"; // a GPU that does not respond
     CUdevice device = 0;
     char model[128] = "", address[32] = "";
     size_t bytes = 0;
@@ -361,7 +361,7 @@ Result<std::string> zorse::runtime::cudaNumerics() {
   std::vector<BlasHost> hosts;
   int count = 0, driver = 0;
   if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess || (*api)->cuDriverGetVersion(&driver) != kSuccess)
-    return BlasLt::identity({}); // no GPU: nothing is multiplied
+    return BlasLt::identity({}); // no GPU: no matmuls
   for (CUdevice device = 0; device < count; ++device) {
     int major = 0, minor = 0;
     (*api)->cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device);

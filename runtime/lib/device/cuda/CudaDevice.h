@@ -1,4 +1,4 @@
-// A GPU of NVIDIA. The driver and cuBLASLt are loaded at run time. Queues are streams (StreamQueues.h).
+// NVIDIA GPUs. The driver and cuBLASLt are loaded at run time. Queues are streams (StreamQueues.h).
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -10,17 +10,17 @@
 
 namespace zorse::runtime {
 
-/// \param ordinal  which of cudaUnits; several devices may share one.
+/// \param ordinal  index in cudaUnits; several devices may share a GPU
 Result<std::unique_ptr<QueuedDevice>> makeCudaDevice(const std::string &name, int ordinal);
 
-/// The GPUs that CUDA_VISIBLE_DEVICES leaves to this process, by their place on the bus unless CUDA_DEVICE_ORDER says otherwise. None where there is
-/// no driver.
+/// The GPUs that CUDA_VISIBLE_DEVICES makes visible to this process, ordered by PCI bus unless
+/// CUDA_DEVICE_ORDER is set otherwise. Empty if there is no driver.
 std::vector<HardwareUnit> cudaUnits();
 
-/// The CUDA version of the driver, "13.0"; "" where there is none.
+/// The CUDA version of the driver, "13.0"; empty if there is no driver.
 std::string cudaDriver();
 
-/// What the bits of products depend on.
+/// Identifies the libraries that determine the bits of matmul results.
 Result<std::string> cudaNumerics();
 
 } // namespace zorse::runtime

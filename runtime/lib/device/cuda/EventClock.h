@@ -1,4 +1,4 @@
-// When events happened, on the clock of the host.
+// Converts event times to the host's clock.
 #pragma once
 
 #include "CudaApi.h"
@@ -9,7 +9,8 @@
 
 namespace zorse::runtime::cuda {
 
-/// Seconds of std::chrono::steady_clock. Events count from an anchor that is taken again every few seconds: differences of events are floats.
+/// Times are seconds of std::chrono::steady_clock. Event differences are floats; an anchor event is
+/// therefore recorded again every few seconds.
 class EventClock {
 public:
   explicit EventClock(const CudaApi &cuda) : cuda_(cuda) {}
@@ -28,7 +29,7 @@ public:
 
   static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-  /// Of an event that has come.
+  /// Time of an event that has completed.
   double secondsOf(CUevent event) {
     constexpr double kAnchored = 8;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -38,12 +39,12 @@ public:
       return latest;
     const double seconds = std::min(at_ + double(milliseconds) * 1e-3, latest);
     if (latest - at_ > kAnchored)
-      (void)anchor(); // where it fails, the next call that matters says so
+      (void)anchor(); // if it fails, a later call reports the error
     return seconds;
   }
 
 private:
-  /// On the stream that nothing of a step is on.
+  /// Records the anchor on a stream without work of a step.
   Status anchor() {
     std::swap(anchors_[0], anchors_[1]);
     if (Status status = cuda_.check("cuEventRecord", cuda_.cuEventRecord(anchors_[0], nullptr)); status.failed())
@@ -55,7 +56,7 @@ private:
 
   const CudaApi &cuda_;
   std::mutex mutex_;
-  std::array<CUevent, 2> anchors_ = {nullptr, nullptr}; ///< the first is the one in use
+  std::array<CUevent, 2> anchors_ = {nullptr, nullptr}; ///< the first is in use
   double at_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Functions of a library that is loaded at run time.
+// Looks up functions of a library that is loaded at run time.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace zorse::runtime::cuda {
 
-/// Sets `function` to the library's function of that name, or adds the name to `missing`.
+/// Sets `function` to the library's function with that name, or adds the name to `missing`.
 template <typename Function> void findFunction(void *library, const char *name, Function *&function, std::string &missing) {
   if (void *found = ::dlsym(library, name))
     function = reinterpret_cast<Function *>(found);

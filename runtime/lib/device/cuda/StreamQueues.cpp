@@ -59,7 +59,7 @@ void StreamQueues::close() {
     if (worker.watcher.joinable())
       worker.watcher.join();
   (void)target_.enter();
-  for (auto &queue : queues_) // what stands on streams runs to its end
+  for (auto &queue : queues_) // work on the streams is completed
     if (queue->stream)
       cuda_.cuStreamSynchronize(queue->stream);
 }
@@ -90,14 +90,14 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   for (uint32_t i = 0; i < item.waits; ++i)
     if (!waitFor(*recorded_, waits[i].queue, waits[i].count))
       return false;
-  // Its place in the rings is free once the work that had it is done.
+  // The item's ring entry is free once the work that used it is done.
   if (item.number >= kEvents && !waitFor(*done_, item.queue, item.number - kEvents + 1))
     return false;
   if (recorded_->stopped())
     return false;
   const auto *calls = std::get_if<CallWork>(&item.work);
   Recorded out{item.tag, item.number, item.queue, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {}};
-  if (out.byHost || (calls && calls->before)) // these may wait for anything
+  if (out.byHost || (calls && calls->before)) // these may block
     handOver(worker);
   for (uint32_t i = 0; i < item.waits; ++i)
     if (queues_[waits[i].queue]->worker != &worker)
@@ -120,7 +120,7 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   return true;
 }
 
-/// In the thread that records: what it has recorded, to the one that watches.
+/// Passes the recorded work from the recording thread to the watching thread.
 void StreamQueues::handOver(Worker &worker) {
   if (worker.here.empty())
     return;
@@ -133,7 +133,7 @@ void StreamQueues::handOver(Worker &worker) {
   worker.changed.notify_one();
 }
 
-/// Behind everything on the queue's stream.
+/// Records an event after all work on the queue's stream.
 Status StreamQueues::record(Queue &queue, std::vector<CUevent> &ring, uint64_t number) {
   std::lock_guard<std::mutex> lock(queue.mutex);
   CUevent &event = ring[number % kEvents];
@@ -150,9 +150,9 @@ Status StreamQueues::waitOnStream(CUstream stream, const Event *waits, uint32_t 
   for (uint32_t i = 0; i < count; ++i) {
     Queue &other = *queues_[waits[i].queue];
     const uint64_t number = waits[i].count - 1;
-    std::lock_guard<std::mutex> lock(other.mutex); // its event is not recorded again meanwhile
+    std::lock_guard<std::mutex> lock(other.mutex); // its event must not be recorded again in the meantime
     if (waits[i].count == 0 || number + kEvents < other.recorded)
-      continue; // done long ago
+      continue; // finished
     if (Status status = call("cuStreamWaitEvent", cuda_.cuStreamWaitEvent(stream, other.after[number % kEvents], 0)); status.failed())
       return status;
   }
@@ -196,7 +196,8 @@ Status StreamQueues::put(const Work &work, CUstream stream) {
   return Status::success();
 }
 
-/// Until the events that work of the host waits for have come, and what is before it on its queue.
+/// Blocks until the events that host work waits for, and the work before it on its queue, have
+/// completed.
 Status StreamQueues::waitOnHost(const WorkerThreads::Item &item, const Event *waits) {
   auto wait = [&](uint32_t queue, uint64_t number) {
     CUevent event = nullptr;
@@ -205,7 +206,8 @@ Status StreamQueues::waitOnHost(const WorkerThreads::Item &item, const Event *wa
       if (number + kEvents >= queues_[queue]->recorded)
         event = queues_[queue]->after[number % kEvents];
     }
-    // Where the event is recorded again meanwhile, its earlier work is done, and that of the later is put on its stream: it comes.
+    // If the event is recorded again in the meantime, its earlier work is done and its later work
+    // is on its stream. The event therefore completes.
     return event ? call("cuEventSynchronize", cuda_.cuEventSynchronize(event)) : Status::success();
   };
   for (uint32_t i = 0; i < item.waits; ++i)
@@ -244,10 +246,10 @@ void StreamQueues::watch(Worker &worker) {
   }
 }
 
-/// Until a piece of work is done. False: given up.
+/// Blocks until a work item is done. Returns false if aborted.
 bool StreamQueues::watch(const Recorded &work) {
   Queue &queue = *queues_[work.queue];
-  const CUevent event = queue.after[work.number % kEvents]; // nobody records it again before this work is done
+  const CUevent event = queue.after[work.number % kEvents]; // not recorded again before this work is done
   if (done_->stopped())
     return false;
   if (!work.byHost)
@@ -255,7 +257,7 @@ bool StreamQueues::watch(const Recorded &work) {
       fail(work.tag, status.error());
       return false;
     }
-  for (const Event &earlier : work.waits) // other threads watch these, which may come later
+  for (const Event &earlier : work.waits) // other threads watch these; they may finish later
     if (!done_->waitFor(earlier.queue, earlier.count))
       return false;
   if (work.notify && work.byHost) {

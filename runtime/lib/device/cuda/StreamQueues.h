@@ -1,14 +1,21 @@
-// Queues that are streams, and events that are events: the host puts work on streams ahead of time, and devices wait for each other's queues by
-// themselves.
+// Queues that are CUDA streams. The host enqueues work on streams ahead of time, and devices wait
+// for each other's queues without the host.
 //
-// Queues of one worker (openQueues) have two threads. One takes their work in order: it waits until everything that a piece of work waits for has *an
-// event recorded* (not until it has come), makes the stream wait for these events, puts the work on the stream and records an event behind it. Work
-// of the host is done in this thread once its events have come; the event that stands for it is recorded when it is done. So whatever stands on a
-// stream can run without the host. The other thread waits for the recorded events in the order of recording, and tells the observer. Transfers from
-// GPU to GPU are work on streams like kernels: no thread waits for them.
+// The queues of one worker (openQueues) have two threads:
+// - The recording thread processes the work in order. It waits until every event that a work item
+//   waits for *is recorded* (not until it has completed), makes the stream wait for these events,
+//   enqueues the work on the stream and records an event after it. Host work runs in this thread
+//   once its events have completed; its own event is recorded when it is done. Work on a stream can
+//   therefore always run without the host.
+// - The watching thread waits for the recorded events in the order of recording and notifies the
+//   observer.
 //
-// To wake a thread costs more than to put a kernel on a stream. So the first thread hands over many pieces at once, before it may wait for anything;
-// and where nothing is the host's work, the executor gives all queues of a device one worker, whose waits are recorded when it comes to them.
+// Transfers between GPUs are stream work like kernels: no thread waits for them.
+//
+// Waking a thread costs more than enqueueing a kernel. The recording thread therefore hands over
+// many work items together, before it may block. If no queue has host work, the executor assigns
+// all queues of a device to one worker: the events of its waits are then already recorded when it
+// reaches them.
 #pragma once
 
 #include "../QueueCounters.h"
@@ -22,10 +29,10 @@
 
 namespace zorse::runtime::cuda {
 
-/// What queues ask of their device.
+/// Operations that the queues need from their device.
 class StreamTarget {
 public:
-  /// Makes its context the calling thread's.
+  /// Makes the device's context current in the calling thread.
   virtual Status enter() const = 0;
   virtual Status launchBody(const BodyCall &call, CUstream stream) = 0;
 
@@ -33,7 +40,7 @@ protected:
   ~StreamTarget() = default;
 };
 
-/// A stream of the target for work of others.
+/// A stream of the target on which other components enqueue work.
 class TargetStream final : public WorkStream {
 public:
   TargetStream(const CudaApi &cuda, StreamTarget &target, CUstream stream) : cuda_(cuda), target_(target), stream_(stream) {}
@@ -49,10 +56,10 @@ private:
   CUstream stream_;
 };
 
-/// The half of QueuedDevice that is about queues; see there.
+/// The queue functions of QueuedDevice, which documents them.
 class StreamQueues {
 public:
-  /// All outlive this object.
+  /// All arguments must outlive this object.
   StreamQueues(const CudaApi &cuda, StreamTarget &target, std::string device, QueueObserver &observer)
       : cuda_(cuda), target_(target), device_(std::move(device)), observer_(observer), clock_(cuda) {}
   ~StreamQueues();
@@ -70,37 +77,39 @@ public:
   void close();
 
 private:
-  /// A piece of work whose event has been recorded.
+  /// A work item with a recorded event.
   struct Recorded {
     uint64_t tag = 0, number = 0;
     uint32_t queue = 0;
     bool notify = false, byHost = false;
-    double begin = 0, end = 0; ///< of work of the host
-    std::vector<Event> waits;  ///< of queues of other workers; counted as done before it is
+    double begin = 0, end = 0; ///< of host work
+    std::vector<Event> waits;  ///< on queues of other workers; these count as done before this item does
   };
   /// The queues of one worker.
   struct Worker {
-    std::vector<Recorded> here; ///< of the thread that records: not handed over yet
-    std::mutex mutex;           ///< guards what follows
+    std::vector<Recorded> here; ///< used only by the recording thread: not handed over yet
+    std::mutex mutex;           ///< guards the members below
     std::condition_variable changed;
-    std::vector<Recorded> under; ///< recorded, and not known to be done
+    std::vector<Recorded> under; ///< handed over, not known to be done
     bool stopped = false;
     std::thread watcher;
   };
   struct Queue {
     CUstream stream = nullptr;
     Worker *worker = nullptr;
-    std::mutex mutex; ///< guards what follows
-    /// Rings, by number modulo kEvents: behind a piece of work, which others wait for; and where the observer hears of it, its begin and its end.
-    /// Those alone know the time: streams wait for others sooner.
+    std::mutex mutex; ///< guards the members below
+    /// Rings of events, indexed by number modulo kEvents. `after` follows the work; other queues
+    /// wait for it. `begin` and `end` surround work that the observer is notified of. Only these
+    /// measure time, because streams can wait for events without timing sooner.
     std::vector<CUevent> after, begin, end;
-    uint64_t recorded = 0; ///< pieces of work with an event in `after`, now or earlier
+    uint64_t recorded = 0; ///< number of work items with an event in `after`, now or earlier
   };
   static constexpr uint64_t kEvents = 1024;
-  /// Turns that a thread gives away before it sleeps: work of the other thread mostly comes within a few, and to sleep and be woken takes longer
-  /// (gpu_executor_overhead on two cores of Zen 4: 6.8 us an entry without, 4.4 with 6, 6.4 with 20).
+  /// Number of yields before a thread sleeps. Work of the other thread mostly arrives within a few
+  /// yields, and sleeping and waking takes longer (gpu_executor_overhead on two Zen 4 cores: 6.8 us
+  /// per entry with 0 yields, 4.4 us with 6, 6.4 us with 20).
   static constexpr int kTurns = 6;
-  static constexpr size_t kTogether = 32; ///< pieces that are handed over at once, at most
+  static constexpr size_t kTogether = 32; ///< maximum number of items that are handed over together
 
   bool serve(const WorkerThreads::Item &item, const Event *waits);
   Status submit(const WorkerThreads::Item &item, const Event *waits, Recorded &out);
@@ -121,7 +130,7 @@ private:
   QueueObserver &observer_;
   EventClock clock_;
   std::vector<std::unique_ptr<Queue>> queues_;
-  std::map<uint32_t, Worker> workers_; ///< by number
+  std::map<uint32_t, Worker> workers_; ///< by worker number
   std::unique_ptr<QueueCounters> recorded_, done_;
   FirstFailure failure_;
   WorkerThreads threads_;

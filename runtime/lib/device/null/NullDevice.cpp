@@ -1,6 +1,7 @@
-// Everything that the contract asks of a driver, and nothing else. A new driver begins as a copy: it puts its own memory in place of the host's,
-// loads code in loadBodies, launches it in runBody, and passes test/runtime/DeviceConformance.h at every step. withThreads gives it queues; one that
-// has streams implements QueuedDevice itself afterwards (docs/devices.md).
+// A minimal driver: implements exactly the driver contract. To write a new driver, copy this file,
+// replace the host memory by the device's memory, load code in loadBodies and launch it in runBody.
+// test/runtime/DeviceConformance.h must pass after every step. withThreads provides queues; a
+// driver with streams later implements QueuedDevice itself (docs/devices.md).
 #include "NullDevice.h"
 
 #include "../HostMemory.h"
@@ -29,7 +30,7 @@ public:
   Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return fillOnHost(to, value, bytes); }
   Result<void *> expose(DeviceAddress address, const std::string &transport) override { return exposeOnHost(name_, "null", address, transport); }
 
-  /// There is nothing to load; what a bundle may not hold is refused as by others.
+  /// There is no code to load. Invalid bundles are refused as by other drivers.
   Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &) override {
     for (const bundle::Body &body : library.bodies())
       for (const bundle::Launch &launch : body.launches())
@@ -43,7 +44,7 @@ public:
   Status runBody(uint32_t index, const BodyArguments &) override {
     if (index >= bodies_)
       return internalError("device '" + name_ + "': body " + std::to_string(index) + " of " + std::to_string(bodies_) + " is called");
-    std::lock_guard<std::mutex> lock(running_); // one after the other
+    std::lock_guard<std::mutex> lock(running_); // one body at a time
     launches_.fetch_add(1, std::memory_order_relaxed);
     return Status::success();
   }

@@ -1,5 +1,5 @@
-// A device that has memory and computes nothing: what a new driver starts from, and what the host's part of a run is measured with. Its results mean
-// nothing, and it says so.
+// A device that has memory but computes nothing. It is a template for new drivers, and it measures
+// the host's share of a run. Its description says that its results mean nothing.
 #pragma once
 
 #include "zorse/runtime/Device.h"
