@@ -323,7 +323,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   };
   says("elements [0, 1) of this device come after element 4", 1,
        [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards(), 1, 0, 1); });
-  says("elements [2, 9) of a group of 4", 1, [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
+  says("a region of 16 bytes, at least 28 are needed", 1,
+       [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
   says("names runs of other devices", 1,
        [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
   auto ofTerms = [&](const char *words, int64_t end) { // device 1 alone contributes, and owns [2, 4)

@@ -71,8 +71,8 @@ TEST(OwnedRuns, ProgramsAreRight) {
       }
     if (seed % 5 == 4) // the interpreter knows no half types
       continue;
-    const auto expected =
-        interpret::reference(c.model.summary, c.model.bodies, {c.plan.batch, c.plan.schedule.splitBackward, c.plan.commit == step::Commit::Group}, "ETTET");
+    const auto expected = interpret::reference(c.model.summary, c.model.bodies,
+                                               {c.plan.batch, c.plan.schedule.splitBackward, c.plan.commit == step::Commit::Group}, "ETTET");
     EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, "ETTET", 5, uint32_t(seed)).what, "") << "seed " << seed;
   }
   EXPECT_GT(several, 50);

@@ -501,7 +501,7 @@ TEST(Findings, RunsWithAHole) {
   part.change([&](bundle::Entry &entry, uint32_t) {
     bundle::Extents &terms = *entry.mutable_reduce_scatter()->mutable_terms();
     const int i = Runs::last(terms, 1);
-    terms.set_end(i, terms.end(i) - 16);
+    terms.set_end(i, terms.end(i) - 8);
   });
   expectFinding(part, Code::Malformed, {"terms of d1", "have a part of the shard"});
 }
