@@ -70,7 +70,7 @@ def plans(count):
             bundle, data, name = compile_plan(folder, seed)
             os.environ.pop("ZORSE_EMULATOR_DELAYS", None)
             expected, said = outcome(folder, bundle, data, "--threads", "--staged")
-            wrong = [] if "by way of the host" in said else ["not staged"]
+            wrong = [] if "staged through host memory" in said else ["not staged"]
             for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes by way of the host", ["--processes", "--staged"], None)):
                 if delays is not None:
                     os.environ["ZORSE_EMULATOR_DELAYS"] = str(delays)
@@ -96,7 +96,7 @@ def fall_back():
     with tempfile.TemporaryDirectory() as folder:
         bundle, data, _ = compile_plan(folder, 1)
         expected, _ = outcome(folder, bundle, data, "--threads")
-        warning = r"(\[g0\] )?warning: GPUs exchange by way of the host: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
+        warning = r"(\[g0\] )?warning: GPU transfers are staged through host memory: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
         os.environ["ZORSE_NCCL_VERSION"] = "22803,22105,22803"
         found, said = outcome(folder, bundle, data, "--processes", ok=False)
         line = next((l for l in said.splitlines() if re.match(warning, l)), "")
