@@ -115,7 +115,7 @@ def fall_back():
         for fault, words in (("wrong@0:2", ["--threads"]), ("wrong@1:1", ["--processes"])):
             os.environ["ZORSE_NCCL_FAULT"] = fault
             found, said = outcome(folder, bundle, data, *words, ok=False)
-            check(f"a self-test finds wrong bytes, {words[0]}", isinstance(found, int) and "the self-test of GPUs g0, g1, g2, g3" in said and "NCCL_ALGO=Ring NCCL_PROTO=Simple" in said, said)
+            check(f"a self-test finds wrong bytes, {words[0]}", isinstance(found, int) and "self-test of GPUs g0, g1, g2, g3" in said and "NCCL_ALGO=Ring NCCL_PROTO=Simple" in said, said)
         del os.environ["ZORSE_NCCL_FAULT"]
         quiet, said = outcome(folder, bundle, data, "--threads", "--throttle", "g1=0.5", ok=False)
         check("a GPU that is throttled", quiet == expected and "is throttled" in said, said)

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kWatch(20);
 
-/// The shard of a device; empty where it has none.
+/// Returns the shard of a device, or an empty shard if it has none.
 Shard shardOf(const std::vector<Shard> &shards, uint32_t device) {
   for (const Shard &shard : shards)
     if (shard.device == device)
@@ -107,7 +107,7 @@ Status NcclTransport::gatherInGroup(Communicator &communicator, const DirectGath
     for (const Shard &shard : shards) {
       if (shard.begin == shard.end)
         continue;
-      void *place = pointer(gather.full + uint64_t(shard.begin) * size); // of the owner its shard
+      void *place = pointer(gather.full + uint64_t(shard.begin) * size); // destination of the shard of each owner
       if (int result = api_.ncclBroadcast(place, place, size_t(shard.end - shard.begin) * size, kInt8, communicator.rankOf(shard.device), comm,
                                           stream.handle());
           result != kSuccess && result != kInProgress)
