@@ -265,7 +265,7 @@ def exports(b):
 
     refused("no such directory", ["--hf", b.at("none")], "expects a configuration class", "local cache")
     refused("no such target", ["--hf", b.at("llama"), "--lora", "r=2,targets=query"], "target 'query'", "q_proj")
-    refused("no linear layer", ["--hf", b.at("llama"), "--lora", "r=2,targets=norm"], "no linear layer")
+    refused("no linear layer", ["--hf", b.at("llama"), "--lora", "r=2,targets=norm"], "not a linear layer")
     refused("no rank", ["--hf", b.at("llama"), "--lora", "targets=q_proj"], "expects r, targets")
     shutil.copytree(b.at("llama-other"), b.at("lacking"))
     save_file({n: t for n, t in load_file(b.at("lacking", "model.safetensors")).items() if n != "model.norm.weight"}, b.at("lacking", "model.safetensors"), metadata={"format": "pt"})
