@@ -13,7 +13,7 @@ def reasons(test):
     if test.get("status") == "disabled":
         found.append("switched off in this build")
     elif not found and (test.get("status") == "notrun" or test.find("skipped") is not None):
-        found.append("did not run and says no reason")
+        found.append("did not run and gives no reason")
     return list(dict.fromkeys(found))
 
 

@@ -119,7 +119,7 @@ def _write_back(source: _Source, weights: Weights) -> None:
     except Exception as error:
         left_out = [f"{type(error).__name__}: {error}"]
     if left_out:
-        warn(f"{len(left_out)} trained tensors were not copied into the module; they are in the result's weights:  {'; '.join(left_out[:5])}" +
+        warn(f"{len(left_out)} trained tensors were not copied into the module; they are in the result's weights: {'; '.join(left_out[:5])}" +
              (" ..." if len(left_out) > 5 else ""))
 
 

@@ -192,7 +192,7 @@ def adapters(b, kind, peft):
         b.figure(f"{kind} adapters: logits as PEFT computes them", float((b.logits(loaded) - b.logits(model)).abs().max()), 1e-5)
         b.expect(f"{kind} adapters: they have changed the logits", float((b.logits(loaded) - b.logits(load(hub))).abs().max()) > 1e-4)
     other = b.at(kind + "-other")
-    b.refused(f"{kind} adapters: another base model", ["zorse-export", b.at(kind + "-lora.snapshots"), "--hub", other, "-o", b.at("none")], "is not what the run started from", "--init")
+    b.refused(f"{kind} adapters: another base model", ["zorse-export", b.at(kind + "-lora.snapshots"), "--hub", other, "-o", b.at("none")], "the run started from other weights", "--init")
     b.refused(f"{kind} adapters: a tensor of the base model is missing", ["zorse-run", bundle, "--data", b.data, "--steps", "1", "--init", missing(b, other)], "missing", "norm" if kind == "llama" else "ln_f")
 
 

@@ -6,7 +6,7 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
   app.add_option("--precision", precision, "compute type: f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
   app.add_option("--residual", residual,
-                 "type of the residual connection with bf16 and f16: compute (default: the compute type) or f32 (as under torch.autocast)")
+                 "type of the residual connection with bf16 and f16: compute (default: the type of --precision) or f32 (as under torch.autocast)")
       ->check(CLI::IsMember({"compute", "f32"}));
   app.add_option("--accumulate", accumulate, "accumulation type of f16 matrix products on GPUs: f32 (default) or f16 (twice as fast on GeForce GPUs)")
       ->check(CLI::IsMember({"f32", "f16"}));

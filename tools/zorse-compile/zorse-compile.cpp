@@ -39,9 +39,9 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("-o,--output", o.output, "output directory for the bundle");
   app.add_option(
       "--rebuild-kernels", o.rebuild,
-      "existing bundle of this model to recompile, with its plan, cluster, batch, training options, weights and machine code; the operations "
-      "must be the same as this compiler\n"
-      "creates from the model. Repeat options about the model (--train, --loss, ...) as they were given");
+      "bundle from another source to recompile from this model, including its machine code, with its plan, cluster, batch, training options and "
+      "weights; refused if this compiler derives another summary from the model. Repeat options about the model (--train, --loss, ...) as they were "
+      "given");
   app.add_option("--weights", words.weights,
                  "initial weights: copy into the bundle, reference the model's files, or later (the files may be created later); default auto: "
                  "copy up to 64 MiB")

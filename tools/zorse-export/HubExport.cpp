@@ -73,7 +73,7 @@ private:
     }
     if (others.empty())
       return Status::success();
-    return userError(options_.hub + ": is not what the run started from: these frozen parameters have other values:  " + list(others) +
+    return userError(options_.hub + ": the run started from other weights: these frozen parameters have other values: " + list(others) +
                      "; give the directory that --init named");
   }
 
@@ -165,7 +165,7 @@ private:
         unnamed.push_back("'" + parameter.name + "' " + shapeText(parameter.storedShape()));
     if (!unnamed.empty())
       return userError(
-          snapshot_.path() + ": contains no hub checkpoint names for " + list(unnamed) + ", and  " + options_.hub +
+          snapshot_.path() + ": contains no hub checkpoint names for " + list(unnamed) + ", and " + options_.hub +
           " contains no weights. Export the model with zorse-torch-export --hf, compile and train it again, or give a directory with weights");
     if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
@@ -185,7 +185,7 @@ private:
         others.push_back("'" + parameter.name + "'");
     }
     if (!others.empty())
-      return userError(snapshot_.path() + ": trains parameters other than its adapters, which an adapter file cannot store:  " + list(others) +
+      return userError(snapshot_.path() + ": trains parameters other than its adapters, which an adapter file cannot store: " + list(others) +
                        "; freeze them when the model is compiled (--freeze=PATTERN)");
     if (Status status = writeSafetensors(folder + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;

@@ -132,7 +132,7 @@ Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::st
         row.assembled->sharedBytes += row.launchShared;
       }
   } else {
-    table.withoutAssembler = assembler + " rejects " + path + ":  " + assembled.message() +
+    table.withoutAssembler = assembler + " rejects " + path + ": " + assembled.message() +
                              "; --ptxas PATH selects another one, tools/ptxas.sh downloads one that supports sm_60 to sm_120";
   }
   for (auto &[symbol, row] : rows)

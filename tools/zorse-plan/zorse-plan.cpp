@@ -169,7 +169,7 @@ Status readFiles(const Options &o, Inputs &inputs) {
 
 Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   if (path.empty() == o.shape.empty())
-    return userError("expected one model:  an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
+    return userError("expected one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning needs only shapes
   o.compile.cluster = o.cluster;                 // functions are compiled for every architecture in the cluster

@@ -27,7 +27,7 @@ void addRunOptions(CLI::App &app, Options &o, std::string &dataType) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle", o.shuffle, "random seed for shuffling the samples of every epoch (default: file order)")->check(wholeNumber());
   app.add_option("--init", o.initial,
-                 "initial parameters: safetensors file with the ONNX names, or checkpoint of the Hugging Face hub (directory, model.safetensors, or  "
+                 "initial parameters: safetensors file with the ONNX names, or checkpoint of the Hugging Face hub (directory, model.safetensors, or "
                  "index of shards)");
   app.add_option("--init-skip", o.initialSkip, "tensors of --init to ignore: names or patterns (* matches any characters)")->delimiter(',');
   app.add_option("--eval", o.evaluation, "evaluation data, evaluated at the end without dropout");
