@@ -1,4 +1,5 @@
-# COIN-OR CLP: linear programmes (Debian: coinor-libclp-dev). Only its C interface is used: target Clp::Clp.
+# COIN-OR CLP, a solver for linear programs (Debian: coinor-libclp-dev). Only its C interface is
+# used: target Clp::Clp.
 find_path(CLP_INCLUDE_DIR coin/Clp_C_Interface.h)
 find_library(CLP_LIBRARY Clp)
 include(FindPackageHandleStandardArgs)

@@ -1,5 +1,6 @@
-// Precompiled once for every source that uses MLIR (cmake/ZorsePch.cmake): what most of them include. Only headers of libraries stand here, so
-// that a change to the project's own recompiles no more than before; every source still includes what it uses.
+// Precompiled header of all sources that use MLIR (cmake/ZorsePch.cmake): headers that most of them
+// include. It contains only library headers, so that changes of project headers do not recompile
+// more sources. Every source still includes the headers that it uses.
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"

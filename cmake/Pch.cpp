@@ -1,5 +1,6 @@
-// Precompiled once for every source without MLIR (cmake/ZorsePch.cmake): what most of them include. Only headers of libraries and of the schema stand
-// here, so that a change to the project's own recompiles no more than before; every source still includes what it uses.
+// Precompiled header of all sources without MLIR (cmake/ZorsePch.cmake): headers that most of them
+// include. It contains only headers of libraries and of the schema, so that changes of project
+// headers do not recompile more sources. Every source still includes the headers that it uses.
 #include "bundle.pb.h"
 
 #include <nlohmann/json.hpp>

@@ -1,21 +1,23 @@
-// Linked into every program of a sanitizer's build, so that tests, lit and people get the same settings without environment variables.
-// What is switched off or suppressed here is about libraries that are not instrumented; of this project nothing is suppressed.
+// Linked into every executable of a sanitizer build, so that tests, lit and users get the same
+// settings without environment variables. The disabled checks and suppressions concern libraries
+// that are not instrumented; nothing in this project is suppressed.
 
 extern "C" {
 
-// Containers cross the border to libMLIR and libLLVM: they fill vectors without marking them, so container overflows would be reported falsely.
-// LLVM's bump allocators likewise: compiled here they poison what they have not given out, compiled there they give it out without unpoisoning.
+// libMLIR and libLLVM fill vectors without annotating them, so container overflows would be false
+// positives. LLVM's bump allocators poison memory if they are compiled here, but the code in the
+// libraries allocates it without unpoisoning.
 const char *__asan_default_options() {
   return "detect_container_overflow=0:allow_user_poisoning=0:detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=0";
 }
 
 const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 
-// Registries and caches that these libraries keep until the process ends.
+// Registries and caches that these libraries keep until exit.
 const char *__lsan_default_suppressions() { return "leak:libLLVM\nleak:libMLIR\nleak:libprotobuf\nleak:libpmix\n"; }
 
-// Their function-local statics are guarded by loads that only instrumented code shows: copying one would be reported as a race with the thread that
-// made it.
+// Function-local statics of these libraries are guarded by loads that only instrumented code shows.
+// Copying such a static would be reported as a race with the thread that created it.
 const char *__tsan_default_suppressions() { return "race:libMLIR.so\nrace:libLLVM.so\n"; }
 
 const char *__tsan_default_options() { return "halt_on_error=1:second_deadlock_stack=1"; }

@@ -1,21 +1,23 @@
-# cmake --install: the tools, and everything they need of this machine but the C library. The folder runs wherever it is copied to, on any x86-64 Linux with
-# a C library as new as this one's; with its bin/ on the PATH the linker of kernels is found there, too. Components:
+# cmake --install: installs the tools and all libraries that they need except the C library. The
+# folder is relocatable and runs on any x86-64 Linux with a C library at least as new as that of the
+# build machine. The linker of kernels is found if bin/ is on the PATH. Components:
 #
-#   tools          bin/zorse-*, shell completion, the licence
-#   dependencies   lib/: LLVM, MLIR and the others; bin/ld.lld, the linker. Leave it out where the system's packages are there
-#   development    include/ and the CMake package: find_package(Zorse) gives Zorse::zorse-compile and the like, and Zorse::runtime_abi, the headers of
-#                  those who write kernels, drivers or readers of bundles
+#   tools          bin/zorse-*, shell completion, the license
+#   dependencies   lib/: LLVM, MLIR and others; bin/ld.lld, the linker. Omit it if the system's packages are installed
+#   development    include/ and the CMake package: find_package(Zorse) defines Zorse::zorse-compile and
+#                  other tools, and Zorse::runtime_abi, the headers for kernels, drivers and readers of
+#                  bundles
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# DT_RPATH and not DT_RUNPATH, which the libraries' own dependencies would not follow.
+# DT_RPATH instead of DT_RUNPATH, because the libraries' own dependencies would not use DT_RUNPATH.
 set_target_properties(${ZORSE_TOOLS} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
 foreach(tool ${ZORSE_TOOLS})
   target_link_options(${tool} PRIVATE LINKER:--disable-new-dtags)
 endforeach()
 
 install(TARGETS ${ZORSE_TOOLS} EXPORT ZorseTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
-# One file per library, under the name that programs ask for: packages (wheels) turn links into copies.
+# One file per library, under the name that programs load: wheels convert links to copies.
 set(ZORSE_TOOL_FILES)
 foreach(tool ${ZORSE_TOOLS})
   list(APPEND ZORSE_TOOL_FILES $<TARGET_FILE:${tool}>)
@@ -32,7 +34,7 @@ install(CODE "
   endforeach()" COMPONENT dependencies)
 if(ZORSE_LLD)
   file(REAL_PATH ${ZORSE_LLD} ZORSE_LLD_FILE)
-  # Its own path to libraries is not followed by theirs, so a script sets one for it.
+  # The libraries do not use the rpath of ld.lld, so a script sets the library path.
   install(PROGRAMS ${ZORSE_LLD_FILE} DESTINATION libexec/zorse RENAME ld.lld COMPONENT dependencies)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/cmake/ld.lld.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ld.lld COMPONENT dependencies)
 endif()

@@ -1,25 +1,29 @@
-# Two precompiled headers: one for every source that uses MLIR, one for every other. Reading headers takes most of the time of compiling such a source.
+# Two precompiled headers: one for sources that use MLIR, one for all others. Parsing headers takes
+# most of the compile time of these sources.
 
-# With Clang; elsewhere, and when fuzzing (some targets have flags of their own), sources read the headers themselves.
+# Only with Clang. With other compilers, and for fuzzing (some targets have their own flags),
+# sources parse the headers themselves.
 set(ZORSE_PCH_DEFAULT OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND NOT ZORSE_FUZZ)
   set(ZORSE_PCH_DEFAULT ON)
 endif()
 option(ZORSE_PCH "Precompile headers (Clang)" ${ZORSE_PCH_DEFAULT})
 
-# Flags of every source that uses MLIR. Under sanitizers -O0 (but for fuzzing): the checks triple what an optimiser has to do, and passes are not what tests
-# spend their time in.
+# Flags of sources that use MLIR. Sanitizer builds use -O0 (except for fuzzing): the checks triple
+# the optimizer's work, and tests do not spend their time in passes.
 set(ZORSE_MLIR_FLAGS -fno-exceptions)
 if(ZORSE_SANITIZE AND NOT ZORSE_FUZZ)
   list(APPEND ZORSE_MLIR_FLAGS -O0)
 endif()
 
-# zorse_precompile(NAME SOURCE FLAGS...): an object library whose one object is the precompiled header, so that it is compiled with the same flags as its users, as it must be.
+# zorse_precompile(NAME SOURCE FLAGS...): an object library with the precompiled header as its only
+# object, so that it is compiled with the flags of its users, as Clang requires.
 function(zorse_precompile name source)
   add_library(${name} OBJECT ${source})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/pch-launcher.sh)
   target_compile_options(${name} PRIVATE ${ARGN} -fpch-instantiate-templates "SHELL:-Xclang -fno-pch-timestamp" "SHELL:-x c++-header")
-  # Dependence on an object library does not wait for its objects before compiling; dependence on a custom target that needs them does.
+  # A dependency on an object library does not wait for its objects before compiling; a dependency
+  # on a custom target that needs them does.
   add_custom_target(${name}_ready DEPENDS $<TARGET_OBJECTS:${name}>)
 endfunction()
 
@@ -28,10 +32,11 @@ if(ZORSE_PCH)
   target_include_directories(zorse_mlir_pch SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
   target_compile_definitions(zorse_mlir_pch PRIVATE ${ZORSE_LLVM_DEFINITIONS})
   zorse_precompile(zorse_pch ${CMAKE_CURRENT_LIST_DIR}/Pch.cpp)
-  target_link_libraries(zorse_pch PRIVATE zorse_schema nlohmann_json::nlohmann_json) # their headers
+  target_link_libraries(zorse_pch PRIVATE zorse_schema nlohmann_json::nlohmann_json) # for their headers
 endif()
 
-# zorse_use_mlir(NAME): the sources of NAME include MLIR's headers. They are compiled as MLIR is, without exceptions, and with the precompiled header.
+# zorse_use_mlir(NAME): the sources of NAME include MLIR headers. Compiles them without exceptions,
+# as MLIR is, and with the MLIR precompiled header.
 function(zorse_use_mlir name)
   set_target_properties(${name} PROPERTIES ZORSE_NO_PCH TRUE)
   target_compile_options(${name} PRIVATE ${ZORSE_MLIR_FLAGS})
@@ -41,7 +46,8 @@ function(zorse_use_mlir name)
   endif()
 endfunction()
 
-# zorse_use_pch(NAME): NAME is compiled with the other precompiled header, unless it uses MLIR or has flags of its own for some source (its property ZORSE_NO_PCH).
+# zorse_use_pch(NAME): compiles NAME with the other precompiled header, unless it uses MLIR or has
+# source-specific flags (property ZORSE_NO_PCH).
 function(zorse_use_pch name)
   if(ZORSE_PCH)
     set(plain "$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:${name},ZORSE_NO_PCH>>>>")

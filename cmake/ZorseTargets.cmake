@@ -1,6 +1,7 @@
-# How the project's targets are declared. Every directory names its sources; nothing is globbed.
+# Functions that declare the project's targets. Every directory lists its sources; nothing is
+# globbed.
 
-# zorse_library(NAME SOURCES... LINK libs...): a plain C++ library without MLIR. It may use lib/Base.
+# zorse_library(NAME SOURCES... LINK libs...): a C++ library without MLIR. It may use lib/Base.
 function(zorse_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -14,7 +15,7 @@ function(zorse_library name)
   zorse_use_pch(${name})
 endfunction()
 
-# zorse_mlir_library: the same, compiled against the shared MLIR and LLVM libraries (and only those).
+# zorse_mlir_library: the same, linked with the shared MLIR and LLVM libraries only.
 function(zorse_mlir_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;DEPENDS" ${ARGN})
   zorse_library(${name} SOURCES ${ARG_SOURCES} LINK ${ARG_LINK} MLIR LLVM)
@@ -34,14 +35,15 @@ function(zorse_tool name)
   zorse_use_pch(${name})
 endfunction()
 
-# Times that tests state hold on a quiet machine: the evidence (test/evidence) checks them as they stand. CTest also runs on loaded and slow machines, where a time only says that
-# nothing hangs: tests multiply theirs by this factor (test/support/Patience.h, PATIENCE in test/e2e/harness.py).
+# Time limits in tests are valid on an idle machine; the evidence (test/evidence) checks them
+# unchanged. CTest also runs on busy and slow machines, where limits only detect hangs: tests
+# multiply them by this factor (test/support/Patience.h, PATIENCE in test/e2e/harness.py).
 set(ZORSE_TEST_PATIENCE 4)
 if(ZORSE_SANITIZE)
   set(ZORSE_TEST_PATIENCE 15)
 endif()
 
-# zorse_unit_test(NAME SOURCES... LINK libs...): one GoogleTest binary, registered with CTest.
+# zorse_unit_test(NAME SOURCES... LINK libs...): a GoogleTest binary, registered with CTest.
 function(zorse_unit_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES} ${ZORSE_SANITIZER_DEFAULTS})
@@ -52,12 +54,13 @@ function(zorse_unit_test name)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "ZORSE_TEST_PATIENCE=${ZORSE_TEST_PATIENCE}")
 endfunction()
 
-# Tests run side by side, as many at a time as there are processors (tools/ctest.sh). What that would disturb says so:
+# CTest runs as many tests in parallel as there are CPUs (tools/ctest.sh). Tests for which this is a
+# problem declare it:
 #
-# zorse_test_alone(TESTS...): compares times or speeds that were measured, so nothing else may run.
-# zorse_test_waits(TESTS...): starts several processes and waits for deadlines. It bears company, but not of its own kind.
-# zorse_test_lock(RESOURCE TESTS...): uses a thing that a machine has once: network namespaces, control groups, the ports of Slurm.
-# zorse_test_long(TESTS...): a long form, which `ctest -LE long` and .ci/run leave out and tools/run-tests.sh --all runs.
+# zorse_test_alone(TESTS...): compares measured times or speeds, so no other test may run.
+# zorse_test_waits(TESTS...): starts several processes and waits for deadlines. It may run next to other tests, but not next to another one of this kind.
+# zorse_test_lock(RESOURCE TESTS...): uses a resource that exists once per machine: network namespaces, control groups, the ports of Slurm.
+# zorse_test_long(TESTS...): a long form. `ctest -LE long` and .ci/run skip it; tools/run-tests.sh --all runs it.
 function(zorse_test_alone)
   set_tests_properties(${ARGN} PROPERTIES RUN_SERIAL TRUE)
 endfunction()
@@ -77,7 +80,8 @@ function(zorse_test_long)
   endforeach()
 endfunction()
 
-# zorse_check_always(TEST asan|tsan...): a test that every change runs under these sanitizers: cheap to build, as it needs no MLIR, and worth it.
+# zorse_check_always(TEST asan|tsan...): every change runs this test under these sanitizers. Only
+# for tests without MLIR, which are cheap to build.
 # `ninja asan-fast` builds them, `ctest -L asan-fast` runs them (tools/run-sanitizers.sh --fast).
 function(zorse_check_always test)
   foreach(sanitizer ${ARGN})

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Launcher of the compiler for a precompiled header: pch-launcher.sh COMPILER ARGUMENTS... Beside the output it writes OUTPUT.sum, which ccache hashes in place of the
-# output itself: the contents of every header in it and the flags without paths. Two directories' precompiled headers of the same contents differ by
-# a few bytes (paths, order); with the sum they share the cache.
+# Compiler launcher for a precompiled header: pch-launcher.sh COMPILER ARGUMENTS... Also writes
+# OUTPUT.sum, which ccache hashes instead of the output: the contents of all its headers and the
+# flags without paths. Precompiled headers with the same contents in two directories differ by a few
+# bytes (paths, order); with OUTPUT.sum they share cache entries.
 set -euo pipefail
 output='' depfile='' previous=''
 for argument in "$@"; do

@@ -1,4 +1,4 @@
-"""The benchmark models as PyTorch modules. Needs PyTorch alone: make_benchmark.py exports them, test/benchmark/torch_step.py trains them."""
+"""The benchmark models as PyTorch modules. Needs only PyTorch: make_benchmark.py exports them, test/benchmark/torch_step.py trains them."""
 import os
 import re
 import sys

@@ -1,8 +1,8 @@
-"""Small models of many architectures: configurations of Hugging Face classes with random weights, and modules of our own, each with a batch to train on.
+"""Small models of many architectures: configurations of Hugging Face classes with random weights, and own modules, each with a batch to train on.
 
-    models() -> {name: Model}                  Model.build() -> (module, inputs): module(*inputs.values()) -> loss; inputs are tensors by name, dimension 0 is the samples
+    models() -> {name: Model}                  Model.build() -> (module, inputs): module(*inputs.values()) -> loss; inputs are tensors by name with samples in dimension 0
 
-test/e2e/breadth_table.py trains them against PyTorch. Nothing is fetched: every model is made from its configuration.
+test/e2e/breadth_table.py compares their training with PyTorch. Nothing is downloaded: every model is created from its configuration.
 """
 import contextlib
 import dataclasses
@@ -21,19 +21,20 @@ CLASSES = 5
 class Model:
     kind: str  # language, encoder, vision, audio, encoder-decoder, series, own
     build: typing.Callable
-    mixes: str = ""  # why no plan can split a batch of it: the importer has to say so, in these words
-    config: str = ""  # class of its configuration, of those of transformers
-    cls: str = ""  # class of the model
+    mixes: str = ""  # why no plan can split its batch; the importer must report this text
+    config: str = ""  # configuration class in transformers
+    cls: str = ""  # model class
 
 
 class Called(nn.Module):
-    """A model of transformers as a function of tensors in order: its own loss, or `loss` of its outputs and the last tensor."""
+    """A transformers model as a function of tensors in order: its own loss, or `loss` of its
+    outputs and the last tensor."""
 
     def __init__(self, model, names, loss=None, **fixed):
         super().__init__()
         self.model, self.names, self.loss, self.fixed = model, names, loss, fixed
 
-    def forward(self, a, b=None, c=None, d=None, e=None):  # not *tensors: exporters want a dynamic axis by argument
+    def forward(self, a, b=None, c=None, d=None, e=None):  # not *tensors: exporters need one argument per dynamic axis
         given = dict(zip(self.names, (a, b, c, d, e)))
         target = given.pop("target", None)
         result = self.model(**given, **self.fixed, return_dict=True)
@@ -56,7 +57,8 @@ RANDOM = ("dropout", "pdrop", "drop_path", "layerdrop", "drop_rate", "drop_prob"
 
 
 def quiet(config):
-    """Random parts off: dropouts, layers that are left out by chance, noise of routers, masks over spectra. Returns the configuration."""
+    """Disables random parts: dropout, stochastic depth, router noise, spectrogram masks. Returns
+    the configuration."""
     for key, value in random_parts(config).items():
         setattr(config, key, [0.0] * len(value) if isinstance(value, (list, tuple)) else type(value)(0))
     for part in vars(config).values():
@@ -66,7 +68,7 @@ def quiet(config):
 
 
 def random_parts(config):
-    """{attribute: value} of what a configuration itself leaves to chance."""
+    """{attribute: value} of the random parts of a configuration."""
     def by_chance(key, value):
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return value and any(word in key for word in RANDOM)
@@ -79,7 +81,7 @@ _by_chance = False
 
 @contextlib.contextmanager
 def by_chance():
-    """Models made inside keep the random parts that their configurations have."""
+    """Inside, models keep the random parts of their configurations."""
     global _by_chance
     before, _by_chance = _by_chance, True
     try:
@@ -95,8 +97,8 @@ def made(class_name, config):
     module = getattr(transformers, class_name)(config if _by_chance else quiet(config))
     for m in module.modules():
         if hasattr(getattr(m, "config", None), "_experts_implementation"):
-            m.config._experts_implementation = "eager"  # each expert on its own positions
-    with torch.no_grad():  # no two parameters equal, none zero
+            m.config._experts_implementation = "eager"  # each expert computes its own positions
+    with torch.no_grad():  # all parameters differ and are nonzero
         numbers = generator(4)
         for p in module.parameters():
             p.add_(torch.empty_like(p).normal_(0.0, 0.02, generator=numbers))
@@ -147,7 +149,7 @@ def picture(family, cls=None, size=32, channels=3, **settings):
 
 
 def translated(family, cls=None, **settings):
-    """Sequence to sequence: ids in, labels out, which the model shifts itself."""
+    """Sequence to sequence: ids as input; the model shifts the labels itself."""
     def build():
         small = dict(vocab_size=VOCABULARY, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48,
                      max_position_embeddings=64, decoder_start_token_id=2)
@@ -162,7 +164,8 @@ T5 = dict(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_h
 
 
 def squared(key="last_hidden_state"):
-    """Mean square of a hidden state, or of the sum of several, against the target, which broadcasts."""
+    """Mean square of a hidden state, or of the sum of several, against the target, which is
+    broadcast."""
     def loss(result, target):
         value = sum(result[k] for k in key.split("+"))
         return F.mse_loss(value, target.reshape(target.shape[0], *[1] * (value.dim() - 1)).expand_as(value))
@@ -170,7 +173,7 @@ def squared(key="last_hidden_state"):
 
 
 def hidden(kind, family, cls, inputs, key="last_hidden_state", mixes="", fixed=None, **settings):
-    """Any model under a squared error of one of its outputs."""
+    """Any model with a squared error of one of its outputs."""
     def build():
         given = {name: make() for name, make in inputs.items()}
         given["target"] = floats(ROWS, seed=11)
@@ -257,7 +260,7 @@ def hub():
         "esm": encoder("Esm", mask_token_id=4, position_embedding_type="rotary"),
         "xlnet": hidden("encoder", "XLNet", "XLNetModel", {"input_ids": lambda: ids(ROWS, LENGTH)}, vocab_size=VOCABULARY, d_model=32, n_layer=2, n_head=4, d_inner=48, fixed={"use_mems": False}),
         "layoutlm": hidden("encoder", "LayoutLM", "LayoutLMModel", {"input_ids": lambda: ids(ROWS, LENGTH), "bbox": lambda: torch.sort(ids(ROWS, LENGTH, 4, limit=30)).values}, **TEXT, max_2d_position_embeddings=64),
-        # Pictures.
+        # Images.
         "vit": picture("ViT", **VISION),
         "deit": picture("DeiT", **VISION),
         "beit": picture("Beit", **VISION, use_relative_position_bias=True),
@@ -287,7 +290,7 @@ def hub():
         "dpt": hidden("vision", "DPT", "DPTForDepthEstimation", {"pixel_values": lambda: floats(ROWS, 3, 32, 32)}, key="predicted_depth", **{**VISION, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3],
                       neck_hidden_sizes=[8, 8, 12, 12], fusion_hidden_size=8, is_hybrid=False, use_batch_norm_in_fusion_residual=False),
         "vilt": hidden("vision", "Vilt", "ViltModel", {"input_ids": lambda: ids(ROWS, LENGTH), "pixel_values": lambda: floats(ROWS, 3, 32, 32)}, **{**VISION, **TEXT}),
-        # Sounds.
+        # Audio.
         "wav2vec2": sound("Wav2Vec2", **WAVES),
         "hubert": sound("Hubert", **WAVES),
         "wavlm": sound("WavLM", **WAVES, num_buckets=8, max_bucket_distance=16),

@@ -1,5 +1,5 @@
-"""The export helper of a clone, where nothing is installed: python models/export.py --hf GPT2Config -o gpt2.onnx is python -m zorse.torch_export. Scripts that have this
-folder on their path take `from export import export`.
+"""The exporter of a clone without installation: python models/export.py --hf GPT2Config -o gpt2.onnx is python -m zorse.torch_export. Scripts with this
+folder on their path use `from export import export`.
 """
 import os
 import sys

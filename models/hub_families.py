@@ -1,9 +1,9 @@
-"""One small model of every family of transformers: a configuration that this file makes from the family's own defaults, or the one that configurations.py has.
+"""One small model of every family of transformers, with a configuration shrunk from the family's defaults, or the one in configurations.py.
 
-    names() -> [model type]                               what configurations.py has first, then those with a head for language, pictures and sound; at the end variants and modules of our own
+    names() -> [model type]                               first those of configurations.py, then those with a head for language, images and audio; at the end variants and own modules
     family(name) -> Family                                .build() -> (module, inputs): module(*inputs.values()) -> loss
 
-A configuration is shrunk by what its attributes mean (SIZES); what a family needs beside that stands in EXTRA. Nothing is fetched.
+SIZES shrinks a configuration by the meaning of its attributes; EXTRA contains additional settings of families. Nothing is downloaded.
 """
 import dataclasses
 import functools
@@ -19,7 +19,8 @@ import configurations as c
 WIDTH, INNER, HEADS, GROUPS, HEAD, LAYERS, POSITIONS = 32, 48, 4, 2, 8, 2, 64
 PIXELS, PATCH, FRAMES, MELS, WAVE = 32, 8, 4, 16, 400
 
-# What an attribute of whole numbers becomes, by its name; the first that matches. Numbers that are smaller already stay.
+# Small values of integer attributes, by name pattern; the first match is used. Smaller values are
+# kept.
 SIZES = [
     (r".*vocab_size.*|.*codebook_size|n_vocab|n_words|num_embeddings", c.VOCABULARY),
     (r"type_vocab_size", 2),
@@ -53,17 +54,18 @@ SIZES = [
     (r"classifier_proj_size|xvector_output_dim|conv_channels|.*fusion_hidden_size|subsampling_conv_channels|base_channels|stem_channels|stem_hidden_channels|stem_width", 16),
     (r".*(num_queries|num_query_tokens|num_latents|num_image_tokens|image_seq_length|image_seq_len|num_register_tokens)", 4),
 ]
-# Lists: by their position from 0.
+# Lists: by position from 0.
 LISTS = [
     (r".*(num_attention_heads|num_heads|n_heads)", lambda i: min(2 ** (i // 2), 2)),
     (r".*(depths?|num_layers|layer_depths|stage_depths|num_blocks|n_layers|encoder_layers|stage_num_blocks)", lambda i: 1),
     (r".*(hidden_sizes|embed_dims?|hidden_dims|encoder_hidden_sizes|channels|dims|out_channels|embed_dim)", lambda i: 8 * min(i + 1, 4)),
     (r"conv_dim|tdnn_dim", lambda i: 16),
 ]
-# Of lists of one number per layer, by the names that have them: cut to the number of layers.
+# Lists with one number per layer are cut to the number of layers.
 WHOLE = (int, float)
 
-# What families need beside their shrunk defaults. set: settings; inputs: tensors that are made; fixed: arguments of every call; class, kind: others than the first that fit.
+# Additional settings of families. set: settings; inputs: tensors to create; fixed: arguments of
+# every call; class, kind: override the first match.
 BOXES = {"inputs": {"input_ids": lambda: c.ids(c.ROWS, c.LENGTH), "bbox": lambda: torch.sort(c.ids(c.ROWS, c.LENGTH, 4, limit=30)).values}}
 SECTIONS = {"set": {"head_dim": HEAD, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0, "mrope_section": [2, 1, 1]}}}
 SPECTRUM = {"set": {"max_source_positions": 64}, "inputs": {"input_features": lambda: c.floats(c.ROWS, MELS, 128)}}
@@ -79,7 +81,8 @@ EXTRA = {
     "bros": {"set": dict(hidden_size=WIDTH, num_attention_heads=2, dim_bbox_sinusoid_emb_2d=16, dim_bbox_projection=16), **BOXES},
     "dbrx": {"set": dict(d_model=WIDTH, n_heads=4, n_layers=2, attn_config=dict(kv_n_heads=2, rope_theta=1e4, clip_qkv=8), ffn_config=dict(hidden_size=WIDTH, ffn_hidden_size=24, moe_num_experts=4, moe_top_k=2))},
     "deepseek_v2": {"set": dict(num_experts_per_tok=2, n_group=1, topk_group=1)},
-    # Its attention takes the largest of values that equal tokens have in common; which of them is left open by PyTorch: no token twice.
+    # Its attention takes the maximum of values that are equal for equal tokens, and PyTorch does
+    # not define which of them is chosen: no token occurs twice.
     "doge": {"inputs": {"input_ids": lambda: torch.stack([3 + torch.randperm(c.VOCABULARY - 3, generator=c.generator(i))[:c.LENGTH] for i in range(c.ROWS)])}},
     "donut-swin": {"set": dict(patch_size=2, window_size=4, depths=[2, 1], num_heads=[2, 4], embed_dim=8)},
     "dots1": {"set": dict(n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1)},
@@ -121,10 +124,10 @@ EXTRA = {
 
 
 class NotBuilt(Exception):
-    """transformers has no small model of this family for what this file knows; says why."""
+    """No small model of this family can be created; the message contains the reason."""
 
 
-# The auto mappings in the order in which a class is looked for, with the kind of inputs.
+# The auto mappings in the order of the search for a class, with the kind of inputs.
 MAPPINGS = [
     ("SPEECH_SEQ_2_SEQ", "speech"), ("SEQ_TO_SEQ_CAUSAL_LM", "translation"), ("MASKED_LM", "masked"), ("CAUSAL_LM", "causal"), ("IMAGE_CLASSIFICATION", "labels"), ("AUDIO_CLASSIFICATION", "labels"),
     ("VIDEO_CLASSIFICATION", "labels"), ("TIME_SERIES_PREDICTION", "outputs"), ("SEQUENCE_CLASSIFICATION", "labels"), ("CTC", "ctc"), ("MULTIMODAL_LM", "causal"), ("IMAGE_TEXT_TO_TEXT", "causal"),
@@ -179,7 +182,7 @@ def names():
 
 @functools.cache
 def _others():
-    """Models of configurations.py that are not the one of their type: by their names there."""
+    """Models of configurations.py that are not the default of their type, by their names there."""
     taken = {id(m) for n, m in _by_hand().items() if n in _classes()}
     return {f"{name}*": model for name, model in c.models().items() if id(model) not in taken}
 
@@ -196,7 +199,7 @@ def family(name):
 def _built(build):
     try:
         return build()
-    except NotImplementedError as problem:  # of transformers
+    except NotImplementedError as problem:  # raised by transformers
         raise NotBuilt(f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}") from problem
 
 
@@ -208,7 +211,7 @@ def _default(parameter):
 
 
 def _shrunk_value(name, value):
-    """What `value` of the attribute `name` becomes, or None where it stays."""
+    """The small value of the attribute `name`, or None to keep it."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int):
@@ -227,7 +230,7 @@ def _shrunk_value(name, value):
 
 
 def _token_ids(values, vocabulary):
-    """Ids of special tokens within the vocabulary, each another one."""
+    """Ids of special tokens within the vocabulary, all different."""
     found, last = {}, vocabulary
     for name, value in values.items():
         if re.fullmatch(r".*_token_(id|index)", name) and isinstance(value, int) and value >= vocabulary:
@@ -237,7 +240,7 @@ def _token_ids(values, vocabulary):
 
 
 def shrunk(cls, depth=0):
-    """A dictionary of settings that make a configuration of class `cls` small."""
+    """Settings that make a configuration of class `cls` small."""
     settings = {}
     defaults = {p.name: _default(p) for p in inspect.signature(cls.__init__).parameters.values() if p.name not in ("self", "kwargs", "args")}
     try:
@@ -250,7 +253,7 @@ def shrunk(cls, depth=0):
         if new is not None:
             settings[name] = new
     layers = next((settings.get(n, values.get(n)) for n in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if isinstance(values.get(n), int)), LAYERS)
-    for name, value in values.items():  # a kind per layer: as many kinds as there are, in their order
+    for name, value in values.items():  # one kind per layer: use all kinds, in their order
         if isinstance(value, (list, tuple)) and value and all(isinstance(v, str) for v in value) and re.fullmatch(r".*(layer_types|layers_block_type|block_types?|layer_type)", name):
             kinds = list(dict.fromkeys(value))
             settings[name] = [kinds[i % len(kinds)] for i in range(layers)] if len(kinds) <= layers else kinds
@@ -259,7 +262,7 @@ def shrunk(cls, depth=0):
     if settings.get("vocab_size") or values.get("vocab_size"):
         settings.update(_token_ids(values, settings.get("vocab_size", values["vocab_size"])))
         settings.update({k: v for k, v in dict(pad_token_id=0, bos_token_id=1, eos_token_id=2).items() if k in values})
-    if isinstance(values.get("qk_rope_head_dim"), int):  # the part of a head that is rotated is a head of its own
+    if isinstance(values.get("qk_rope_head_dim"), int):  # the rotated part of a head is a separate head
         settings.update({k: v for k, v in dict(qk_rope_head_dim=4, qk_nope_head_dim=HEAD, v_head_dim=HEAD, head_dim=4, qk_head_dim=HEAD + 4).items() if isinstance(values.get(k), int)})
     elif isinstance(values.get("partial_rotary_factor"), float) and settings.get("head_dim"):
         settings["partial_rotary_factor"] = 0.5
@@ -299,13 +302,13 @@ def configuration(name):
 def _text(config):
     try:
         text = config.get_text_config()
-    except (ValueError, NotImplementedError):  # several of them
+    except (ValueError, NotImplementedError):  # several tokens
         return config
     return text if getattr(text, "vocab_size", None) else config
 
 
 def _attribute(config, *names):
-    """The first of these attributes that the configuration or one of its parts has."""
+    """The first of these attributes that is set in the configuration or one of its parts."""
     parts = [config, *[v for v in vars(config).values() if hasattr(v, "to_dict")]]
     for name in names:
         for part in parts:
@@ -318,7 +321,7 @@ def _attribute(config, *names):
 def _tokens(config, seed=7, length=c.LENGTH):
     limit = min(getattr(_text(config), "vocab_size", c.VOCABULARY) or c.VOCABULARY, c.VOCABULARY)
     special = [v for k, v in {**vars(config), **vars(_text(config))}.items() if k.endswith(("_token_id", "_token_index")) and isinstance(v, int)]
-    limit = min([limit] + [v for v in special if v > 4])  # no placeholders of pictures among them
+    limit = min([limit] + [v for v in special if v > 4])  # exclude image placeholders
     return c.ids(c.ROWS, length, limit=max(limit, 8), seed=seed)
 
 
@@ -345,7 +348,8 @@ def _main_input(name, model, config):
 
 
 class Outputs(nn.Module):
-    """A model of transformers under the mean square of what it returns, against a target per sample."""
+    """A transformers model with the mean square of its outputs against a target per sample as its
+    loss."""
 
     def __init__(self, model, names, keys, **fixed):
         super().__init__()
@@ -368,15 +372,15 @@ def _fixed(model):
 
 
 def _output_keys(model, inputs, fixed):
-    """Names of what the model returns of floats for every sample."""
+    """Names of the model's float outputs with a value per sample."""
     with torch.no_grad():
         result = model(**inputs, **fixed, return_dict=True)
     if not hasattr(result, "items"):
-        raise NotBuilt("it returns no outputs by name")
+        raise NotBuilt("its outputs have no names")
     last = {k: v[-1] if isinstance(v, (list, tuple)) and v else v for k, v in result.items()}
     keys = [k for k, v in last.items() if isinstance(v, torch.Tensor) and v.is_floating_point() and v.dim() and len(v) == c.ROWS and "loss" not in k]
     if not keys:
-        raise NotBuilt("it returns nothing of floats for every sample")
+        raise NotBuilt("it has no float outputs per sample")
     best = [k for k in keys if k in ("last_hidden_state", "logits", "pred_boxes", "predicted_depth", "prediction_outputs", "text_embeds", "image_embeds")]
     return best or keys[:1]
 
@@ -412,14 +416,14 @@ def _build(name, class_name, kind):
         except (ValueError, RuntimeError):
             if kind not in ("translation", "speech"):
                 raise
-            module, inputs = _with_inputs(name, model, config, "causal")  # a decoder alone, behind an encoder of something else: the labels are the ids
+            module, inputs = _with_inputs(name, model, config, "causal")  # a decoder of an encoder-decoder model: the labels are the ids
             loss = module(*inputs.values())
     except NotBuilt:
         raise
     except Exception as problem:
         raise NotBuilt(f"forward: {type(problem).__name__}: {' '.join(str(problem).split())[:160]}") from problem
     if not isinstance(loss, torch.Tensor) or not loss.requires_grad or not torch.isfinite(loss).all():
-        raise NotBuilt("its loss is not a finite number that parameters decide")
+        raise NotBuilt("its loss is not finite or does not depend on parameters")
     return module, inputs
 
 
@@ -430,7 +434,7 @@ def _with_inputs(name, model, config, kind):
         return _series(model)
     first = next(iter(EXTRA.get(name, {}).get("inputs", {})), model.main_input_name)
     if kind == "causal" and "input_ids" in known:
-        first = "input_ids"  # models of pictures and text: text alone
+        first = "input_ids"  # multimodal models: text only
     more = {key: make() for key, make in EXTRA.get(name, {}).get("inputs", {}).items()}
     inputs = {} if first in more else {first: _main_input(first, model, config)}
     inputs.update(more)
@@ -459,7 +463,7 @@ def _with_inputs(name, model, config, kind):
 
 
 def _series(model):
-    """Values of 8 moments and of the 4 that follow, each with two features of its time."""
+    """Values of 8 time steps and of the 4 following ones, with two time features each."""
     past = 8 + max(model.config.lags_sequence)
     inputs = {"past_values": c.floats(c.ROWS, past), "past_time_features": c.floats(c.ROWS, past, 2, seed=5), "past_observed_mask": torch.ones(c.ROWS, past),
               "future_values": c.floats(c.ROWS, 4, seed=10), "future_time_features": c.floats(c.ROWS, 4, 2, seed=6)}
@@ -467,7 +471,7 @@ def _series(model):
 
 
 def _needs(model, inputs, fixed):
-    """Whether the model does not run on these inputs alone."""
+    """Whether the model fails with only these inputs."""
     try:
         with torch.no_grad():
             model(**inputs, **fixed)

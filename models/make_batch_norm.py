@@ -1,5 +1,5 @@
-"""Make models/small/batch-norm: a module with batch norms, data, and steps of PyTorch in double precision whose statistics are those of the batch, as on one
-device, and of each half of it, as data parallelism on two devices has them. test/e2e/batch_norm.py compares with it. Run again only to change it:
+"""Make models/small/batch-norm: a module with batch norms, data, and steps of PyTorch in double precision with statistics of the whole batch, as on one
+device, and of each half of it, as with data parallelism on two devices. test/e2e/batch_norm.py compares with it. Run again only to change it:
 
     python models/make_batch_norm.py
 """
@@ -21,7 +21,8 @@ SAMPLES, BATCH, STEPS = 24, 8, 6
 
 
 class Normalised(nn.Module):
-    """Batch norms over pictures and over vectors, with momenta of their own, and one whose statistics stay what they are."""
+    """Batch norms over images and over vectors with different momenta, and one with frozen
+    statistics."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +41,8 @@ class Normalised(nn.Module):
 
 
 def train(model, inputs, group):
-    """AdamW as zorse-compile has it by default, with --lr 1e-2. Statistics of `group` samples; running ones move towards the mean over groups."""
+    """AdamW with the defaults of zorse-compile and --lr 1e-2. Statistics of `group` samples;
+    running statistics move towards the mean over groups."""
     model = model.double().train()
     decay, plain = [p for p in model.parameters() if p.dim() >= 2], [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=1e-2, betas=(0.9, 0.95), eps=1e-8)

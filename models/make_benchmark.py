@@ -2,8 +2,8 @@
 
     python models/make_benchmark.py gpt2-124m OUT.onnx      # GPT-2 124M: 12 layers, width 768, 50,257 tokens padded to 50,304
     python models/make_benchmark.py llama-100m OUT.onnx     # 12 layers, width 768, GQA 12:4, 32,000 tokens
-    python models/make_benchmark.py gpt-80-blocks OUT.onnx  # deep and narrow: 80 layers, width 64, for compile times on many devices
-    python models/make_benchmark.py gpt-6x384 OUT.onnx      # bytes, any LAYERSxWIDTH, 128 positions: for clusters made of one machine
+    python models/make_benchmark.py gpt-80-blocks OUT.onnx  # deep and narrow: 80 layers, width 64, for compile times with many devices
+    python models/make_benchmark.py gpt-6x384 OUT.onnx      # byte-level, any LAYERSxWIDTH, 128 positions: for clusters emulated on one machine
 """
 import os
 import sys

@@ -1,9 +1,9 @@
-"""Make models/small/breadth: modules that use operators which the importer makes of others (convolutions, poolings, norms, picks, sums along an axis),
+"""Make models/small/breadth: modules with operators that the importer decomposes (convolutions, pooling, norms, gathers, sums along an axis),
 with data and ten steps of PyTorch in double precision, which test/e2e/breadth.py compares with. Run again only to change them:
 
     python models/make_breadth.py [NAME…]
 
-The files are as those of models/make_zoo.py.
+The files have the format of models/make_zoo.py.
 """
 import json
 import os
@@ -21,7 +21,8 @@ from make_zoo import BATCH, SAMPLES, STEPS, train
 
 
 class Activations(nn.Module):
-    """One layer per activation; PReLU has a slope per channel. Numbers are exact in single precision, in which ONNX keeps them."""
+    """One layer per activation; PReLU has a slope per channel. Numbers are exact in single
+    precision, in which ONNX stores them."""
 
     def __init__(self):
         super().__init__()
@@ -39,14 +40,15 @@ class Activations(nn.Module):
 
 
 class Frozen(nn.BatchNorm2d):
-    """Always by its running statistics."""
+    """Uses only its running statistics."""
 
     def train(self, mode=True):
         return super().train(False)
 
 
 class Images(nn.Module):
-    """Convolutions with overlaps, pads, strides, dilations, groups, and one per channel; both poolings; norms of groups, instances and of a batch long ago."""
+    """Convolutions with overlaps, pads, strides, dilations, groups, and depthwise; both kinds of
+    pooling; group, instance and frozen batch norms."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +71,7 @@ class Images(nn.Module):
 
 
 class Lines(nn.Module):
-    """Convolutions and poolings in one and three dimensions."""
+    """Convolutions and pooling in one and three dimensions."""
 
     def __init__(self):
         super().__init__()
@@ -84,7 +86,8 @@ class Lines(nn.Module):
 
 
 class Experts(nn.Module):
-    """A router takes the two best of six experts for every position (top-k, gather, scatter), positions are summed up, picked and weighed by einsum."""
+    """A router selects the best two of six experts for every position (top-k, gather, scatter);
+    positions are summed, selected and weighted by einsum."""
 
     def __init__(self):
         super().__init__()
@@ -112,7 +115,7 @@ class Experts(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM of two layers in both directions, a GRU and an RNN of rectified sums, and the LSTM's last state."""
+    """A bidirectional two-layer LSTM, a GRU and an RNN with ReLU, and the LSTM's last state."""
 
     def __init__(self):
         super().__init__()
@@ -127,7 +130,8 @@ class Recurrent(nn.Module):
 
 
 class Resized(nn.Module):
-    """A small U-Net: pooled twice, resized back by neighbours' means and by the nearest, beside a part that is resized by cubes and one with corners aligned."""
+    """A small U-Net: two pooling layers, linear and nearest resizing, a part with cubic resizing
+    and one with aligned corners."""
 
     def __init__(self):
         super().__init__()

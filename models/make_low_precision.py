@@ -2,9 +2,9 @@
 
     python models/make_low_precision.py
 
-For each model: NAME.bf16.tokens.bin (token ids of 200 steps, whose first are those of NAME.tokens.bin) and NAME.bf16.reference.json: losses of 200 steps
-in f32, under torch.autocast, and as a module of bf16 with f32 masters; the last two several times, with the batch in one, two and four micro-batches and
-with its rows in another order, for what PyTorch differs from itself; and the relative error of every parameter's gradient in the first step against f64.
+For each model: NAME.bf16.tokens.bin (token ids of 200 steps, which begin with those of NAME.tokens.bin) and NAME.bf16.reference.json: losses of 200 steps
+in f32, under torch.autocast, and as a bf16 module with f32 master weights; the last two several times, with one, two and four micro-batches and
+another order of samples, to measure PyTorch's own variation; and the relative error of every parameter's gradient in the first step against f64.
 """
 import copy
 import json
@@ -31,7 +31,8 @@ def batches(ids, step, shifted_in_graph):
 
 
 def gradients_of(model, kind, x, y, pieces):
-    """The loss, with gradients summed over micro-batches in `grad` of the f32 master parameters (every row has as many labels)."""
+    """The loss, with gradients accumulated over micro-batches in `grad` of the f32 master weights
+    (all samples have equally many labels)."""
     masters = dict(model.named_parameters())
     worker = model if kind != "module" else copy.deepcopy(model).to(torch.bfloat16)
     total, sums = 0.0, {}
@@ -70,7 +71,7 @@ def train(model, kind, ids, shifted_in_graph, pieces, permuted):
 
 
 def gradient_errors(model, kind, ids, shifted_in_graph):
-    """By parameter: |g - g64| / |g64| in the first step."""
+    """|g - g64| / |g64| in the first step, by parameter."""
     x, y = batches(ids, 0, shifted_in_graph)
     exact, rough = copy.deepcopy(model).double(), copy.deepcopy(model)
     gradients_of(exact, "f64", x, y, 1)
@@ -99,7 +100,8 @@ def make(name, model, shifted_in_graph, seed):
 
 
 def attention_in_one_type(inner=torch.nn.functional.scaled_dot_product_attention):
-    """A module of bf16 whose angles are f32 rotates to f32; models that are meant to be used so convert back, as transformers' Llama does."""
+    """A bf16 module with f32 angles rotates to f32; models for this use convert back, as
+    transformers' Llama does."""
     return lambda q, k, v, **options: inner(q.to(v.dtype), k.to(v.dtype), v, **options)
 
 

@@ -33,7 +33,7 @@ class Tiny(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-# Options of zorse-compile, and what they mean in PyTorch.
+# Options of zorse-compile, and their equivalents in PyTorch.
 CASES = [
     {"optimizer": "sgd", "lr": 0.5},
     {"optimizer": "sgd", "lr": 0.2, "weight-decay": 0.1},
@@ -73,7 +73,8 @@ def optimizer_of(model, case):
 
 
 def scheduler_of(optimizer, case):
-    """PyTorch's own schedules: a linear rise to the full rate at step `warmup`, from there the decay, which then stays at its end."""
+    """PyTorch's schedules: linear warm-up to the full rate at step `warmup`, then decay, then the
+    final rate."""
     warmup, total, ratio = max(case.get("warmup", 0), 1), case.get("total-steps", STEPS), case.get("final-ratio", 0.1)
     kind, start = case.get("schedule", "constant"), case.get("warmup", 0)
     rise = lr_scheduler.LinearLR(optimizer, 1 / warmup, 1.0, max(warmup - 1, 1)) if warmup > 1 else None
@@ -83,7 +84,7 @@ def scheduler_of(optimizer, case):
         fall = lr_scheduler.LinearLR(optimizer, 1.0, ratio, total - start)
     else:
         fall = lr_scheduler.CosineAnnealingLR(optimizer, total - start, case["lr"] * ratio)
-    if start == 0:  # counts from one: the first step is already one step down
+    if start == 0:  # PyTorch counts from one: the first step is already one step of decay
         optimizer.step()
         fall.step()
         return fall
@@ -110,7 +111,7 @@ def train(case, ids):
         optimizer.step()
         if not (case.get("schedule") in ("linear", "cosine") and step + 1 >= case["total-steps"]):  # PyTorch's cosine would rise again
             scheduler.step()
-    # Of the trained parameters: the norm, and the sum with weights that tell elements apart.
+    # For each trained parameter: the norm, and a weighted sum that distinguishes elements.
     out["parameters"] = {n: [float(p.detach().norm()), float((p.detach().flatten() * torch.cos(torch.arange(p.numel()).double())).sum())]
                          for n, p in model.named_parameters()}
     return out

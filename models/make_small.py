@@ -25,7 +25,7 @@ SETTINGS = dict(lr=3e-4, warmup=10, clip=1.0, betas=[0.9, 0.95], eps=1e-8, weigh
 
 
 def tokens(vocabulary, seed):
-    """Text-like ids: a random walk over a skewed alphabet, so that there is something to learn."""
+    """Text-like ids: a random walk over a skewed alphabet, which a model can learn."""
     rng = np.random.default_rng(seed)
     table = rng.permutation(vocabulary)
     walk = np.cumsum(rng.choice([1, 1, 1, 2, 3, 7], size=STEPS * ROWS * LENGTH + 1)) % 61
@@ -71,7 +71,8 @@ def make(name, model, shifted_in_graph, seed):
 
 
 def make_fixed(name, model, rows):
-    """The same model exported with a fixed batch; its weights are taken from NAME.onnx.data, which the first of these writes."""
+    """The same model exported with a fixed batch size; its weights are in NAME.onnx.data, which the
+    first export writes."""
     import onnx
 
     path = os.path.join(here, "small", f"{name}-fixed-{rows}.onnx")
@@ -103,14 +104,15 @@ def main():
             make_fixed(name, build(), rows)
     quick = initialise(GPT(GPTConfig(layers=4, heads=4, width=92, context=128)), seed=3)
     export(quick, os.path.join(here, "small", "gpt-bytes.onnx"), sequence=64, external_data=False)
-    # Deep: its state is several times what a few of its blocks need. Its weights would be 29 MB and are not committed: tests draw their own.
+    # Deep: its state is several times larger than a few of its blocks need. Its weights would be 29
+    # MB and are not committed: tests generate them.
     deep = initialise(GPT(GPTConfig(layers=16, width=192, context=64, heads=6)), seed=5)
     export(deep, os.path.join(here, "small", "gpt-deep.onnx"), sequence=64, external_data=True)
     os.remove(os.path.join(here, "small", "gpt-deep.onnx.data"))
-    # More tokens than there are bytes: texts are neither its data nor its prompts.
+    # A vocabulary larger than 256: text can be neither its data nor its prompts.
     words = initialise(GPT(GPTConfig(vocabulary=1000, layers=1, heads=2, width=8, context=16)), seed=6, distinct=True)
     export(words, os.path.join(here, "small", "gpt-words.onnx"), sequence=16, vocabulary=1000, external_data=False)
-    # Tiny enough for hundreds of plans in f64, with dropout: the property test's model.
+    # Small enough for hundreds of plans in f64, with dropout: the model of the property test.
     tiny = initialise(GPT(GPTConfig(vocabulary=32, layers=2, heads=2, width=16, context=16, dropout=0.1)), seed=4, distinct=True)
     export_with_dropout(tiny, os.path.join(here, "small", "gpt-tiny-dropout.onnx"))
 

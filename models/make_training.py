@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models that bring their own training, for tests: models/small/training.
+"""Test models that contain their own training: models/small/training.
 
     make_training.py FOLDER              adam.onnx, momentum.onnx, sgd.onnx: ONNX's training_info. Needs the package onnx.
     make_training.py FOLDER --artifact   training_model.onnx, optimizer_model.onnx, checkpoint and reference.json: onnxruntime's training artifacts, and the losses of nine
@@ -22,7 +22,8 @@ def tensor(name, array):
 
 
 def training_info(folder):
-    """A linear classifier: the graph makes logits; the algorithm adds the loss, gradients and an optimizer."""
+    """A linear classifier: the graph computes logits; the algorithm adds the loss, gradients and an
+    optimizer."""
     random = np.random.default_rng(1)
     weights = {"w": (random.standard_normal((WIDTH, CLASSES)) * 0.3).astype(np.float32), "b": np.zeros(CLASSES, np.float32)}
     state = {f"{kind}_{name}": np.zeros_like(value) for kind in "vh" for name, value in weights.items()}
@@ -54,7 +55,7 @@ def training_info(folder):
 
 
 def without_torch():
-    """onnxruntime's module of artifacts imports PyTorch, and uses nothing of it."""
+    """onnxruntime's artifacts module imports PyTorch but does not use it."""
     for name in ("torch", "torch.onnx", "torch.nn", "torch.cuda", "torch.utils", "torch.utils.data", "torch.utils.dlpack", "torch.utils.cpp_extension", "torch.nn.parallel",
                  "torch.optim", "torch.autograd", "torch._C"):
         module = sys.modules[name] = MagicMock()

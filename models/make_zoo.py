@@ -1,9 +1,9 @@
-"""Make models/small/zoo: models that are no language models, with data and ten steps of PyTorch in double precision, which test/e2e/zoo.py compares
+"""Make models/small/zoo: models other than language models, with data and ten steps of PyTorch in double precision, which test/e2e/zoo.py compares
 with. Run again only to change them:
 
     python models/make_zoo.py
 
-For each model: NAME.onnx (batch symbolic), one NAME.INPUT.npy per input, and its losses in reference.json.
+For each model: NAME.onnx (symbolic batch dimension), one NAME.INPUT.npy per input, and its losses in reference.json.
 """
 import json
 import os
@@ -22,7 +22,7 @@ SAMPLES, BATCH, STEPS = 21, 7, 10
 
 
 class Regression(nn.Module):
-    """Floats in, floats out, squared error."""
+    """Float inputs and outputs, squared error."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ class Patches(nn.Module):
 
 
 class Sentences(nn.Module):
-    """An encoder with a padding mask per sample, mean pooling, and logits beside the loss."""
+    """An encoder with a padding mask per sample, mean pooling, and logits as a second output."""
 
     def __init__(self):
         super().__init__()
@@ -98,7 +98,7 @@ class Weighted(nn.Module):
 
 
 class TwoTerms(nn.Module):
-    """Class weights in one term, a penalty on activations in another."""
+    """Class weights in one loss term, a penalty on activations in another."""
 
     def __init__(self):
         super().__init__()
@@ -125,7 +125,7 @@ def models():
 
 
 def train(model, inputs):
-    """AdamW as zorse-compile has it by default, with --lr 1e-2."""
+    """AdamW with the defaults of zorse-compile and --lr 1e-2."""
     model.double().train()
     decay, plain = [p for p in model.parameters() if p.dim() >= 2], [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=1e-2, betas=(0.9, 0.95), eps=1e-8)

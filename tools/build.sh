@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Configures (once) and builds one preset: tools/build.sh [preset] [targets...]; the default preset is release.
+# Configures (once) and builds one preset: tools/build.sh [preset] [targets...]; default preset:
+# release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}

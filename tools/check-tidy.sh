@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# clang-tidy with the checks of .clang-tidy: tools/check-tidy.sh [--all | --since COMMIT] [--preset PRESET]
-#   (neither)   lines that differ from the main branch, or from the commit before where this is the main branch
+# Runs clang-tidy with the checks of .clang-tidy: tools/check-tidy.sh [--all | --since COMMIT] [--preset PRESET]
+#   (default)   lines that differ from the main branch, or from the previous commit on the main branch
 #   --since C   lines that differ from commit C
-#   --all       every line of every source; takes an hour on two processors
-# Headers are checked with the sources that include them and have changed, too. Needs a configured build folder (tools/build.sh), whose generated headers are there.
+#   --all       all lines of all sources; takes an hour on two CPUs
+# Changed headers are checked with the changed sources that include them. Needs a configured and built folder (tools/build.sh) for generated headers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=release since='' all=0
@@ -28,7 +28,8 @@ else
   git rev-parse --verify --quiet "$since^{commit}" >/dev/null || { echo "no commit $since to compare with: nothing is checked"; exit 0; }
   mapfile -t changed < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp')
 fi
-# Only what this build compiles, and only lines that have changed: what was there before is no reason to refuse a change.
+# Checks only sources of this build and only changed lines, so that existing findings do not reject
+# a change.
 mapfile -t files < <(printf '%s\n' "${changed[@]}" | /usr/bin/python3 -c '
 import json, os, sys
 known = {os.path.relpath(os.path.join(e["directory"], e["file"])) for e in json.load(open(sys.argv[1]))}

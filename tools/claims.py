@@ -1,4 +1,5 @@
-"""The claims of test/evidence/claims.toml: what each says, the commands that show it and how their output becomes its figure (test/evidence/README.md)."""
+"""Claims of test/evidence/claims.toml: the claim, the commands that verify it, and how their output
+becomes its figure (test/evidence/README.md)."""
 import glob
 import operator
 import os
@@ -19,16 +20,17 @@ HOLDS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.g
 
 
 class Fault(Exception):
-    """A claim is not written as test/evidence/README.md says, or its output gives no figure."""
+    """A claim does not follow test/evidence/README.md, or its output contains no figure."""
 
 
 def choose(text, form):
-    """{A|B} is A in the whole form and B in the quick one."""
+    """Replaces {A|B} by A in the whole form and by B in the quick form."""
     return CHOICE.sub(lambda m: m.group(2 if form == "quick" else 1), text)
 
 
 class Figure:
-    """How output becomes a figure: its last line; with `find` what matches these expressions, said by `say`, within `limits`."""
+    """How output becomes a figure: by default its last line; with `find` the matches of these
+    expressions, formatted by `say` and checked against `limits`."""
 
     def __init__(self, table, form):
         find = table.get("find", [])
@@ -44,7 +46,7 @@ class Figure:
             raise Fault(f"has no group '{unknown[0]}' in what it finds")
 
     def of(self, text):
-        """The figure of an output, and why it is none to go by (or None)."""
+        """Returns the figure of an output, and the reason why the claim fails (or None)."""
         if self.plain:
             return last_line(text), None
         values, found = {}, []
@@ -59,7 +61,7 @@ class Figure:
 
 
 def number(text):
-    """What is no number is within no limit."""
+    """Converts text to a number. Text that is not a number becomes NaN, which satisfies no limit."""
     try:
         return float(text)
     except ValueError:
@@ -67,7 +69,8 @@ def number(text):
 
 
 def gathered(name, texts):
-    """One number of several matches: their sum, or the largest where the group is called worst."""
+    """Combines several matches into one number: their maximum if the group is named worst,
+    otherwise their sum."""
     return texts[0] if len(texts) == 1 else f"{(max if name == 'worst' else sum)(map(number, texts)):.12g}"
 
 
@@ -77,7 +80,8 @@ def last_line(text):
 
 
 class Command:
-    """Words to run; what it is for: 'need' (else the claim cannot be tried here), 'setup' or 'figure'."""
+    """A command line and its purpose: 'need' (if it fails, the claim cannot be tested here),
+    'setup' or 'figure'."""
 
     def __init__(self, kind, words, table, form):
         self.kind, self.words, self.table = kind, words, table
@@ -85,7 +89,8 @@ class Command:
         self.figure = Figure(table, form)
 
     def needed(self):
-        """Whether it is still to be run: what makes a file is not where the file is newer than the programs that make it."""
+        """Whether the command must run. A command that makes a file is skipped if the file is newer
+        than the programs that make it."""
         if not self.makes or not os.path.exists(os.path.join(ROOT, self.makes)):
             return True
         programs = glob.glob(os.path.join(ROOT, "models", "*.py")) + glob.glob(os.path.join(ROOT, "models", "modules", "*.py"))
@@ -93,7 +98,7 @@ class Command:
 
 
 class Places:
-    """What {bin} and the other names in commands stand for. What has to be there first is collected in `before`."""
+    """Expands {bin} and the other names in commands. Collects prerequisites in `before`."""
 
     def __init__(self, folder):
         self.folder, self.before = folder, []
@@ -115,7 +120,7 @@ class Places:
             return path
         known = {"bin": self.bin, "python": "/usr/bin/python3", "root": ROOT, "folder": self.folder, "cores": str(len(os.sched_getaffinity(0)))}
         if name not in known or argument:
-            raise Fault(f"uses {match.group(0)}, which stands for nothing")
+            raise Fault(f"uses {match.group(0)}, which is not defined")
         return known[name]
 
     def fill(self, text):
@@ -134,11 +139,11 @@ class Claim:
         return "quick" if quick and not self.quick.startswith("whole") else "whole"
 
     def figure(self, form):
-        """How the output of all commands together becomes the figure, or None where each has its own."""
+        """The figure of the combined output of all commands, or None if each command has its own."""
         return Figure(self.table, form) if FIGURE_KEYS & set(self.table) else None
 
     def commands(self, form, folder):
-        """All that is to be run, in this order."""
+        """Returns all commands in order of execution."""
         places, listed = Places(folder), []
         for kind, key in (("need", "needs"), ("setup", "setup"), ("figure", "run")):
             entries = self.table.get(key, [])
@@ -150,7 +155,7 @@ class Claim:
         return needs + places.before + listed[len(needs):]
 
     def faults(self):
-        """What is not as it must be."""
+        """Returns the defects of the claim's definition."""
         found = [f"has no {key}" for key in ("claim", "quick", "run") if not self.table.get(key)]
         if self.topic not in TOPICS:
             found.append(f"has an unknown topic '{self.topic}'")
@@ -163,13 +168,13 @@ class Claim:
         except (Fault, KeyError, ValueError, re.error) as problem:
             return found + [str(problem)]
         if self.quick and (whole == quick) != self.quick.startswith(("whole", "none")):
-            found.append("says that its quick form is another, which it is not" if whole == quick else f"says that its quick form is '{self.quick.split(',')[0]}', but has one")
+            found.append("declares a different quick form, but both forms are the same" if whole == quick else f"declares '{self.quick.split(',')[0]}' as its quick form, but has a different one")
         files = {w for words in whole + quick for w in words if re.match(r"(test|tools|models)/[^*{}]*\.\w+$", w)}
-        return found + [f"names {w}, which does not exist" for w in sorted(files) if not os.path.exists(os.path.join(ROOT, w))]
+        return found + [f"refers to {w}, which does not exist" for w in sorted(files) if not os.path.exists(os.path.join(ROOT, w))]
 
 
 def read(path):
-    """All claims of a file, by topic and name."""
+    """Returns all claims of a file, by topic and name."""
     with open(path, "rb") as f:
         tables = tomllib.load(f)
     order = {topic: i for i, topic in enumerate(TOPICS)}

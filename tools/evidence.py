@@ -1,4 +1,4 @@
-"""What tools/run-evidence.sh does once everything is built: runs the claims of a file, keeps what each printed, writes the table.
+"""Implements tools/run-evidence.sh after the build: runs the claims of a file, stores their output, writes the table.
 
     evidence.py [--quick] [--list] [--show] [--table] [--claims FILE] [--docs FOLDER] [NAME...]
 """
@@ -18,13 +18,13 @@ import claims as c
 from tested import Tested, commit
 
 ROOT = c.ROOT
-QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # seconds of one claim
+QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # time limits of one claim, in seconds
 SKIPPED = 77
 STATES = {"passed": "passed", "failed": "**FAILED**", "not run": "**not run**"}
 
 
 def processor():
-    """Generation, vector instructions and number of cores: what figures of speed depend on."""
+    """CPU generation, vector instructions and number of cores, on which measured speeds depend."""
     with open("/proc/cpuinfo") as f:
         text = f.read()
     def field(name):
@@ -41,7 +41,7 @@ def processor():
 
 
 def busy_seconds():
-    """Processor time that everybody on this machine has used."""
+    """CPU time that all processes of this machine have used."""
     with open("/proc/stat") as f:
         user, nice, system, _, _, irq, soft, *_ = map(int, f.readline().split()[1:])
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
@@ -57,7 +57,8 @@ class Late(Exception):
 
 
 class Log:
-    """Runs commands one after another, all within one time limit, and keeps what they print. Of what CTest has passed (`tested`) it takes the output."""
+    """Runs commands sequentially within one time limit and stores their output. Uses the output of
+    CTest for commands that passed there (`tested`)."""
 
     def __init__(self, path, limit, tested):
         self.path, self.limit, self.end = path, limit, time.monotonic() + limit
@@ -74,7 +75,8 @@ class Log:
             return 0, found[1], ""
         with open(self.path, "a+") as out, open(self.path + ".errors", "a+") as errors:
             begin = out.tell(), errors.tell()
-            # A session of its own: what is left of it when its time is over can be ended together. `env` takes assignments before the program and says when there is no such program.
+            # A separate session, so that all remaining processes can be killed at the time limit.
+            # `env` accepts assignments before the program and reports a missing program.
             child = subprocess.Popen(["env", *command.words], stdin=subprocess.DEVNULL, stdout=out, stderr=errors, cwd=ROOT, start_new_session=True)
             try:
                 child.wait(max(0, self.end - time.monotonic()))
@@ -86,11 +88,11 @@ class Log:
             return child.returncode, out.read(), errors.read()
 
 
-prepared = set()  # what has been set up for all claims, such as the Python environment
+prepared = set()  # setup shared by all claims, such as the Python environment
 
 
 def prepare(command, log):
-    """Runs what must be there first. None, or the exit code and what to say."""
+    """Runs the prerequisites. Returns None, or the exit code and the message."""
     key = tuple(command.words)
     shared = log.folder not in " ".join(key)
     if not command.needed() or (shared and key in prepared):
@@ -110,7 +112,8 @@ def exit_of(code):
 
 
 def attempt(claim, form, log):
-    """Exit code, figure and reasons of failure of all commands of a claim. One that fails does not stop the others."""
+    """Exit code, figure and failure reasons of all commands of a claim. A command that fails does
+    not stop the others."""
     status, figures, reasons, output = 0, [], [], ""
     for command in claim.commands(form, log.folder):
         if command.kind != "figure":
@@ -122,7 +125,7 @@ def attempt(claim, form, log):
         figure, broken = command.figure.of(said)
         if code == 0 and not figure and not claim.figure(form):
             broken = "prints no figure"
-        # What cannot be tried here does not hide what fails, and what can be tried counts.
+        # Commands that cannot run here do not hide failures, and the results of the others count.
         if code and (code != SKIPPED or status == 0):
             status = code
         if code not in (0, SKIPPED):
@@ -139,7 +142,7 @@ def attempt(claim, form, log):
 
 
 def run(claim, quick, logs, tested=None):
-    """Runs it; the record of what happened."""
+    """Runs a claim and returns the record of the result."""
     form = claim.form(quick)
     begin, busy, own = time.monotonic(), busy_seconds(), own_seconds()
     log = Log(os.path.join(logs, f"{claim.name}.{form}.log"), QUICK_LIMIT if quick else WHOLE_LIMIT, tested)
@@ -173,7 +176,8 @@ def end(child):
 
 
 class Store:
-    """docs/evidence.jsonl: the last record of every form of every claim, one a line. `script` is the claim's name; it had an ending when claims were scripts."""
+    """docs/evidence.jsonl: the latest record of every form of every claim, one per line. `script`
+    is the claim's name; it had an extension when claims were scripts."""
 
     def __init__(self, path):
         self.path, self.records = path, {}
@@ -216,7 +220,7 @@ def remarks_of(docs):
 def row(claim, store, remarks):
     records = store.of(claim) or [None]
     results = "<br>".join(f"{STATES[r['state']]}: {origin(r)}" if r else "**not run** yet" for r in records)
-    # Where the whole and the quick form have figures, each says which it is.
+    # If both forms have figures, each is labeled with its form.
     figures = "<br>".join((f"{r['form']}: " if len(records) > 1 else "") + cell(r["figure"]) if r else "" for r in records)
     if claim.name in remarks:
         figures += f" ([remarks](evidence-remarks.md#{claim.name}))"
@@ -236,7 +240,7 @@ def write_table(claims, store, docs):
 
 
 def show(claim, forms):
-    """Prints the commands of a claim, so that a person can run them by hand from the root of the repository."""
+    """Prints the commands of a claim, for running them by hand from the root of the repository."""
     folder = f"out/evidence/{claim.name}"
     print(f"# {claim.name}: {claim.claim}")
     for form in forms:
@@ -245,7 +249,7 @@ def show(claim, forms):
         if any(folder in word for command in commands for word in command.words):
             print(f"mkdir -p {folder}")
         for command in commands:
-            # An assignment before the program is to stay one.
+            # Keep an assignment before the program an assignment.
             words = [re.sub(r"^(\w+=)(.*)", lambda m: m[1] + shlex.quote(m[2]), w) if re.match(r"[A-Z_]+=", w) else shlex.quote(w.removeprefix(ROOT + "/")) for w in command.words]
             said = [command.label] * bool(command.label) + [f"makes {command.makes}"] * bool(command.makes) + ["if this fails, the claim cannot be tried here"] * (command.kind == "need")
             print(" ".join(words) + (f"  # {', '.join(said)}" if said else ""))
@@ -262,7 +266,7 @@ def chosen(claims, names):
     known = {claim.name: claim for claim in claims}
     unknown = [name for name in names if name not in known]
     if unknown:
-        sys.exit(f"run-evidence: there is no claim '{unknown[0]}' in test/evidence; tools/run-evidence.sh --list says what there is")
+        sys.exit(f"run-evidence: there is no claim '{unknown[0]}' in test/evidence; tools/run-evidence.sh --list lists all claims")
     return [known[name] for name in names] if names else claims
 
 
@@ -282,7 +286,7 @@ def summarize(records, left_out, faulty):
 
 
 def run_all(wanted, claims, store, options):
-    """Runs the claims that are wanted; the records, and what has no quick form."""
+    """Runs the selected claims. Returns their records, and the claims without a quick form."""
     logs = os.path.join(ROOT, "out", "evidence")
     os.makedirs(logs, exist_ok=True)
     tested = Tested(options.tests) if options.quick and not options.names else None
@@ -302,10 +306,10 @@ def run_all(wanted, claims, store, options):
 def main():
     parser = argparse.ArgumentParser(prog="run-evidence.sh", usage="tools/run-evidence.sh [--quick] [--list] [--show] [--table] [--no-build] [NAME...]")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="the quick forms")
-    parser.add_argument("--list", action="store_true", help="say what there is; run nothing")
+    parser.add_argument("--quick", action="store_true", help="run the quick forms")
+    parser.add_argument("--list", action="store_true", help="list all claims; run nothing")
     parser.add_argument("--show", action="store_true", help="print the commands; run nothing")
-    parser.add_argument("--table", action="store_true", help="write docs/evidence.md anew; run nothing")
+    parser.add_argument("--table", action="store_true", help="rewrite docs/evidence.md; run nothing")
     parser.add_argument("--claims", default=os.path.join(ROOT, "test", "evidence", "claims.toml"), help=argparse.SUPPRESS)
     parser.add_argument("--tests", default=os.path.join(ROOT, "build", "release"), help=argparse.SUPPRESS)
     parser.add_argument("--docs", default=os.path.join(ROOT, "docs"), help=argparse.SUPPRESS)
@@ -317,7 +321,7 @@ def main():
     wanted = chosen(claims, options.names)
     faulty = [claim for claim in wanted if claim.faults()]
     for claim in faulty:
-        print(f"run-evidence: {claim.name} {' and '.join(claim.faults())}; test/evidence/README.md says what a claim looks like")
+        print(f"run-evidence: {claim.name} {' and '.join(claim.faults())}; test/evidence/README.md describes the format")
     wanted = [claim for claim in wanted if claim not in faulty]
     store = Store(os.path.join(options.docs, "evidence.jsonl"))
     if options.list or options.show:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/families.md: how the families of transformers train, from the outcomes of test/e2e/transformers_families.py --save FILE (hours for all; it goes on where it was interrupted).
+"""Write docs/families.md: how well the model families of transformers train, from the results of test/e2e/transformers_families.py --save FILE (takes hours for all; resumes after an interruption).
 
     tools/families_page.py FILE
 """
@@ -12,7 +12,7 @@ import re
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 KINDS = {"Language": ("language", "causal"), "Encoders": ("encoder", "masked"), "Encoder and decoder": ("encoder-decoder", "translation", "speech"), "Pictures, sound and other labels": ("vision", "audio", "labels", "ctc"),
          "Series": ("series",), "Outputs under a mean square": ("outputs",), "Modules of our own": ("own",)}
-# What an error says, and what the page says of it.
+# Pattern of an error → text on the page.
 REMEDIES = [
     (r"a training step changes buffer '([^']+)'( and \d+ more)?", r"a training step changes its buffers (`\1`\2), which no file can hold"),
     (r"'model\.([^']+)' draws random numbers \(([^)]*)\)", r"`\1` draws random numbers (\2) beside dropout"),
@@ -22,7 +22,7 @@ REMEDIES = [
 
 
 def what_to_do(found):
-    """The last column: what was refused, and by which settings the family trains."""
+    """The last column: the reason of a refusal, and the settings with which the family trains."""
     if found["outcome"] == "equal":
         return ""
     check = next((c for c in ("train", "export") if found.get(c, {}).get("outcome") == found["outcome"]), "train")
@@ -42,7 +42,7 @@ def outcome(found):
 
 
 def shortened(text):
-    """An error's words without the file, and without the general advice behind them."""
+    """The text of an error without the file name and without general advice."""
     text = re.sub(r"^\S*\.onnx: ", "", text)
     text = re.sub(r"(the file does not train as the module does|PyTorch cannot export the module): ", "", text)
     text = re.sub(r" (Zorse draws the masks|trust=True|This is step).*", "", text)
@@ -75,7 +75,7 @@ def written(found):
 
 
 def not_built(found):
-    """Families without a model here, by the reason."""
+    """Families without a model here, by reason."""
     reasons = collections.defaultdict(list)
     for name, f in sorted(found.items()):
         if f["outcome"] == "not built":
@@ -91,7 +91,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE")
     with open(parser.parse_args().file) as f:
-        found = {name: f for name, f in json.load(f).items() if "train" in f}  # of the others nothing is known yet
+        found = {name: f for name, f in json.load(f).items() if "train" in f}  # nothing is known about the others yet
     with open(os.path.join(ROOT, "docs", "families.md"), "w") as f:
         f.write("\n".join(written(found)).rstrip() + "\n")
     print(f"docs/families.md: {len(found)} families")

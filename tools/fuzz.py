@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Fuzzes every reader under ASan and UBSan (docs/fuzzing.md): builds the targets and hands each so many changed inputs.
+"""Fuzzes every reader under ASan and UBSan (docs/fuzzing.md): builds the targets and runs each with many mutated inputs.
 
     tools/fuzz.py [--runs N] [--readers A,B] [--jobs J] [--quick] [--fresh] [--coverage]
 
---runs      inputs for each reader together with what it has had before from the same program; default 1000000
---jobs      readers at a time, default 1
---quick     20,000 inputs each, and the readers that need MLIR left out: a few minutes, most of them building
---fresh     forget what was done before
---no-build  with the programs there are; their commit is not known then, and their time stands for it
---report    what the programs that were last fuzzed have had, and at which commit; runs nothing
---coverage  which parts of each reader's own files were reached (takes a minute each)
+--runs      total inputs per reader, including earlier runs of the same program; default 1000000
+--jobs      readers to run at a time, default 1
+--quick     20,000 inputs per reader, without readers that need MLIR: a few minutes, most of them for the build
+--fresh     discard the results of earlier runs
+--no-build  use the existing programs; their commit is unknown, so their modification time identifies them
+--report    print the inputs and the commit of the last fuzzed programs; run nothing
+--coverage  print the coverage of each reader's own files (takes a minute per reader)
 
-What it learns stays in out/fuzz: the corpus it has grown, its tally, and every finding, which is one input: out/fuzz/findings/READER-crash-... Run
-build/fuzz/bin/fuzz-READER on it to see it again. Exits with 1 when there are findings or inputs are missing.
+Results are stored in out/fuzz: the grown corpus, the tally, and every finding as one input: out/fuzz/findings/READER-crash-... Run
+build/fuzz/bin/fuzz-READER on it to reproduce it. Exits with 1 if there are findings or inputs are missing.
 """
 import argparse
 import concurrent.futures
@@ -31,12 +31,14 @@ BIN = os.path.join(ROOT, "build", "fuzz", "bin")
 CORPUS = os.path.join(ROOT, "test", "fuzz", "corpus")
 SLICE = 100000  # inputs per process
 
-# AddressSanitizer keeps freed memory for 2 MiB of allocations instead of 256 and two frames of where it was allocated instead of 30: an input allocates less, and
-# its memory stays in the caches. Stacks of functions that have returned are watched in one process of eight (it costs a fifth of the speed).
-# Leaks are looked for when a process ends.
+# AddressSanitizer quarantines 2 MiB of freed memory instead of 256 MiB and records 2 frames of an
+# allocation instead of 30: inputs allocate less, and their memory stays in the caches. Use after
+# return is checked in one process of eight, because it costs 20 % of the speed. Leaks are checked
+# when a process ends.
 ASAN = "quarantine_size_mb=2:thread_local_quarantine_size_kb=128:malloc_context_size=2:intercept_tls_get_addr=0:detect_stack_use_after_return="
 
-# Limits: bytes of an input, MiB of one allocation and of the process (the sanitizer's own memory, up to 600 MiB, included), seconds of one input.
+# Limits: bytes of an input, MiB of one allocation and of the process (including up to 600 MiB of
+# the sanitizer), seconds per input.
 READERS = {
     "onnx": dict(length=8192, allocation=512, memory=2048, seconds=20, files="lib/Import/ONNX/(Loader|Graph|Lazy)"),
     "import": dict(length=4096, allocation=256, memory=3072, seconds=20, files="lib/Import/ONNX/", mlir=True),
@@ -83,7 +85,7 @@ class Reader:
                 "-len_control=0", "-detect_leaks=0", "-reload=0", f"-report_slow_units={l['seconds']}", "-print_final_stats=1", f"-artifact_prefix={self.findings}/{self.name}-", *more, self.corpus, os.path.join(CORPUS, self.name)]
 
     def run(self, command):
-        """What it printed, and the processor's seconds it took."""
+        """Returns the output and the CPU seconds used."""
         environment = dict(os.environ, ASAN_SYMBOLIZER_PATH="/usr/lib/llvm-22/bin/llvm-symbolizer", ASAN_OPTIONS=ASAN + ("1" if self.tally["slices"] % 8 == 7 else "0"))
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=OUT)
@@ -93,13 +95,13 @@ class Reader:
             return output.read().decode(errors="replace"), used.ru_utime + used.ru_stime
 
     def is_slow(self, name):
-        """Whether an input takes longer than its limit, of the processor's time."""
+        """Whether an input takes longer than its limit of CPU time."""
         return self.run([self.program, "-timeout=1000", os.path.join(self.findings, name)])[1] > self.limits["seconds"]
 
     def fuzz(self, runs):
         t = self.tally
         while t["inputs"] < runs and not t["findings"]:
-            # -runs counts the corpus, which is read first; what counts here is what was changed and run.
+            # -runs includes the corpus, which is read first; the tally counts only mutated inputs.
             known = sum(len(os.listdir(folder)) for folder in (self.corpus, os.path.join(CORPUS, self.name)))
             text, seconds = self.run(self.command(f"-runs={min(SLICE, max(runs - t['inputs'], 1000)) + known + 1}", f"-seed={1000 + t['slices']}"))
             done = re.search(r"stat::number_of_executed_units: (\d+)", text)
@@ -117,7 +119,7 @@ class Reader:
             wrong = "Test unit written to" in text or "ERROR:" in text or not done
             waiting = [name for name in os.listdir(self.findings) if name.startswith((self.name + "-slow-unit-", self.name + "-timeout-"))]
             if wrong and not re.search(r"ERROR: (?!libFuzzer: timeout)|runtime error|does not hold", text) and waiting and not any(self.is_slow(name) for name in waiting):
-                wrong = False  # libFuzzer's clock goes on while other processes have the processor
+                wrong = False  # libFuzzer measures wall-clock time, also while other processes run
                 for name in waiting:
                     os.remove(os.path.join(self.findings, name))
             if wrong:
@@ -130,8 +132,8 @@ class Reader:
         return self
 
     def coverage(self):
-        """Functions and edges in the reader's own files that the corpus reaches, and how many there are. Many of the edges cannot be reached: they lead to what
-        a sanitizer would report and to what an exception would clean up."""
+        """Functions and edges in the reader's own files: reached by the corpus, and total. Many edges are unreachable: they belong to
+        sanitizer reports and exception cleanup."""
         text, _ = self.run(self.command("-runs=0", "-print_coverage=1"))
         functions = there = edges_reached = edges_there = 0
         for edges, total, place in re.findall(r"COVERED_FUNC: hits: \d+ edges: (\d+)/(\d+) .* (\S+):\d+$", text, re.M):
@@ -166,7 +168,7 @@ def main():
     names = options.readers.split(",") if options.readers else [n for n in READERS if not (options.quick and READERS[n].get("mlir"))]
     unknown = [n for n in names if n not in READERS]
     if unknown:
-        sys.exit(f"error: there are no readers {', '.join(unknown)}; known are {', '.join(READERS)}")
+        sys.exit(f"error: unknown readers {', '.join(unknown)}; known readers: {', '.join(READERS)}")
     runs = 20000 if options.quick else options.runs
     if options.report:
         for n in names:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, on Debian 12; does nothing when all of it is there: tools/install.sh [--launchers] [--checks] [--browser]
-#   --launchers   also Open MPI, Slurm, munge and PMIx, without which the tests of these launchers are skipped
+# Installs the packages for building and testing on Debian 12; does nothing if all are installed: tools/install.sh [--launchers] [--checks] [--browser]
+#   --launchers   also Open MPI, Slurm, munge and PMIx; the tests of these launchers are skipped otherwise
 #   --checks      also clang-format and clang-tidy, for tools/check-format.sh and tools/check-tidy.sh
-#   --browser     also a browser, without which the test of pages is skipped
+#   --browser     also a browser; the test of pages is skipped otherwise
 set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache git pkg-config

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# NVIDIA's disassembler, to model the time of kernels that never ran: two Python packages, unpacked into .cache/nvdisasm. Nothing else needs it. Prints the folder of
-# nvdisasm and cuobjdump; quick when they are there.
+# Downloads NVIDIA's disassembler, which is used to model the time of kernels that never ran: two
+# Python packages, unpacked into .cache/nvdisasm. Prints the folder of nvdisasm and cuobjdump. Does
+# not download again if they exist. Nothing else needs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=.cache/nvdisasm

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write docs/operators.md: which operators are supported, from ONNX's node cases, as they come out here. (tools/families_page.py: which models.)
+"""Write docs/operators.md: the supported operators, from the results of ONNX's node cases. (tools/families_page.py: the supported models.)
 
     tools/operators_page.py [--keep FOLDER]      runs test/unit/import/node_cases.py and node_gradients.py (an hour)
 
-With --keep, outcomes that lie in FOLDER (cases.json, gradients.json) are used, and those that are missing are put there.
+With --keep, existing results in FOLDER (cases.json, gradients.json) are reused, and missing ones are written there.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ def outcomes(folder, name, *words):
 
 
 def reason(text):
-    """What was refused and why, without the case's names."""
+    """What was refused and why, without names of the case."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(r"^.*?error: ", "", text)
     text = re.sub(r" ?(This is step|; its operands:).*", "", text)
@@ -44,7 +44,7 @@ def share(cases, good):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", metavar="FOLDER")
-    parser.add_argument("--without-gradients", action="store_true", help="leave them out of the page")
+    parser.add_argument("--without-gradients", action="store_true", help="omit gradients from the page")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.keep or temporary

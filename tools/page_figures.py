@@ -1,14 +1,14 @@
-"""Figures on pages for users are those of the evidence: README.md and docs/*.md but docs/evidence.md and docs/evidence-remarks.md.
+"""Checks that figures in user documents equal those of the evidence: README.md and docs/*.md except docs/evidence.md and docs/evidence-remarks.md.
 
-    page_figures.py             fails where a page and the evidence differ
+    page_figures.py             fails if a page and the evidence differ
     page_figures.py --write     writes the evidence's figures into the pages
 
-A figure stands between two comments, of which the first says where it comes from: a claim of test/evidence and what to find in the figure that it printed last (docs/evidence.jsonl; whole runs go
-before quick ones).
+A figure is enclosed in two comments. The first names its source: a claim of test/evidence and an expression to find in the claim's latest figure (docs/evidence.jsonl; whole runs take
+precedence over quick ones).
 
     GPT-2 124M compiles in <!-- figure compile_time "slowest ([\\d.]+ s)" -->3.43 s<!-- end -->.
 
-The first group of the expression is what stands there. A sentence that names a claim has no other measured figure: none with a decimal point, an exponent, or a unit of time or of ratio.
+The first group of the expression is the figure. A sentence that names a claim must not contain any other measured figure: no number with a decimal point, an exponent, or a unit of time or of ratio.
 """
 import argparse
 import glob
@@ -25,7 +25,7 @@ BARE = re.compile(r"(?<![\w.])(\d[\d,]*\.\d+(e-?\d+)?|\d+e-\d+|\d[\d,]*(?= (?:s|
 
 
 def evidence(path):
-    """The last figure of every claim that passed."""
+    """The latest figure of every claim that passed."""
     figures, failed = {}, set()
     with open(path) as f:
         for line in f:
@@ -43,20 +43,20 @@ def pages(root):
 
 
 def figure(name, pattern, figures):
-    """What is to stand on the page, or None and why not."""
+    """Returns the required text of a figure, or None and the reason."""
     if name not in figures:
-        return None, f"{name} has not passed: docs/evidence.jsonl has no figure of it. Run tools/run-evidence.sh {name}, or state no figure"
+        return None, f"{name} has not passed: docs/evidence.jsonl has no figure of it. Run tools/run-evidence.sh {name}, or remove the figure"
     try:
         found = re.search(pattern, figures[name])
     except re.error as problem:
-        return None, f'"{pattern}" is no regular expression: {problem}'
+        return None, f'"{pattern}" is not a regular expression: {problem}'
     if not found or not found.groups():
         return None, f'"{pattern}" finds nothing in the figure of {name}, which is: {figures[name]}'
     return found.group(1), None
 
 
 def sentences(text):
-    """Sentences with the line they begin in; rows of tables are sentences."""
+    """Sentences with the line number of their beginning; a table row is a sentence."""
     line = 1
     for piece in re.split(r"(?<=[.:!?])\s+(?=[A-Z`*<\[])|\n(?=\||- |\n|#)|(?<=\|)\n", text):
         at = text.find(piece, 0)
@@ -64,7 +64,7 @@ def sentences(text):
 
 
 def check(path, figures, names, write):
-    """Problems of a page; with `write` its figures are mended first."""
+    """Returns the problems of a page; with `write` its figures are fixed first."""
     with open(path) as f:
         text = f.read()
     problems = []
@@ -77,7 +77,7 @@ def check(path, figures, names, write):
         elif wanted != match.group(3):
             if write:
                 return match.group(0).replace(match.group(3) + "<!-- end -->", wanted + "<!-- end -->")
-            problems.append(f"{place(match.start())}: says {match.group(3)!r}, {match.group(1)} printed {wanted!r}; tools/page_figures.py --write mends it")
+            problems.append(f"{place(match.start())}: contains {match.group(3)!r}, but {match.group(1)} printed {wanted!r}; tools/page_figures.py --write fixes it")
         return match.group(0)
 
     mended = MARKED.sub(mend, text)
@@ -88,7 +88,7 @@ def check(path, figures, names, write):
         named = [name for name in re.findall(r"`(?:tools/run-evidence\.sh )?(\w+)`", sentence) if name in names]
         bare = BARE.search(sentence)
         if named and bare:
-            problems.append(f"{os.path.relpath(path, ROOT)}:{line}: states {bare.group(0)!r} beside {named[0]}, not taken from the evidence: put it between figure comments, or take it out")
+            problems.append(f"{os.path.relpath(path, ROOT)}:{line}: states {bare.group(0)!r} next to {named[0]}, not taken from the evidence: enclose it in figure comments, or remove it")
     return problems
 
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# NVIDIA's assembler, to see that kernels for GPUs assemble: a Python package of 40 MB, unpacked into .cache/ptxas. Nothing else needs it. Prints its path; quick when it is there.
+# Downloads NVIDIA's assembler, which is used to check that GPU kernels assemble: a Python package
+# of 40 MB, unpacked into .cache/ptxas. Prints the path of ptxas. Does not download again if it
+# exists. Nothing else needs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=.cache/ptxas

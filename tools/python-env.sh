@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv with what exporting models and PyTorch references need (several GB; never needed to build, compile or run).
+# Creates .venv with the packages for exporting models and for PyTorch references (several GB; not
+# needed to build, compile or run).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ ! -x .venv/bin/python ]; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# From a clone to a trained model: installs what is missing, builds, compiles a small GPT for four unequal CPU devices and trains it.
+# From a clone to a trained model: installs missing packages, builds, compiles a small GPT for four
+# unequal CPU devices and trains it.
 #
 #   tools/quickstart.sh [STEPS]     default 150
 set -euo pipefail
@@ -20,7 +21,7 @@ say "3/4  Compile a 0.5-million-parameter GPT for four unequal CPU devices in tw
 text="$out/text.txt"
 cat /usr/share/common-licenses/{GPL-3,LGPL-2.1,GPL-2,Apache-2.0,MPL-2.0,GFDL-1.3} 2>/dev/null >"$text" || true
 [ -s "$text" ] || cat docs/*.md README.md >"$text"
-# The last tenth is held back for evaluation.
+# The last tenth of the text is used for evaluation.
 bytes=$(stat -c %s "$text")
 head -c $((bytes * 9 / 10)) "$text" >"$out/train.txt"
 tail -c $((bytes / 10)) "$text" >"$out/held-back.txt"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Tries the claims of test/evidence/claims.toml, keeps what their commands printed in docs/evidence.jsonl and writes docs/evidence.md from it: tools/run-evidence.sh [--quick] [NAME...]
-#   --quick      their quick forms: before a change is called done. Without names it does not run again what tools/run-tests.sh has passed at the same commit, with nothing changed
-#   NAME         only these claims, such as random_tilings; the rows of the others stay as they are
-#   --list       what there is, and what the quick forms leave out; runs nothing
-#   --show       the commands of the claims, to run them by hand; runs nothing
-#   --table      writes docs/evidence.md anew; runs nothing
-#   --no-build   with the programs there are
-# What a claim looks like: test/evidence/README.md. One that fails does not stop the others. Exits with 0 when all passed, 1 when one failed, 3 when none failed but some cannot be tried on
-# this machine. What each printed stays in out/evidence.
+# Verifies the claims of test/evidence/claims.toml, stores the output of their commands in docs/evidence.jsonl and writes docs/evidence.md from it:
+#   tools/run-evidence.sh [--quick] [NAME...]
+#   --quick      runs the quick forms; use it before a change is finished. Without names it skips claims that tools/run-tests.sh has passed at the same commit, without changes
+#   NAME         runs only these claims, such as random_tilings; the rows of the others do not change
+#   --list       lists all claims and the parts that the quick forms omit; runs nothing
+#   --show       prints the commands of the claims, to run them by hand; runs nothing
+#   --table      rewrites docs/evidence.md; runs nothing
+#   --no-build   uses the existing programs
+# Format of a claim: test/evidence/README.md. A claim that fails does not stop the others. Exit code: 0 if all passed, 1 if one failed, 3 if none failed but some cannot run on
+# this machine. The output of each claim is stored in out/evidence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=1 words=()

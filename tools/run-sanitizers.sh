@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Every test under sanitizers: tools/run-sanitizers.sh [asan|ubsan|tsan|all] [--fast]
-#   asan     AddressSanitizer with leaks, and UndefinedBehaviorSanitizer
-#   ubsan    UndefinedBehaviorSanitizer alone: faster, for one question
+# Runs every test under sanitizers: tools/run-sanitizers.sh [asan|ubsan|tsan|all] [--fast]
+#   asan     AddressSanitizer with leak detection, and UndefinedBehaviorSanitizer
+#   ubsan    UndefinedBehaviorSanitizer only: faster
 #   tsan     ThreadSanitizer
 #   all      asan, then tsan (the default)
-#   --fast   a few tests that need no MLIR and few libraries: readers of bundles and state under asan, executor, transport and control under tsan. Every change passes it.
-# What the settings leave out, and why, stands in cmake/SanitizerDefaults.cpp and docs/sanitizers.md.
+#   --fast   only a few tests that need no MLIR and few libraries: readers of bundles and state under asan; executor, transport and control under tsan. Required for every change.
+# cmake/SanitizerDefaults.cpp and docs/sanitizers.md describe what the settings disable, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 which=all fast=0

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs, builds and runs tests: tools/run-tests.sh [--fast | --all] [--preset PRESET]
-#   (neither)  what every change must pass (.ci/run): of every area the short forms
-#   --fast     the inner loop: unit and lit tests only
-#   --all      everything: also the long forms, every test under sanitizers, and clang-tidy on the whole tree; takes hours
-# Says at the end what could not be tested on this machine, and the command that runs it.
+#   (default)  the tests that every change must pass (.ci/run): short forms of all areas
+#   --fast     unit and lit tests only
+#   --all      all tests, also the long forms, every test under sanitizers, and clang-tidy on all sources; takes hours
+# Prints at the end which tests were skipped on this machine, and the command that runs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=release form=change
@@ -23,7 +23,7 @@ case $form in
 esac
 tools/install.sh "${packages[@]}"
 tools/build.sh "$preset"
-tools/ptxas.sh >/dev/null || true # without it kernels for GPUs are compiled, and not assembled
+tools/ptxas.sh >/dev/null || true # without it, GPU kernels are compiled but not assembled
 tools/ctest.sh "build/$preset" "${which[@]}"
 if [ $form = all ]; then
   tools/check-format.sh

@@ -1,6 +1,6 @@
-"""What CTest's last run printed, by command, so that tools/run-evidence.sh --quick need not run again what tools/run-tests.sh has passed at the same commit.
+"""Output of the last CTest run, by command, so that tools/run-evidence.sh --quick does not repeat commands that tools/run-tests.sh has passed at the same commit.
 
-    tested.py FOLDER     before CTest runs: notes the commit that is tested
+    tested.py FOLDER     before CTest runs: records the tested commit
 """
 import json
 import os
@@ -9,11 +9,11 @@ import sys
 import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-WRITTEN = ["docs/evidence.md", "docs/evidence.jsonl"]  # by run-evidence.sh: no change of what is measured
+WRITTEN = ["docs/evidence.md", "docs/evidence.jsonl"]  # written by run-evidence.sh; changes do not affect measurements
 
 
 def commit():
-    """The commit of the working tree; +changes where files differ from it."""
+    """The commit of the working tree, with the suffix +changes if files differ from it."""
     def git(*words):
         return subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in WRITTEN))
@@ -25,12 +25,13 @@ def report(build):
 
 
 def absolute(words):
-    """A command with the paths of the repository written in full."""
+    """Returns a command with absolute paths of repository files."""
     return tuple(os.path.join(ROOT, w) if "/" in w and os.path.exists(os.path.join(ROOT, w)) else w for w in words)
 
 
 class Tested:
-    """Passed tests of a build folder: seconds and output by command. Empty unless CTest ran at the present commit, without changes."""
+    """Passed tests of a build folder: seconds and output by command. Empty unless CTest ran at the
+    current commit, without changes."""
 
     def __init__(self, build):
         self.passed = {}
@@ -49,7 +50,7 @@ class Tested:
                 self.passed[absolute(test["command"])] = float(case.get("time")), case.findtext("system-out") or ""
 
     def of(self, words):
-        """Seconds and output of the test that is this command, or None."""
+        """Returns seconds and output of the test that runs this command, or None."""
         return self.passed.get(absolute(words))
 
 

@@ -1,4 +1,5 @@
-"""Modules of our own in the manner of well-known architectures, small: builders() -> {name: builder of (module, inputs)}; module(*inputs.values()) -> loss."""
+"""Small own modules similar to well-known architectures: builders() -> {name: builder of (module,
+inputs)}; module(*inputs.values()) -> loss."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -7,7 +8,8 @@ ROWS = 6
 
 
 class Residual(nn.Module):
-    """Two convolutions around a shortcut (ResNet), normalised over batches or over groups of channels."""
+    """Two convolutions with a shortcut (ResNet), normalized over batches or over groups of
+    channels."""
 
     def __init__(self, inputs, outputs, stride, norm):
         super().__init__()
@@ -39,7 +41,8 @@ class ChannelNorm(nn.LayerNorm):
 
 
 class ConvNext(nn.Module):
-    """Depthwise convolutions of 7 x 7, a norm over channels, an inverted bottleneck and a scale per layer."""
+    """Depthwise 7 x 7 convolutions, a norm over channels, an inverted bottleneck and a scale per
+    layer."""
 
     class Block(nn.Module):
         def __init__(self, width):
@@ -62,7 +65,8 @@ class ConvNext(nn.Module):
 
 
 class UNet(nn.Module):
-    """Halved and doubled by pooling, a transposed convolution and interpolation, with shortcuts, groups of channels normalised, and an embedded time: predicts noise."""
+    """A U-Net: pooling, a transposed convolution and interpolation, shortcuts, group norm, and a
+    time embedding; predicts noise."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +87,7 @@ class UNet(nn.Module):
 
 
 class Lstm(nn.Module):
-    """Embedded characters, two recurrent layers, the next character."""
+    """A character-level model: embedding, two recurrent layers, prediction of the next character."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +98,8 @@ class Lstm(nn.Module):
 
 
 class Moe(nn.Module):
-    """Two of four experts for every position, a shared one beside them, and a penalty on large scores of the router."""
+    """Two of four experts for every position, a shared expert, and a penalty on large router
+    scores."""
 
     class Layer(nn.Module):
         def __init__(self, width, experts):
@@ -123,7 +128,7 @@ class Moe(nn.Module):
 
 
 class Penalised(nn.Module):
-    """A loss with a penalty on the weights themselves, and a norm of them."""
+    """A loss with a penalty on the weights and a norm of them."""
 
     def __init__(self):
         super().__init__()

@@ -85,7 +85,7 @@ class GPT(nn.Module):
 
 
 def initialise(model, seed=0, distinct=False):
-    """GPT-2's initial weights. With distinct=True norm gains and biases are drawn as well, so that no two parameters are equal
+    """Initializes weights as in GPT-2. With distinct=True norm gains and biases are also random, so that no two parameters are equal
     (exporters merge equal ones)."""
     generator = torch.Generator().manual_seed(seed)
     layers = len(model.h) if hasattr(model, "h") else len(model.layers)

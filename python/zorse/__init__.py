@@ -1,10 +1,10 @@
-"""Zorse from Python: export a PyTorch module, plan and compile it for a cluster of unequal devices, train it, get the weights back.
+"""Zorse from Python: export a PyTorch module, plan and compile it for a cluster of unequal devices, train it, read the weights.
 
     import zorse
     run = zorse.train(module, tokens, steps=1000, batch=64, seq=512, cluster="cluster.yaml", lr=3e-4, on_step=print)
 
-Every function calls the tool of its name and adds nothing to what it computes: training from Python and from the command line leave the same bits.
-Only zorse.export and training a module need PyTorch; everything else needs numpy alone. docs/python.md tells more.
+Every function calls the tool of its name and does no computation of its own: training from Python and from the command line give bitwise identical results.
+Only zorse.export and training a module need PyTorch; everything else needs only numpy. See docs/python.md.
 """
 from ._compile import Bundle, compile
 from ._evaluate import Evaluation, evaluate
@@ -18,8 +18,8 @@ __all__ = ["Bundle", "Evaluation", "Report", "Run", "Sample", "Step", "Weights",
 
 
 def export(module, path, **arguments):
-    """Writes a PyTorch module to an ONNX file in the form Zorse reads best; see zorse.torch_export.export for the arguments. A module of transformers with a head
-    is written with its loss, and what torch.compile or data parallelism have wrapped is unwrapped."""
+    """Writes a PyTorch module to an ONNX file in the form that Zorse supports best; see zorse.torch_export.export for the arguments. A transformers module with a
+    head is written with its loss. Wrappers of torch.compile and data parallelism are removed."""
     from .torch_modules import export as write
     return write(module, path, **arguments)
 

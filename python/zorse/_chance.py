@@ -1,7 +1,7 @@
-"""A training step without chance: every operator of PyTorch that draws random numbers gives fixed ones.
+"""A deterministic training step: every PyTorch operator that draws random numbers returns fixed ones.
 
-A mask of dropout is a fixed function of the numbers of its elements. Two programs that apply the same dropout therefore compute the same, in whatever order
-they draw.
+A dropout mask is a fixed function of the element indices. Two programs that apply the same dropout therefore compute the same result, whatever
+the order in which they draw.
 """
 import math
 
@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 _FLOAT_MAX = torch.finfo(torch.float32).max
-# Numbers that a module asks of its element type, and those of the type it was exported in.
+# Constants of the element type: those of f64 are replaced by those of f32, the type of the export.
 _OF_F64 = {getattr(torch.finfo(torch.float64), name): getattr(torch.finfo(torch.float32), name) for name in ("eps", "tiny")}
 
 
 def uniform(shape):
     """Numbers in (0, 1), each a function of its position in row-major order."""
-    n = np.arange(math.prod(shape), dtype=np.uint64)  # numpy: threads of PyTorch wait for each other
+    n = np.arange(math.prod(shape), dtype=np.uint64)  # numpy, because PyTorch's threads would wait for each other
     n = (n * np.uint64(2654435761) + np.uint64(12345)) & np.uint64(0xffffffff)
     n = ((n ^ (n >> np.uint64(15))) * np.uint64(2246822519)) & np.uint64(0xffffffff)
     n ^= n >> np.uint64(13)
@@ -26,14 +26,16 @@ def uniform(shape):
 
 
 def dropped_out(x, ratio):
-    """The result and the mask of dropout. A file holds the ratio in f32, 0.800000012; a module computes 1 - 0.8."""
+    """Returns result and mask of dropout. A file stores the ratio in f32, 0.800000012; a module
+    computes 1 - 0.8."""
     remains = float(np.float32(1 - float(str(np.float32(ratio)))))
     keep = uniform(x.shape) < remains
     return [x * keep / remains if ratio < 1 else x * 0, keep]
 
 
 class DropoutCalls(TorchFunctionMode):
-    """Knows whether a call of one of PyTorch's functions with dropout is under way. (Calls inside of such a call are not seen.)"""
+    """Tracks whether a call of a PyTorch function with dropout is in progress. (Nested calls are
+    not tracked.)"""
 
     NAMES = {"dropout", "dropout_", "scaled_dot_product_attention", "native_dropout", "multi_head_attention_forward"}
 
@@ -52,17 +54,18 @@ class DropoutCalls(TorchFunctionMode):
 
 
 class WithoutChance(TorchDispatchMode):
-    """Fixes what operators draw, and computes in f64 what a module says in f32, if `wide`.
+    """Fixes the numbers that operators draw. If `wide`, computes in f64 even if the module specifies f32.
 
-    drawn: the operators that drew outside of dropout, each with the module that `where` names; read: those whose only number Python has read. level: None for numbers between 0 and 1 that differ by position,
-    or the number that every such draw begins with. Numbers of Python are rounded to f32, as exporters write them.
+    drawn: operators that drew outside of dropout, each with the module returned by `where`. read: operators with a single drawn number that Python has read.
+    level: None for numbers in (0, 1) that differ by position, or the number with which every such draw begins. Python numbers are rounded to f32, as
+    exporters write them.
     """
 
     def __init__(self, wide, where, level=None):
         super().__init__()
         self.wide, self.where, self.level = wide, where, level
         self.calls, self.drawn, self.read = DropoutCalls(), [], []
-        self._single = WeakIdKeyDictionary()  # tensors of one element that follow from a draw alone
+        self._single = WeakIdKeyDictionary()  # one-element tensors that depend only on a draw
 
     def __enter__(self):
         self.calls.__enter__()
@@ -73,7 +76,7 @@ class WithoutChance(TorchDispatchMode):
         return self.calls.__exit__(*error)
 
     def _draw(self, function, name, args, kwargs):
-        """What an operator draws, as a function of uniform numbers."""
+        """The numbers that an operator draws, as a function of uniform numbers."""
         in_place = name.split(".")[0].endswith("_")
         result = args[0] if in_place else function(*args, **kwargs)
         if not isinstance(result, torch.Tensor):
@@ -94,7 +97,7 @@ class WithoutChance(TorchDispatchMode):
         return result.copy_(numbers)
 
     def _follow(self, name, args, result):
-        """What follows from a single number that has been drawn."""
+        """The result of an operator on a single drawn number."""
         drawn = next((self._single[a] for a in args if isinstance(a, torch.Tensor) and a in self._single), None)
         if drawn and name == "aten::_local_scalar_dense":
             self.read.append(drawn)
@@ -102,7 +105,7 @@ class WithoutChance(TorchDispatchMode):
             self._single[result] = drawn
 
     def _whole(self, name, args, result, numbers):
-        """Whole numbers in the bounds of those that the operator draws."""
+        """Integers within the bounds of those that the operator draws."""
         if "randperm" in name:
             order = torch.arange(len(result))
             return order.roll(1) if self.level is None else order.flip(0) if self.level > 0.5 else order
@@ -139,13 +142,13 @@ class WithoutChance(TorchDispatchMode):
             return result
         if any(isinstance(a, torch.Tensor) and a.dtype == torch.float32 for a in args):
             return result
-        if torch.Tag.pointwise in function.tags:  # of whole numbers: a quotient, a root
+        if torch.Tag.pointwise in function.tags:  # integer operands: a quotient or a root
             return function(*[_as_wide(a) for a in args], **kwargs)
         return result.double()
 
 
 def _rounded(value):
-    """A number of Python as an exporter writes it: in f32, finite if it is."""
+    """A Python number as an exporter writes it: in f32, if that is finite."""
     if not isinstance(value, float) or not math.isfinite(value):
         return value
     if value in _OF_F64:

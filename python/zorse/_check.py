@@ -1,6 +1,6 @@
-"""Compares an exported file with the module it was made of: one training step of each, at another number of samples than the example's.
+"""Compares an exported file with the module that it was made from: one training step of each, at another batch size than the example's.
 
-The module computes in this process. The file computes in a process of its own (_file_process.py).
+The module computes in this process. The file computes in a separate process (_file_process.py).
 """
 import os
 import tempfile
@@ -11,13 +11,14 @@ from ._file_process import file_process
 from ._module_step import training_step
 from ._tools import ZorseError, warn
 
-LARGE = 20_000_000  # parameters above which both sides compute in f32
-LARGEST = 1_000_000_000  # above which nothing is compared
-LIMITS = {True: 1e-7, False: 1e-4}  # of the largest gradient: in f64, in f32
+LARGE = 20_000_000  # parameters above which both compute in f32
+LARGEST = 1_000_000_000  # parameters above which there is no comparison
+LIMITS = {True: 1e-7, False: 1e-4}  # relative to the largest gradient: in f64, in f32
 
 
 def _mixed(tensor, rows):
-    """So many samples made of those of `tensor`: whole numbers element by element, floats between two samples."""
+    """Creates `rows` samples from those of `tensor`: integers element by element, floats by
+    interpolation between two samples."""
     n = len(tensor)
     first, second = torch.arange(rows) % n, (torch.arange(rows) * 2 + 1) % n
     a, b = tensor[first], tensor[second]
@@ -33,12 +34,13 @@ def _samples(inputs, rows, mixed):
 
 
 def _cut(inputs, length, shorter):
-    """Tokens of a shorter sequence."""
+    """Token inputs truncated to a shorter sequence."""
     return {name: t[:, :shorter].contiguous() if t.dim() > 1 and t.shape[1] == length else t for name, t in inputs.items()}
 
 
 class Check:
-    """Of one file. dynamic: whether other numbers of samples are allowed; length: that of sequences, where other ones are."""
+    """Comparison of one file. dynamic: whether other batch sizes are allowed; length: sequence
+    length, if other lengths are allowed."""
 
     def __init__(self, module, path, inputs, dynamic=True, length=None):
         self.module, self.path, self.dynamic, self.length = module, os.fspath(path), dynamic, length
@@ -47,7 +49,8 @@ class Check:
         self.wide = sum(p.numel() for p in module.parameters()) <= LARGE
 
     def candidates(self):
-        """Inputs to try, the first best: some modules take even numbers of samples alone, or samples of a form that mixing them destroys."""
+        """Inputs to try, the best first: some modules accept only even batch sizes, or samples of a
+        form that mixing destroys."""
         if not self.dynamic:
             yield self.inputs
             return
@@ -63,7 +66,7 @@ class Check:
         yield self.inputs
 
     def module_step(self):
-        """The first step that the module takes, and its inputs."""
+        """Returns the first step that the module accepts, and its inputs."""
         problem = None
         for inputs in self.candidates():
             for wide in (True, False) if self.wide else (False,):
@@ -77,13 +80,14 @@ class Check:
                     return step, inputs
         if problem is None:
             bad = [f"'{name}'" for name, t in self.inputs.items() if t.is_floating_point() and not torch.isfinite(t).all()]
-            raise ZorseError(f"{self.path}: the loss of the module is not finite in a training step" + (f" (the example {', '.join(bad)} has numbers that are not)" if bad else "") +
+            raise ZorseError(f"{self.path}: the loss of the module is not finite in a training step" + (f" (the example {', '.join(bad)} contains non-finite numbers)" if bad else "") +
                              f"; nothing can be compared. Export with an example for which it is finite. {_TRUST}")
         lines = " ".join(str(problem).split())[:300]
         raise ZorseError(f"{self.path}: the module cannot take a training step: {type(problem).__name__}: {lines}. {_TRUST}") from problem
 
     def begin(self):
-        """The module's step. Raises a ZorseError for what no file can hold: buffers that change, random numbers of one's own."""
+        """The module's step. Raises a ZorseError for effects that no file can represent: buffers
+        that change, random numbers other than masks."""
         self.step, self.given = self.module_step()
         if self.step.gradients and not self.step.reached:
             raise ZorseError(f"{self.path}: the loss of the module depends on no trained parameter, so there is nothing to train. Look for detach(), no_grad() and "
@@ -96,7 +100,8 @@ class Check:
                 self.refuse_draws(*(others or self.step.read)[0])
 
     def finish(self, process, path):
-        """Raises a ZorseError that names what differs in the file at `path`, or returns what the comparison found."""
+        """Raises a ZorseError that names the difference in the file at `path`, or returns the
+        result of the comparison."""
         self.file = os.fspath(path)
         with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
             answer = self.compare(process, folder, self.step, self.given)
@@ -114,17 +119,18 @@ class Check:
         return answer
 
     def compare_evaluation(self, process, folder):
-        """The file with masks at their means, against the module in evaluation mode. A module that does something else in training besides is taken at its masks' factors."""
+        """Compares the file, with masks at their means, with the module in evaluation mode. A
+        module that also behaves differently in training is compared only by its mask factors."""
         step = training_step(self.module, self.given.values(), self.wide, trains=False)
         if step.drawn:
             self.refuse_draws(*step.drawn[0], when=" in evaluation too")
         torch.save(step.outputs, os.path.join(folder, "evaluated.pt"))
         answer = process.ask(task="evaluate", file=self.file, folder=folder, wide=self.wide)
         if "no_mask" in answer or "failed" in answer:
-            self.refuse_draws(*self.step.drawn[0], when=f", which are no mask: {answer['no_mask']} reads them" if "no_mask" in answer else f" ({answer['failed']})")
+            self.refuse_draws(*self.step.drawn[0], when=f", which are not a mask: {answer['no_mask']} reads them" if "no_mask" in answer else f" ({answer['failed']})")
         if "apart" in answer and not answer["scaled"] and self.worst(answer) > 100 * LIMITS[self.wide]:  # a wrong factor is far more
             self.refuse(f"in evaluation the loss is {float(step.outputs[0].sum()):.6g} in PyTorch and {answer['loss']:.6g} in the file, where the masks that {_module(self.step.drawn[0][1])} draws are "
-                        "at their mean", "Divide what a mask multiplies by the probability that it keeps, as nn.Dropout does.")
+                        "at their mean", "Divide the masked values by the probability that the mask keeps them, as nn.Dropout does.")
 
     def compare(self, process, folder, step, inputs):
         given = {name: t.double() if self.wide and t.dtype == torch.float32 else t for name, t in inputs.items()}
@@ -135,13 +141,13 @@ class Check:
     def worst(answer):
         return max(answer["apart"].values(), default=0.0)
 
-    # What is refused
+    # Reasons for refusal
 
     def refuse(self, what, remedy):
         raise ZorseError(f"{self.path}: the file does not train as the module does: {what}. {remedy} {_TRUST}")
 
     def refuse_changes(self, step):
-        """Buffers that a step changes, other than statistics that Zorse trains (facts.py)."""
+        """Buffers that a step changes, except statistics that Zorse trains (facts.py)."""
         from .facts import trains_statistics
 
         trained = {f"{path}.{name}" if path else name for path, m in self.module.named_modules() if trains_statistics(m)
@@ -158,8 +164,8 @@ class Check:
                     _remedy_of_buffer(owner, kind, names[0]))
 
     def matters(self):
-        """Whether the loss depends on what the module draws outside of dropout."""
-        others = (0.2, 0.3, 0.4, 0.6, 0.7, 0.8) if any("random" in name for name, _ in self.step.drawn) else ()  # generators that are not PyTorch's
+        """Whether the loss depends on numbers that the module draws outside of dropout."""
+        others = (0.2, 0.3, 0.4, 0.6, 0.7, 0.8) if any("random" in name for name, _ in self.step.drawn) else ()  # generators other than PyTorch's
         for level in (1e-6, 1 - 1e-6, *others):
             other = training_step(self.module, self.given.values(), self.wide, level=level)
             if any(not torch.equal(a, b) for a, b in zip(self.step.outputs, other.outputs)) or any(not torch.equal(g, other.gradients[k]) for k, g in self.step.gradients.items()):
@@ -168,10 +174,11 @@ class Check:
 
     def refuse_draws(self, operator, where, when=""):
         self.refuse(f"{_module(where) if where else 'it'} draws random numbers ({operator}){when}",
-                    "Zorse draws masks alone (nn.Dropout, stochastic depth: bernoulli_(p), floor(p + rand())): use these, or set the probability of this module to 0.")
+                    "Zorse draws only masks (nn.Dropout, stochastic depth: bernoulli_(p), floor(p + rand())): use these, or set the probability of this module to 0.")
 
     def is_linear(self):
-        """Whether gradients grow as the loss does: backward functions and hooks that clip or normalise do something else."""
+        """Whether gradients grow with the loss: backward functions and hooks that clip or normalize
+        behave differently."""
         for scale in (1e4, 1e-4):
             other = training_step(self.module, self.given.values(), self.wide, scale=scale)
             largest = max([float(g.abs().max()) for g in self.step.gradients.values() if g.numel()] + [1e-300])
@@ -189,7 +196,7 @@ class Check:
         self.refuse(f"it cannot be evaluated ({answer['failed']})", "Export it with dynamo=True, optimize=False.")
 
     def again(self, inputs):
-        """The comparison with other inputs, in a process of its own."""
+        """Runs the comparison with other inputs, in a separate process."""
         with file_process() as process, tempfile.TemporaryDirectory() as folder:
             try:
                 step = training_step(self.module, inputs.values(), self.wide)
@@ -226,11 +233,11 @@ def _module(name):
     return name if name.startswith("the module itself") else f"'{name}'"
 
 
-_OF_MASKS = {"bernoulli", "bernoulli_", "rand", "rand_like"}  # operators whose numbers may become a mask (_masks.py)
+_OF_MASKS = {"bernoulli", "bernoulli_", "rand", "rand_like"}  # operators whose results may become a mask (_masks.py)
 _TRUST = "trust=True (--trust-export) exports without this comparison."
 _BAKED = ("The exporter has written a number of the example's batch: take sizes from x.shape inside tensor operations (no len(), no torch.as_tensor() or int() of a size).")
-_LEFT_OUT = "The exporter has left something out (an argument, a branch of the training mode, a hook): write it with operations of tensors in forward."
-_GRADIENTS = ("A file says nothing of hooks on gradients, of no_grad and of backward functions of your own: stop gradients by detach(), and scale them by operations in forward.")
+_LEFT_OUT = "The exporter omitted something (an argument, a branch of the training mode, a hook): write it with operations of tensors in forward."
+_GRADIENTS = ("A file cannot represent gradient hooks, no_grad or custom backward functions: stop gradients by detach(), and scale them by operations in forward.")
 _MERGED = "The exporter has folded or merged parameters: export with dynamo=True, optimize=False."
 
 
@@ -243,11 +250,12 @@ def _remedy_of_buffer(owner, kind, name):
         return f"Spectral norm changes its vectors in every step: torch.nn.utils.parametrize.remove_parametrizations(module.{layer}, 'weight') keeps the weight as it is."
     if last in ("running_mean", "running_var", "num_batches_tracked"):
         return "Zorse trains the statistics of BatchNorm1d, 2d and 3d with a momentum; set track_running_stats=False, or use GroupNorm."
-    return "Zorse keeps no state of a run but parameters, their optimizer and batch norms: compute it from parameters and inputs, or update it between runs."
+    return "Zorse keeps only parameters, optimizer states and batch norm statistics during a run: compute it from parameters and inputs, or update it between runs."
 
 
 def compare(module, path, inputs, **more):
-    """Compares a file that you have exported yourself, and given its facts (facts.py), with the module it was made of; see Check for the arguments."""
+    """Compares a file that you exported yourself, with its facts (facts.py), with the module that
+    it was made from; see Check for the arguments."""
     check = begun(module, path, inputs, **more)
     if check is not None:
         with file_process(keep=check.wide) as process:
@@ -255,12 +263,12 @@ def compare(module, path, inputs, **more):
 
 
 def begun(module, path, inputs, **more):
-    """The check of an export that is to come, or None where none is made, which is said."""
+    """Returns the check of an export, or None, with a warning, if there is none."""
     if any(p.device.type == "meta" for p in module.parameters()):
         return None
     count = sum(p.numel() for p in module.parameters())
     if count > LARGEST:
-        warn(f"{path}: not compared with PyTorch: the module has {count:,} parameters, and the comparison takes {LARGEST:,}; export one of a small configuration to compare its class")
+        warn(f"{path}: not compared with PyTorch: the module has {count:,} parameters, and the comparison is limited to {LARGEST:,}; export one of a small configuration to compare its class")
         return None
     check = Check(module, path, inputs, **more)
     check.begin()

@@ -1,4 +1,4 @@
-"""zorse.compile: from an ONNX file to a bundle."""
+"""zorse.compile: compiles an ONNX file into a bundle."""
 from __future__ import annotations
 
 import os
@@ -12,7 +12,8 @@ from .options import CompileOptions, Path, check, words
 
 
 class Bundle:
-    """A compiled model: a folder with one verified program per device, and kernels (docs/bundle.md)."""
+    """A compiled model: a folder with one verified program per device, and kernels
+    (docs/bundle.md)."""
 
     def __init__(self, path: Path):
         self.path = os.fspath(path)
@@ -28,10 +29,10 @@ def compile(model: Path, output: Path, *, batch: int, cluster: Path | Mapping[st
             **options: Unpack[CompileOptions]) -> Bundle:
     """Compiles an ONNX model for the devices of a cluster: `zorse-compile`.
 
-    model: an ONNX file, the forward graph with its loss. output: the folder to write. batch: samples per step, of all devices together.
-    cluster: a cluster file, or what one says as a mapping (docs/cluster.md); None: the devices of
+    model: ONNX file with the forward graph and its loss. output: folder to write. batch: samples per step of all devices together.
+    cluster: a cluster file, or its contents as a mapping (docs/cluster.md); None: the devices of
     this machine. options: CompileOptions.
-    Raises ZorseError with what the compiler says.
+    Raises ZorseError with the compiler's message.
     """
     check(options, CompileOptions)
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:

@@ -1,4 +1,4 @@
-"""zorse.evaluate: the loss of a bundle on data, without training."""
+"""zorse.evaluate: computes the loss of a bundle on data, without training."""
 from __future__ import annotations
 
 import json
@@ -18,12 +18,12 @@ from .options import Path
 
 @dataclass(frozen=True)
 class Evaluation:
-    step: int  #: of the snapshot; 0 elsewhere
+    step: int  #: step of the snapshot; 0 without a snapshot
     loss: float
 
     @property
     def perplexity(self) -> float:
-        """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
+        """exp(loss), for language models with a mean cross-entropy loss."""
         return perplexity(self.loss)
 
 
@@ -31,8 +31,8 @@ def evaluate(bundle: Bundle | Path, data: Any, *, init: Path | None = None, snap
              throttle: Sequence[str] = ()) -> Evaluation:
     """The mean loss over data, without dropout: `zorse-run --evaluate`.
 
-    data: as for zorse.train. init: parameters from a checkpoint; snapshots: from a snapshot, or the newest in a directory of them; neither: those of
-    the bundle. batches: at most so many of the bundle's; 0: all samples. Raises ZorseError with what zorse-run says.
+    data: as for zorse.train. init: checkpoint with the parameters; snapshots: a snapshot, or a directory of snapshots (uses the newest); default:
+    parameters of the bundle. batches: maximum number of batches; 0: all samples. Raises ZorseError with zorse-run's message.
     """
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         metrics = os.path.join(folder, "metrics.jsonl")

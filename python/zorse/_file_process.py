@@ -1,6 +1,6 @@
-"""The process in which files compute (_file_step.py).
+"""The process that evaluates files (_file_step.py).
 
-It takes longer to load PyTorch than to compare a small model. So a process begins to load it before the file is written, and waits for the next export for a while.
+Loading PyTorch takes longer than comparing a small model. The process therefore starts to load it before the file is written, and waits some time for the next export.
 """
 import contextlib
 import json
@@ -12,23 +12,23 @@ import threading
 
 import torch
 
-SECONDS = 60.0  # that a process waits for another export
+SECONDS = 60.0  # time that a process waits for another export
 _LOAD = "import json,sys; sys.path[:] = json.loads(sys.argv[1]); from zorse._file_step import main; main()"
 _waiting = []
 
 
 class FileProcess:
-    """A process that evaluates files. It ends with `close`, or when this process ends."""
+    """A process that evaluates files. It ends on `close`, or when this process ends."""
 
     def __init__(self):
         self._said = tempfile.TemporaryFile()
         words = [sys.executable, "-c", _LOAD, json.dumps(sys.path), str(torch.get_num_threads())]
-        passive = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}  # its threads must not spin for a processor that writes the file meanwhile
+        passive = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}  # its threads must not spin while this process writes the file
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, env=passive)
         self._owner, self._timer, self._asked = os.getpid(), None, False
 
     def ask(self, **request):
-        """The answer, or what became of the process."""
+        """Returns the answer, or the reason why the process failed."""
         self._asked = True
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
@@ -45,7 +45,8 @@ class FileProcess:
         return {"failed": f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}" + (f": {lines[-1][:200]}" if lines else "")}
 
     def wait_for_another(self):
-        """Lets the process wait for `taken`, and ends it after SECONDS. One that owes an answer, or has failed, ends at once."""
+        """Makes the process wait for `taken`, and ends it after SECONDS. A process that owes an
+        answer, or has failed, is ended immediately."""
         if self._asked or self._process.poll() is not None:
             return self.close()
         self._process.stdin.write('{"task": "forget"}\n')
@@ -55,7 +56,8 @@ class FileProcess:
         self._timer.start()
 
     def taken(self):
-        """Whether a process that has waited is ready: it still runs, and is this process's own, not that of one that this process was forked from."""
+        """Whether a waiting process can be used: it still runs, and is owned by this process, not
+        by one that this process was forked from."""
         if self._owner != os.getpid():
             return False
         self._timer.cancel()
@@ -65,7 +67,7 @@ class FileProcess:
         return False
 
     def _expire(self):
-        with contextlib.suppress(ValueError):  # taken in this moment
+        with contextlib.suppress(ValueError):  # taken at this moment
             _waiting.remove(self)
             self.close()
 
@@ -80,7 +82,8 @@ class FileProcess:
 
 @contextlib.contextmanager
 def file_process(keep=True):
-    """A process that evaluates files: one that waits, or a new one. keep: whether it waits for another export afterwards, with the memory that it has taken by then."""
+    """Returns a process that evaluates files: a waiting one, or a new one. keep: whether it waits
+    for another export afterwards and keeps its memory."""
     process = None
     while process is None and _waiting:
         candidate = _waiting.pop()

@@ -1,7 +1,7 @@
-"""One training step of an ONNX file, by PyTorch's operators, in a process of its own: `serve` reads requests and answers them, a line of JSON each.
+"""Runs one training step of an ONNX file with PyTorch's operators, in a separate process: `serve` reads requests and answers them, one line of JSON each.
 
-A request names the file and a folder with inputs, loss and gradients of the module that the file was made of (_check.py). The answer says how far the file is
-from them. A second request of the same step brings the outputs of all modules, and is answered with the first one that is no value of the file.
+A request names the file and a folder with inputs, loss and gradients of the module that the file was made from (_check.py). The answer contains the differences.
+A second request for the same step contains the outputs of all modules; the answer names the first one that equals no value of the file.
 """
 import json
 import os
@@ -25,7 +25,7 @@ class Node:
 
 
 class File:
-    """A graph as it stands, in f64 if `wide`."""
+    """The graph without changes, in f64 if `wide`."""
 
     def __init__(self, path, wide):
         import onnx
@@ -67,7 +67,7 @@ class File:
         detaches = bool(target) and made is not None and made.group(1) in proto.output
         attributes = {a.name: self._attribute(a) for a in proto.attribute}
         looked_up = re.search(r"target=torch\.ops\.aten\.embedding\.\w+\]\(args = \(%[^,]+, %[\w.]+(?:, (-?\d+))?", call)
-        if looked_up and proto.op_type == "Gather":  # this call's own padding, which may be none
+        if looked_up and proto.op_type == "Gather":  # padding_idx of this call; may be none
             row = int(looked_up.group(1) or -1)
             attributes["padding"] = row if row >= 0 else None
         return Node(proto.op_type, list(proto.input), list(proto.output), attributes, detaches)
@@ -84,7 +84,7 @@ class File:
         return kept[::-1]
 
     def _mark(self):
-        """What the facts say of nodes: padding rows of embeddings, batch norms that train."""
+        """Applies facts about nodes: padding rows of embeddings, batch norms that train."""
         statistics, padding = set(self.facts.get("statistics", [])), dict(self.facts.get("padding", {}))
         for group in self.facts.get("ties", []):
             padding.update({name: row for name in group for row in [padding[n] for n in group if n in padding][:1]})
@@ -98,7 +98,7 @@ class File:
         return sorted({n.op for n in self.nodes} & _DRAWS)
 
     def constants(self):
-        """Numbers that an exporter has rounded to f32: all floats but parameters and buffers."""
+        """Numbers that an exporter rounded to f32: all floats except parameters and buffers."""
         known = {*self.facts.get("parameters", {}), *self.facts.get("buffers", {}), *self.facts.get("stored", {})}
         return [*(t for name, t in self.initializers.items() if name not in known),
                 *(n.attributes["value"] for n in self.nodes if n.op == "Constant" and "value" in n.attributes)]
@@ -130,7 +130,8 @@ class File:
                 values[name] = value.detach() if n.detaches else value
 
     def evaluated(self, inputs):
-        """The outputs in evaluation, with every mask at its mean, and whether these means are those of no mask. Raises NoMask."""
+        """Evaluation outputs with every mask at its mean, and whether these means equal those
+        without a mask. Raises NoMask."""
         trains = [n for n in self.nodes if n.op == "BatchNormalization" and n.attributes["training_mode"]]
         values = {**self.initializers, **inputs}
         try:
@@ -148,7 +149,8 @@ class File:
         return [values[name] for name in self.outputs], _masks.Scales(self.nodes, values).holds(masks)
 
     def step(self, inputs):
-        """The outputs, and the gradient of the first one by every initializer of floats that the facts call a parameter, or that holds one."""
+        """The outputs, and the gradients of the first one with respect to every float initializer
+        that is or contains a parameter according to the facts."""
         held = {*self.facts.get("parameters", {}), *self.facts.get("stored", {})}
         leaves = {name: t.detach().requires_grad_() for name, t in self.initializers.items() if name in held and t.is_floating_point()}
         values = {**self.initializers, **leaves, **inputs}
@@ -163,7 +165,7 @@ class File:
 
 
 def in_form_of(stored, gradient, shape):
-    """The gradient of a parameter that a file holds in another form (facts.py, `stored`)."""
+    """Gradient of a parameter that the file stores in another form (facts.py, `stored`)."""
     form = stored["form"]
     if form == "transpose":
         return gradient.T
@@ -176,7 +178,8 @@ def in_form_of(stored, gradient, shape):
 
 
 def by_parameter(file, gradients, expected):
-    """Gradients by name of the module's parameter; of equal parameters that an exporter has merged, the sum, under the first one's name."""
+    """Gradients by parameter name of the module. For equal parameters that an exporter merged: the
+    sum, under the name of the first."""
     found, stored = {}, file.facts.get("stored", {})
     first = {name: group[0] for group in file.facts.get("ties", []) for name in group}
     merged = {name: group[0] for group in file.facts.get("equal", []) for name in group if any(n not in gradients for n in group)}
@@ -212,7 +215,8 @@ class Comparison:
         self.inputs = self.theirs["inputs"]
 
     def _apart(self):
-        """How far each output and each gradient are from the module's, relative to the largest of their kind; parameters that the file has no gradient for."""
+        """Differences of each output and each gradient from the module's, relative to the largest
+        of their kind, and parameters without a gradient in the file."""
         values, gradients = self.file.step({n: v for n, v in self.inputs.items() if n in self.file.inputs})
         found, wanted = by_parameter(self.file, gradients, self.theirs["gradients"])
         scale = max([largest(g) for g in wanted.values()] + [1e-300])
@@ -224,7 +228,8 @@ class Comparison:
         return apart, [name for name in wanted if name not in found], values[self.file.outputs[0]]
 
     def compare(self, limit):
-        """Where the first comparison exceeds `limit`, that of constants within a rounding of f32 says how much of it is rounding."""
+        """If the first comparison exceeds `limit`, the effect of perturbing constants by an f32
+        rounding shows how much of it is rounding."""
         if self.file.draws():
             return {"draws": self.file.draws()}
         apart, missing, loss = self._apart()
@@ -234,7 +239,8 @@ class Comparison:
                 "detaches": sum(n.detaches for n in self.file.nodes)}
 
     def evaluate(self):
-        """How far the outputs in evaluation are from the module's, the loss, and whether masks have the mean of no mask."""
+        """Differences of the evaluation outputs from the module's, the loss, and whether masks
+        preserve the mean."""
         found, scaled = self.file.evaluated({n: v for n, v in self.inputs.items() if n in self.file.inputs})
         theirs = torch.load(os.path.join(self.folder, "evaluated.pt"))
         return {"apart": {f"output {name}": far(a, b, max(largest(b), 1e-12)) for name, a, b in zip(self.file.outputs, found, theirs)}, "loss": float(found[0].sum()), "scaled": scaled}
@@ -253,7 +259,8 @@ class Comparison:
         return max((abs(moved[k] - apart[k]) for k in apart if apart[k] < float("inf")), default=0.0)
 
     def where(self, limit):
-        """The first module, in order of execution, whose output no value of the file equals; the last one whose output the file has and its gradient it has not."""
+        """The first module, in execution order, with an output that equals no value of the file;
+        and the last one with an output that is in the file and a gradient that is not."""
         record = torch.load(os.path.join(self.folder, "record.pt"))
         floats = [v for v in self.values.values() if isinstance(v, torch.Tensor) and v.is_floating_point()]
         by_size = {}
@@ -306,7 +313,7 @@ def serve(requests, answers):
 
 def main():
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
-    os.dup2(2, 1)  # nothing but answers is written to the pipe
+    os.dup2(2, 1)  # only answers may be written to the pipe
     import warnings
 
     warnings.filterwarnings("ignore")

@@ -1,4 +1,4 @@
-"""Values of Python as the files that the tools read."""
+"""Writes Python values to files that the tools read."""
 from __future__ import annotations
 
 import json
@@ -16,14 +16,14 @@ _TOKENS = {2: 20240520, 4: 20240801}  # magic numbers of llm.c's header, by byte
 
 
 def model_file(model: Any) -> str:
-    """The path of a model's file. Raises TypeError for a module."""
+    """Returns the path of a model file. Raises TypeError for a module."""
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(f"expected the path of an ONNX file, got {type(model).__name__}; zorse.export(module, \"model.onnx\") writes one, and zorse.train takes modules")
     return os.fspath(model)
 
 
 def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
-    """The path of a cluster file (docs/cluster.md): the one that is named, or a new one in `folder` with what the mapping says; None: with the devices
+    """Returns the path of a cluster file (docs/cluster.md): the given one, or a new one in `folder` with the contents of the mapping; None: with the devices
     of this machine."""
     if cluster is not None and not isinstance(cluster, Mapping):
         return os.fspath(cluster)
@@ -37,10 +37,10 @@ def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
 
 
 def data_words(data: Any, folder: str, name: str) -> str:
-    """What `--data` or `--eval` is given.
+    """Returns the value of `--data` or `--eval`.
 
-    data: a path, or what zorse-run reads as NAME=FILE.npy,...; a one-dimensional array of token ids; or arrays by input name, the first axis being
-    the samples (shape [samples, ...]). Arrays are written to `folder`. PyTorch tensors are taken as arrays.
+    data: a path, or NAME=FILE.npy,... as for zorse-run; a one-dimensional array of token ids; or arrays by input name with samples in the first
+    axis (shape [samples, ...]). Arrays are written to `folder`. PyTorch tensors are converted to arrays.
     """
     if isinstance(data, (str, os.PathLike)):
         return os.fspath(data)

@@ -1,5 +1,5 @@
-"""A file in evaluation: dropout and batch norms as they are there, and every mask that the file draws at its mean. lib/Import/ONNX/DrawnMasks.cpp reads the same
-forms; what is none of them is a NoMask here and an error there.
+"""Evaluates a file with dropout and batch norms in evaluation mode, and every mask that the file draws at its mean. lib/Import/ONNX/DrawnMasks.cpp supports the same
+forms; other forms raise NoMask here and are an error there.
 """
 from dataclasses import dataclass, replace
 
@@ -7,12 +7,13 @@ import torch
 
 
 class NoMask(Exception):
-    """Random numbers that do not become a mask; the message names the operator that reads them."""
+    """Raised for random numbers that do not become a mask; the message names the operator that
+    reads them."""
 
 
 @dataclass
 class _Drawn:
-    """Uniform numbers, and the probability of True once they have been compared."""
+    """Uniform numbers, and the probability of True after they have been compared."""
     shape: tuple
     low: float
     high: float
@@ -69,12 +70,13 @@ def _of_drawn(node, operands, types):
 
 
 def is_mask(node, operands, result):
-    """Whether a node makes a mask of what has been drawn."""
+    """Whether a node turns random numbers into a mask."""
     return (node.op == "Bernoulli" or operands and isinstance(operands[0], _Drawn)) and isinstance(result, torch.Tensor) and result.is_floating_point()
 
 
 class Scales:
-    """Whether what masks multiply is divided by the probability that they keep, so that its mean is what it is without a mask."""
+    """Whether masked values are divided by the keep probability, so that the mean is the same as
+    without a mask."""
 
     _MOVES = {"Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze", "Reshape", "Expand", "Transpose"}
 
@@ -86,7 +88,7 @@ class Scales:
             self._makers.update(dict.fromkeys(n.outputs, n))
 
     def _factor(self, node, name):
-        """What a product or quotient with a number multiplies `name` by, or None."""
+        """The number that a product or quotient multiplies `name` by, or None."""
         if node.op not in ("Mul", "Div") or node.op == "Div" and node.inputs[0] != name:
             return None
         number = self._values.get(node.inputs[1] if node.inputs[0] == name else node.inputs[0])
@@ -95,7 +97,8 @@ class Scales:
         return float(number) if node.op == "Mul" else 1 / float(number)
 
     def _reach(self, name, mean):
-        """Whether every reader of `name`, whose mean is `mean` times that of what has no mask, makes it 1."""
+        """Whether every reader of `name`, which has `mean` times the mean without a mask, scales it
+        back to 1."""
         if abs(mean - 1) < 1e-6:
             return True
         readers = self._readers.get(name, [])
@@ -105,7 +108,7 @@ class Scales:
         if node.op in self._MOVES and node.inputs[0] == name:
             return self._reach(node.outputs[0], mean)
         factor = self._factor(node, name)
-        if factor is None and node.op == "Mul":  # of a value, which may have been divided before
+        if factor is None and node.op == "Mul":  # multiplied with a value that may already be divided
             maker = self._makers.get(node.inputs[1] if node.inputs[0] == name else node.inputs[0])
             factor = next((f for f in (self._factor(maker, i) for i in maker.inputs) if f is not None), 1.0) if maker else 1.0
             if abs(mean * factor - 1) >= 1e-6:
@@ -113,12 +116,12 @@ class Scales:
         return factor is not None and self._reach(node.outputs[0], mean * factor)
 
     def holds(self, masks):
-        """masks: by name the probability that it keeps."""
+        """masks: keep probability by name."""
         return all(self._reach(name, kept) for name, kept in masks.items())
 
 
 def run(node, operands, types):
-    """The results of a node in evaluation, or None where they are those of training."""
+    """The results of a node in evaluation, or None if they equal those in training."""
     if node.op == "Dropout":
         return [operands[0], torch.ones(operands[0].shape, dtype=torch.bool)][:len(node.outputs)]
     if node.op == "Bernoulli":

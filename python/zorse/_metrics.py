@@ -1,4 +1,4 @@
-"""The metrics of a run while zorse-run writes them: steps, evaluations and samples, in order."""
+"""Reads the metrics of a run while zorse-run writes them: steps, evaluations and samples, in order."""
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ from .options import Path
 
 
 def perplexity(loss: float | None) -> float:
-    """exp(loss); NaN without a loss, infinite where it is too large for a number."""
+    """exp(loss); NaN without a loss, infinite if it is too large."""
     if loss is None:
         return math.nan
     try:
@@ -24,7 +24,7 @@ def perplexity(loss: float | None) -> float:
 
 
 def duration(seconds: float) -> str:
-    """Such as "42 s", "3:05 min" or "2:03 h"."""
+    """Formats a duration, such as "42 s", "3:05 min" or "2:03 h"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Step:
-    """A step of training, or an evaluation, as a line of zorse-run's metrics (docs/running.md)."""
+    """A training step or an evaluation: one line of zorse-run's metrics (docs/running.md)."""
     step: int  #: number, from 1
     loss: float | None  #: before the update; None where it is not finite
     evaluation: bool  #: whether this is the loss on held-back data
@@ -47,12 +47,12 @@ class Step:
 
     @property
     def gradient_norm(self) -> float | None:
-        """Before clipping; None where it is not finite."""
+        """Gradient norm before clipping; None if it is not finite."""
         return self.figures.get("grad_norm")
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Samples per second where the model has no sequence dimension."""
+        """Tokens per second; samples per second if the model has no sequence dimension."""
         return self.figures.get("tokens_per_second")
 
     @property
@@ -61,12 +61,12 @@ class Step:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Of the process (rank 0)."""
+        """Memory of the process (rank 0)."""
         return self.figures.get("memory_bytes")
 
     @property
     def perplexity(self) -> float:
-        """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
+        """exp(loss), for language models with a mean cross-entropy loss."""
         return perplexity(self.loss)
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """Text that the model made on the way (`sample_every`)."""
+    """Text that the model generated during training (`sample_every`)."""
     step: int  #: after which
     prompt: Sequence[int]  #: token ids
     ids: Sequence[int]  #: that were drawn behind it
@@ -91,7 +91,8 @@ class Sample:
 
 
 class Lines:
-    """The whole lines of a file that another process writes. It may replace the file by one that repeats its beginning (a job that starts again)."""
+    """Complete lines of a file that another process writes. The process may replace the file by one
+    with the same beginning (after a restart of the job)."""
 
     def __init__(self, path: str, resumed: bool):
         self._path, self._file, self._rest = path, None, b""
@@ -99,10 +100,10 @@ class Lines:
         if resumed and os.path.isfile(path):
             with open(path, "rb") as file:
                 self._known = file.read().split(b"\n")[:-1]
-        self._earlier = len(self._known)  # of an earlier run
+        self._earlier = len(self._known)  # lines of an earlier run
 
     def _reopen(self) -> bool:
-        """Whether the file at the path is another one than the open one."""
+        """Whether the path refers to another file than the open one."""
         try:
             there = os.stat(self._path)
         except FileNotFoundError:
@@ -116,7 +117,7 @@ class Lines:
         return True
 
     def more(self) -> tuple[int, list[bytes]]:
-        """How many of the lines that were returned so far still count, and those after them."""
+        """Returns how many of the lines returned so far are still valid, and the lines after them."""
         again = self._reopen()
         if self._file is None:
             return max(len(self._known) - self._earlier, 0), []
@@ -135,14 +136,15 @@ class Lines:
 
 
 class Metrics:
-    """What a run has said so far. `copy`: a file that gets the lines, too, where zorse-run does not write them there itself."""
+    """Messages of a run so far. `copy`: an additional file for the lines, unless zorse-run writes
+    them there itself."""
 
     def __init__(self, folder: str, path: Path | None, resumed: bool, steps: int, tokenizer: Any = None):
         self.path = os.path.join(folder, "metrics.jsonl")
         self._copy = None
         if path is not None:
             self.path = os.fspath(path)
-            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a terminal or a pipe: nothing to read back
+            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a terminal or a pipe, which cannot be read back
                 self.path = os.path.join(folder, "metrics.jsonl")
                 self._copy = open(path, "wb", buffering=0)
         self._lines = Lines(self.path, resumed)
@@ -153,7 +155,7 @@ class Metrics:
         return [e for e in self._all if isinstance(e, kind) and (kind is Sample or e.evaluation == evaluation)]
 
     def more(self) -> list[Step | Sample]:
-        """What was written since the last call."""
+        """Returns the messages since the last call."""
         kept, lines = self._lines.more()
         del self._all[kept:]
         for line in lines:
@@ -176,7 +178,7 @@ class Metrics:
     def _text(self, ids: list[int]) -> str | None:
         try:
             return self._tokenizer.decode(ids) if self._tokenizer is not None else None
-        except Exception as error:  # text on the way is not worth a run
+        except Exception as error:  # a failure of text samples must not end the run
             warn(f"the tokenizer cannot decode a sample: {type(error).__name__}: {error}")
             return None
 

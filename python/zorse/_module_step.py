@@ -1,4 +1,5 @@
-"""One training step of a PyTorch module without chance: loss, gradients and what the step changes. The module is as it was afterwards."""
+"""One deterministic training step of a PyTorch module: loss, gradients and changes of buffers.
+Restores the module afterwards."""
 import collections
 import contextlib
 import random
@@ -21,7 +22,7 @@ def tensors(value):
 
 
 def _restore(value, content):
-    """A container's content of before."""
+    """The earlier content of a container."""
     if isinstance(value, (dict, set)):
         if len(value) != len(content) or value != content:
             value.clear()
@@ -37,12 +38,13 @@ def _content(value):
 
 @contextlib.contextmanager
 def unchanged(module):
-    """Afterwards the module has the modes, buffers, gradients and attributes of before, and the generators of random numbers their states."""
+    """Restores modes, buffers, gradients and attributes of the module, and the states of random
+    number generators, on exit."""
     modules = list(module.modules())
     attributes = [(m, dict(m.__dict__), {k: _content(v) for k, v in m.__dict__.items() if isinstance(v, _CONTAINERS)}) for m in modules]
     buffers = [(b, b.detach().clone()) for b in module.buffers() if b.device.type != "meta"]
     gradients = [(p, p.grad) for p in module.parameters()]
-    states = random.getstate(), np.random.get_state()  # fork_rng keeps PyTorch's
+    states = random.getstate(), np.random.get_state()  # fork_rng restores PyTorch's
     try:
         with torch.random.fork_rng(devices=[]):
             yield
@@ -65,8 +67,8 @@ def unchanged(module):
 
 @contextlib.contextmanager
 def _computing_in(module, wide):
-    """Within it parameters, buffers and tensors of attributes hold copies on the processor, in f64 if `wide`. They are the same objects, so that whatever refers to
-    them (hooks, lists, ties) sees these values."""
+    """Inside, parameters, buffers and tensor attributes hold copies on the CPU, in f64 if `wide`. They are the same objects, so all references to them
+    (hooks, lists, ties) see these values."""
     held = {id(t): t for t in [*module.parameters(), *module.buffers()]}
     for m in module.modules():
         held.update({id(v): v for v in m.__dict__.values() if isinstance(v, torch.Tensor) and v.is_leaf})
@@ -92,7 +94,8 @@ class Step:
 
 
 class _Modules:
-    """Which module is computing, and what modules return, by hooks that `remove` takes away."""
+    """Tracks the module that is executing and the results of modules, with hooks that `remove`
+    removes."""
 
     def __init__(self, module, record):
         self.names = {m: f"{name} ({type(m).__name__})" if name else f"the module itself ({type(m).__name__})" for name, m in module.named_modules()}
@@ -132,7 +135,8 @@ def _as_input(value, wide):
 
 
 def training_step(module, inputs, wide, record=False, level=None, scale=1.0, trains=True):
-    """One forward and backward of `module` in training mode, or in evaluation mode, from `scale` times the loss. Raises what the module raises."""
+    """Runs one forward and backward of `module` in training or evaluation mode, starting from
+    `scale` times the loss. Raises the module's exceptions."""
     with unchanged(module), _computing_in(module, wide) as values, torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module.train(trains)

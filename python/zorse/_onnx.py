@@ -1,4 +1,4 @@
-"""What an ONNX file says beside its graph, read without the package onnx."""
+"""Reads the metadata of an ONNX file without the package onnx."""
 from __future__ import annotations
 
 import io
@@ -13,7 +13,7 @@ _FACTS = (b"zorse.metadata", b"zorse.facts")  # the second: files that were expo
 
 
 def _number(file: BinaryIO) -> int | None:
-    """A number of protobuf's variable length; None at the end of the file."""
+    """Reads a protobuf varint; None at the end of the file."""
     value = shift = 0
     while byte := file.read(1):
         value |= (byte[0] & 127) << shift
@@ -24,7 +24,8 @@ def _number(file: BinaryIO) -> int | None:
 
 
 def _fields(file: BinaryIO, end: int, wanted: set[int]) -> list[tuple[int, bytes]]:
-    """The fields of a message that have bytes and are `wanted`; all others are skipped, whatever their size."""
+    """Returns the `wanted` length-delimited fields of a message; skips all others, whatever their
+    size."""
     found = []
     while file.tell() < end and (tag := _number(file)) is not None:
         kind = tag & 7
@@ -32,7 +33,7 @@ def _fields(file: BinaryIO, end: int, wanted: set[int]) -> list[tuple[int, bytes
             _number(file)
             continue
         size = {1: 8, 5: 4}.get(kind) if kind != 2 else _number(file)
-        if size is None:  # no message of ONNX
+        if size is None:  # not an ONNX message
             break
         if kind == 2 and tag >> 3 in wanted:
             found.append((tag >> 3, file.read(size)))
@@ -42,7 +43,8 @@ def _fields(file: BinaryIO, end: int, wanted: set[int]) -> list[tuple[int, bytes
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts of a module in the ONNX file at `path` (docs/training.md); empty where there are none."""
+    """Returns the facts of a module in the ONNX file at `path` (docs/training.md); empty if there
+    are none."""
     try:
         with open(path, "rb") as file:
             for _, entry in _fields(file, os.fstat(file.fileno()).st_size, {_METADATA}):
@@ -50,6 +52,6 @@ def read_facts(path: Path) -> dict[str, Any]:
                 if pair.get(_KEY) in _FACTS:
                     facts = json.loads(pair.get(_VALUE, b"{}"))
                     return facts if isinstance(facts, dict) else {}
-    except (OSError, ValueError):  # the compiler says what is wrong with a file
+    except (OSError, ValueError):  # the compiler reports errors of the file
         pass
     return {}

@@ -1,6 +1,6 @@
-"""ONNX operators as PyTorch functions, so that autograd gives the gradients of a file: run(node, operands, types) -> results.
+"""ONNX operators as PyTorch functions, so that autograd computes the gradients of a file: run(node, operands, types) -> results.
 
-A node has `op`, `attributes` (a dict) and `outputs`. `types` maps element types of ONNX to those of the evaluation. An operator that is not here raises
+A node has `op`, `attributes` (a dict) and `outputs`. `types` maps ONNX element types to those of the evaluation. An unsupported operator raises
 NotImplementedError with its name.
 """
 import math
@@ -71,7 +71,7 @@ _binary("BitwiseAnd", torch.bitwise_and)
 _binary("BitwiseOr", torch.bitwise_or)
 _binary("BitwiseXor", torch.bitwise_xor)
 _unary("BitwiseNot", torch.bitwise_not)
-_binary("PRelu", lambda x, slope: torch.where(x > 0, x, x * slope))  # at 0 as PyTorch: the slope
+_binary("PRelu", lambda x, slope: torch.where(x > 0, x, x * slope))  # gradient at 0 as in PyTorch: the slope
 _binary("MatMul", torch.matmul)
 _binary("Where", lambda condition, x, y: torch.where(condition, x, y))
 
@@ -83,7 +83,7 @@ def _is_inf(node, operands, types):
 
 
 def _bounded(x, low=None, high=None):
-    """PyTorch's clamp, relu6 and hardtanh: at the bounds the gradient is 0 (clamp: from 2.15 on)."""
+    """PyTorch's clamp, relu6 and hardtanh: the gradient is 0 at the bounds (clamp: from 2.15 on)."""
     y = torch.clamp(x, low, high)
     if not x.is_floating_point() or any(isinstance(b, torch.Tensor) and b.requires_grad for b in (low, high)):
         return y
@@ -135,7 +135,7 @@ def _variadic(node, operands, types):
     for x in operands[1:]:
         number = next((t for t in (x, y) if t.dim() == 0 and not t.requires_grad and t.is_floating_point()), None)
         if node.op in ("Max", "Min") and number is not None and x.dim() + y.dim() > 0:
-            y = _bounded(y if number is x else x, **{"low" if node.op == "Max" else "high": number})  # clamp; the maximum of two tensors shares the gradient
+            y = _bounded(y if number is x else x, **{"low" if node.op == "Max" else "high": number})  # clamp; the maximum of two tensors splits the gradient
         else:
             y = {"Max": torch.maximum, "Min": torch.minimum}.get(node.op, torch.add)(*torch.broadcast_tensors(y, x))
     return y / len(operands) if node.op == "Mean" else y
@@ -312,7 +312,7 @@ def _gather(node, operands, types):
     x, ids, axis = operands[0], operands[1], node.attributes.get("axis", 0) % operands[0].dim()
     flat = ids.flatten().long()
     flat = torch.where(flat < 0, flat + x.shape[axis], flat)
-    padding = node.attributes.get("padding")  # the row whose gradient is 0; not of ONNX (_file_step.py)
+    padding = node.attributes.get("padding")  # row without a gradient; not part of ONNX (_file_step.py)
     if padding is not None and axis == 0:
         return F.embedding(flat, x, padding_idx=padding).reshape([*ids.shape, *x.shape[1:]])
     return x.index_select(axis, flat).reshape([*x.shape[:axis], *ids.shape, *x.shape[axis + 1:]])
@@ -426,7 +426,7 @@ def _group_norm(node, operands, types):
     x, scale, bias = operands
     groups = node.attributes.get("num_groups", x.shape[1])
     like = [1, -1] + [1] * (x.dim() - 2)
-    if scale.numel() != x.shape[1]:  # before opset 21: one number a group
+    if scale.numel() != x.shape[1]:  # before opset 21: one number per group
         scale, bias = (t.repeat_interleave(x.shape[1] // groups) for t in (scale, bias))
     return F.group_norm(x, groups, None, None, node.attributes.get("epsilon", 1e-5)) * scale.reshape(like) + bias.reshape(like)
 
@@ -493,7 +493,7 @@ def _non_zero(node, operands, types):
 
 
 def _pads(node, x, kernel, strides, dilations):
-    """Padding before and after every axis of positions."""
+    """Padding before and after every spatial axis."""
     a, n = node.attributes, x.dim() - 2
     if a.get("auto_pad", "NOTSET") in ("NOTSET", "VALID"):
         pads = a.get("pads", [0] * (2 * n)) if a.get("auto_pad", "NOTSET") == "NOTSET" else [0] * (2 * n)
@@ -585,7 +585,7 @@ def _depth(node, operands, types):
 
 @_is("Attention")
 def _attention(node, operands, types):
-    """Of opset 23: [B, H, T, D], without what it keeps of the past."""
+    """Attention of opset 23: [B, H, T, D], without a KV cache."""
     a, mask = node.attributes, _given(operands, 3)
     q, k, v = operands[:3]
     if len(operands) > 4 or len(node.outputs) > 1 or a.get("softcap", 0.0) or q.dim() != 4:

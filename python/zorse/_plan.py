@@ -1,4 +1,4 @@
-"""zorse.plan: who would do what, how fast, in how much memory, and why."""
+"""zorse.plan: chooses a plan and reports its schedule, step time, memory and reasons."""
 from __future__ import annotations
 
 import html
@@ -14,7 +14,7 @@ from .options import Path, PlanOptions, check, words
 
 
 class Report:
-    """A plan and what was found about it. A notebook shows it as the page that `zorse-plan --html` writes."""
+    """A plan and its evaluation. A notebook shows it as the page that `zorse-plan --html` writes."""
 
     def __init__(self, plan: dict[str, Any], figures: dict[str, Any], page: str):
         self.plan = plan  #: plan.json (docs/plan.md)
@@ -23,11 +23,11 @@ class Report:
 
     @property
     def step_seconds(self) -> float:
-        """The predicted time of a step."""
+        """Predicted time of a step, in seconds."""
         return float(self.figures["step_seconds"])
 
     def save(self, path: Path) -> None:
-        """Writes plan.json, as `zorse.compile(plan=...)` reads it."""
+        """Writes plan.json, for `zorse.compile(plan=...)`."""
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.plan, file, indent=1)
             file.write("\n")
@@ -41,11 +41,11 @@ class Report:
 
 def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None = None, batch: int, shape: str | None = None, plan: Path | None = None,
          **options: Unpack[PlanOptions]) -> Report:
-    """Chooses a plan for a model on a cluster, or describes one: `zorse-plan`.
+    """Chooses a plan for a model on a cluster, or evaluates a given one: `zorse-plan`.
 
-    model: an ONNX file, a bundle, or a table of layers; or `shape`, a model by its dimensions such as "llama-7b". plan: a plan.json to describe
-    instead of choosing one. batch: samples per step. options: PlanOptions. Raises ZorseError with what the planner says: a plan that does not fit
-    names the devices and what they lack.
+    model: an ONNX file, a bundle, or a table of layers; or `shape`, model dimensions such as "llama-7b". plan: a plan.json to evaluate
+    instead of searching for one. batch: samples per step. options: PlanOptions. Raises ZorseError with the planner's message: for a plan that does not
+    fit it names the devices and the missing memory.
     """
     check(options, PlanOptions)
     if (model is None) == (shape is None):

@@ -1,4 +1,4 @@
-"""Progress of training on terminals and in notebooks: one line that is written again and again."""
+"""Training progress on terminals and in notebooks: one line that is overwritten."""
 from __future__ import annotations
 
 import os
@@ -9,7 +9,7 @@ from ._metrics import Step
 
 
 def shows() -> bool:
-    """Whether somebody is looking: the errors go to a terminal, or this is a notebook."""
+    """Whether progress is visible: stderr is a terminal, or this is a notebook."""
     shell = sys.modules.get("IPython")
     shell = shell.get_ipython() if shell is not None and hasattr(shell, "get_ipython") else None
     try:

@@ -1,10 +1,10 @@
-"""Calls of PyTorch that its exporters write without some of their arguments, in a form that they write whole. Results and gradients are the same.
+"""Rewrites PyTorch calls that its exporters write without some of their arguments into a form that they write completely. Results and gradients are the same.
 
-- cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss has neither.
-- scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains. With a mask: they write -3.4e38 for what it hides, and a query
-  of which it hides every key gets the mean of all values in place of 0.
-- dropout in place (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison in place of a Dropout.
-- dropout of channels (nn.Dropout2d): likewise, or nothing at all.
+- cross_entropy with label_smoothing, or with probabilities as labels: the exporters' SoftmaxCrossEntropyLoss supports neither.
+- scaled_dot_product_attention with dropout_p: the exporters write a Dropout that never trains. With a mask: they write -3.4e38 for hidden keys, and a query
+  that sees no key gets the mean of all values instead of 0.
+- in-place dropout (nn.Dropout(p, inplace=True)): the exporters write random numbers and a comparison instead of a Dropout.
+- channel dropout (nn.Dropout2d): the same, or nothing at all.
 - embedding_bag of ids of one length: the exporters write a loop over samples.
 """
 import torch
@@ -15,7 +15,7 @@ from ._tools import ZorseError
 
 
 def smoothed_cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
-    """cross_entropy with labels as class numbers, written out."""
+    """cross_entropy with class indices as labels, written out."""
     axis = 1 if input.dim() > 1 else 0
     logs, classes = F.log_softmax(input, axis), input.shape[axis]
     counted = target != ignore_index
@@ -38,7 +38,7 @@ def smoothed_cross_entropy(input, target, weight=None, size_average=None, ignore
 
 
 def cross_entropy_of_probabilities(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
-    """cross_entropy with a distribution as label, written out."""
+    """cross_entropy with distributions as labels, written out."""
     axis = 1 if input.dim() > 1 else 0
     logs, classes = F.log_softmax(input, axis), input.shape[axis]
     if label_smoothing > 0:
@@ -67,14 +67,14 @@ def attention_in_parts(query, key, value, attn_mask=None, dropout_p=0.0, is_caus
     elif attn_mask is not None:
         scores = scores + attn_mask
     probabilities = torch.softmax(scores, -1)
-    if attn_mask is not None:  # 0 of a query that sees no key
+    if attn_mask is not None:  # 0 for a query that sees no key
         probabilities = torch.where(probabilities.isnan(), torch.zeros((), dtype=scores.dtype, device=query.device), probabilities)
     dropped = F.dropout(probabilities, dropout_p, True) if dropout_p > 0 else probabilities
     return dropped @ value
 
 
 def dropout_of_channels(input, p=0.5, training=True, inplace=False):
-    """dropout1d, dropout2d and dropout3d of samples, written out: a mask for every channel of a sample."""
+    """dropout1d, dropout2d and dropout3d, written out: one mask value per channel and sample."""
     if not training or p == 0:
         return input
     of_channels = input[(slice(None), slice(None), *[slice(0, 1)] * (input.dim() - 2))]
@@ -85,7 +85,7 @@ def bag_of_rows(input, weight, offsets=None, max_norm=None, norm_type=2, scale_g
                 include_last_offset=False, padding_idx=None):
     """embedding_bag of ids (samples, length), written out."""
     if input.dim() != 2:
-        raise ZorseError("embedding_bag with offsets: samples of several lengths cannot be trained. Give ids of shape (samples, length), filled up with an id of padding_idx.")
+        raise ZorseError("embedding_bag with offsets: samples of several lengths cannot be trained. Use ids of shape (samples, length), padded with padding_idx.")
     rows = F.embedding(input, weight)
     counted = torch.ones_like(input, dtype=torch.bool) if padding_idx is None else input != padding_idx % weight.shape[0]
     if mode == "max":
@@ -103,13 +103,13 @@ def _arguments(names, args, kwargs):
 
 _CROSS_ENTROPY = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 _DROPOUT = ("input", "p", "training", "inplace")
-_CHANNELS = {F.dropout1d: (3,), F.dropout2d: (3, 4), F.dropout3d: (5,)}  # dimensions of what has samples
+_CHANNELS = {F.dropout1d: (3,), F.dropout2d: (3, 4), F.dropout3d: (5,)}  # number of dimensions of batched inputs
 _BAG = ("input", "weight", "offsets", "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "per_sample_weights", "include_last_offset", "padding_idx")
 _ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 
 def _cross_entropy(given):
-    """The function that writes this call out, or None: the exporters have it."""
+    """Returns the function that writes this call out, or None if the exporters support it."""
     if given.get("size_average") is not None or given.get("reduce") is not None or not isinstance(given.get("target"), torch.Tensor):
         return None
     if given["target"].is_floating_point():
@@ -118,14 +118,15 @@ def _cross_entropy(given):
 
 
 class WrittenOut(TorchFunctionMode):
-    """Within it these calls are written out, in whatever way a module has got hold of the functions."""
+    """Inside, these calls are written out, however a module refers to the functions."""
 
     def __init__(self):
         super().__init__()
         self._cross_entropy, self._attention, self._bag = F.cross_entropy, F.scaled_dot_product_attention, F.embedding_bag
 
     def __enter__(self):
-        # PyTorch's own functions call them inside of calls that a mode has taken: multi_head_attention_forward.
+        # PyTorch's own functions call them inside of calls that a mode has intercepted:
+        # multi_head_attention_forward.
         F.cross_entropy = lambda *args, **kwargs: self.call(self._cross_entropy, args, kwargs)
         F.scaled_dot_product_attention = lambda *args, **kwargs: self.call(self._attention, args, kwargs)
         return super().__enter__()

@@ -20,7 +20,8 @@ from .options import CompileOptions, Path, RunOptions, check, of, words
 
 
 class _Folder:
-    """Where model, bundle and checkpoint lie: what the caller named, or a temporary folder that lives as long as this object, unless it is kept."""
+    """Locations of model, bundle and checkpoint: given by the caller, or a temporary folder that
+    exists as long as this object unless it is kept."""
 
     def __init__(self, named: Path | None):
         self.path = tempfile.mkdtemp(prefix="zorse-") if named is None else os.fspath(named)
@@ -34,14 +35,14 @@ class _Folder:
 
 @dataclass(repr=False)
 class Run:
-    """What a run of training left."""
+    """Results of a training run."""
     bundle: Bundle
     weights: Weights  #: the trained parameters by their names in the ONNX file; a tied one by each of its names
     steps: list[Step]
     evaluations: list[Step]
     samples: list[Sample]
     stopped: bool  #: by the callback, before its last step
-    _folder: Any = field(default=None)  # a temporary folder lives as long as what lies in it
+    _folder: Any = field(default=None)  # temporary folder, kept alive as long as its files are needed
 
     @property
     def losses(self) -> list[float | None]:
@@ -49,13 +50,13 @@ class Run:
 
     @property
     def loss(self) -> float | None:
-        """Of the last evaluation, or else of the last step."""
+        """Loss of the last evaluation, or of the last step."""
         last = (self.evaluations or self.steps)[-1:]
         return last[0].loss if last else None
 
     @property
     def perplexity(self) -> float:
-        """exp(loss), of models of text whose loss is the mean of a cross-entropy."""
+        """exp(loss), for language models with a mean cross-entropy loss."""
         return perplexity(self.loss)
 
     def save(self, path: Path) -> None:
@@ -71,13 +72,14 @@ class Run:
 
 @dataclass
 class _Source:
-    """What is trained: a PyTorch module that was exported (None: an ONNX file or a bundle), and the file's facts about parameters."""
+    """The trained model: the exported PyTorch module (None: an ONNX file or a bundle), and the
+    file's facts about parameters."""
     module: Any = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
-    """The prompt of samples as ids."""
+    """The prompt of samples as token ids."""
     prompt = options.get("sample_prompt")
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
@@ -86,7 +88,7 @@ def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
 
 
 def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None) -> tuple[str, _Source]:
-    """The ONNX file of a model, and what it is."""
+    """Returns the ONNX file of a model, and its source."""
     hub = isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "config.json"))
     if isinstance(model, (str, os.PathLike)) and not hub:
         return os.fspath(model), _Source(facts=read_facts(model))
@@ -111,42 +113,42 @@ def _identity(path: str) -> Any:
 
 
 def _write_back(source: _Source, weights: Weights) -> None:
-    """Nothing that goes wrong here may cost the run."""
+    """Copies the weights into the module. An error here must not lose the run."""
     try:
         left_out = load_into(source.module, weights, source.facts.get("stored"), strict=False)
     except Exception as error:
         left_out = [f"{type(error).__name__}: {error}"]
     if left_out:
-        warn(f"{len(left_out)} trained tensors were not put back into the module; they are in the result's weights: {'; '.join(left_out[:5])}" +
+        warn(f"{len(left_out)} trained tensors were not copied into the module; they are in the result's weights: {'; '.join(left_out[:5])}" +
              (" ..." if len(left_out) > 5 else ""))
 
 
 def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> None:
-    """What an exception that ends a run does not cost, said where it is shown."""
+    """Adds a note to an exception that ends a run: the location of the weights and how to resume."""
     run._folder.keep()
     where = "the module has them, and they" if source.module is not None else "they"
     last = f"of step {run.steps[-1].step}" if run.steps else "that the run had"
     error.add_note(f"zorse: the weights {last} are not lost: {where} are in {run.weights.path} (the exception's attribute run has the whole result)" +
-                   ("; resume=True goes on from the newest snapshot" if resumable else ""))
+                   ("; resume=True resumes from the newest snapshot" if resumable else ""))
     error.run = run  # type: ignore[attr-defined]
 
 
 def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluster: Path | Mapping[str, Any] | None = None,
           evaluate: Any = None, on_step: Callable[[Step], Any] | None = None, output: Path | None = None, metrics: Path | None = None,
           export: Mapping[str, Any] | None = None, tokenizer: Any = None, quiet: bool = True, progress: bool | None = None, **options: Any) -> Run:
-    """Trains a model on the devices of a cluster: `zorse-compile`, then `zorse-run`, bit for bit.
+    """Trains a model on the devices of a cluster: `zorse-compile`, then `zorse-run`, with bitwise identical results.
 
-    model: a PyTorch module that returns its loss, or one of transformers with a head, which is exported (`export`: the arguments of zorse.export) and gets its
-    trained weights at the end; a directory of the Hugging Face hub; an ONNX file; or a Bundle, which is trained as it was compiled. data: token ids in one
-    dimension, arrays by input name with samples first, or a path (docs/running.md). steps: the number of the last step. batch: samples per step, of all
-    devices together. cluster: as for zorse.compile. evaluate: held-back data of the same kinds. on_step: called after every step and evaluation with a Step;
-    if it returns False, training ends after the steps that have begun, and the weights are those of that moment. output: a folder that keeps model,
-    bundle, metrics and checkpoint; else they live as long as the result. metrics: a file for the lines of metrics, in place of one in `output`. tokenizer:
-    with `sample_every`, something whose decode(ids) makes the text of samples, and whose encode(text) the ids of `sample_prompt`, where that is text. quiet:
-    the tools print nothing; warnings are ZorseWarnings all the same. progress: a line that is written again and again; None: on terminals and in notebooks,
-    where `quiet`. options: CompileOptions and RunOptions; those of both are compiled in.
+    model: a PyTorch module that returns its loss, or a transformers module with a head, which is exported (`export`: the arguments of zorse.export) and receives
+    its trained weights at the end; a directory of the Hugging Face hub; an ONNX file; or a Bundle, which is trained as it was compiled. data: token ids in one
+    dimension, arrays by input name with samples first, or a path (docs/running.md). steps: number of the last step. batch: samples per step of all devices
+    together. cluster: as for zorse.compile. evaluate: evaluation data of the same kinds. on_step: called after every step and evaluation with a Step;
+    if it returns False, training ends after the steps that have begun. output: a folder for model, bundle, metrics and checkpoint, which is kept; default: a
+    temporary folder that exists as long as the result. metrics: a file for the lines of metrics instead of one in `output`. tokenizer:
+    with `sample_every`, an object whose decode(ids) returns the text of samples and whose encode(text) returns the ids of a text `sample_prompt`. quiet:
+    the tools print nothing; warnings are still ZorseWarnings. progress: a progress line; None: if `quiet`, on terminals and in notebooks.
+    options: CompileOptions and RunOptions; options of both are compiled in.
 
-    Raises ZorseError with what the tools say. Where training had begun to leave weights before an exception (an interrupt, what `on_step` raises, an error of
+    Raises ZorseError with the message of the tool. If training has left weights before an exception (an interrupt, an exception of `on_step`, an error of
     the tool at the end), the module has them, their file is kept, and the exception's attribute `run` is the result.
     """
     ready = isinstance(model, Bundle)
@@ -190,7 +192,7 @@ def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, s
             shown.step(entry)
             if on_step is None or stopped or failed:
                 continue
-            failed = True  # if it does not return
+            failed = True  # in case the call does not return
             stopped = on_step(entry) is False
             failed = False
             if stopped:

@@ -1,4 +1,4 @@
-"""The version of the package: that of the wheel, or of the source tree this file is in."""
+"""Version of the package: of the wheel, or of the source tree of this file."""
 import importlib.metadata
 import os
 import re

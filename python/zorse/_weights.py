@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors files as arrays, and into a PyTorch module."""
+"""Reads checkpoints (safetensors files) as arrays, and copies them into a PyTorch module."""
 from __future__ import annotations
 
 import json
@@ -16,10 +16,10 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The tensors of a safetensors file by name, as arrays of the file's shapes and types (BF16 as f32, which holds it exactly).
+    """The tensors of a safetensors file by name, as arrays with the file's shapes and types (BF16 as f32, which represents it exactly).
 
-    Arrays are read when they are asked for, and are views of the file: copy what is to outlive it. `same`: names of one tensor each, as of parameters that
-    the model ties; those that the file does not have can be looked up, and are not iterated over.
+    Arrays are read on access and are views of the file: copy arrays that must outlive it. `same`: groups of names of one tensor, such as tied parameters;
+    names that are not in the file can be looked up, but are not iterated over.
     """
 
     def __init__(self, path: Path, same: Iterable[Sequence[str]] = ()):
@@ -60,7 +60,8 @@ class Weights(Mapping[str, np.ndarray]):
 
 
 def same_tensors(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Names of one tensor by the facts of a file: what the module ties, and initializers of another name that hold a parameter as it is."""
+    """Groups of names of one tensor according to the facts of a file: tied parameters, and
+    initializers of another name that hold a parameter unchanged."""
     ties = [list(names) for names in facts.get("ties", [])]
     for held, entry in facts.get("stored", {}).items():
         if entry["form"] == "same":
@@ -70,7 +71,8 @@ def same_tensors(facts: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _assignment(tensors: Mapping[str, Any], name: str, array: np.ndarray, stored: Mapping[str, Mapping[str, Any]]) -> tuple[Any, np.ndarray]:
-    """What an array of a checkpoint is copied to. Raises ZorseError where the module has no such tensor, or one of another shape."""
+    """Returns the destination of an array of a checkpoint. Raises ZorseError if the module has no
+    such tensor, or one with another shape."""
     target, entry = tensors.get(name), stored.get(name)
     if target is None and entry is not None:
         target = tensors.get(entry["parameter"])
@@ -80,7 +82,7 @@ def _assignment(tensors: Mapping[str, Any], name: str, array: np.ndarray, stored
             array = array.reshape(tuple(target.shape))
         elif entry["form"] == "rows":
             if target is None or entry.get("start") is None or array.ndim != 2:
-                raise ZorseError(f"'{name}' holds some rows of '{entry['parameter']}' alone, so its trained values cannot be put back; export with the "
+                raise ZorseError(f"'{name}' contains only some rows of '{entry['parameter']}', so its trained values cannot be copied into the module; export with the "
                                  "sequence length that the table has")
             target = target[entry["start"]:entry["start"] + len(array)]
     if target is None:
@@ -94,9 +96,9 @@ def _assignment(tensors: Mapping[str, Any], name: str, array: np.ndarray, stored
 def load_into(module: Any, weights: Mapping[str, np.ndarray], stored: Mapping[str, Mapping[str, Any]] | None = None, *, strict: bool = True) -> list[str]:
     """Copies trained parameters, and running statistics, into a PyTorch module.
 
-    weights: by the names of the ONNX file. stored: which parameter of the module an initializer of another name holds, and in what form ("same",
-    "transpose", "reshape", "rows"), as the file's facts say it (docs/training.md). strict: raises ZorseError, with nothing changed, for a tensor that the
-    module does not have or has in another shape; otherwise such tensors are left out, and what is wrong with each is returned.
+    weights: by names of the ONNX file. stored: for an initializer of another name, the module's parameter that it holds and in what form ("same",
+    "transpose", "reshape", "rows"), as in the file's facts (docs/training.md). strict: raises ZorseError, without changing anything, for a tensor that the
+    module does not have or has with another shape; otherwise such tensors are skipped, and the problem of each is returned.
     """
     import torch
     tensors = {**dict(module.named_buffers(remove_duplicate=False)), **dict(module.named_parameters(remove_duplicate=False))}

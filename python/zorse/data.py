@@ -1,17 +1,17 @@
-"""Text and JSON lines to token shards that zorse-run reads, once: `python -m zorse.data`.
+"""Converts text and JSON lines to token shards for zorse-run: `python -m zorse.data`.
 
     python -m zorse.data corpus/*.jsonl -o shards --tokenizer ./llama --seq 512
     zorse-run model.zorse --data "$(python -m zorse.data --say shards)" --steps 1000
 
-What is written, by what is asked for:
+Output formats:
 
-- A stream (`--pack stream`, the default for plain text): documents one behind the other, each followed by the end token, in llm.c's .bin files. Samples
-  are cut from it by zorse-run.
-- Rows (`--pack rows` or `pad`, or where something is masked): two arrays a shard, ids and labels of shape [samples, seq]. A label of -100 counts for
-  nothing: prompts, padding, and the first token of a document, which what stands before it in its row says nothing about. `rows` fills rows with
-  documents one behind the other; `pad` begins every document in a row of its own.
+- A stream (`--pack stream`, the default for plain text): concatenated documents, each followed by the end token, in llm.c's .bin files. zorse-run
+  cuts samples from it.
+- Rows (`--pack rows` or `pad`, or if something is masked): two arrays per shard, ids and labels of shape [samples, seq]. The label -100 is ignored:
+  for prompts, padding, and the first token of a document, which does not depend on the preceding document in its row. `rows` fills rows with
+  concatenated documents; `pad` starts every document in its own row.
 
-docs/running.md tells how the labels of a model are fed.
+docs/running.md describes how the labels of a model are fed.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Prepared:
 
 
 class _Bytes:
-    """Bytes as tokens: the tokenizer that needs no file."""
+    """Bytes as tokens: a tokenizer that needs no file."""
     vocabulary = 256
     end: int | None = None
 
@@ -64,7 +64,7 @@ class _Bytes:
 
 
 class _File:
-    """A tokenizer.json, as the package `tokenizers` reads it."""
+    """A tokenizer.json, read by the package `tokenizers`."""
 
     def __init__(self, path: str):
         try:
@@ -84,7 +84,7 @@ class _File:
 
 
 class _Hub:
-    """A directory of the Hugging Face hub, as `transformers` reads it."""
+    """A directory of the Hugging Face hub, read by `transformers`."""
 
     def __init__(self, path: str):
         try:
@@ -103,7 +103,8 @@ class _Hub:
 
 
 def tokenizer(path: str) -> Any:
-    """"bytes", a tokenizer.json, or a directory that holds one: something with encode(text), vocabulary and end (an id or None)."""
+    """Returns a tokenizer for "bytes", a tokenizer.json, or a directory with one: an object with
+    encode(text), vocabulary and end (an id or None)."""
     if path == "bytes":
         return _Bytes()
     if os.path.isdir(path):
@@ -111,11 +112,11 @@ def tokenizer(path: str) -> Any:
         return _Hub(path) if os.path.isfile(os.path.join(path, "tokenizer_config.json")) or not os.path.isfile(inside) else _File(inside)
     if os.path.isfile(path):
         return _File(path)
-    raise ZorseError(f"--tokenizer {path}: expected bytes, a tokenizer.json or a directory that holds one, found nothing there")
+    raise ZorseError(f"--tokenizer {path}: expected bytes, a tokenizer.json or a directory with one, found nothing there")
 
 
 def _texts(path: str, text_field: str, prompt_field: str | None, completion_field: str | None, separator: str | None) -> Iterator[tuple[str, str]]:
-    """The documents of a file, each as what is only read and what is learnt."""
+    """The documents of a file, each as a text that is only read and a text that is trained on."""
     if path.endswith((".jsonl", ".ndjson")):
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -124,7 +125,7 @@ def _texts(path: str, text_field: str, prompt_field: str | None, completion_fiel
                 try:
                     record = json.loads(line)
                 except ValueError as error:
-                    raise ZorseError(f"{path}:{number}: expected a JSON object a line: {error}") from None
+                    raise ZorseError(f"{path}:{number}: expected a JSON object per line: {error}") from None
                 fields = [prompt_field, completion_field] if prompt_field else [text_field]
                 values = []
                 for field in fields:
@@ -142,14 +143,14 @@ def _texts(path: str, text_field: str, prompt_field: str | None, completion_fiel
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except UnicodeDecodeError as error:
-        raise ZorseError(f"{path}: expected text in UTF-8: byte {error.start} is none") from None
+        raise ZorseError(f"{path}: expected text in UTF-8: byte {error.start} is invalid") from None
     for part in text.split(separator) if separator else [text]:
         if part:
             yield "", part
 
 
 class _Streams:
-    """Shards of llm.c's format."""
+    """Writes shards in llm.c's format."""
 
     def __init__(self, folder: str, width: int, limit: int):
         self._folder, self._width, self._limit = folder, width, limit
@@ -181,7 +182,7 @@ class _Streams:
 
 
 class _Rows:
-    """Shards of two arrays."""
+    """Writes shards of two arrays."""
 
     def __init__(self, folder: str, sequence: int, limit: int, pad: int | None, labels: str, names: Sequence[str]):
         self._folder, self._sequence, self._limit, self._pad, self._labels, self._names = folder, sequence, limit, pad, labels, names
@@ -192,14 +193,14 @@ class _Rows:
 
     def add(self, ids: np.ndarray, learnt: np.ndarray) -> None:
         learnt = learnt.copy()
-        learnt[:1] = False  # what stands before a document says nothing about its beginning
+        learnt[:1] = False  # the first token of a document does not depend on the preceding document
         self._ids, self._learnt = np.concatenate([self._ids, ids]), np.concatenate([self._learnt, learnt])
         self._cut(whole=self._pad is not None)
 
     def _cut(self, whole: bool) -> None:
-        """Rows of what is held; `whole`: the rest as a row, padded."""
+        """Cuts rows from the buffered tokens; `whole`: also the remainder, padded."""
         size = self._sequence
-        ahead = 1 if self._labels == "next" else 0  # labels look one token further than their row
+        ahead = 1 if self._labels == "next" else 0  # labels extend one token beyond their row
         while len(self._ids) >= size + ahead or (whole and len(self._ids) > ahead):
             ids, learnt = self._ids[:size + ahead], self._learnt[:size + ahead]
             missing = size + ahead - len(ids)
@@ -207,7 +208,7 @@ class _Rows:
                 ids = np.concatenate([ids, np.full(missing, self._pad or 0, np.int64)])
                 learnt = np.concatenate([learnt, np.zeros(missing, bool)])
             labels = np.where(learnt, ids, IGNORE)[ahead:]
-            if (labels != IGNORE).any():  # a row with nothing to learn is none
+            if (labels != IGNORE).any():  # skip rows without labels
                 self._rows.append(np.stack([ids[:size], labels]).astype("<i4"))
                 self.masked += int((labels == IGNORE).sum())
                 self.samples += 1
@@ -227,7 +228,7 @@ class _Rows:
         self._rows = []
 
     def finish(self) -> None:
-        self._cut(whole=True)  # the rest, padded
+        self._cut(whole=True)  # the remainder, padded
         self.flush()
 
     def data(self) -> str:
@@ -235,7 +236,7 @@ class _Rows:
 
 
 def _fingerprint(files: Sequence[str], settings: dict[str, Any]) -> str:
-    """Of inputs and options: names, sizes and times of files."""
+    """Fingerprint of inputs and options: names, sizes and times of files."""
     facts = [[os.path.abspath(f), os.stat(f).st_size, os.stat(f).st_mtime_ns] for f in files]
     return hashlib.sha256(json.dumps([facts, settings], sort_keys=True).encode()).hexdigest()
 
@@ -255,7 +256,8 @@ def _prepared(folder: str, manifest: dict[str, Any]) -> Prepared:
 
 
 class _Draft:
-    """A new folder beside `folder`, locked as long as its process lives, so that a later one can tell what a killed one has left, and removes it."""
+    """A new folder next to `folder`, locked as long as its process runs, so that a later process
+    detects and removes the folder of a killed one."""
 
     def __init__(self, folder: str):
         parent, name = os.path.split(os.path.abspath(folder))
@@ -268,7 +270,7 @@ class _Draft:
             try:
                 self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, FileNotFoundError):  # another process took it for one that is left over
+            except (BlockingIOError, FileNotFoundError):  # another process is removing it as left over
                 continue
             except OSError:  # a file system without locks
                 return
@@ -284,13 +286,13 @@ class _Draft:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
-        except OSError:  # its process lives
+        except OSError:  # its process is running
             pass
         finally:
             os.close(handle)
 
     def close(self) -> None:
-        """Removes what was not renamed."""
+        """Removes the folder if it was not renamed."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._handle)
 
@@ -299,14 +301,14 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
             pack: Literal["stream", "rows", "pad"] | None = None, labels: Literal["next", "same"] = "next", text_field: str = "text",
             prompt_field: str | None = None, completion_field: str | None = None, separator: str | None = None, end_token: int | None = None,
             shard_tokens: int = 100_000_000, names: Sequence[str] = ("input_ids", "labels")) -> Prepared:
-    """Tokenizes files and writes shards into the folder `output`; where the same was prepared there before, nothing is done.
+    """Tokenizes files and writes shards into the folder `output`. Does nothing if the same data was already prepared there.
 
-    inputs: files or patterns: JSON lines (.jsonl, .ndjson) with text in `text_field`, or with `prompt_field`, which is read, and `completion_field`,
-    which is learnt; any other file is plain text in UTF-8, one document, or several where `separator` stands between them. tokenizer_path: "bytes", a
-    tokenizer.json, or a directory of the Hugging Face hub. seq: positions of a row; needed for rows. pack: "stream", "rows" or "pad" (see the module);
-    None: a stream, or padded rows where prompts are masked. labels: "next" for models whose labels are fed shifted, "same" for those that shift them
-    themselves. end_token: the id behind every document; None: the tokenizer's, if it has one; -1: none. shard_tokens: of a shard, about. names: of the
-    model's inputs. Raises ZorseError.
+    inputs: files or patterns: JSON lines (.jsonl, .ndjson) with text in `text_field`, or with `prompt_field`, which is only read, and `completion_field`,
+    which is trained on; any other file is plain text in UTF-8, one document, or several if they are separated by `separator`. tokenizer_path: "bytes", a
+    tokenizer.json, or a directory of the Hugging Face hub. seq: tokens per row; required for rows. pack: "stream", "rows" or "pad" (see the module);
+    None: a stream, or padded rows if prompts are masked. labels: "next" for models with shifted labels as input, "same" for models that shift them
+    themselves. end_token: id after every document; None: the tokenizer's, if it has one; -1: none. shard_tokens: approximate tokens per shard. names: names of
+    the model's inputs. Raises ZorseError.
     """
     patterns = [os.fspath(inputs)] if isinstance(inputs, (str, os.PathLike)) else [os.fspath(i) for i in inputs]
     files: list[str] = []
@@ -316,12 +318,12 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
             raise ZorseError(f"{pattern}: expected files of text or JSON lines, found none")
         files += found
     if bool(prompt_field) != bool(completion_field):
-        raise ZorseError("--prompt-field and --completion-field belong together: the one is read, the other learnt")
+        raise ZorseError("--prompt-field and --completion-field belong together: the prompt is only read, the completion is trained on")
     form = pack or ("pad" if prompt_field else "stream")
     if form == "stream" and prompt_field:
-        raise ZorseError("--pack stream: a stream of tokens cannot say which ones are only read; expected rows or pad")
+        raise ZorseError("--pack stream: a stream of tokens cannot mask prompts; expected rows or pad")
     if form != "stream" and (seq is None or seq < 2):
-        raise ZorseError(f"--seq: expected the positions of a row, at least 2, for --pack {form}; got {seq}")
+        raise ZorseError(f"--seq: expected at least 2 tokens per row for --pack {form}; got {seq}")
     if shard_tokens < 1:
         raise ZorseError(f"--shard-tokens: expected at least 1, got {shard_tokens}")
     folder = os.fspath(output)
@@ -332,7 +334,7 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
     if before is not None:
         if before.get("fingerprint") == print_of:
             return _prepared(folder, before)
-        raise ZorseError(f"{folder}: holds data that were prepared from other files or with other options; remove it, or name another folder")
+        raise ZorseError(f"{folder}: contains data prepared from other files or with other options; remove it, or choose another folder")
     if os.path.isdir(folder) and os.listdir(folder):
         raise ZorseError(f"{folder}: expected an empty or new folder, found other files in it")
 
@@ -360,7 +362,7 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
                 tokens += len(ids)
         writer.finish()
         if writer.shards == 0:
-            raise ZorseError(", ".join(patterns[:3]) + f": too little for a sample: {documents} documents with {tokens} tokens" +
+            raise ZorseError(", ".join(patterns[:3]) + f": too little text for a sample: {documents} documents with {tokens} tokens" +
                              (f", a row has {seq}" if form != "stream" else ""))
         manifest = dict(fingerprint=print_of, settings=settings, documents=documents, tokens=tokens, masked=writer.masked, samples=writer.samples,
                         vocabulary=words.vocabulary, end_token=end, shards=writer.shards, data=writer.data())
@@ -375,22 +377,22 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m zorse.data", description="Text and JSON lines to token shards for zorse-run, once.")
-    parser.add_argument("inputs", nargs="*", help="files or patterns: .jsonl and .ndjson as JSON lines, others as plain text")
-    parser.add_argument("-o", "--output", help="the folder to write")
-    parser.add_argument("--say", metavar="FOLDER", help="print what --data is given for a folder that was prepared, and do nothing else")
-    parser.add_argument("--encode", metavar="TEXT", help="print the token ids of a text, as zorse-run --sample-prompt takes them, and do nothing else")
-    parser.add_argument("--tokenizer", default="bytes", help="bytes (default), a tokenizer.json, or a directory of the Hugging Face hub")
-    parser.add_argument("--seq", type=int, help="positions of a row")
-    parser.add_argument("--pack", choices=["stream", "rows", "pad"], help="stream (default), rows of documents one behind the other, or documents in rows of their own")
-    parser.add_argument("--labels", choices=["next", "same"], default="next", help="next (default): shifted for the model; same: the model shifts them")
-    parser.add_argument("--text-field", default="text", help="of JSON lines, default text")
-    parser.add_argument("--prompt-field", help="of JSON lines: read, not learnt")
-    parser.add_argument("--completion-field", help="of JSON lines: learnt")
-    parser.add_argument("--separator", help="what stands between documents of a plain text")
-    parser.add_argument("--end-token", type=int, help="id behind every document; default: the tokenizer's; -1: none")
-    parser.add_argument("--shard-tokens", type=int, default=100_000_000, help="of a shard, about")
-    parser.add_argument("--names", default="input_ids,labels", help="of the model's inputs, default input_ids,labels")
+    parser = argparse.ArgumentParser(prog="python -m zorse.data", description="Converts text and JSON lines to token shards for zorse-run.")
+    parser.add_argument("inputs", nargs="*", help="files or patterns: JSON lines (.jsonl, .ndjson) or plain text (all others)")
+    parser.add_argument("-o", "--output", help="output folder")
+    parser.add_argument("--say", metavar="FOLDER", help="print the --data argument for a prepared folder and exit")
+    parser.add_argument("--encode", metavar="TEXT", help="print the token ids of a text for zorse-run --sample-prompt and exit")
+    parser.add_argument("--tokenizer", default="bytes", help="tokenizer: bytes (default), a tokenizer.json, or a directory of the Hugging Face hub")
+    parser.add_argument("--seq", type=int, help="tokens per row")
+    parser.add_argument("--pack", choices=["stream", "rows", "pad"], help="stream (default), rows (concatenated documents) or pad (one row per document)")
+    parser.add_argument("--labels", choices=["next", "same"], default="next", help="labels: next (default, shifted for the model) or same (the model shifts them)")
+    parser.add_argument("--text-field", default="text", help="field of JSON lines with the text (default: text)")
+    parser.add_argument("--prompt-field", help="field of JSON lines with the prompt, which is not trained on")
+    parser.add_argument("--completion-field", help="field of JSON lines with the completion, which is trained on")
+    parser.add_argument("--separator", help="separator between documents of a plain text")
+    parser.add_argument("--end-token", type=int, help="id after every document; -1: none (default: the tokenizer's)")
+    parser.add_argument("--shard-tokens", type=int, default=100_000_000, help="approximate tokens per shard (default: 100000000)")
+    parser.add_argument("--names", default="input_ids,labels", help="names of the model's inputs (default: input_ids,labels)")
     o = parser.parse_args(arguments)
     try:
         if o.say:
@@ -403,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(",".join(str(i) for i in tokenizer(o.tokenizer).encode(o.encode)))
             return 0
         if not o.inputs or not o.output:
-            raise ZorseError("expected files to read, and -o FOLDER, where shards are written (--help lists the options)")
+            raise ZorseError("expected input files, and -o FOLDER for the shards (--help lists the options)")
         names = o.names.split(",")
         if len(names) != 2:
             raise ZorseError(f"--names: expected two names of inputs, those of ids and labels, got '{o.names}'")

@@ -1,7 +1,7 @@
-"""Mixtures of experts of transformers, in a form that exporters can write: every expert computes every position, and what the router did not choose counts nothing.
+"""Rewrites mixtures of experts of transformers into a form that exporters support: every expert computes every position, and experts that the router did not choose have weight 0.
 
-Libraries sort positions by expert, so shapes depend on the data and no static graph can hold them. The dense form has the same results and gradients and costs the
-computing of all experts: `cost` says how many times that of the chosen ones.
+Libraries sort positions by expert, so shapes depend on the data and no static graph can represent them. The dense form has the same results and gradients but computes
+all experts: `cost` returns how many times the computation of the chosen ones.
 """
 import contextlib
 
@@ -11,7 +11,8 @@ NAME = "zorse_dense"
 
 
 def dense(self, hidden_states, top_k_index, top_k_weights):
-    """hidden_states [positions, width], top_k_index and top_k_weights [positions, chosen] -> [positions, width]; parameters as transformers' Experts have them."""
+    """hidden_states [positions, width], top_k_index and top_k_weights [positions, chosen] ->
+    [positions, width]; parameters as in transformers' Experts."""
     experts = self.num_experts if hasattr(self, "num_experts") else self.down_proj.shape[0]
     gates = torch.zeros(hidden_states.shape[0], experts, dtype=top_k_weights.dtype, device=hidden_states.device).scatter(-1, top_k_index, top_k_weights)
     order = "edo" if self.is_transposed else "eod"
@@ -35,7 +36,7 @@ def configs(module):
 
 
 def cost(module):
-    """How many times the computing of its chosen experts the dense form costs, by name of the layer."""
+    """Computation of the dense form relative to the chosen experts, by layer name."""
     found = {}
     for name, m in module.named_modules():
         if hasattr(m, "_apply_gate") and hasattr(getattr(m, "config", None), "_experts_implementation"):
@@ -47,7 +48,7 @@ def cost(module):
 
 @contextlib.contextmanager
 def exportable(module):
-    """Experts of transformers are dense inside. Other modules are left as they are."""
+    """Inside, experts of transformers are dense. Other modules are not changed."""
     changed = configs(module)
     if not changed:
         yield

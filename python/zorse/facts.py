@@ -1,5 +1,5 @@
-"""What a PyTorch module knows about its parameters and an exported file does not say: which are trained, frozen or buffers, which are one tensor under several
-names, which row of an embedding is padding, where gradients stop, what they are called in checkpoints of the Hugging Face hub.
+"""Facts about the parameters of a PyTorch module that an exported file does not contain: which are trained, frozen or buffers, which are one tensor under several
+names, which row of an embedding is padding, where gradients stop, and their names in checkpoints of the Hugging Face hub.
 
     from zorse.facts import write_facts
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
@@ -21,14 +21,16 @@ KEY, VERSION = "zorse.metadata", 1
 OLD_KEY = "zorse.facts"  # of files that were exported before
 OWN, HOOKED = "has a backward of its own", "has a hook on its gradient"
 STOPPED = "has no gradient although an operand has one (no_grad?)"
-# Results that need no gradient although an operand does: new tensors of a given shape, or of another operand's type.
+# Results that need no gradient although an operand does: new tensors with a given shape, or with
+# another operand's type.
 SHAPED_LIKE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "type_as",
                "expand_as", "view_as", "reshape_as", "to", "requires_grad_"}
 READ_AS_NUMBERS = {"item", "tolist", "__float__", "__int__", "__bool__", "numpy", "__array__"}
 
 
 class GradientStops(TorchFunctionMode):
-    """Sees every call of PyTorch's functions, and notes those whose result has no gradient although an operand has one: detach, or anything under no_grad."""
+    """Intercepts every call of a PyTorch function and records those with a result without a
+    gradient although an operand has one: detach, or anything under no_grad."""
 
     def __init__(self):
         super().__init__()
@@ -58,7 +60,8 @@ def tensors(values):
 
 
 def traced(module, inputs):
-    """The outputs of one forward, where gradients stopped in it, and the parameters that it read, by id. Buffers are left as they were."""
+    """The outputs of one forward, where gradients stopped in it, and the parameters that it read,
+    by id. Restores buffers."""
     names = {id(m): name for name, m in module.named_modules()}
     watch = GradientStops()
     buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
@@ -89,12 +92,13 @@ def backward_nodes(outputs):
 
 
 def leaf(node):
-    """The parameter behind an edge of the backward graph, if it is one."""
+    """The parameter at an edge of the backward graph, or None."""
     return getattr(node, "variable", None) if node is not None else None
 
 
 def of_gradients(module, inputs, name_of):
-    """What a run shows: parameters that it reads and that the outputs depend on, padding rows by table, and what no ONNX file can say."""
+    """Facts that only a run shows: parameters that it reads and that the outputs depend on, padding
+    rows by table, and effects that no ONNX file can represent."""
     outputs, stops, read = traced(module, inputs)
     if not outputs:
         return {}
@@ -110,7 +114,7 @@ def of_gradients(module, inputs, name_of):
             row = node._saved_padding_idx
             if node._saved_scale_grad_by_freq:
                 unsaid.append(f"the gradient of embedding '{table}' is scaled by frequency")
-            if row < (1 << 62):  # unsigned: -1, which is none, is a large number
+            if row < (1 << 62):  # unsigned: -1, which means none, is a large number
                 padding.setdefault(table, set()).add(int(row))
             else:
                 padding.setdefault(table, set()).add(None)
@@ -123,18 +127,20 @@ def of_gradients(module, inputs, name_of):
 
 
 def trains_statistics(m):
-    """Whether a batch norm's running statistics follow its batches while it trains: exporters write it as in evaluation whatever its mode."""
+    """Whether the running statistics of a batch norm are updated during training: exporters write
+    it in evaluation mode in any case."""
     if not isinstance(m, torch.nn.modules.batchnorm._BatchNorm) or m.running_mean is None or m.momentum is None:
         return False
     mode = m.training
-    m.train(True)  # a frozen one does not follow
+    m.train(True)  # the statistics of a frozen one are not updated
     trains = m.training
     m.train(mode)
     return trains
 
 
 def of_module(module, inputs=None, hub=None):
-    """The facts as a dictionary. Without inputs nothing is said about what only a run shows: unused parameters, stops of gradients."""
+    """Returns the facts as a dictionary. Facts that only a run shows (unused parameters, stops of
+    gradients) need inputs."""
     named = list(module.named_parameters(remove_duplicate=False))
     first, names = {}, {}
     for name, p in named:
@@ -150,7 +156,7 @@ def of_module(module, inputs=None, hub=None):
             if m.padding_idx is not None:
                 facts["padding"][first[id(m.weight)]] = m.padding_idx
             if m.max_norm is not None:
-                facts["unsaid"].append(f"embedding '{path}' renormalises its rows (max_norm)")
+                facts["unsaid"].append(f"embedding '{path}' renormalizes its rows (max_norm)")
     names = hub_names(module, hub)
     if names:
         facts["hub"] = names
@@ -162,7 +168,8 @@ def of_module(module, inputs=None, hub=None):
 
 
 def holds(array, parameter):
-    """How an initializer holds a parameter's elements: its entry in the facts, or None. A value that is the same throughout proves nothing."""
+    """Describes how an initializer holds a parameter's elements: its entry in the facts, or None. A
+    tensor of equal values proves nothing."""
     if array.dtype != parameter.dtype or array.size == 0 or array.min() == array.max():
         return None
     if array.size == parameter.size:
@@ -171,7 +178,7 @@ def holds(array, parameter):
         if parameter.ndim == 2 and array.shape == parameter.T.shape and np.array_equal(array, parameter.T):
             return {"form": "transpose"}
         return {"form": "reshape"} if np.array_equal(array.ravel(), parameter.ravel()) else None
-    if parameter.ndim == 2 and array.ndim >= 2 and array.shape[-1] == parameter.shape[1]:  # rows of a table of positions, perhaps once per sample
+    if parameter.ndim == 2 and array.ndim >= 2 and array.shape[-1] == parameter.shape[1]:  # rows of a table of positions, possibly repeated per sample
         rows = array.reshape(-1, *array.shape[-2:])
         count = rows.shape[1]
         if (rows == rows[:1]).all():
@@ -182,8 +189,8 @@ def holds(array, parameter):
 
 
 def of_file(model, module, folder, read=None):
-    """What became of the module's tensors in the file: initializers of other names that hold a parameter, and tensors of equal values, which exporters merge. read: parameters that the
-    forward reads; the file holds no others."""
+    """Matches the module's tensors with the file: initializers of other names that hold a parameter, and tensors of equal values, which exporters merge. read: parameters
+    that the forward reads; the file contains no others."""
     import onnx
     from onnx import numpy_helper
 
@@ -220,12 +227,12 @@ def of_file(model, module, folder, read=None):
 
 
 def write_facts(module, path, inputs=None, hub=None, renamed=None):
-    """Write the facts about `module` into the file at `path`, which torch.onnx.export made from it.
+    """Write the facts about `module` into the file at `path`, which torch.onnx.export created from it.
 
-    inputs: what the module was exported with, as a tuple; with them the module runs forward once and the facts say which parameters the outputs
-    depend on and where gradients stop.
-    hub: what parameters are called in checkpoints of the hub, for modules that are not of transformers (hub_names.py).
-    renamed: the module's names of parameters by those of the file, where they differ.
+    inputs: example inputs of the export, as a tuple. If given, the module runs forward once, and the facts contain the parameters that the outputs
+    depend on and the places where gradients stop.
+    hub: names of parameters in checkpoints of the hub, for modules that are not of transformers (hub_names.py).
+    renamed: the module's parameter names by names in the file, if they differ.
     """
     import onnx
 
@@ -242,9 +249,9 @@ def write_facts(module, path, inputs=None, hub=None, renamed=None):
 
 
 def settle(path, detaches, is_linear):
-    """What a comparison of a training step with the module's has shown (_check.py): gradients stop where the module's do, whatever made them stop there, and backward functions and hooks
-    of one's own give the gradients of the file, if these grow with the loss (`is_linear` is asked only then). What repeated elements alone would show stays: gradients scaled by frequency,
-    renormalised rows.
+    """Removes facts that the comparison of a training step (_check.py) has refuted: gradients stop where the module's do, whatever the reason, and custom backward functions
+    and hooks give the gradients of the file, if these grow with the loss (`is_linear` is called only then). Effects that only repeated elements show are kept: gradients scaled by
+    frequency, renormalized rows.
     """
     import onnx
 

@@ -1,4 +1,5 @@
-"""What a module's tensors are called in checkpoints of the Hugging Face hub: a part of the facts (facts.py)."""
+"""Names of a module's tensors in checkpoints of the Hugging Face hub: a part of the facts
+(facts.py)."""
 import re
 
 import torch
@@ -7,7 +8,7 @@ from .lora import Adapted
 
 
 def hub_module(module):
-    """The model of transformers in `module` with its path, or None."""
+    """Returns the transformers model in `module` and its path, or None."""
     for path, m in module.named_modules():
         if hasattr(m, "save_pretrained") and hasattr(m, "base_model_prefix"):
             return path, m
@@ -15,7 +16,8 @@ def hub_module(module):
 
 
 def ignored(model):
-    """Ends of names that the model's class ignores in files: buffers that older versions wrote. Of a regular expression its last part without operators."""
+    """Endings of names that the model's class ignores in files: buffers written by older versions.
+    Uses the last part of a regular expression without operators."""
     for pattern in getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ():
         end = re.split(r"\\d\+|\.\*|[\[\](){}|*+?^$]", str(pattern).replace(r"\.", "."))[-1].lstrip(".")
         if end and re.fullmatch(r"[\w.]+", end):
@@ -23,7 +25,8 @@ def ignored(model):
 
 
 def running_statistics(model):
-    """Buffers that are state of the model, and not computed by it: the running statistics of batch norms."""
+    """Buffers that are state of the model and not computed by it: the running statistics of batch
+    norms."""
     for path, m in model.named_modules():
         if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.running_mean is not None:
             for name in ("running_mean", "running_var"):
@@ -31,9 +34,9 @@ def running_statistics(model):
 
 
 def hub_names(module, given=None):
-    """The facts, or None where nothing is known.
+    """Returns the facts, or None if nothing is known.
 
-    given: for modules that are not of transformers: by the module's parameter names, what checkpoints call them, as a name or, where they hold the
+    given: for modules that are not of transformers: names in checkpoints by the module's parameter names, as a name or, if the checkpoint contains the
     transpose of a matrix, as (name, True).
     """
     if given is not None:

@@ -1,5 +1,5 @@
-"""Adapters of low rank (LoRA): a frozen linear layer W gets (alpha / r) B A beside it, and only A [r, in] and B [out, r] are trained. Names and initial values are those of
-PEFT, so that what Zorse trains loads there: zorse-export --hub writes adapter_model.safetensors.
+"""Low-rank adapters (LoRA): a frozen linear layer W gets (alpha / r) B A added, and only A [r, in] and B [out, r] are trained. Names and initial values are those of
+PEFT, so PEFT can load the result: zorse-export --hub writes adapter_model.safetensors.
 
     from zorse.lora import add_lora
     add_lora(model, rank=8, alpha=16, targets=["q_proj", "v_proj"])
@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 
 class Adapted(torch.nn.Module):
-    """A linear layer with its weight and bias under their old names, and an adapter beside them. `fan_in_fan_out`: the weight lies as [in, out] (GPT-2's Conv1D)."""
+    """A linear layer with its weight and bias under their old names, and an adapter.
+    `fan_in_fan_out`: the weight has shape [in, out] (GPT-2's Conv1D)."""
 
     def __init__(self, layer, rank, scale, fan_in_fan_out):
         super().__init__()
@@ -21,8 +22,9 @@ class Adapted(torch.nn.Module):
         self.lora_A = torch.nn.Linear(ins, rank, bias=False)
         self.lora_B = torch.nn.Linear(rank, outs, bias=False)
         torch.nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
-        torch.nn.init.zeros_(self.lora_B.weight)  # the model begins as it was
-        # Of a module without values (parameters_on_meta), these are what its file has all the same: no checkpoint of the base model brings them.
+        torch.nn.init.zeros_(self.lora_B.weight)  # the initial model is unchanged
+        # Initial values for the file of a module without values (parameters_on_meta): checkpoints
+        # of the base model do not contain them.
         self.initial = {name: p.detach() for name, p in self.named_parameters() if name.startswith("lora_")}
         self.to(layer.weight.device)
 
@@ -32,20 +34,20 @@ class Adapted(torch.nn.Module):
 
 
 def parse(text):
-    """'r=8,alpha=16,targets=q_proj,v_proj' as the arguments of add_lora."""
+    """Parses 'r=8,alpha=16,targets=q_proj,v_proj' into the arguments of add_lora."""
     values, key = {}, None
     for part in text.split(","):
         if "=" in part:
             key, part = part.split("=", 1)
             if key in values:
-                raise ValueError(f"--lora: {key} is there twice in '{text}'")
+                raise ValueError(f"--lora: {key} appears twice in '{text}'")
             values[key] = []
         if key is None or not part:
             raise ValueError(f"--lora: expects r=8,alpha=16,targets=q_proj,v_proj, got '{text}'")
         values[key].append(part)
     unknown = set(values) - {"r", "alpha", "targets"}
     if unknown or not {"r", "targets"} <= set(values):
-        raise ValueError(f"--lora: expects r, targets and perhaps alpha, as in r=8,alpha=16,targets=q_proj,v_proj; got '{text}'")
+        raise ValueError(f"--lora: expects r, targets and optionally alpha, as in r=8,alpha=16,targets=q_proj,v_proj; got '{text}'")
     try:
         (rank,), (alpha,) = values["r"], values.get("alpha", values["r"])
         rank, alpha = int(rank), float(alpha)
@@ -55,12 +57,13 @@ def parse(text):
 
 
 def fan_in_fan_out(layer):
-    """Whether a linear layer keeps its weight as [in, out]; None: it is no linear layer."""
+    """Whether a linear layer stores its weight as [in, out]; None if it is not a linear layer."""
     return False if isinstance(layer, torch.nn.Linear) else True if type(layer).__name__ == "Conv1D" else None
 
 
 def add_lora(model, rank, alpha, targets):
-    """Freezes all of `model` and puts adapters beside the linear layers whose path ends with one of `targets`; returns their paths."""
+    """Freezes all of `model` and adds adapters to the linear layers with paths that end with one of
+    `targets`; returns their paths."""
     if rank < 1:
         raise ValueError(f"LoRA: expects a rank r of at least 1, got {rank}")
     linear = {path: m for path, m in model.named_modules() if fan_in_fan_out(m) is not None}
@@ -69,7 +72,7 @@ def add_lora(model, rank, alpha, targets):
         wrong = [path for path in paths if path not in linear]
         if not paths or wrong:
             there = ", ".join(sorted({path.rsplit(".", 1)[-1] for path in linear}))
-            raise ValueError(f"LoRA: target '{target}' " + (f"is '{wrong[0]}', a {type(model.get_submodule(wrong[0])).__name__} and no linear layer" if wrong else "is no module of the model") +
+            raise ValueError(f"LoRA: target '{target}' " + (f"is '{wrong[0]}', a {type(model.get_submodule(wrong[0])).__name__} and not a linear layer" if wrong else "is not a module of the model") +
                              f"; its linear layers are called {there}")
     for p in model.parameters():
         p.requires_grad_(False)

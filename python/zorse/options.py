@@ -1,7 +1,7 @@
-"""The options of the tools as keyword arguments: `weight_decay=0.1` is `--weight-decay 0.1`.
+"""Options of the tools as keyword arguments: `weight_decay=0.1` is `--weight-decay 0.1`.
 
-A tuple or list is several words, True an option without a value, None and False an option that is not given. What an option means, its unit and its
-default, is said by the tools (`zorse-compile --help`) and in docs/training.md, docs/running.md and docs/planning.md; the types are here.
+A tuple or list is several words, True an option without a value, None and False an option that is not given. The tools (`zorse-compile --help`) and
+docs/training.md, docs/running.md and docs/planning.md describe the options with units and defaults; this file defines the types.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Path = str | os.PathLike[str]
 
 
 class ModelOptions(TypedDict, total=False):
-    """How a model is read (zorse-compile, zorse-plan)."""
+    """Options for importing a model (zorse-compile, zorse-plan)."""
     seq: int  #: positions, where the model's dimension is symbolic
     precision: Literal["f32", "tf32", "bf16", "f16", "f64", "f64:bf16", "f64:f16"]
     residual: Literal["compute", "f32"]
@@ -36,14 +36,14 @@ class ModelOptions(TypedDict, total=False):
 
 
 class StateOptions(TypedDict, total=False):
-    """What decides how much state there is (zorse-compile, zorse-plan)."""
+    """Options that determine the size of the optimizer states (zorse-compile, zorse-plan)."""
     optimizer: Literal["adamw", "adam", "sgd"]
     momentum: float
     decay: str
 
 
 class CompileOptions(ModelOptions, StateOptions, total=False):
-    """zorse-compile."""
+    """Options of zorse-compile."""
     profile: Path | Sequence[Path]
     plan: Path
     weights: Literal["auto", "copy", "reference", "later"]
@@ -69,7 +69,8 @@ class CompileOptions(ModelOptions, StateOptions, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """zorse-run. Options that zorse-compile has too are given to it where `train` compiles."""
+    """Options of zorse-run. `train` passes those that zorse-compile also has to zorse-compile, if
+    it compiles."""
     shuffle: int  #: seed
     data_type: Literal["uint8", "uint16", "uint32", "int32", "int64"]  #: of token files without a header
     init: Path
@@ -117,7 +118,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class PlanOptions(ModelOptions, StateOptions, total=False):
-    """zorse-plan."""
+    """Options of zorse-plan."""
     profile: Path
     objective: Literal["throughput", "cost"]
     least_throughput: float  #: samples per second
@@ -137,7 +138,7 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
 
 
 def check(given: Mapping[str, Any], *kinds: type) -> None:
-    """Raises TypeError for an option that none of `kinds` has, with the one that it may mean."""
+    """Raises TypeError for an option that none of `kinds` has, and suggests the closest one."""
     known = sorted({name for kind in kinds for name in get_type_hints(kind)})
     for name in given:
         if name not in known:
@@ -145,11 +146,11 @@ def check(given: Mapping[str, Any], *kinds: type) -> None:
             if other:
                 raise TypeError(f"there is no option '{name}' here; it is one of zorse.{other}")
             near = difflib.get_close_matches(name, known, 1)
-            raise TypeError(f"there is no option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "; known are " + ", ".join(known)))
+            raise TypeError(f"there is no option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "; known options: " + ", ".join(known)))
 
 
 def of(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `given` that `kind` has."""
+    """The options of `given` that `kind` has."""
     hints = get_type_hints(kind)
     return {name: value for name, value in given.items() if name in hints}
 
@@ -175,5 +176,5 @@ def words(given: Mapping[str, Any]) -> list[str]:
 
 def _word(value: Any) -> str:
     if isinstance(value, float):
-        return repr(value)  # every digit: what is trained with is what was said
+        return repr(value)  # all digits, so that the tool gets exactly this value
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

@@ -1,4 +1,4 @@
-"""Export a PyTorch language model with its loss to ONNX in the form Zorse reads best: every parameter under its own name and layout, batch and
+"""Export a PyTorch language model with its loss to ONNX in the form that Zorse supports best: every parameter with its own name and layout, batch and
 sequence dynamic.
 
 From Python:
@@ -9,7 +9,7 @@ From the shell (python -m zorse.torch_export, and in a clone python models/expor
     zorse-torch-export --hf GPT2Config --set n_layer=12 --sequence 1024 -o gpt2.onnx
     zorse-torch-export --hf llama-directory --lora r=8,alpha=16,targets=q_proj,v_proj -o adapters.onnx
 
-Shown by Hugging Face classes: the loss is inside the graph and shifts the labels itself, so the tool feeds labels = ids.
+For Hugging Face classes, the graph contains the loss and shifts the labels itself, so the tool feeds labels = ids.
 """
 import argparse
 import ast
@@ -46,7 +46,8 @@ class WithLoss(torch.nn.Module):
 
 @contextlib.contextmanager
 def in_training_mode(module):
-    """A module is exported as it trains: exporters keep dropout in training mode alone. Afterwards it is as it was."""
+    """A module is exported in training mode, because exporters keep dropout only in this mode.
+    Restores the module afterwards."""
     with unchanged(module):
         module.train()
         yield
@@ -54,10 +55,11 @@ def in_training_mode(module):
 
 @contextlib.contextmanager
 def silent():
-    """Without what native code prints: PyTorch's exporters print whole graphs before they refuse one."""
+    """Suppresses output of native code: PyTorch's exporters print whole graphs before they refuse
+    one."""
     with open(os.devnull, "wb") as nowhere, contextlib.ExitStack() as stack:
         for number in (1, 2):
-            with contextlib.suppress(OSError):  # closed, as of a process without a terminal
+            with contextlib.suppress(OSError):  # closed, as in a process without a terminal
                 kept = os.dup(number)
                 stack.callback(os.close, kept)
                 stack.callback(os.dup2, kept, number)
@@ -67,7 +69,8 @@ def silent():
 
 @contextlib.contextmanager
 def quietly(path):
-    """Without what PyTorch and its exporter print on the way; what they refuse is a ZorseError with its first cause, whose `details` have the whole."""
+    """Suppresses output of PyTorch and its exporter. An export error becomes a ZorseError with its
+    first cause; `details` contains the whole error."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.WARNING))
     printed = io.StringIO()
@@ -92,8 +95,8 @@ def quietly(path):
 
 
 def make_names_unique(model):
-    """Gives results of nodes that are called as something else another name: PyTorch's exporter calls a mean `mean` although a buffer has this name, and by
-    names both are one. Returns what rename_clashes does."""
+    """Renames results of nodes that have the name of something else: PyTorch's exporter calls a mean `mean` even if a buffer has this name, and both
+    would be one value. Returns the same as rename_clashes."""
     graph = model.graph
     renamed = rename_clashes(graph)
     kept = [*graph.initializers.values(), *graph.inputs, *graph.outputs]
@@ -113,7 +116,8 @@ def make_names_unique(model):
 
 
 def rename_clashes(graph):
-    """Parameters and buffers that are called as an input or an output get another name in the file: by initializer, the module's name."""
+    """Renames parameters and buffers that have the name of an input or output. Returns the module's
+    names by initializer name."""
     ends, renamed = [*graph.inputs, *graph.outputs], {}
     for name, value in [*graph.initializers.items()]:
         if any(name == end.name and value is not end for end in ends):
@@ -123,7 +127,8 @@ def rename_clashes(graph):
 
 
 def renamed_by_torchscript(module, path):
-    """The same for TorchScript's exporter, which has renamed them itself: a parameter x beside an input x is called x.1."""
+    """The same for TorchScript's exporter, which renames them itself: a parameter x next to an
+    input x is called x.1."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
@@ -135,17 +140,17 @@ def renamed_by_torchscript(module, path):
 
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
            outputs=("loss",), hub=None, trust=False):
-    """Write `module`, called as module(input_ids, labels), to `path`, as it is in training mode.
+    """Write `module`, called as module(input_ids, labels), to `path`, in training mode.
 
-    rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
-    name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
-    What the file does not say by itself (which parameters are frozen, ties, padding_idx, detach) is written into it: facts.py.
-    external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
-    inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
+    rows and sequence: shape of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
+    name and layout: the exporter's optimizer merges equal ones, and training such a file ties parameters that the model does not tie.
+    Facts that the file does not contain by default (frozen parameters, ties, padding_idx, detach) are written into it: facts.py.
+    external_data: None writes weights to a file next to the model from 1.5 GB on, True always, False never.
+    inputs: example tensors by name, in the order of forward's arguments, for models with other inputs than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
-    hub: what parameters are called in checkpoints of the Hugging Face hub, for modules that are not of transformers (hub_names.py).
-    trust: whether the file is written without comparing a training step of it with one of the module (_check.py).
-    Raises ZorseError where the file would train something else than the module does, and names the module in which they differ.
+    hub: names of parameters in checkpoints of the Hugging Face hub, for modules that are not of transformers (hub_names.py).
+    trust: whether to skip the comparison of a training step of the file with one of the module (_check.py).
+    Raises ZorseError if the file would train differently from the module, and names the module in which they differ.
     """
     batch = length = None
     tokens = inputs is None
@@ -154,7 +159,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=limit or 1 << 20)
     if tokens:
         ids = torch.randint(0, vocabulary, (rows, sequence), generator=torch.Generator().manual_seed(0))
-        inputs = {"input_ids": ids, "labels": ids.clone()}  # a tensor of its own: passing one tensor twice drops an input
+        inputs = {"input_ids": ids, "labels": ids.clone()}  # a separate tensor: passing one tensor twice drops an input
         shapes = [{0: batch, 1: length}] * 2
     else:
         shapes = [{0: batch} for _ in inputs]
@@ -163,7 +168,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     with contextlib.ExitStack() as stack:
         draft = stack.enter_context(draft_of(path))
         small = sum(p.numel() for p in module.parameters()) <= LARGE
-        process = None if trust else stack.enter_context(file_process(keep=small))  # loads PyTorch meanwhile
+        process = None if trust else stack.enter_context(file_process(keep=small))  # loads PyTorch in the meantime
         stack.enter_context(experts.exportable(module))
         check = None if trust else begun(module, path, inputs, dynamic=dynamic, length=sequence if tokens else None)
         stack.enter_context(in_training_mode(module))
@@ -177,12 +182,13 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
                 settle(draft, found["detaches"], check.is_linear)
         costs = experts.cost(module)
         if costs:
-            print(f"note: {path}: {len(costs)} layers of experts are written so that every expert computes every position: {max(costs.values()):g} times the computing of the experts chosen")
+            print(f"note: {path}: {len(costs)} layers of experts are exported so that every expert computes every position: {max(costs.values()):g} times the computation of the chosen experts")
     return path
 
 
 def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, external_data):
-    """The file as PyTorch's exporter writes it. shapes: symbolic axes by input; None: all are fixed. Returns initializers of other names than the module's, with these."""
+    """Writes the file with PyTorch's exporter. shapes: symbolic axes by input; None: all are fixed.
+    Returns the module's names of initializers with other names."""
     arguments, names = tuple(inputs.values()), list(inputs)
     if not dynamo:
         axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if shapes else None
@@ -190,7 +196,7 @@ def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, 
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
                               dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
         return renamed_by_torchscript(module, path)
-    with torch.no_grad(), WrittenOut():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+    with torch.no_grad(), WrittenOut():  # with gradients, PyTorch traces fused attention with a trained mask into an operator that its exporter refuses
         program = torch.onnx.export(module, arguments, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True, optimize=optimize,
                                     dynamic_shapes=tuple(shapes) if shapes else None, verbose=False)
         renamed = make_names_unique(program.model)
@@ -200,23 +206,25 @@ def write_graph(module, path, inputs, shapes, outputs, opset, dynamo, optimize, 
 
 @contextlib.contextmanager
 def draft_of(path):
-    """A file of the same name in a folder beside `path`. It takes the place of `path` when the block ends; after an error, what was at `path` is as it was."""
+    """A file of the same name in a folder next to `path`. It replaces `path` when the block ends;
+    after an error, `path` is unchanged."""
     path = os.path.abspath(os.fspath(path))
     if not os.path.isdir(os.path.dirname(path)):
         raise ZorseError(f"{path}: its folder does not exist")
     with tempfile.TemporaryDirectory(prefix=".zorse-export-", dir=os.path.dirname(path)) as folder:
         draft = os.path.join(folder, os.path.basename(path))
         yield draft
-        for end in (".data", ""):  # the file of the model comes last: it names the other
+        for end in (".data", ""):  # the model file is last, because it refers to the data file
             if os.path.exists(draft + end):
                 os.replace(draft + end, path + end)
 
 
 @contextlib.contextmanager
 def parameters_on_meta():
-    """Modules made inside have parameters without values. Buffers keep theirs: tables of positions and masks decide the graph."""
+    """Inside, new modules have parameters without values. Buffers keep theirs: tables of positions
+    and masks determine the graph."""
     register = torch.nn.Module.register_parameter
-    made = torch.utils.weak.WeakIdKeyDictionary()  # a parameter of two modules (tied) stays one
+    made = torch.utils.weak.WeakIdKeyDictionary()  # a parameter of two modules (tied) stays one parameter
 
     def without_values(module, name, parameter):
         if parameter is not None and parameter.device.type != "meta":
@@ -233,10 +241,10 @@ def parameters_on_meta():
 
 
 def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, opset=20):
-    """The same for a module whose parameters are on PyTorch's meta device (parameters_on_meta): shapes and no values, whatever their size.
+    """The same for a module with parameters on PyTorch's meta device (parameters_on_meta): shapes without values, of any size.
 
-    The file says where each parameter would lie in `path`.data, which is not written: zorse-plan needs no weights, zorse-compile takes
-    --weights=later. Only adapters (lora.py) have their values in it. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
+    The file contains the offset of each parameter in `path`.data, which is not written: zorse-plan needs no weights, and zorse-compile has
+    --weights=later. Only adapters (lora.py) have values in it. Constants that determine the graph (tables of positions, masks) must not be on the meta device.
     """
     import onnx_ir as ir
 
@@ -272,8 +280,8 @@ def keep(properties, wanted):
 
 
 def strip(path):
-    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters, buffers and modules, and what PyTorch's
-    operations were (padding_idx, detach)."""
+    """Removes stack traces and documentation, which contain paths of the exporting machine. Keeps names of parameters, buffers and modules, and PyTorch's
+    operation names (padding_idx, detach)."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -289,10 +297,10 @@ def strip(path):
 
 
 def hugging_face(name, settings, weights=True, by_architecture=False):
-    """A causal LM of transformers in f32, from a configuration class, a directory of the hub or a name in the local cache; nothing is fetched.
+    """A causal LM of transformers in f32, from a configuration class, a directory of the hub or a name in the local cache; nothing is downloaded.
 
-    settings: of the configuration, in place of its own. weights=False: parameters are on the meta device. by_architecture: the class that the configuration
-    names in place of a causal LM, where it names one with a head.
+    settings: override those of the configuration. weights=False: parameters are on the meta device. by_architecture: use the class that the
+    configuration names, if it has a head, instead of a causal LM.
     """
     import transformers
 
@@ -303,9 +311,9 @@ def hugging_face(name, settings, weights=True, by_architecture=False):
         raise ValueError(f"--hf {name}: expects a configuration class of transformers, a directory of the hub with config.json, or a name in the local cache ({str(problem).splitlines()[0]})") from None
     other = next((a for a in (getattr(config, "architectures", None) or [] if not is_class and not by_architecture else []) if "For" in a and not a.endswith("ForCausalLM")), None)
     if other:
-        raise ValueError(f"--hf {name}: its class is {other}, expected a causal language model; export it in Python, with inputs of its own: "
+        raise ValueError(f"--hf {name}: its class is {other}, expected a causal language model; export it in Python with its inputs: "
                          f"zorse.export(transformers.{other}.from_pretrained({name!r}), \"model.onnx\", inputs={{name: example, ...}})")
-    config.dtype = torch.float32  # training is in f32 and what the compiler makes of it (--precision), whatever the files hold
+    config.dtype = torch.float32  # training is in f32 or the compiler's --precision, whatever the type of the files
     if not weights:
         with parameters_on_meta():
             return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
@@ -315,23 +323,23 @@ def hugging_face(name, settings, weights=True, by_architecture=False):
     loader = named[0] if named and named[0] is not None else transformers.AutoModelForCausalLM
     model, info = loader.from_pretrained(name, config=config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True)
     missing = sorted(info["missing_keys"])
-    if missing:  # transformers gives them random numbers
-        raise ValueError(f"--hf {name}: its files lack {len(missing)} parameters of the model: {', '.join(missing[:5])}; give a whole checkpoint, or --no-weights to export shapes alone")
+    if missing:  # transformers would initialize them with random numbers
+        raise ValueError(f"--hf {name}: {len(missing)} parameters of the model are missing in its files: {', '.join(missing[:5])}; use a complete checkpoint, or --no-weights to export only shapes")
     return model
 
 
 def main():
     parser = argparse.ArgumentParser(prog="zorse-torch-export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hf", required=True, help="a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory of the hub or a name in the local cache")
+    parser.add_argument("--hf", required=True, help="model: a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory of the hub or a name in the local cache")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the configuration")
-    parser.add_argument("--lora", metavar="r=8,alpha=16,targets=q_proj,v_proj", help="freeze the model and train adapters of rank r beside the linear layers of these names")
+    parser.add_argument("--lora", metavar="r=8,alpha=16,targets=q_proj,v_proj", help="freeze the model and train LoRA adapters of rank r of the linear layers with these names")
     parser.add_argument("--sequence", type=int, default=64)
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--opset", type=int, default=20)
-    parser.add_argument("--fixed", action="store_true", help="fixed batch and sequence")
-    parser.add_argument("--optimize", action="store_true", help="let the exporter optimise (merges and renames parameters)")
-    parser.add_argument("--trust-export", action="store_true", help="write the file without comparing a training step of it with one of the module")
-    parser.add_argument("--no-weights", action="store_true", help="shapes alone: for planning and compiling models of any size (zorse-compile --weights=later)")
+    parser.add_argument("--fixed", action="store_true", help="fix batch size and sequence length")
+    parser.add_argument("--optimize", action="store_true", help="let the exporter optimize (merges and renames parameters)")
+    parser.add_argument("--trust-export", action="store_true", help="skip the comparison of a training step of the file with one of the module")
+    parser.add_argument("--no-weights", action="store_true", help="export only shapes, for planning and compiling models of any size (zorse-compile --weights=later)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", required=True)
     a = parser.parse_args()
@@ -350,15 +358,15 @@ def main():
 
 
 def write(a, settings):
-    """What the command line asks for."""
+    """Loads the model selected on the command line."""
     adapters = lora.parse(a.lora) if a.lora else None
     model = hugging_face(a.hf, settings, weights=not a.no_weights)
     if adapters:
         lora.add_lora(model, **adapters)
-    counts = f"{sum(p.numel() for p in model.parameters()):,} parameters" + (f", {sum(p.numel() for p in model.parameters() if p.requires_grad):,} of them of adapters" if a.lora else "")
+    counts = f"{sum(p.numel() for p in model.parameters()):,} parameters" + (f", {sum(p.numel() for p in model.parameters() if p.requires_grad):,} of them in adapters" if a.lora else "")
     if a.no_weights:
         export_without_weights(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset)
-        print(f"{a.output}: {counts}, without weights; not compared with PyTorch, as a comparison needs values")
+        print(f"{a.output}: {counts}, without weights; not compared with PyTorch, because a comparison needs values")
         return
     export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
            optimize=a.optimize, trust=a.trust_export)

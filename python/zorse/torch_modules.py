@@ -1,4 +1,5 @@
-"""PyTorch modules as they come: wrapped, compiled, of transformers, with data in place of example inputs."""
+"""Exports any PyTorch module: wrapped, compiled, of transformers, with data instead of example
+inputs."""
 from __future__ import annotations
 
 import contextlib
@@ -16,11 +17,12 @@ from ._tools import ZorseError
 from .torch_export import export as write_file
 from .torch_export import hugging_face
 
-_ROWS = 2  # of example inputs: of one sample, exporters would fix the samples' axis
+_ROWS = 2  # samples in example inputs: with one sample, exporters would fix the batch dimension
 
 
 def from_hub(folder: Any) -> Any:
-    """The model of a directory of the Hugging Face hub, in f32: the class with a head that its config.json names, or a causal language model."""
+    """The model of a Hugging Face hub directory, in f32: the class with a head that config.json
+    names, or a causal language model."""
     try:
         return hugging_face(os.fspath(folder), {}, by_architecture=True)
     except (ImportError, ValueError) as error:
@@ -31,8 +33,8 @@ def unwrapped(module: Any) -> Any:
     """The module behind torch.compile and the wrappers of data parallelism."""
     while isinstance(module, torch.nn.Module):
         if type(module).__name__ == "FullyShardedDataParallel":
-            raise ZorseError("FullyShardedDataParallel holds shards of its module's parameters; give zorse the module before it is wrapped: zorse shards "
-                             "the state by itself")
+            raise ZorseError("FullyShardedDataParallel contains only shards of its module's parameters. Pass the module before it is wrapped: zorse shards "
+                             "the state automatically")
         inner = getattr(module, "_orig_mod", None)
         if inner is None and list(module._modules) == ["module"] and not module._parameters and re.search("Parallel|Engine", type(module).__name__):
             inner = module.module
@@ -43,12 +45,12 @@ def unwrapped(module: Any) -> Any:
 
 
 def check_types(module: Any) -> None:
-    """Parameters must be numbers of f32 (or f64, for tests) that are there."""
+    """Checks that parameters have values, in f32 (or f64, for tests)."""
     for name, p in module.named_parameters():
         if p.device.type == "meta":
-            raise ZorseError(f"parameter '{name}' has no values (it is on the device meta); load them, or export shapes alone: zorse-torch-export --no-weights")
+            raise ZorseError(f"parameter '{name}' has no values (it is on the device meta); load them, or export only shapes: zorse-torch-export --no-weights")
         if type(p).__name__ == "DTensor":
-            raise ZorseError(f"parameter '{name}' is a shard (DTensor); give zorse the module before it is sharded: zorse shards the state by itself")
+            raise ZorseError(f"parameter '{name}' is a shard (DTensor); pass the module before it is sharded: zorse shards the state automatically")
         if p.dtype in (torch.float16, torch.bfloat16):
             short = "f16" if p.dtype == torch.float16 else "bf16"
             raise ZorseError(f"parameter '{name}' is of {p.dtype}: training would lose small updates. Call module.float(), and train in low precision with "
@@ -58,7 +60,7 @@ def check_types(module: Any) -> None:
 
 
 def is_of_transformers(module: Any) -> bool:
-    """Whether its results are objects with a loss beside others, which no exporter can write."""
+    """Whether it returns objects with a loss and other values, which no exporter supports."""
     return hasattr(module, "base_model_prefix") and hasattr(module, "config") or type(module).__name__.startswith("PeftModel")
 
 
@@ -71,7 +73,8 @@ def _arguments_of(module: Any) -> list[str]:
 
 @contextlib.contextmanager
 def returning_loss(module: Any, names: list[str]) -> Iterator[None]:
-    """Within it a model of transformers takes these inputs, in order, and returns its loss alone. Parameters keep their names."""
+    """Inside, a transformers model takes these inputs, in order, and returns only its loss.
+    Parameters keep their names."""
     if not is_of_transformers(module):
         yield
         return
@@ -87,7 +90,7 @@ def returning_loss(module: Any, names: list[str]) -> Iterator[None]:
         return loss
 
     scope: dict[str, Any] = {"loss_of": loss_of}
-    exec(f"def forward({', '.join(names)}): return loss_of(dict({', '.join(f'{n}={n}' for n in names)}))", scope)  # exporters want an argument by input
+    exec(f"def forward({', '.join(names)}): return loss_of(dict({', '.join(f'{n}={n}' for n in names)}))", scope)  # exporters need one argument per input
     before = module.__dict__.get("forward")
     module.__dict__["forward"] = scope["forward"]
     try:
@@ -118,8 +121,8 @@ def _smallest_table(module: Any) -> int:
 
 
 def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of export that follow from the data a module is to be trained on: example inputs in the order of forward's arguments, or ids that every table
-    of embeddings has."""
+    """Arguments of export derived from the data that the module will be trained on: example inputs in the order of forward's arguments, or a vocabulary
+    that every embedding table covers."""
     known = _arguments_of(module)
     arrays = _arrays(data)
     if arrays is None:
@@ -143,7 +146,8 @@ def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def export(module: Any, path: Any, **arguments: Any) -> Any:
-    """zorse.export: torch_export.export of any module, compiled and wrapped ones and models of transformers with a head included."""
+    """zorse.export: torch_export.export for any module, including compiled and wrapped ones and
+    transformers models with a head."""
     module = unwrapped(module)
     check_types(module)
     if is_of_transformers(module):

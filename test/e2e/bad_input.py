@@ -202,8 +202,8 @@ def options(c):
                          ("--wd=0.1", "--weight-decay"), ("--gradient-checkpointing", "--save"), ("--output-dir=x", "--output")):
         said("zorse-compile", option, f"did you mean {ours} ")
     said("zorse-run", "--batch-size=8", "--batch is an option of zorse-compile")
-    said("zorse-compile", "--tensor-parallel-size=2", "the plan decides this")
-    said("zorse-compile", "--zero-stage=3", "plans shard and offload")
+    said("zorse-compile", "--tensor-parallel-size=2", "the planner decides this")
+    said("zorse-compile", "--zero-stage=3", "the planner shards and offloads")
     said("zorse-plan", "--sequence-length=8", "did you mean --seq ")
 
     # The model is not even there: what is wrong with the rest is said first.

@@ -58,10 +58,10 @@ def main():
         expect("0123456789abcdef" not in text, "the secret is in the output")
 
         for words, text in (
-                (["--gather"], "was started by no launcher"),
+                (["--gather"], "was not started by a launcher"),
                 (["--hosts=-oProxyCommand=x"], "--hosts: expected names of hosts"),
-                (["--hosts", "broken", "--shell", shell], "these hosts gave no description: broken (exit code 255)"),
-                (["--hosts", "a", "--shell", "/nonexistent/shell"], "these hosts gave no description: a (exit code 127)"),
+                (["--hosts", "broken", "--shell", shell], "no description from these hosts: broken (exit code 255)"),
+                (["--hosts", "a", "--shell", "/nonexistent/shell"], "no description from these hosts: a (exit code 127)"),
                 (["--node", "a b"], "--node: expected a name without spaces"),
                 (["-o", os.path.join(folder, "none", "c.yaml")], "cannot be written"),
                 (["--link-seconds", "-1"], "--link-seconds")):

@@ -70,7 +70,7 @@ def plans(count):
             bundle, data, name = compile_plan(folder, seed)
             os.environ.pop("ZORSE_EMULATOR_DELAYS", None)
             expected, said = outcome(folder, bundle, data, "--threads", "--staged")
-            wrong = [] if "by way of the host" in said else ["not staged"]
+            wrong = [] if "staged through host memory" in said else ["not staged"]
             for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes by way of the host", ["--processes", "--staged"], None)):
                 if delays is not None:
                     os.environ["ZORSE_EMULATOR_DELAYS"] = str(delays)
@@ -96,7 +96,7 @@ def fall_back():
     with tempfile.TemporaryDirectory() as folder:
         bundle, data, _ = compile_plan(folder, 1)
         expected, _ = outcome(folder, bundle, data, "--threads")
-        warning = r"(\[g0\] )?warning: GPUs exchange by way of the host: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
+        warning = r"(\[g0\] )?warning: GPU transfers are staged through host memory: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
         os.environ["ZORSE_NCCL_VERSION"] = "22803,22105,22803"
         found, said = outcome(folder, bundle, data, "--processes", ok=False)
         line = next((l for l in said.splitlines() if re.match(warning, l)), "")
@@ -115,7 +115,7 @@ def fall_back():
         for fault, words in (("wrong@0:2", ["--threads"]), ("wrong@1:1", ["--processes"])):
             os.environ["ZORSE_NCCL_FAULT"] = fault
             found, said = outcome(folder, bundle, data, *words, ok=False)
-            check(f"a self-test finds wrong bytes, {words[0]}", isinstance(found, int) and "the self-test of GPUs g0, g1, g2, g3" in said and "NCCL_ALGO=Ring NCCL_PROTO=Simple" in said, said)
+            check(f"a self-test finds wrong bytes, {words[0]}", isinstance(found, int) and "self-test of GPUs g0, g1, g2, g3" in said and "NCCL_ALGO=Ring NCCL_PROTO=Simple" in said, said)
         del os.environ["ZORSE_NCCL_FAULT"]
         quiet, said = outcome(folder, bundle, data, "--threads", "--throttle", "g1=0.5", ok=False)
         check("a GPU that is throttled", quiet == expected and "is throttled" in said, said)

@@ -61,11 +61,11 @@ FIGURES = {
 FAULTS = {
     "no command": ("", "has no run"),
     "an unknown key": ('run = "echo 1"\nlimit = "1"', "has an unknown key 'limit'"),
-    "an unknown name in a command": ('run = "{bins}/x"', "uses {bins}, which stands for nothing"),
-    "a file that does not exist": ('run = "{python} test/e2e/unheard_of.py"', "names test/e2e/unheard_of.py, which does not exist"),
+    "an unknown name in a command": ('run = "{bins}/x"', "uses {bins}, which is not defined"),
+    "a file that does not exist": ('run = "{python} test/e2e/unheard_of.py"', "refers to test/e2e/unheard_of.py, which does not exist"),
     "a group that is not found": ('run = "echo 1"\nfind = "1"\nlimits = ["bad <= 0"]', "has no group 'bad'"),
     "a limit that is none": ('run = "echo 1"\nfind = "(?P<bad>1)"\nlimits = ["bad is small"]', "has a limit that is not"),
-    "a quick form that should not be one": ('run = "echo {1|2}"', "says that its quick form is 'whole', but has one"),
+    "a quick form that should not be one": ('run = "echo {1|2}"', "declares 'whole' as its quick form, but has a different one"),
 }
 
 
@@ -158,7 +158,7 @@ def figures_and_faults(expect):
         for i, (name, (_, problem)) in enumerate(FAULTS.items()):
             expect(f"a claim with {name}", f"failed: fault{i}: {problem}" in said, said)
         expect("a claim with an unknown topic", "failed: elsewhere: has an unknown topic 'Elsewhere'" in said, said)
-        expect("a claim with a quick form that is the whole one", "failed: same: says that its quick form is another, which it is not" in said, said)
+        expect("a claim with a quick form that is the whole one", "failed: same: declares a different quick form, but both forms are the same" in said, said)
         expect("faulty claims fail", code == 1)
         code, said = Evidence(folder, table("row", 'run = "echo 1"') + table("row", 'run = "echo 1"', topic="Jobs"))()
         expect("two claims of one name", code == 1 and "two claims are called 'row'" in said, said)

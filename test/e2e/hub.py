@@ -192,7 +192,7 @@ def adapters(b, kind, peft):
         b.figure(f"{kind} adapters: logits as PEFT computes them", float((b.logits(loaded) - b.logits(model)).abs().max()), 1e-5)
         b.expect(f"{kind} adapters: they have changed the logits", float((b.logits(loaded) - b.logits(load(hub))).abs().max()) > 1e-4)
     other = b.at(kind + "-other")
-    b.refused(f"{kind} adapters: another base model", ["zorse-export", b.at(kind + "-lora.snapshots"), "--hub", other, "-o", b.at("none")], "is not what the run began with", "--init")
+    b.refused(f"{kind} adapters: another base model", ["zorse-export", b.at(kind + "-lora.snapshots"), "--hub", other, "-o", b.at("none")], "the run started from other weights", "--init")
     b.refused(f"{kind} adapters: a tensor of the base model is missing", ["zorse-run", bundle, "--data", b.data, "--steps", "1", "--init", missing(b, other)], "missing", "norm" if kind == "llama" else "ln_f")
 
 
@@ -265,7 +265,7 @@ def exports(b):
 
     refused("no such directory", ["--hf", b.at("none")], "expects a configuration class", "local cache")
     refused("no such target", ["--hf", b.at("llama"), "--lora", "r=2,targets=query"], "target 'query'", "q_proj")
-    refused("no linear layer", ["--hf", b.at("llama"), "--lora", "r=2,targets=norm"], "no linear layer")
+    refused("no linear layer", ["--hf", b.at("llama"), "--lora", "r=2,targets=norm"], "not a linear layer")
     refused("no rank", ["--hf", b.at("llama"), "--lora", "targets=q_proj"], "expects r, targets")
     shutil.copytree(b.at("llama-other"), b.at("lacking"))
     save_file({n: t for n, t in load_file(b.at("lacking", "model.safetensors")).items() if n != "model.norm.weight"}, b.at("lacking", "model.safetensors"), metadata={"format": "pt"})

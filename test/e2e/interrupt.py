@@ -33,7 +33,7 @@ def at_once(folder, bundle):
         print(f"{'ok  ' if good else 'FAIL'} SIGTERM twice at once {' '.join(way)}: exit {run.returncode}, {err.strip()[-300:]}")
         results.append(good)
         # The command that is printed goes on, when a shell is given it.
-        step, command = re.search(r"interrupted after step (\d+) of", err), re.search(r"^(?:\[a\] )?to go on: (.*)$", err, re.M)
+        step, command = re.search(r"interrupted after step (\d+) of", err), re.search(r"^(?:\[a\] )?to resume: (.*)$", err, re.M)
         done = subprocess.run(["bash", "-c", command[1].replace("100000000", str(int(step[1]) + 2))], capture_output=True, text=True, timeout=60 * z.PATIENCE) if step and command else None
         good = done is not None and done.returncode == 0 and f"resumed after step {step[1]}" in done.stdout and f"snapshot of step {int(step[1]) + 2}: {snapshots}/step-" in done.stdout
         print(f"{'ok  ' if good else 'FAIL'} the printed command resumes {' '.join(way)}: {command and command[1][-120:]}{'' if good else f' {done}'}")
@@ -55,7 +55,7 @@ def unusual_starts(folder, bundle):
             good, what = done.returncode == expected, f"exit {done.returncode} {done.stderr[-200:]}"
         except subprocess.TimeoutExpired:
             good, what = False, "did not end"
-        if not good and ("error while loading shared libraries" in what or "too little memory" in what or "std::bad_alloc" in what or "libgomp: Out of memory" in what):  # the limit is too low for the program itself: an end, too
+        if not good and ("error while loading shared libraries" in what or "out of memory" in what or "std::bad_alloc" in what or "libgomp: Out of memory" in what):  # the limit is too low for the program itself: an end, too
             good = True
         print(f"{'ok  ' if good else 'FAIL'} {line.replace(z.BIN + '/', '').replace(folder + '/', '')[-90:]}: {what}")
         results.append(good)

@@ -347,7 +347,7 @@ def evaluation(folder):
     few = Trial(folder, all_forms()[NUMBERED[0]], batch, [tape_functions.data_of(batch - 1, 0)])
     few.compile()
     code, said, _ = few.run("--evaluate")
-    good = code == 1 and f"the evaluation data have {batch - 1} samples" in said and "--batch" in said
+    good = code == 1 and f"the evaluation data has {batch - 1} samples" in said and "--batch" in said
     print(f"{'ok  ' if good else 'FAIL'} less than a step of a loss that reads numbers of samples is refused" + ("" if good else f": {said[-300:]}"), flush=True)
     return results + [good]
 

@@ -94,7 +94,7 @@ def main():
                 ([folder], "cannot be read"),
                 ([bundle, "--rows", "0"], "not in range"),
                 ([bundle, "--rows", "many"], "--rows"),
-                ([bundle, "--memory", "4096", "--rows", "1"], "give fewer rows with --rows or more memory with --memory"),
+                ([bundle, "--memory", "4096", "--rows", "1"], "set smaller batch sizes with --rows or a higher limit with --memory"),
                 ([bundle, "-o", os.path.join(folder, "none", "p.json")], "cannot be written"),
                 ([bundle, "--as"], "--as"),
                 ([], "bundle is required")):

@@ -158,7 +158,7 @@ class Trial:
                 warnings.simplefilter("always")
                 run = self.trained(module, 3, "unloaded")
             bundle = run.bundle
-            self.holds("weights that cannot be put back are a warning, and there", len(run.weights) > 0 and any("not put back" in str(w.message) for w in said))
+            self.holds("weights that cannot be put back are a warning, and there", len(run.weights) > 0 and any("not copied" in str(w.message) for w in said))
         finally:
             zorse._train.load_into = real
         error = None

@@ -128,9 +128,9 @@ def evaluate(folder, one, two):
     before = sorted(os.listdir(snapshots)), os.stat(os.path.join(snapshots, "generation")).st_mtime_ns
     said(one, "--snapshots", snapshots)
     holds("evaluating claims nothing", before == (sorted(os.listdir(snapshots)), os.stat(os.path.join(snapshots, "generation")).st_mtime_ns))
-    refused("training options", "--evaluate trains nothing: it cannot be used with --steps", "zorse-run", one, "--evaluate", "--eval", data, "--steps", 3)
+    refused("training options", "--evaluate does not train and cannot be combined with --steps", "zorse-run", one, "--evaluate", "--eval", data, "--steps", 3)
     refused("no data", "--evaluate needs --eval", "zorse-run", one, "--evaluate")
-    refused("no snapshot", "expects a snapshot, or a directory that holds complete ones, found none", "zorse-run", one, "--evaluate", "--eval", data, "--snapshots", os.path.join(folder, "nowhere"))
+    refused("no snapshot", "expected a snapshot, or a directory with complete ones, found none", "zorse-run", one, "--evaluate", "--eval", data, "--snapshots", os.path.join(folder, "nowhere"))
 
 
 def crc32c(data):
@@ -327,7 +327,7 @@ def sampling(folder):
     words, tokens, text = os.path.join(folder, "words.zorse"), os.path.join(folder, "words.bin"), write(folder, "words.txt", "Who wrote Faust? " * 200)
     z.compile(os.path.join(z.SMALL, "gpt-words.onnx"), words, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--sampling",))
     np.random.default_rng(1).integers(0, 1000, 5000).astype(np.uint16).tofile(tokens)
-    refused("a text as the prompt of a model whose tokens are no bytes", "found a text, whose bytes are no tokens of this model. python3 -m zorse.data --encode 'Hi'", "zorse-run", words, "--data", tokens,
+    refused("a text as the prompt of a model whose tokens are no bytes", "found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode 'Hi'", "zorse-run", words, "--data", tokens,
             "--steps", 1, "--sample-every", 1, "--sample-prompt", "text:Hi")
     refused("and as its data", "expected token ids below 1000, found a text", "zorse-run", words, "--data", text, "--steps", 1)
     refused("a prompt that is too long", "expected fewer tokens than the 16 positions of the model, got 16", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1,

@@ -42,7 +42,7 @@ def main():
 
         code, said = tests()
         expect("skipped tests are no failure", code == 0, said)
-        for line in ("e2e-whole: torchrun is not installed (tools/python-env.sh)", "silent: did not run and says no reason", "part: full disk: needs root", "unit: A.B: no IPv6 here",
+        for line in ("e2e-whole: torchrun is not installed (tools/python-env.sh)", "silent: did not run and gives no reason", "part: full disk: needs root", "unit: A.B: no IPv6 here",
                      "off: switched off in this build"):
             expect(line, f"\n  {line}\n" in said, said)
         expect("the command that runs them is the last line", said.splitlines()[-1].endswith(f"ctest --test-dir {build} --output-on-failure -R '^(e2e-whole|silent|part|unit|off)$'"), said)

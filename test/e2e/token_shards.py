@@ -57,7 +57,7 @@ def main():
         os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # of a process that was killed
         code, _, err = call(folder, "t.txt", "-o", "again")
         holds("what a killed one has left is removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
-        refused(folder, "other options into the same folder", "holds data that were prepared from other files or with other options", "t.txt", "-o", "stream")
+        refused(folder, "other options into the same folder", "contains data prepared from other files or with other options", "t.txt", "-o", "stream")
 
         code, out, err = call(folder, "a.jsonl", "-o", "masked", "--prompt-field", "prompt", "--completion-field", "completion", "--seq", 16, "--end-token", 0)
         ids, labels = rows(folder, "masked")
@@ -87,13 +87,13 @@ def main():
         refused(folder, "no such field", "a.jsonl:1: expected text in the field 'body', found the fields 'prompt', 'completion', 'text'", "a.jsonl", "-o", "n", "--text-field", "body")
         with open(os.path.join(folder, "bad.jsonl"), "w") as f:
             f.write('{"text": "a"}\nnonsense\n')
-        refused(folder, "no JSON", "bad.jsonl:2: expected a JSON object a line", "bad.jsonl", "-o", "n")
+        refused(folder, "no JSON", "bad.jsonl:2: expected a JSON object per line", "bad.jsonl", "-o", "n")
         with open(os.path.join(folder, "latin.txt"), "wb") as f:
             f.write(b"caf\xe9")
-        refused(folder, "another encoding", "expected text in UTF-8: byte 3 is none", "latin.txt", "-o", "n")
+        refused(folder, "another encoding", "expected text in UTF-8: byte 3 is invalid", "latin.txt", "-o", "n")
         refused(folder, "no files", "expected files of text or JSON lines, found none", "none-*.txt", "-o", "n")
-        refused(folder, "rows without a length", "--seq: expected the positions of a row", "a.jsonl", "-o", "n", "--pack", "rows")
-        refused(folder, "masks in a stream", "a stream of tokens cannot say which ones are only read", "a.jsonl", "-o", "n", "--pack", "stream", "--prompt-field", "prompt", "--completion-field", "completion")
+        refused(folder, "rows without a length", "--seq: expected at least 2 tokens per row", "a.jsonl", "-o", "n", "--pack", "rows")
+        refused(folder, "masks in a stream", "a stream of tokens cannot mask prompts", "a.jsonl", "-o", "n", "--pack", "stream", "--prompt-field", "prompt", "--completion-field", "completion")
         refused(folder, "no tokenizer", "expected bytes, a tokenizer.json or a directory", "a.jsonl", "-o", "n", "--tokenizer", "nowhere")
         refused(folder, "a folder of something else", "expected an empty or new folder, found other files in it", "a.jsonl", "-o", ".")
         refused(folder, "no data of ours", "expected a folder that python -m zorse.data has written", "--say", ".")

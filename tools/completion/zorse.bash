@@ -1,5 +1,5 @@
-# Completion for bash: options and their values as the tools' own --help lists them, else files.
-# Installed for every tool (cmake --install); in a clone: source tools/completion/zorse.bash
+# Bash completion of options and their values, parsed from the tools' --help; otherwise of files.
+# Installed for every tool by cmake --install. In a clone: source tools/completion/zorse.bash
 _zorse() {
   local tool=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} help values
   COMPREPLY=()

@@ -17,7 +17,7 @@ const std::vector<std::string> kTools = {"zorse-cluster", "zorse-compile", "zors
                                          "zorse-plan",    "zorse-profile", "zorse-run"};
 const std::set<std::string> kNotInFiles = {"--help", "--version", "--config"};
 
-/// As a key of the file: "steps" of --steps, "bundle" of a positional argument.
+/// The option's key in the file: "steps" for --steps, "bundle" for a positional argument.
 std::string keyOf(const CLI::Option &option) {
   std::string name = option.get_name();
   size_t begin = name.find_first_not_of('-');
@@ -32,10 +32,10 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
   std::shared_ptr<ConfigFile> file(new ConfigFile(app, tool));
   app.config_formatter(file);
   app.set_config("--config")
-      ->description("options from a YAML file: names without dashes, those of one tool under its name; the command line goes before")
+      ->description("YAML file with options (names without dashes; options of one tool under its name); the command line takes precedence")
       ->expected(1)
       ->check(CLI::Validator(
-          [](std::string &path) { // CLI11 would wait for whoever writes into a FIFO
+          [](std::string &path) { // CLI11 would block on a FIFO until a process writes to it
             struct stat info = {};
             Result<int> descriptor = openRegularFile(path, info);
             if (!descriptor.failed())
@@ -49,7 +49,7 @@ std::shared_ptr<ConfigFile> ConfigFile::addTo(CLI::App &app, const std::string &
 struct ConfigFile::Reader {
   const ConfigFile &file;
   std::vector<CLI::ConfigItem> items;
-  std::set<std::string> own; ///< keys of the tool's own section, which goes before those of all tools
+  std::set<std::string> own; ///< keys of the tool's section, which takes precedence over options of all tools
 
   [[noreturn]] void fail(const YAML::Mark &mark, const std::string &what) const {
     std::string place = file.path() + (mark.is_null() ? "" : ":" + std::to_string(mark.line + 1));
@@ -83,7 +83,8 @@ struct ConfigFile::Reader {
     return node.Scalar();
   }
 
-  /// The words of a value: one, those of a list, or NAME=VALUE of a mapping.
+  /// Words of a value: a scalar is one word, a list one per item, a mapping one NAME=VALUE per
+  /// entry.
   std::vector<std::string> words(const YAML::Node &node, const std::string &key) const {
     std::vector<std::string> all;
     if (node.IsSequence())
@@ -102,7 +103,7 @@ struct ConfigFile::Reader {
   void take(const YAML::Mark &mark, const std::string &key, const YAML::Node &value) {
     const CLI::Option &option = expect(mark, key);
     file.places_.push_back({&option, mark.line + 1});
-    if (value.IsNull()) // it would be found where the next key is
+    if (value.IsNull()) // YAML would report the position of the next key
       fail(mark, "'" + key + "' expects a value, found none");
     CLI::ConfigItem item;
     item.name = key;
@@ -110,7 +111,7 @@ struct ConfigFile::Reader {
       std::string text = scalar(value, key);
       std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
       if (text == "false" || text == "no" || text == "off")
-        return; // as if it were not given
+        return; // same as not given
       if (text != "true" && text != "yes" && text != "on")
         fail(value.Mark(), "'" + key + "' is on or off: expects true or false, found '" + value.Scalar() + "'");
       item.inputs = {"true"};

@@ -1,12 +1,13 @@
-// Options from a YAML file (--config FILE): the same names as on the command line, which goes before the file.
+// Reads options from a YAML file (--config FILE). The names are those of the command line, which
+// takes precedence over the file.
 //
-//     zorse-compile:                # options of one tool; those of the others are left alone
+//     zorse-compile:                # options of one tool; other tools ignore them
 //       model: model.onnx
 //       batch: 64
 //     zorse-run:
 //       bundle: model.zorse
 //       data: [shard-0.bin, shard-1.bin]
-//     seed: 7                       # of every tool that reads the file
+//     seed: 7                       # for every tool that reads the file
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,14 +20,15 @@ namespace zorse {
 
 class ConfigFile final : public CLI::Config {
 public:
-  /// Gives `app` the option --config. `tool`: whose options these are, such as "zorse-run".
+  /// Adds the option --config to `app`. `tool` is the name of the program, such as "zorse-run".
   static std::shared_ptr<ConfigFile> addTo(CLI::App &app, const std::string &tool);
 
-  /// Throws CLI::ConfigError with the line and the remedy.
+  /// Throws CLI::ConfigError with the line number and how to fix the error.
   std::vector<CLI::ConfigItem> from_config(std::istream &input) const override;
   std::string to_config(const CLI::App *, bool, bool, std::string) const override { return {}; }
 
-  /// " (line 4 of run.yaml)" for the value that a message of CLI11 is about ("--steps: ..."), if the file gave it; else nothing.
+  /// Returns " (line 4 of run.yaml)" if the value that a CLI11 message is about ("--steps: ...")
+  /// was read from the file; otherwise an empty string.
   std::string placeOf(const std::string &message) const;
 
 private:
@@ -40,7 +42,7 @@ private:
     const CLI::Option *option;
     int line;
   };
-  mutable std::vector<Place> places_; ///< of the options that the file gives; from_config is const in CLI11.
+  mutable std::vector<Place> places_; ///< options read from the file; mutable because from_config is const in CLI11
 };
 
 } // namespace zorse

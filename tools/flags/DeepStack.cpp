@@ -22,10 +22,10 @@ void *run(void *argument) {
   try {
     call.result = call.tool(call.argc, call.argv);
   } catch (const std::bad_alloc &) {
-    std::fprintf(stderr, "error: there is not enough memory for what the input asks for\n");
+    std::fprintf(stderr, "error: out of memory: the input needs more than is available\n");
     call.result = 1;
   } catch (const std::length_error &) {
-    std::fprintf(stderr, "error: the input asks for more elements than this machine can address\n");
+    std::fprintf(stderr, "error: the input needs more elements than this machine can address\n");
     call.result = 1;
   }
   return nullptr;
@@ -40,7 +40,7 @@ int zorse::runOnDeepStack(int (*tool)(int, char **), int argc, char **argv) {
   for (size_t bytes = size_t(64) << 20; bytes >= size_t(16) << 20; bytes /= 2)
     if (pthread_attr_setstacksize(&attributes, bytes) == 0 && pthread_setattr_default_np(&attributes) == 0)
       break;
-  for (size_t bytes = size_t(64) << 30; bytes >= size_t(64) << 20; bytes /= 2) { // less where addresses are limited (ulimit -v)
+  for (size_t bytes = size_t(64) << 30; bytes >= size_t(64) << 20; bytes /= 2) { // smaller if the address space is limited (ulimit -v)
     void *stack = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED)
       continue;

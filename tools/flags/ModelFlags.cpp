@@ -4,34 +4,38 @@ using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
-  app.add_option("--precision", precision, "f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
-  app.add_option("--residual", residual, "with bf16 and f16: compute (default: as in a module of that type) or f32 (as under torch.autocast)")
+  app.add_option("--precision", precision, "compute type: f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
+  app.add_option("--residual", residual,
+                 "type of the residual connection with bf16 and f16: compute (default: the type of --precision) or f32 (as under torch.autocast)")
       ->check(CLI::IsMember({"compute", "f32"}));
-  app.add_option("--accumulate", accumulate, "with f16: the type of sums in products on GPUs, f32 (default) or f16, twice as fast on GeForce cards")
+  app.add_option("--accumulate", accumulate, "accumulation type of f16 matrix products on GPUs: f32 (default) or f16 (twice as fast on GeForce GPUs)")
       ->check(CLI::IsMember({"f32", "f16"}));
-  app.add_option("--save", o.saved,
-                 "what a unit's forward keeps for its backward: min-cut (default: what products and attention made), keep (all that is read) "
-                 "or full (nothing: all is computed again)")
+  app.add_option(
+         "--save", o.saved,
+         "activations that a unit's forward saves for its backward: min-cut (default: results of matrix products and attention), keep (all that "
+         "the backward reads) or full (none: full recomputation)")
       ->check(CLI::IsMember({"min-cut", "keep", "full"}));
   const char *model = "Model";
-  app.add_option("--batch-norm-rows", o.batchNormRows, "batch norm takes its statistics over groups of so many samples in a row (docs/training.md)")
+  app.add_option("--batch-norm-rows", o.batchNormRows, "compute batch norm statistics over groups of N consecutive samples (docs/training.md)")
       ->group(model);
-  app.add_option("--dim", dims, "other symbolic dimensions: NAME=VALUE")->group(model);
-  app.add_option("--loss", o.loss, "cross_entropy: add the loss to --logits and --labels")->group(model)->check(CLI::IsMember({"cross_entropy"}));
-  app.add_option("--loss-output", o.lossOutput, "which output is the loss")->group(model);
-  app.add_option("--logits", o.logits, "output the added loss compares")->group(model);
-  app.add_option("--labels", o.labels, "input with the labels, or the name of a new one")->group(model);
-  app.add_flag("--shift-labels", o.shiftLabels, "the added loss compares position i with label i + 1")->group(model);
-  app.add_option("--shifted-in-graph", shifted, "yes or no: whether the graph shifts its labels, where the importer guesses wrongly")
+  app.add_option("--dim", dims, "sizes of other symbolic dimensions: NAME=VALUE")->group(model);
+  app.add_option("--loss", o.loss, "loss to add to the graph, computed from --logits and --labels: cross_entropy")
+      ->group(model)
+      ->check(CLI::IsMember({"cross_entropy"}));
+  app.add_option("--loss-output", o.lossOutput, "name of the output that is the loss")->group(model);
+  app.add_option("--logits", o.logits, "output with the logits of the added loss")->group(model);
+  app.add_option("--labels", o.labels, "input with the labels; a new name adds an input")->group(model);
+  app.add_flag("--shift-labels", o.shiftLabels, "compare position i with label i + 1 in the added loss")->group(model);
+  app.add_option("--shifted-in-graph", shifted, "whether the graph shifts its labels itself: yes or no; overrides the importer's guess")
       ->group(model)
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_option("--ignore-index", o.ignoreIndex, "label that counts for nothing, default -100")->group(model);
-  app.add_option("--train", o.train, "initializers that are trained: names or patterns, * stands for any characters")->group(model)->delimiter(',');
-  app.add_option("--freeze", o.freeze, "initializers that stay as they are: names or patterns")->group(model)->delimiter(',');
-  app.add_flag("--trust-guess", o.trustGuess, "where the file does not say what is trained (docs/training.md), take the likelier answer")
+  app.add_option("--ignore-index", o.ignoreIndex, "label that the loss ignores (default: -100)")->group(model);
+  app.add_option("--train", o.train, "initializers to train: names or patterns (* matches any characters)")->group(model)->delimiter(',');
+  app.add_option("--freeze", o.freeze, "initializers to freeze: names or patterns")->group(model)->delimiter(',');
+  app.add_flag("--trust-guess", o.trustGuess, "infer which initializers are trained if the file does not specify it (docs/training.md)")
       ->group(model);
-  app.add_flag("--trust-import", o.trustImport, "do not compare the imported loss with the file's own nodes by numbers")->group(model);
-  app.add_option("--decay", o.decay, "which parameters decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
+  app.add_flag("--trust-import", o.trustImport, "skip the numerical comparison of the imported loss with the ONNX nodes")->group(model);
+  app.add_option("--decay", o.decay, "parameters with weight decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
 }
 
 Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
@@ -41,7 +45,7 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
   o.precision = *known;
   o.precision.wideResidual = residual == "f32";
   if (o.precision.wideResidual && !o.precision.rounds())
-    return userError("--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16 or f16");
+    return userError("--residual: " + precision + " does not round, so the option has no effect: remove it, or set --precision to bf16 or f16");
   o.precision.sumsF16 = accumulate == "f16";
   if (o.precision.sumsF16 && (o.precision.rounded != bundle::F16 || o.precision.compute != bundle::F32))
     return userError("--accumulate: f16 is for --precision f16, got --precision " + precision + "; leave it out");

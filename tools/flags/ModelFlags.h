@@ -1,4 +1,4 @@
-// How an ONNX model is read: options that zorse-compile and zorse-plan share.
+// Options of zorse-compile and zorse-plan for importing an ONNX model.
 #pragma once
 
 #include "zorse/Pipelines/Compile.h"
@@ -10,12 +10,13 @@
 
 namespace zorse {
 
+/// Values of the options as given on the command line; `resolve` checks and converts them.
 struct ModelFlags {
   std::string precision = "f32", residual, accumulate, shifted;
   std::vector<std::string> dims;
 
   void addTo(CLI::App &app, pipelines::CompileOptions &options);
-  /// Errors name the option, what it expects and what it got.
+  /// Errors name the option, the expected value and the value found.
   Status resolve(pipelines::CompileOptions &options) const;
 };
 

@@ -5,7 +5,7 @@
 
 namespace zorse {
 
-/// The nearest of `known` to `given`; empty if none is near.
+/// Returns the name in `known` that is closest to `given`, or an empty string if none is close.
 std::string nearestName(const std::vector<std::string> &known, const std::string &given);
 
 } // namespace zorse

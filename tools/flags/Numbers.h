@@ -1,5 +1,5 @@
-// How tools read numbers on their command lines: as they are written, or not at all. CLI11 alone takes "nan" for a number that is not negative, and
-// what is beyond 64 bits for the largest number.
+// Strict number validators for command lines. CLI11 alone accepts "nan" as a nonnegative number and
+// clamps integers beyond 64 bits to the largest one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace zorse {
 
-/// A finite number of at least 0.
+/// Accepts a finite number >= 0.
 inline CLI::Validator finiteNumber() {
   return CLI::Validator(
       [](std::string &text) -> std::string {
@@ -23,7 +23,7 @@ inline CLI::Validator finiteNumber() {
       "");
 }
 
-/// An integer from 0 to `largest`, in decimal digits.
+/// Accepts an integer from 0 to `largest`, in decimal digits.
 inline CLI::Validator wholeNumber(uint64_t largest = UINT64_MAX) {
   return CLI::Validator(
       [largest](std::string &text) -> std::string {

@@ -11,7 +11,8 @@ namespace zorse {
 
 namespace {
 
-/// Letters to insert, remove, replace or swap with their neighbour.
+/// Edit distance: characters to insert, delete, replace or swap with their neighbor (optimal string
+/// alignment).
 size_t distance(const std::string &a, const std::string &b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
@@ -27,7 +28,8 @@ size_t distance(const std::string &a, const std::string &b) {
   return d[a.size()][b.size()];
 }
 
-/// "--steps" of "--step=4"; empty if the word is no flag.
+/// Returns "--steps" for "--step=4" style words: the part before '='. Empty if the word is not a
+/// flag.
 std::string flagOf(const std::string &word) { return word.size() > 1 && word[0] == '-' ? word.substr(0, word.find('=')) : std::string(); }
 
 } // namespace
@@ -40,7 +42,8 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
   std::string best;
   size_t least = std::max<size_t>(2, given.size() / 3) + 1;
   for (const std::string &name : known) {
-    // A part of a name ("--snapshot" of "--snapshots-every") is near however long the rest is.
+    // A prefix of a name ("--snapshot" of "--snapshots-every") is close, whatever the length of the
+    // rest.
     size_t d = given.size() > 4 && name.rfind(given, 0) == 0 ? 1 : distance(name, given);
     if (d < least) {
       least = d;
@@ -72,7 +75,7 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
         else if (std::string remark = remarkOn(flag); !remark.empty())
           remarks.append("; ").append(flag).append(": ").append(remark);
       }
-    if (dynamic_cast<const CLI::ConfigError *>(&problem)) { // says all of it
+    if (dynamic_cast<const CLI::ConfigError *>(&problem)) { // the message is complete
       fprintf(stderr, "error: %s\n", problem.what());
       return 1;
     }

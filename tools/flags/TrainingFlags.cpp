@@ -10,24 +10,25 @@ namespace zorse {
 void TrainingFlags::addTo(CLI::App &app) {
   const char *group = "Training (docs/training.md)";
   auto add = [&](const char *name, auto &value, const char *text) { return app.add_option(name, value, text)->group(group); };
-  ofOptimizer = {add("--optimizer", optimizer, "adamw (default), adam or sgd")->check(CLI::IsMember({"adamw", "adam", "sgd"})),
-                 add("--betas", betas, "of Adam and AdamW, default 0.9,0.95")->delimiter(',')->expected(2)->check(finiteNumber()),
-                 add("--eps", epsilon, "of Adam and AdamW, default 1e-8")->check(finiteNumber())};
-  learningRateOption = add("--lr", learningRate, "learning rate, default 3e-4")->check(finiteNumber());
-  weightDecay = add("--weight-decay", weightDecayValue, "default 0.1 for adamw, otherwise 0")->check(finiteNumber());
+  ofOptimizer = {add("--optimizer", optimizer, "optimizer: adamw (default), adam or sgd")->check(CLI::IsMember({"adamw", "adam", "sgd"})),
+                 add("--betas", betas, "beta1,beta2 of Adam and AdamW (default: 0.9,0.95)")->delimiter(',')->expected(2)->check(finiteNumber()),
+                 add("--eps", epsilon, "epsilon of Adam and AdamW (default: 1e-8)")->check(finiteNumber())};
+  learningRateOption = add("--lr", learningRate, "learning rate (default: 3e-4)")->check(finiteNumber());
+  weightDecay = add("--weight-decay", weightDecayValue, "weight decay (default: 0.1 for adamw, otherwise 0)")->check(finiteNumber());
   ofOptimizer.push_back(weightDecay);
-  ofOptimizer.push_back(add("--momentum", momentum, "of SGD, default 0")->check(finiteNumber()));
-  ofOptimizer.push_back(app.add_flag("--nesterov", nesterov, "Nesterov's momentum")->group(group));
-  clip = add("--clip", clipValue, "global gradient norm, 0: off; default 1.0 for adamw, otherwise 0")->check(finiteNumber());
-  app.add_flag("--skip-nonfinite", skipNonFinite, "what every run does: a gradient or loss that is not finite skips the update")->group(group);
-  add("--schedule", schedule, "constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
-  add("--warmup", warmup, "steps of linear warm-up")->check(wholeNumber(INT64_MAX));
-  add("--total-steps", totalSteps, "where linear and cosine end; 0: the run's steps")->check(wholeNumber(INT64_MAX));
-  add("--final-ratio", finalRatio, "of the learning rate at the end of the decay, default 0.1")->check(finiteNumber());
-  lossScale = add("--loss-scale", lossScaleValue, "of f16, in the first step: a power of two (docs/precision.md)")->check(finiteNumber());
-  add("--loss-scale-interval", lossScaleInterval, "of f16: so many steps without overflow double the scale, default 2000")
+  ofOptimizer.push_back(add("--momentum", momentum, "momentum of SGD (default: 0)")->check(finiteNumber()));
+  ofOptimizer.push_back(app.add_flag("--nesterov", nesterov, "use Nesterov momentum")->group(group));
+  clip = add("--clip", clipValue, "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")->check(finiteNumber());
+  app.add_flag("--skip-nonfinite", skipNonFinite, "no effect: every run skips the update if a gradient or the loss is not finite")->group(group);
+  add("--schedule", schedule, "learning rate schedule: constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
+  add("--warmup", warmup, "steps of linear learning rate warm-up (default: 0)")->check(wholeNumber(INT64_MAX));
+  add("--total-steps", totalSteps, "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
       ->check(wholeNumber(INT64_MAX));
-  add("--seed", seed, "of dropout")->check(wholeNumber());
+  add("--final-ratio", finalRatio, "learning rate at the end of the decay, as a fraction of --lr (default: 0.1)")->check(finiteNumber());
+  lossScale = add("--loss-scale", lossScaleValue, "initial loss scale of f16, a power of two (docs/precision.md)")->check(finiteNumber());
+  add("--loss-scale-interval", lossScaleInterval, "steps without overflow after which the loss scale of f16 doubles (default: 2000)")
+      ->check(wholeNumber(INT64_MAX));
+  add("--seed", seed, "random seed of dropout (default: 0)")->check(wholeNumber());
 }
 
 bool TrainingFlags::optimizerGiven() const {
@@ -36,8 +37,8 @@ bool TrainingFlags::optimizerGiven() const {
 
 void TrainingFlags::addStateTo(CLI::App &app) {
   const char *group = "Training (docs/training.md)";
-  app.add_option("--optimizer", optimizer, "adamw (default), adam or sgd")->group(group)->check(CLI::IsMember({"adamw", "adam", "sgd"}));
-  app.add_option("--momentum", momentum, "of SGD, default 0")->group(group)->check(finiteNumber());
+  app.add_option("--optimizer", optimizer, "optimizer: adamw (default), adam or sgd")->group(group)->check(CLI::IsMember({"adamw", "adam", "sgd"}));
+  app.add_option("--momentum", momentum, "momentum of SGD (default: 0)")->group(group)->check(finiteNumber());
 }
 
 Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
@@ -63,7 +64,7 @@ Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
   o.set_loss_scale(lossScaleValue);
   o.set_loss_scale_interval(lossScaleInterval);
 
-  std::string error; // the first
+  std::string error; // the first error
   auto expect = [&](bool good, const char *option, const char *what, double found) {
     if (!good && error.empty())
       error = std::string(option) + ": expects " + what + ", got " + CLI::detail::to_string(found);
@@ -72,7 +73,7 @@ Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
     expect(beta >= 0 && beta < 1, "--betas", "two numbers in [0, 1)", beta);
   int exponent = 0;
   expect(!(lossScale && lossScale->count()) || (lossScaleValue >= 1 && std::frexp(lossScaleValue, &exponent) == 0.5), "--loss-scale",
-         "a power of two, at least 1: without it small gradients are lost in f16 (leave it out for the usual one)", lossScaleValue);
+         "a power of two, at least 1, because small gradients underflow in f16 (remove the option for the default)", lossScaleValue);
   if (error.empty() && nesterov && momentum == 0)
     error = "--nesterov: expects a --momentum above 0";
   if (error.empty() && optimizer != "sgd" && momentum != 0)

@@ -1,4 +1,4 @@
-// The options of docs/training.md.
+// Training options of the tools (docs/training.md).
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -12,17 +12,18 @@
 
 namespace zorse {
 
-/// Training options as words on the command line; defaults that depend on the optimizer are filled in by `resolve`.
+/// Training options as given on the command line. `resolve` fills in defaults that depend on the
+/// optimizer.
 struct TrainingFlags {
   std::string optimizer = "adamw", schedule = "constant";
   std::vector<double> betas = {0.9, 0.95};
   bundle::TrainingOptions options;
-  std::vector<CLI::Option *> ofOptimizer; ///< options that say which one, and how; not the learning rate
+  std::vector<CLI::Option *> ofOptimizer; ///< options that select and configure the optimizer, except the learning rate
   CLI::Option *learningRateOption = nullptr;
   CLI::Option *weightDecay = nullptr, *clip = nullptr;
   double weightDecayValue = 0, clipValue = 0;
   CLI::Option *lossScale = nullptr;
-  double lossScaleValue = 0;     ///< 0: as firstLossScale has it
+  double lossScaleValue = 0;     ///< 0: default of firstLossScale
   int64_t lossScaleInterval = 0; ///< 0: kLossScaleInterval
   double learningRate = 3e-4, epsilon = 1e-8, momentum = 0, finalRatio = 0.1;
   int64_t warmup = 0, totalSteps = 0;
@@ -34,9 +35,9 @@ struct TrainingFlags {
   bool learningRateGiven() const { return learningRateOption && learningRateOption->count() > 0; }
   bool clipGiven() const { return clip && clip->count() > 0; }
 
-  /// Only what decides how much state there is.
+  /// Adds only the options that determine the size of the optimizer states.
   void addStateTo(CLI::App &app);
-  /// Errors name the option, what it expects and what it got.
+  /// Errors name the option, the expected value and the value found.
   Status resolve(bundle::TrainingOptions &options) const;
 };
 

@@ -9,8 +9,8 @@ namespace zorse {
 namespace {
 
 struct Meaning {
-  const char *ours;   ///< without dashes
-  const char *theirs; ///< in small letters and with dashes, separated by spaces
+  const char *ours;   ///< name in this project, without dashes
+  const char *theirs; ///< names in other programs, lower case with dashes, separated by spaces
 };
 
 const Meaning kMeanings[] = {
@@ -65,7 +65,7 @@ const Meaning kMeanings[] = {
     {"sample-every", "generate-every sample-interval generation-interval"},
 };
 
-/// Options that only one tool has, as a remark of the others.
+/// Options that only one tool has; the other tools name that tool in a hint.
 const Meaning kOfOtherTools[] = {
     {"batch", "zorse-compile"},
     {"seq", "zorse-compile"},
@@ -92,13 +92,14 @@ const Remark kRemarks[] = {
     {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
      "data-parallel data-parallel-size micro-batch-size num-microbatches gradient-accumulation-steps accumulate-grad-batches accum-steps "
      "num-layers-per-virtual-pipeline-stage",
-     "the plan decides this, and the planner makes one for the cluster; --plan takes one of your own (docs/plan.md)"},
+     "the planner decides this for the cluster; to set it yourself, write a plan and pass it with --plan (docs/plan.md)"},
     {"zero zero-stage zero-optimization fsdp sharding-strategy cpu-offload offload offload-optimizer offload-param deepspeed",
-     "plans shard and offload what does not fit by themselves; --plan takes one of your own (docs/plan.md)"},
+     "the planner shards and offloads automatically if memory is insufficient; to set it yourself, write a plan and pass it with --plan "
+     "(docs/plan.md)"},
     {"node-rank rank local-rank master-addr master-port rdzv-endpoint rdzv-id nnodes",
-     "launchers tell it by environment variables (docs/launching.md)"},
+     "the launcher sets this with environment variables (docs/launching.md)"},
     {"compile torch-compile jit", "models are always compiled"},
-    {"wandb wandb-project report-to-wandb", "--metrics writes one JSON object a step, which other programs read"},
+    {"wandb wandb-project report-to-wandb", "--metrics writes one JSON object per step, which other programs can read"},
 };
 
 std::string plain(const std::string &given) {
@@ -119,7 +120,7 @@ bool isAmong(const std::string &name, const char *words) {
 
 std::vector<std::string> sameMeaning(const std::string &given) {
   const std::string name = plain(given);
-  std::vector<std::string> found{name}; // learning_rate is spelled with a dash here, if it is the same otherwise
+  std::vector<std::string> found{name}; // learning_rate differs from a known name only in the dash
   for (const Meaning &meaning : kMeanings)
     if (isAmong(name, meaning.theirs))
       found.push_back(meaning.ours);

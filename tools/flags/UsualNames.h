@@ -1,4 +1,5 @@
-// What options are called elsewhere: by the Hugging Face Trainer, Megatron-LM, DeepSpeed, Lightning, nanoGPT and torchrun.
+// Option names of other programs: Hugging Face Trainer, Megatron-LM, DeepSpeed, Lightning, nanoGPT
+// and torchrun.
 #pragma once
 
 #include <string>
@@ -6,11 +7,12 @@
 
 namespace zorse {
 
-/// Names of options, without dashes, that mean what another program calls `given`; the likeliest first, not all of this tool.
+/// Returns option names, without dashes, with the meaning that `given` has in other programs,
+/// likeliest first. Some may belong to other tools.
 std::vector<std::string> sameMeaning(const std::string &given);
 
-/// Where what an option sets is decided instead, for options of other programs that no tool here has and for those of another tool; empty: nothing
-/// is known of it.
+/// Returns a hint for an option of another program that no tool here has (where its setting is
+/// decided instead) or that another tool has. Empty if `given` is unknown.
 std::string remarkOn(const std::string &given);
 
 } // namespace zorse

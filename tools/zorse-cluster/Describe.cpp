@@ -34,7 +34,7 @@ std::string firstLine(const fs::path &path) {
   return line;
 }
 
-/// 0 where there is no sensible number.
+/// Returns 0 if the file does not contain a valid number.
 double numberIn(const fs::path &path) {
   std::string text = firstLine(path);
   char *end = nullptr;
@@ -104,7 +104,7 @@ private:
     for (const char *limit : {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"})
       if (double bytes = numberIn(root / limit); bytes > 0 && (memory == 0 || bytes < memory)) {
         memory = bytes;
-        note("a control group leaves " + format("%.3g GB", bytes / 1e9) + " of " + format("%.3g GB of memory", total / 1e9));
+        note("a control group limits memory to " + format("%.3g GB", bytes / 1e9) + " of " + format("%.3g GB", total / 1e9));
       }
     if (memory >= 65536)
       node.hostMemory = static_cast<uint64_t>(memory);
@@ -151,7 +151,7 @@ private:
       if (device.arch.empty() && known)
         device.arch = known->arch;
       if (gpu.capability > 0 && device.arch.empty())
-        note(gpu.name + " is older than any GPU that code can be made for: it cannot be used");
+        note(gpu.name + " is too old for code generation: it cannot be used");
       device.memory = gpu.memory;
       if (o.pinGpus)
         device.gpu = gpu.uuid;
@@ -195,7 +195,7 @@ private:
     device.name = node.name + "-cpu";
     device.kind = "cpu";
     device.threads = static_cast<uint32_t>(std::ceil(usable - 1e-9));
-    // What is left for the system, and for other processes of a run.
+    // Memory reserved for the operating system and for other processes of a run.
     if (memory >= 262144) {
       device.memory = static_cast<uint64_t>(memory);
       device.reserve = static_cast<uint64_t>(memory / 8);
@@ -213,7 +213,7 @@ private:
     devices.push_back(device);
     described.mutable_port()->set_bandwidth(described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
     note((model.empty() ? "a processor" : model) + ", " + std::to_string(processors) + " processors; " + format("%.3g GFLOP/s ", speed / 1e9) +
-         (o.measure ? "measured" : "estimated (--measure finds out)"));
+         (o.measure ? "measured" : "estimated; --measure measures it"));
     return Status::success();
   }
 
@@ -237,7 +237,7 @@ private:
     double best = std::max(infiniband, ethernet);
     if (best < 1e3) {
       best = 1.25e9;
-      note("no network card says its speed; 10 Gbit/s are assumed (--measure finds out)");
+      note("no NIC reports its speed: assuming 10 Gbit/s; --measure measures it");
     } else {
       note((infiniband >= ethernet ? std::string("InfiniBand") : name) + format(", %.3g Gbit/s", best * 8e-9));
     }
@@ -337,7 +337,7 @@ Result<double> zorse::cluster::measureProducts(int threads) {
   }
   BodyArguments arguments;
   arguments.slots = slots.data();
-  Status failure = (*device)->runBody(body, arguments); // warm
+  Status failure = (*device)->runBody(body, arguments); // warm-up
   CpuQuota quota = cpuQuota();
   std::vector<double> samples;
   for (int round = 0; round < 5 && failure.succeeded(); ++round)

@@ -40,7 +40,7 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
     for (const std::string &text : *texts) {
       Result<planning::Cluster> part = planning::readCluster(text);
       if (part.failed())
-        return userError("rank " + std::to_string(parts.size()) + " describes itself in a way that cannot be read (" + part.message() +
+        return userError("rank " + std::to_string(parts.size()) + " sent a description that cannot be parsed (" + part.message() +
                          "); start every rank with the same version of Zorse");
       nodes.push_back(nodeByName.emplace(part->nodes.front().name, static_cast<uint32_t>(nodeByName.size())).first->second);
       parts.push_back(std::move(*part));
@@ -90,11 +90,11 @@ struct Child {
 Status start(const std::vector<std::string> &words, Child &child) {
   int in[2], out[2];
   if (::pipe2(in, O_CLOEXEC) != 0)
-    return internalError(std::string("no pipe can be made: ") + std::strerror(errno));
+    return internalError(std::string("cannot create a pipe: ") + std::strerror(errno));
   if (::pipe2(out, O_CLOEXEC) != 0) {
     ::close(in[0]);
     ::close(in[1]);
-    return internalError(std::string("no pipe can be made: ") + std::strerror(errno));
+    return internalError(std::string("cannot create a pipe: ") + std::strerror(errno));
   }
   std::vector<char *> argv;
   for (const std::string &word : words)
@@ -113,13 +113,13 @@ Status start(const std::vector<std::string> &words, Child &child) {
   ::close(out[1]);
   child.in = in[1];
   child.out = out[0];
-  return child.pid > 0 ? Status::success() : Status(internalError("no process can be started"));
+  return child.pid > 0 ? Status::success() : Status(internalError("cannot start a process"));
 }
 
 } // namespace
 
 Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options) {
-  std::signal(SIGPIPE, SIG_IGN); // a host that is not there
+  std::signal(SIGPIPE, SIG_IGN); // the host may be unreachable
   JobKey key = randomJobKey();
   std::random_device random;
   unsigned first = 20000 + random() % 7000;
@@ -137,14 +137,14 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     words.push_back(remote);
     failure = start(words, children[i]);
     std::string secret;
-    for (unsigned char c : key.secret) { // any bytes: as digits
+    for (unsigned char c : key.secret) { // arbitrary bytes, sent in hexadecimal
       char digits[3];
       std::snprintf(digits, sizeof digits, "%02x", c);
       secret += digits;
     }
     secret += "\n";
     if (failure.succeeded())
-      (void)!::write(children[i].in, secret.data(), secret.size()); // a host that does not read it fails below
+      (void)!::write(children[i].in, secret.data(), secret.size()); // if the host does not read it, the error is reported below
   }
   std::string problems;
   std::vector<std::thread> readers;
@@ -174,7 +174,7 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
   if (failure.failed())
     return failure;
   if (!problems.empty())
-    return userError("these hosts gave no description: " + problems + "; each needs '" + options.command +
+    return userError("no description from these hosts: " + problems + ". Each needs '" + options.command +
                      "' in its PATH (--command), a login without a password (ssh), and the ports " + std::to_string(first) + " to " +
                      std::to_string(first + 7) + " of " + options.hosts[0] + " open to the others");
   return children[0].said;

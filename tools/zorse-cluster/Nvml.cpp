@@ -12,7 +12,7 @@ using namespace zorse::cluster;
 
 namespace {
 
-// The part of NVML's interface that is used here; it has been the same since driver 418.
+// Subset of the NVML interface used here. It has not changed since driver 418.
 using Handle = void *;
 struct Memory {
   unsigned long long total, free, used;
@@ -50,7 +50,7 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
       !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") ||
       !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
-    note = "the NVML library lacks functions that are needed; is the driver older than 418?";
+    note = "the NVML library does not provide all required functions; is the driver older than 418?";
     return gpus;
   }
   library.find(capability, "nvmlDeviceGetCudaComputeCapability");
@@ -61,18 +61,18 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   library.find(linkState, "nvmlDeviceGetNvLinkState");
   library.find(linkVersion, "nvmlDeviceGetNvLinkVersion");
   if (int code = init(); code != 0) {
-    note = "NVML does not start (error " + std::to_string(code) + "); is the driver loaded?";
+    note = "NVML initialization failed (error " + std::to_string(code) + "); is the driver loaded?";
     return gpus;
   }
   unsigned found = 0;
   if (int code = count(&found); code != 0)
-    note = "NVML does not tell how many GPUs there are (error " + std::to_string(code) + ")";
+    note = "NVML does not return the number of GPUs (error " + std::to_string(code) + ")";
   for (unsigned i = 0; i < std::min(found, kMostGpus); ++i) {
     Handle handle = nullptr;
     char name[128] = "";
     Memory memory = {};
     if (handleOf(i, &handle) != 0 || nameOf(handle, name, sizeof name - 1) != 0 || memoryOf(handle, &memory) != 0) {
-      note = "NVML does not describe GPU " + std::to_string(i) + "; it is left out";
+      note = "NVML does not return the properties of GPU " + std::to_string(i) + "; it is omitted";
       continue;
     }
     Gpu gpu;
@@ -127,7 +127,7 @@ std::string zorse::cluster::archOfGpu(const Gpu &gpu) {
 
 double zorse::cluster::pcieBandwidth(const Gpu &gpu) {
   constexpr double lane[] = {0, 0.25e9, 0.5e9, 0.985e9, 1.97e9, 3.94e9, 7.56e9};
-  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth : 0; // of which protocols leave about four fifths
+  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth : 0; // protocol overhead leaves about 80 % of the bandwidth
 }
 
 double zorse::cluster::nvlinkBandwidth(const Gpu &gpu) {

@@ -1,4 +1,4 @@
-// NVIDIA GPUs, through the driver's library where it is found.
+// Finds NVIDIA GPUs through the driver's management library (NVML), if it is installed.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,27 @@ namespace zorse::cluster {
 
 struct Gpu {
   std::string name;    ///< "NVIDIA A100-SXM4-40GB"
-  std::string uuid;    ///< "GPU-5f1c..."; "": not told
-  bool sliced = false; ///< programs see its slices (MIG) alone
-  uint64_t memory = 0;
-  int capability = 0; ///< 10 times the major and the minor number of what its code can be for: 86; 0: not known
+  std::string uuid;    ///< "GPU-5f1c..."; empty: unknown
+  bool sliced = false; ///< MIG mode: programs see only slices of the GPU
+  uint64_t memory = 0; ///< bytes
+  int capability = 0;  ///< 10 times major plus minor compute capability, such as 86; 0: unknown
   unsigned pcieGeneration = 0, pcieWidth = 0;
-  unsigned nvlinks = 0; ///< active
+  unsigned nvlinks = 0; ///< active links
   unsigned nvlinkVersion = 0;
 };
 
 /// \param library  path; empty: libnvidia-ml.so.1
-/// \param note     why there are none, if the library is there and fails
+/// \param note     receives the reason if the library is installed and fails
 std::vector<Gpu> findGpus(const std::string &library, std::string &note);
 
-/// Those of `gpus`, in their order on the bus, that a program sees for which CUDA_VISIBLE_DEVICES is `visible`: numbers and beginnings of UUIDs, up
-/// to the first that is none.
+/// Returns the GPUs, in bus order, that a process with CUDA_VISIBLE_DEVICES=`visible` sees. Entries
+/// are indices or prefixes of UUIDs; the first invalid entry ends the list.
 std::vector<Gpu> visibleGpus(const std::vector<Gpu> &gpus, const std::string &visible);
 
-/// The architecture of code for it: the newest known one that is not newer than the GPU, whose code later ones of the vendor run too; "" where none
-/// is.
+/// Returns the architecture to generate code for: the newest known one that is not newer than the
+/// GPU and whose code later GPUs also run. Empty if there is none.
 std::string archOfGpu(const Gpu &gpu);
-/// bytes/s of matrix of links, each direction; 0: not known.
+/// Bytes/s of all links together, in each direction; 0: unknown.
 double pcieBandwidth(const Gpu &gpu);
 double nvlinkBandwidth(const Gpu &gpu);
 

@@ -1,4 +1,5 @@
-// zorse-cluster: writes cluster.yaml for the machine it runs on, or for those of a job, and measures links between them (docs/cluster.md).
+// zorse-cluster: writes cluster.yaml for the machine it runs on, or for the machines of a job, and
+// measures the links between them (docs/cluster.md).
 #include "Gather.h"
 #include "ParseFlags.h"
 
@@ -43,7 +44,8 @@ Status write(const Options &o, const std::string &text) {
   return writeOutput(o.output, text);
 }
 
-/// In an allocation, but not one of its tasks: one task per node does the work.
+/// Called in a Slurm allocation outside of its tasks. Replaces the process with srun, which starts
+/// one task per node.
 [[noreturn]] void becomeSrun(char **argv) {
   std::vector<char *> words;
   std::vector<std::string> own = {"srun", "--ntasks-per-node=1", "--cpu-bind=none", "--overlap"};
@@ -55,7 +57,7 @@ Status write(const Options &o, const std::string &text) {
   ::execvp("srun", words.data());
   std::fprintf(
       stderr,
-      "error: srun cannot be run in this Slurm allocation: %s; run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --gather ...' yourself\n",
+      "error: cannot run srun in this Slurm allocation: %s. Run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --gather ...' yourself\n",
       std::strerror(errno));
   ::_exit(1);
 }
@@ -79,8 +81,8 @@ Status start(Options &o, char **argv) {
     if (text.failed())
       return text.error();
     if (Result<planning::Cluster> read = planning::readCluster(*text); read.failed())
-      return userError(o.hosts.hosts[0] + " wrote something that is no cluster description (" + read.message() +
-                       "); is its zorse-cluster of the same version, and its login silent?");
+      return userError(o.hosts.hosts[0] + " did not write a cluster description (" + read.message() +
+                       "); does it have the same version of zorse-cluster, and does its login shell print nothing?");
     return write(o, *text);
   }
   Result<std::optional<Place>> place = o.together ? placeFromEnvironment(currentEnvironment()) : Result<std::optional<Place>>(std::optional<Place>());
@@ -90,7 +92,7 @@ Status start(Options &o, char **argv) {
     if (std::getenv("SLURM_JOB_NODELIST"))
       becomeSrun(argv);
     return userError(
-        "--gather: this process was started by no launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
+        "--gather: this process was not started by a launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
   }
   Result<Description> mine = describe(o.describe);
   if (mine.failed())
@@ -116,33 +118,33 @@ int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   Options o;
   CLI::App app{"Writes cluster.yaml for this machine, or for the machines of a job or of a list of hosts (docs/cluster.md)."};
-  app.add_option("-o,--output", o.output, "where to write it; -: standard output")->capture_default_str();
-  app.add_option("--name", o.gather.name, "the cluster's name");
-  app.add_option("--node", o.describe.node, "the name of this machine's node; default the host's name");
-  app.add_flag("--cpu", o.describe.cpu, "the processors are a device even where there are GPUs");
-  app.add_flag("--pin-gpus", o.describe.pinGpus, "name every GPU by its UUID, so that runs end where it is not found");
-  app.add_flag("--measure", o.describe.measure, "measure the processors' speed, and with --gather or --hosts the links between the nodes");
-  auto *together = app.add_flag(
-      "--gather", o.together,
-      "this is one process per node of a launcher's job (srun, mpirun, torchrun; docs/launching.md), or a Slurm allocation: rank 0 writes them all");
-  app.add_option("--hosts", o.hosts.hosts, "names of hosts, separated by commas: zorse-cluster is started on each over ssh")
+  app.add_option("-o,--output", o.output, "output file; -: standard output")->capture_default_str();
+  app.add_option("--name", o.gather.name, "name of the cluster");
+  app.add_option("--node", o.describe.node, "node name of this machine (default: the host name)");
+  app.add_flag("--cpu", o.describe.cpu, "list the CPUs as a device even if there are GPUs");
+  app.add_flag("--pin-gpus", o.describe.pinGpus, "name every GPU by its UUID; runs then fail if it is not found");
+  app.add_flag("--measure", o.describe.measure, "measure CPU speed, and with --gather or --hosts the links between nodes");
+  auto *together = app.add_flag("--gather", o.together,
+                                "describe all nodes of a launcher's job (srun, mpirun, torchrun: one process per node; docs/launching.md) or of a "
+                                "Slurm allocation; rank 0 writes the file");
+  app.add_option("--hosts", o.hosts.hosts, "host names, separated by commas: starts zorse-cluster on each over ssh")
       ->delimiter(',')
       ->excludes(together);
-  app.add_option("--shell", o.shell, "words before the host's name, instead of 'ssh -o BatchMode=yes'");
-  app.add_option("--command", o.hosts.command, "zorse-cluster on the hosts")->capture_default_str();
-  app.add_option("--link-seconds", o.gather.linkSeconds, "about how long each link is measured")
+  app.add_option("--shell", o.shell, "command that runs on a remote host, placed before the host name (default: 'ssh -o BatchMode=yes')");
+  app.add_option("--command", o.hosts.command, "zorse-cluster command on the hosts")->capture_default_str();
+  app.add_option("--link-seconds", o.gather.linkSeconds, "approximate measurement time per link, in seconds")
       ->capture_default_str()
       ->check(CLI::Range(0.05, 600.0));
-  app.add_option("--join-seconds", o.gather.joinSeconds, "all ranks must be there so long after the start")
+  app.add_option("--join-seconds", o.gather.joinSeconds, "seconds after the start within which all ranks must connect")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
-  app.add_option("--secret-file", o.gather.secretFile, "the job's secret, as for zorse-run");
-  app.add_option("--listen", o.gather.listen, "this host's address for other ranks, as for zorse-run");
-  app.add_option("--nvml", o.describe.nvml, "NVML's library, if it is not libnvidia-ml.so.1");
+  app.add_option("--secret-file", o.gather.secretFile, "file with the job's secret, as for zorse-run");
+  app.add_option("--listen", o.gather.listen, "address of this host for other ranks, as for zorse-run");
+  app.add_option("--nvml", o.describe.nvml, "path of the NVML library (default: libnvidia-ml.so.1)");
   app.add_flag("--quiet", o.quiet, "print errors only");
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-cluster"))
     return *done;
-  if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES")) // NVML lists all
+  if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES")) // NVML lists all GPUs
     o.describe.visible = visible;
   if (!o.shell.empty()) {
     std::istringstream words(o.shell);

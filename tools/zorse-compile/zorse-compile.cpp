@@ -1,4 +1,5 @@
-// zorse-compile: an ONNX model and a cluster become a bundle. The options are read here; lib/Pipelines does the work.
+// zorse-compile: compiles an ONNX model for a cluster into a bundle. Parses options; lib/Pipelines
+// does the work.
 #include "DeepStack.h"
 #include "ModelFlags.h"
 #include "ParseFlags.h"
@@ -22,48 +23,49 @@ int fail(const std::string &message) {
   return 1;
 }
 
-/// Options that are names of something.
+/// Options with named values, before conversion.
 struct Words {
   std::string compileTo, emit, weights = "auto";
 };
 
 void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_option("model", o.model, "ONNX file: the forward graph with its loss")->required();
-  app.add_option("--cluster", o.cluster, "devices and links (docs/cluster.md)");
+  app.add_option("model", o.model, "ONNX file with the forward graph and its loss")->required();
+  app.add_option("--cluster", o.cluster, "cluster.yaml with devices and links (docs/cluster.md)");
   app.add_option("--batch", o.batch, "samples per step");
   app.add_option("--profile", o.profiles,
-                 "measured times of the model's functions and of links (docs/profile.md); several times: later ones go before")
+                 "profile with measured times of the model's functions and of links (docs/profile.md); repeatable, later files take precedence")
       ->expected(1);
-  app.add_option("--plan", o.plan, "plan.json (docs/plan.md); without it one is searched");
-  app.add_option("-o,--output", o.output, "the bundle, a directory");
-  app.add_option("--rebuild-kernels", o.rebuild,
-                 "a bundle from elsewhere, compiled from this model: make it anew, machine code and all, with its plan, cluster, batch, training "
-                 "options and weights; what it computes must be what this\n"
-                 "compiler makes of the model, or it is refused. Options about the model (--train, --loss, ...) are given as they were");
+  app.add_option("--plan", o.plan, "plan.json to use (docs/plan.md); default: search for a plan");
+  app.add_option("-o,--output", o.output, "output directory for the bundle");
+  app.add_option(
+      "--rebuild-kernels", o.rebuild,
+      "bundle from another source to recompile from this model, including its machine code, with its plan, cluster, batch, training options and "
+      "weights; refused if this compiler derives another summary from the model. Repeat options about the model (--train, --loss, ...) as they were "
+      "given");
   app.add_option("--weights", words.weights,
-                 "copy the initial weights into the bundle, or reference the model's files, or later: the files need not exist yet; auto (default): "
+                 "initial weights: copy into the bundle, reference the model's files, or later (the files may be created later); default auto: "
                  "copy up to 64 MiB")
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
-  app.add_option("--threads", o.threads, "threads of the compiler; the bundle does not depend on them");
-  app.add_option("--arch", o.arch, "CPU to compile for, as LLVM names it; default: this one");
-  app.add_flag("--simulate-only", o.simulateOnly, "for zorse-run --simulate alone: devices may be of kinds that nothing can run on yet (GPUs)");
-  app.add_flag("--quiet", o.quiet, "no line per phase");
+  app.add_option("--threads", o.threads, "compiler threads; the bundle does not depend on their number");
+  app.add_option("--arch", o.arch, "CPU to compile for, an LLVM CPU name (default: this CPU)");
+  app.add_flag("--simulate-only", o.simulateOnly, "compile only for zorse-run --simulate; permits device types that cannot run the bundle");
+  app.add_flag("--quiet", o.quiet, "print no line per phase");
 }
 
 void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_flag("--split-bodies", o.splitBodies,
-               "compile the two parts of every backward also if the plan does not split it, for zorse-profile to measure");
+  app.add_flag("--split-bodies", o.splitBodies, "compile split backwards even if the plan does not use them, for zorse-profile");
 
-  app.add_flag("--sampling", o.sampling, "a further body, the logits of one position, for zorse-run --sample-every to show text by");
+  app.add_flag("--sampling", o.sampling, "also compile text generation (logits of one position), for zorse-run --sample-every");
 
   const char *look = "Looking inside";
   app.add_option("--compile-to", words.compileTo,
-                 "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
+                 "phase to stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
       ->group(look);
-  app.add_option("--emit", words.emit, "print: graph, pipeline (of passes, for zorse-opt --pass-pipeline), units, plan, exec or llvm")
+  app.add_option("--emit", words.emit,
+                 "representation to print: graph, pipeline (of passes, for zorse-opt --pass-pipeline), units, plan, exec or llvm")
       ->group(look)
       ->check(CLI::IsMember({"graph", "pipeline", "units", "plan", "exec", "llvm"}));
-  app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
+  app.add_option("--dump-dir", o.dumpDir, "directory for the output of every phase")->group(look);
 }
 
 Status readWords(const Words &words, pipelines::CompileOptions &o) {
@@ -89,7 +91,8 @@ Status readWords(const Words &words, pipelines::CompileOptions &o) {
   return Status::success();
 }
 
-/// A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
+/// Checks that outputs do not overwrite inputs. The plan and cluster of the output bundle itself
+/// are allowed as inputs: they are read completely before they are rewritten.
 Status checkPaths(const pipelines::CompileOptions &o) {
   std::error_code none;
   auto unlessOwn = [&](const std::string &file, const char *name) {
@@ -104,13 +107,14 @@ Status checkPaths(const pipelines::CompileOptions &o) {
   return runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}});
 }
 
-/// What is missing for the phases that are asked for, or nothing.
+/// Returns an error message if options that the requested phases need are missing; empty if none
+/// is.
 std::string missing(const pipelines::CompileOptions &o) {
   bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Stage::Bundle;
   bool needsPlan =
       (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Stage::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
   if (o.output.empty() && !stopsEarly)
-    return "expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop before";
+    return "expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop earlier";
   if (needsPlan && o.cluster.empty())
     return "expects --cluster CLUSTER.yaml, the devices to compile for (docs/cluster.md)";
   if (needsPlan && o.batch < 1)
@@ -154,7 +158,7 @@ static int run(int argc, char **argv) {
   o.decayGiven = app.count("--decay") > 0;
   if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
     return fail(std::string(o.training.loss_scale() > 0 ? "--loss-scale" : "--loss-scale-interval") +
-                ": belongs to --precision f16, whose gradients are lost below 6e-8; " + o.precision.name() + " needs none");
+                ": belongs to --precision f16, in which gradients below 6e-8 underflow; " + o.precision.name() + " needs no loss scale");
   if (status = o.rebuild.empty() ? Status::success() : pipelines::adoptBundle(o); status.failed())
     return fail(status.message());
   if (status = checkPaths(o); status.failed())

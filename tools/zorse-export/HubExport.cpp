@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// As PyTorch's own files say it; transformers asks for it.
+/// Metadata that PyTorch writes into safetensors files; transformers requires it.
 std::map<std::string, std::string> ofPyTorch() { return {{"format", "pt"}}; }
-constexpr size_t kListed = 20; ///< names in a message
+constexpr size_t kListed = 20; ///< maximum number of names in a message
 
 class HubExport {
 public:
@@ -35,7 +35,7 @@ public:
   }
 
 private:
-  /// The tensors that the run began with, and which parameter each is.
+  /// Reads the tensors that the run started from and finds the parameter of each.
   Status readSource(std::string &note) {
     std::error_code ignored;
     bool weightless = fs::is_directory(options_.hub, ignored) && fs::exists(fs::path(options_.hub) / "config.json", ignored) &&
@@ -73,7 +73,7 @@ private:
     }
     if (others.empty())
       return Status::success();
-    return userError(options_.hub + ": is not what the run began with: frozen parameters had other numbers: " + list(others) +
+    return userError(options_.hub + ": the run started from other weights: these frozen parameters have other values: " + list(others) +
                      "; give the directory that --init named");
   }
 
@@ -84,7 +84,7 @@ private:
     return text + (names.size() > kListed ? " and " + std::to_string(names.size() - kListed) + " more" : "");
   }
 
-  /// A parameter as the hub has it; `problem_` receives what goes wrong.
+  /// Returns a parameter in the layout of the hub checkpoint. Errors are stored in `problem_`.
   SafetensorsItem itemOf(const std::string &name, uint32_t p, bool transposed, StoredType type) {
     const SnapshotParameter &parameter = index_.parameters[p];
     std::vector<int64_t> stored = parameter.storedShape(), shape = stored;
@@ -102,7 +102,7 @@ private:
             }};
   }
 
-  /// In the layout of the ONNX file.
+  /// Reads a parameter in the layout of the ONNX file.
   Status readParameter(uint32_t p, StoredType type, std::byte *target) const {
     const SnapshotParameter &parameter = index_.parameters[p];
     if (parameter.trainable)
@@ -122,7 +122,7 @@ private:
             [entry, type](std::byte *target) { convertElements(entry.data, entry.type, target, type, int64_t(entry.bytes / bytesOf(entry.type))); }};
   }
 
-  /// The files of the source, each tensor with its trained numbers.
+  /// Writes the files of the source with trained values in every tensor.
   Status writeModel(const std::string &folder) {
     std::map<std::string, uint32_t> parameterOf;
     for (uint32_t p = 0; p < matches_.size(); ++p)
@@ -152,7 +152,8 @@ private:
     return copyCompanions(source_->folder(), folder, options_.type);
   }
 
-  /// One file with the names of the facts: the run began with no weights of the hub.
+  /// Writes one file with the tensor names of the exporter's facts. Used if the run did not start
+  /// from weights of the hub.
   Status writeNew(const std::string &folder) {
     StoredType type = options_.type.value_or(StoredType::F32);
     std::vector<SafetensorsItem> items;
@@ -164,14 +165,14 @@ private:
         unnamed.push_back("'" + parameter.name + "' " + shapeText(parameter.storedShape()));
     if (!unnamed.empty())
       return userError(
-          snapshot_.path() + ": does not say what " + list(unnamed) + " is called in checkpoints of the hub, and " + options_.hub +
-          " holds no weights; export the model with zorse-torch-export --hf, compile and train it again, or give a directory with weights");
+          snapshot_.path() + ": contains no hub checkpoint names for " + list(unnamed) + ", and " + options_.hub +
+          " contains no weights. Export the model with zorse-torch-export --hf, compile and train it again, or give a directory with weights");
     if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
     return copyCompanions(options_.hub, folder, type);
   }
 
-  /// As PEFT reads it.
+  /// Writes an adapter in the format that PEFT reads.
   Status writeAdapter(const std::string &folder) {
     const bundle::Lora &lora = *index_.hub.lora;
     std::vector<SafetensorsItem> items;
@@ -184,7 +185,7 @@ private:
         others.push_back("'" + parameter.name + "'");
     }
     if (!others.empty())
-      return userError(snapshot_.path() + ": trains parameters beside its adapters, which an adapter cannot hold: " + list(others) +
+      return userError(snapshot_.path() + ": trains parameters other than its adapters, which an adapter file cannot store: " + list(others) +
                        "; freeze them when the model is compiled (--freeze=PATTERN)");
     if (Status status = writeSafetensors(folder + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
@@ -206,9 +207,9 @@ private:
   const SnapshotReader &snapshot_;
   const SnapshotIndex &index_;
   const HubExportOptions &options_;
-  std::optional<TensorFiles> source_; ///< nothing where it holds no weights
+  std::optional<TensorFiles> source_; ///< nullopt if the source contains no weights
   std::vector<MatchedTensor> matches_;
-  Status problem_; ///< while tensors are written
+  Status problem_; ///< first error while tensors are written
 };
 
 } // namespace

@@ -1,4 +1,5 @@
-// The parameters of a snapshot as a checkpoint of the Hugging Face hub, or as an adapter in the layout of PEFT.
+// Exports the parameters of a snapshot as a checkpoint of the Hugging Face hub, or as an adapter in
+// the PEFT layout.
 #pragma once
 
 #include "zorse/runtime/SnapshotFiles.h"
@@ -10,17 +11,21 @@
 namespace zorse::exporting {
 
 struct HubExportOptions {
-  std::string hub;                         ///< what the run began with: a directory of the hub (TensorFiles::open), or one without weights
-  std::string output;                      ///< a directory that is not there yet, or empty
-  std::optional<runtime::StoredType> type; ///< of all floating-point tensors; without it those of `hub`, f32 where there are none
-  std::vector<std::string> skip;           ///< patterns of tensors that --init left out: they are copied as they are
-  std::string baseName;                    ///< of adapters: how the base model is called; empty: `hub`
+  std::string hub;                         ///< directory that the run started from, with weights (TensorFiles::open) or without
+  std::string output;                      ///< output directory; must not exist, or be empty
+  std::optional<runtime::StoredType> type; ///< type of all floating-point tensors; nullopt: types of `hub`, or f32 if it has no weights
+  std::vector<std::string> skip;           ///< patterns of tensors that --init ignored; they are copied unchanged
+  std::string baseName;                    ///< base model name in an adapter's configuration; empty: `hub`
 };
 
-/// Writes `output` whole or not at all. A model without adapters: the tensors of `hub` under the same names, in the same files, with the trained
-/// numbers in place of its own, and copies of its configuration and tokenizer. A model with adapters (SnapshotIndex::hub): these alone, and their
-/// configuration. It is an error that frozen parameters of the run were others than those of `hub`.
-/// \param note  receives what a person should know; may stay empty
+/// Writes `output` completely or not at all.
+///
+/// - Model without adapters: writes the tensors of `hub` with their names and files and the trained
+///   values, and copies its configuration and tokenizer.
+/// - Model with adapters (SnapshotIndex::hub): writes only the adapters and their configuration.
+///
+/// Returns an error if frozen parameters of the run differ from those of `hub`.
+/// \param note receives a message for the user; may stay empty
 runtime::Status exportHub(const runtime::SnapshotReader &snapshot, const HubExportOptions &options, std::string &note);
 
 } // namespace zorse::exporting

@@ -37,7 +37,7 @@ const char *torchName(StoredType type) {
   }
 }
 
-/// \param type  what a configuration is to say of the type of the weights
+/// \param type  type of the weights to write into the configuration
 Status copyCompanion(const std::string &from, const std::string &to, std::optional<StoredType> type) {
   std::error_code failure;
   if (!type)

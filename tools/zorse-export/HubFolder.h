@@ -1,4 +1,4 @@
-// The directory that an export for the hub makes, and what it takes from the one that the run began with besides tensors.
+// The output directory of a hub export, and the files other than tensors that are copied into it.
 #pragma once
 
 #include "zorse/runtime/Elements.h"
@@ -11,17 +11,19 @@
 
 namespace zorse::exporting {
 
-/// Calls `write` with a new folder beside `output`, which takes its name when `write` has succeeded and is removed otherwise.
+/// Calls `write` with a new folder next to `output`. The folder is renamed to `output` if `write`
+/// succeeds, and removed otherwise.
 runtime::Status writeFolder(const std::string &output, const std::function<runtime::Status(const std::string &folder)> &write);
 
-/// Copies the configuration, the tokenizer and the like: everything in `from` by its kind but weights and indices.
-/// \param type  what config.json says of the type of the weights; nullopt: what it says already
+/// Copies configuration, tokenizer and similar files: all files of `from` except weights and
+/// indices.
+/// \param type  type of the weights to write into config.json; nullopt: keep the present one
 runtime::Status copyCompanions(const std::string &from, const std::string &to, std::optional<runtime::StoredType> type);
 
-/// Indented, as transformers writes its files.
+/// Writes indented JSON, in the style of transformers.
 runtime::Status writeJson(const std::string &path, const nlohmann::ordered_json &json);
 
-/// What a JSON file holds; an error where it is none.
+/// Parses a JSON file. Returns an error if it is not JSON.
 runtime::Result<nlohmann::ordered_json> readJson(const std::string &path);
 
 } // namespace zorse::exporting

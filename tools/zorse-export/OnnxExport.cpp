@@ -1,4 +1,5 @@
-// An ONNX file with other numbers. Everything that is no number stays: fields that our schema does not know are kept by protobuf as they are.
+// Writes a copy of an ONNX file with other parameter values. Everything else is preserved: protobuf
+// keeps fields that our schema does not define.
 #include "OnnxExport.h"
 
 #include "Loader.h"
@@ -20,7 +21,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kAlignment = 4096; ///< of external data, as the ONNX specification recommends for mapping it.
+constexpr uint64_t kAlignment = 4096; ///< alignment of external data; the ONNX specification recommends it for memory mapping
 
 std::optional<StoredType> storedTypeOf(const onnx::Tensor &tensor) {
   using onnx_import::ElementKind;
@@ -111,7 +112,8 @@ private:
     return Status::success();
   }
 
-  /// A parameter that the exporter had merged into another and left as Identity(other): it becomes an initializer again.
+  /// Restores a parameter that the exporter had merged into another one and left as
+  /// Identity(other): it becomes an initializer again.
   onnx::Tensor *separate(const SnapshotParameter &parameter) {
     for (int i = 0; i < graph_.node_size(); ++i) {
       const onnx::Node &node = graph_.node(i);
@@ -130,7 +132,8 @@ private:
     return nullptr;
   }
 
-  /// Matrices that the compiler has taken for a trained one's transpose because they are, to the bit.
+  /// Finds matrices that the compiler treats as the transpose of a trained one because they are
+  /// bitwise equal to it.
   Status findTies() {
     std::set<std::string> known;
     for (const SnapshotParameter &parameter : source_.index().parameters)
@@ -183,7 +186,7 @@ private:
       if (bytes.failed() || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
           !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
         note += (note.empty() ? "" : "\n") +
-                ("frozen parameter '" + parameters[p].name + "' stays as in " + model_.path() + "; the run had other numbers (--init?)");
+                ("frozen parameter '" + parameters[p].name + "' keeps the values of " + model_.path() + ", but the run used other values (--init?)");
     }
   }
 
@@ -231,7 +234,7 @@ private:
     }
   }
 
-  /// All tensors that the original keeps outside go to one file beside the output, trained or not.
+  /// Writes all external tensors of the original, trained or not, to one file next to the output.
   Status writeExternal() {
     std::vector<onnx::Tensor *> external;
     auto collect = [&](onnx::Tensor &tensor) {
@@ -307,9 +310,9 @@ private:
     size_t bytes = model.ByteSizeLong();
     if (bytes > size_t(INT32_MAX))
       return userError(path_ + ": would have " + std::to_string(bytes) +
-                       " bytes, an ONNX file has at most 2 GiB; keep the original's data outside (external data)");
+                       " bytes, but an ONNX file is limited to 2 GiB; store the original's tensors as external data");
     return writeOutput(path_, [&](FILE *file) {
-      std::string text; // a model whose data is outside is small, any other at most 2 GiB
+      std::string text; // at most 2 GiB, and small if the data is external
       return model.SerializePartialToString(&text) && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     });
   }

@@ -1,4 +1,4 @@
-// An ONNX file with the parameters of a snapshot.
+// Exports the parameters of a snapshot into an ONNX file.
 #pragma once
 
 #include "zorse/runtime/SnapshotFiles.h"
@@ -7,9 +7,10 @@
 
 namespace zorse::exporting {
 
-/// The ONNX file `original` with the trained parameters in it: the same initializers with the same types, and external data beside `path` where it
-/// has some. Parameters are read one at a time.
-/// \param note  frozen parameters in which the original differs from the run
+/// Writes the ONNX file `original` with the trained parameters to `path`. The initializers keep
+/// their types. External data, if the original has any, is written next to `path`. Parameters are
+/// read one at a time.
+/// \param note  receives the frozen parameters that differ between the original and the run
 runtime::Status exportOnnx(const runtime::SnapshotReader &source, const std::string &original, const std::string &path, std::string &note);
 
 } // namespace zorse::exporting

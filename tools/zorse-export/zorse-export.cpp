@@ -1,4 +1,4 @@
-// zorse-export: what a snapshot holds, for other tools.
+// zorse-export: exports snapshots for other tools.
 #include "HubExport.h"
 #include "OnnxExport.h"
 #include "ParseFlags.h"
@@ -20,7 +20,7 @@ int report(const Error &error) {
   return error.kind == ErrorKind::User ? 1 : 2;
 }
 
-/// The snapshot that `path` names: one itself, or the newest complete one of a directory.
+/// Returns `path` if it is a snapshot, or the newest complete snapshot of the directory `path`.
 Result<std::string> findSnapshot(const std::string &path) {
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/')
@@ -29,24 +29,24 @@ Result<std::string> findSnapshot(const std::string &path) {
   if (std::filesystem::exists(folder + "/index.json", ignored))
     return folder;
   if (!std::filesystem::is_directory(folder, ignored))
-    return userError(folder + ": is no directory of snapshots");
+    return userError(folder + ": is not a directory of snapshots");
   Result<std::vector<SnapshotFolder>> found = listSnapshots(folder);
   if (found.failed())
     return found.error();
   for (const SnapshotFolder &snapshot : *found)
     if (snapshot.complete)
       return folder + "/" + snapshot.name;
-  return userError(folder + ": holds no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
-                   "; expects the directory that zorse-run --snapshots wrote, or one snapshot in it");
+  return userError(folder + ": contains no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
+                   "; expected the directory that zorse-run --snapshots wrote, or one snapshot in it");
 }
 
-/// One line per snapshot; reads and verifies all of it.
+/// Prints one line per snapshot. Reads and verifies every file.
 Status list(const std::string &directory) {
   Result<std::vector<SnapshotFolder>> found = listSnapshots(directory);
   if (found.failed())
     return found.error();
   if (found->empty())
-    return userError(directory + ": holds no snapshots");
+    return userError(directory + ": contains no snapshots");
   printf("%-24s %10s %10s %16s  %s\n", "snapshot", "step", "generation", "bytes", "state");
   for (const SnapshotFolder &folder : *found) {
     std::string path = directory + "/" + folder.name, state = "incomplete";
@@ -71,25 +71,24 @@ int run(int argc, char **argv) {
   HubExportOptions hub;
   bool listing = false;
   CLI::App app{"Writes the parameters of a snapshot as one safetensors file, into an ONNX file, or as a checkpoint of the Hugging Face hub."};
-  app.add_option("snapshot", path, "a snapshot, or a directory of snapshots: its newest complete one")->required();
-  app.add_option("-o,--output", output, "the file to write: safetensors, or ONNX with --onnx; with --hub the directory");
-  app.add_option("--onnx", original, "the ONNX file that was compiled: the output is this file with the trained weights");
-  app.add_option(
-         "--hub", hub.hub,
-         "the directory of the Hugging Face hub that --init named: the output is this directory with the trained weights, or, of a model with "
-         "adapters, an adapter in the layout of PEFT")
+  app.add_option("snapshot", path, "snapshot, or directory of snapshots (uses its newest complete one)")->required();
+  app.add_option("-o,--output", output, "output file: safetensors, or ONNX with --onnx; with --hub an output directory");
+  app.add_option("--onnx", original, "ONNX file that was compiled; the output is a copy of it with the trained weights");
+  app.add_option("--hub", hub.hub,
+                 "Hugging Face hub directory that was given to --init; the output is a copy of it with the trained weights or, for a model with "
+                 "adapters, an adapter in the PEFT layout")
       ->excludes("--onnx");
-  app.add_option("--dtype", type, "of the weights with --hub; without it those of its files")
+  app.add_option("--dtype", type, "type of the weights with --hub (default: types of its files)")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->needs("--hub");
-  app.add_option("--init-skip", hub.skip, "with --hub: as zorse-run had it")->delimiter(',')->needs("--hub");
-  app.add_option("--base-name", hub.baseName, "of an adapter: what its configuration calls the base model; without it the directory --hub")
+  app.add_option("--init-skip", hub.skip, "with --hub: value of --init-skip that was given to zorse-run")->delimiter(',')->needs("--hub");
+  app.add_option("--base-name", hub.baseName, "with adapters: base model name in the adapter configuration (default: the directory of --hub)")
       ->needs("--hub");
-  app.add_flag("--list", listing, "print the snapshots of the directory, each read and verified");
+  app.add_flag("--list", listing, "read and verify every snapshot of the directory and print the list");
   if (std::optional<int> done = zorse::parseFlags(app, argc, argv, "zorse-export"))
     return *done;
   if (!listing && output.empty())
-    return report(userError("expects -o, the file to write, or --list"));
+    return report(userError("expected -o (output file) or --list"));
   if (listing) {
     Status status = list(path);
     return status.failed() ? report(status.error()) : 0;
@@ -126,7 +125,7 @@ int main(int argc, char **argv) {
     zorse::runtime::openStandardStreams();
     return run(argc, argv);
   } catch (const std::bad_alloc &) {
-    return report(userError("this machine has too little memory"));
+    return report(userError("out of memory"));
   } catch (const std::exception &problem) {
     return report(internalError(problem.what()));
   }

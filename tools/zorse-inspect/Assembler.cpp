@@ -23,7 +23,8 @@ bool runs(const fs::path &path) {
   return fs::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
-/// Everything that a program writes to standard output and standard error; -1 or its exit code.
+/// Runs a program and collects its standard output and standard error. Returns the exit code, or
+/// -1.
 int run(const std::vector<std::string> &words, std::string &output) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -56,7 +57,7 @@ int run(const std::vector<std::string> &words, std::string &output) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// The number in front of `unit`; 0 if the line has none.
+/// Returns the number before `unit`, or 0 if the line has none.
 int numberBefore(const std::string &line, const std::string &unit) {
   size_t at = line.find(unit);
   if (at == std::string::npos)
@@ -78,10 +79,10 @@ Result<std::string> findAssembler(const std::string &given) {
       continue;
     if (runs(path))
       return fs::absolute(path).string();
-    return userError(std::string(what) + ": expects NVIDIA's assembler, got '" + path +
-                     "', which is not a program; tools/ptxas.sh fetches one and prints its path");
+    return userError(std::string(what) + ": expected NVIDIA's assembler, got '" + path +
+                     "', which is not a program; tools/ptxas.sh downloads one and prints its path");
   }
-  // build/<preset>/bin/zorse-inspect: a few folders up.
+  // The program is build/<preset>/bin/zorse-inspect; search the parent folders.
   std::error_code ignored;
   for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (fs::path path = folder / ".cache/ptxas/nvidia/cuda_nvcc/bin/ptxas"; runs(path))

@@ -1,4 +1,5 @@
-// NVIDIA's assembler, which alone knows how many registers a kernel takes. Nothing but this view needs it.
+// Runs NVIDIA's assembler (ptxas), which alone knows how many registers a kernel uses. Only the
+// kernel view needs it.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -12,11 +13,13 @@ struct AssembledKernel {
   int registers = 0, spilledBytes = 0, sharedBytes = 0;
 };
 
-/// The first that is there: `given`, $PTXAS, what tools/ptxas.sh fetched into .cache/ptxas of the sources that this program was built from, the one
-/// on the PATH. Empty: there is none. An error: the one that was asked for is not there.
+/// Returns the first assembler that exists: `given`, $PTXAS, the one that tools/ptxas.sh downloaded
+/// into .cache/ptxas of the source tree of this program, the one on the PATH. Empty if there is
+/// none. Returns an error if `given` or $PTXAS does not exist.
 Result<std::string> findAssembler(const std::string &given);
 
-/// Every kernel of a file, by symbol. An error if the assembler refuses it: the first of what it said.
+/// Assembles a file and returns its kernels by symbol. If the assembler fails, the error contains
+/// the beginning of its output.
 Result<std::map<std::string, AssembledKernel>> assemble(const std::string &assembler, const std::string &arch, const std::string &file);
 
 } // namespace zorse::inspect

@@ -1,4 +1,5 @@
-// The views of zorse-inspect. Each prints to standard output; errors say what is wrong with the bundle.
+// The views of zorse-inspect. Each prints to standard output. Errors describe defects of the
+// bundle.
 #pragma once
 
 #include "zorse/Bundle/BundleReader.h"
@@ -17,7 +18,7 @@ struct Inspected {
 
 void printOverview(const Inspected &what);
 
-/// The tiling as a picture: units down, samples to the right, cells with the name of their device.
+/// Prints the tiling as a diagram: units down, samples to the right, the device name in every cell.
 ///
 ///     samples      0           8          16
 ///     0 embedding  ┌───────────┬───────────┐
@@ -27,25 +28,26 @@ void printOverview(const Inspected &what);
 ///                  └───────────────────────┘
 void printPlan(const Inspected &what);
 
-/// Who runs what when, on the simulated clock: one line per device and queue.
+/// Prints the schedule on the simulated clock, one line per device and queue.
 void printTimeline(const Inspected &what);
 
 void printBodies(const bundle::BundleView &bundle);
 
 struct KernelsAsked {
-  std::string device, arch; ///< empty: all architectures
-  std::string gpu;          ///< type whose memory bandwidth is taken; empty: that of the device, or of the first of the architecture
-  std::string assembler;    ///< as findAssembler takes it
-  int64_t rows = 0;         ///< of calls of units; 0: as the programs call them
+  std::string device, arch; ///< empty: all devices, all architectures
+  std::string gpu;          ///< GPU type with the memory bandwidth to assume; empty: type of the device, or the first of the architecture
+  std::string assembler;    ///< path of the assembler, see findAssembler
+  int64_t rows = 0;         ///< batch size of calls of units; 0: as in the programs
 };
 
-/// What the generated GPU kernels of each architecture ask for, heaviest first.
+/// Prints the resource use of the generated GPU kernels of each architecture, slowest first.
 Status printKernels(const Inspected &what, const KernelsAsked &asked);
 
-/// Which bytes of a device hold what in which part of the step; as SVG when `svg` names a file.
+/// Prints which buffers occupy a device's memory in which part of the step. Writes SVG if `svg` is
+/// a file name.
 Status printMemory(const Inspected &what, int device, const std::string &svg);
 
-/// One word for what an entry does: "F", "send", ...
+/// Returns one word for the action of an entry: "F", "send", ...
 std::string wordFor(const bundle::Entry &entry);
 
 } // namespace zorse::inspect

@@ -16,8 +16,9 @@ struct Bytes {
   double read = 0, written = 0, moved = 0;
 };
 
-/// Of one launch. What is read and written are the buffers behind the operands, each once and to its end. A view that leaves out parts of one, or a
-/// gather, touches less: the body's `cost` counts the elements themselves, but some of them twice. So the least is the smaller.
+/// Bytes read and written by one launch. Counts the buffers behind the operands, each once and up
+/// to its last byte. A strided view or a gather touches less: the body's `cost` counts accessed
+/// elements, but some of them twice. The minimum moved is therefore the smaller of the two.
 Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
   Bytes bytes;
   double accumulated = 0;
@@ -30,7 +31,7 @@ Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t
     if (code.stored >> i & 1)
       bytes.written += reach;
     if (std::find(launch.accumulates().begin(), launch.accumulates().end(), uint32_t(i)) != launch.accumulates().end())
-      accumulated += reach; // read besides what `cost` counts
+      accumulated += reach; // also read, but not counted by `cost`
   }
   const double all = bytes.read + bytes.written, cost = at(launch.cost(), rows);
   bytes.moved = cost > 0 ? std::min(all, cost + accumulated) : all;
@@ -39,16 +40,16 @@ Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t
 
 std::optional<double> flopsOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
   if (const double products = at(launch.product_flops(), rows); products > 0)
-    return products; // the rest is little beside them
+    return products; // the other accesses are negligible
   if (code.flops < 0 || launch.per_thread() == 0)
     return std::nullopt;
   return double(code.flops) * std::ceil(at(launch.points(), rows) / launch.per_thread());
 }
 
-/// The calls of a body in a step.
+/// Calls of a body in a step.
 struct Calls {
-  std::vector<int64_t> rows; ///< on the devices that run this code
-  int64_t elsewhere = 0;     ///< rows of the largest on others
+  std::vector<int64_t> rows; ///< batch sizes on the devices that run this code
+  int64_t elsewhere = 0;     ///< largest batch size on other devices
 };
 
 std::vector<Calls> findCalls(const Inspected &what, const KernelsAsked &asked, const KernelTable &table) {
@@ -59,7 +60,8 @@ std::vector<Calls> findCalls(const Inspected &what, const KernelsAsked &asked, c
       for (const bundle::Call &call : entry.compute().calls()) {
         if (call.body() >= calls.size())
           continue;
-        // The rows of others are elements of state, which no number of samples changes.
+        // Calls outside of units work on elements of state, whose number does not depend on the
+        // batch size.
         const int64_t rows = asked.rows > 0 && call.unit() >= 0 ? asked.rows : call.rows();
         here ? calls[call.body()].rows.push_back(rows) : void(calls[call.body()].elsewhere = std::max(calls[call.body()].elsewhere, rows));
       }
@@ -74,7 +76,7 @@ void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t o
   const int64_t rows = !calls.rows.empty() ? *std::max_element(calls.rows.begin(), calls.rows.end()) : calls.elsewhere ? calls.elsewhere : otherwise;
   const Bytes bytes = bytesOf(launch, row.code, rows);
   if (rows < row.rows || (rows == row.rows && bytes.moved <= row.moved))
-    return; // a body that launches the same for more is shown already
+    return; // already listed with a larger batch size
   row.rows = rows;
   row.read = bytes.read;
   row.written = bytes.written;
@@ -101,9 +103,9 @@ Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::st
       const std::string &symbol = launch.kernel().symbol();
       auto found = code.find(symbol);
       if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size()))
-        return userError(path + ": expects kernel '" + symbol + "', which body '" + target.bodies(b).name() + "' launches, and what it touches (" +
-                         symbol + "_needs), got " + (found == code.end() ? "none of that name" : "no such list, or another number of operands") +
-                         ". Compile the bundle again");
+        return userError(path + ": expected kernel '" + symbol + "', which body '" + target.bodies(b).name() +
+                         "' launches, and the memory it touches (" + symbol + "_needs), got " +
+                         (found == code.end() ? "none of that name" : "no such list, or another number of operands") + ". Compile the bundle again");
       KernelRow &row = rows[symbol];
       if (row.bodies.empty()) {
         row.symbol = symbol;
@@ -119,7 +121,7 @@ Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::st
                 table.bandwidth, row);
     }
   if (assembler.empty()) {
-    table.withoutAssembler = "there is no assembler: tools/ptxas.sh fetches NVIDIA's; --ptxas PATH or $PTXAS names another";
+    table.withoutAssembler = "no assembler found: tools/ptxas.sh downloads NVIDIA's; --ptxas PATH or $PTXAS selects another one";
   } else if (auto assembled = assemble(assembler, target.arch(), path); !assembled.failed()) {
     const SmLimits *limits = findSmLimits(target.arch());
     for (auto &[symbol, row] : rows)
@@ -130,8 +132,8 @@ Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::st
         row.assembled->sharedBytes += row.launchShared;
       }
   } else {
-    table.withoutAssembler = assembler + " does not take " + path + ": " + assembled.message() +
-                             "; --ptxas PATH names another, tools/ptxas.sh fetches one that knows sm_60 to sm_120";
+    table.withoutAssembler = assembler + " rejects " + path + ": " + assembled.message() +
+                             "; --ptxas PATH selects another one, tools/ptxas.sh downloads one that supports sm_60 to sm_120";
   }
   for (auto &[symbol, row] : rows)
     table.rows.push_back(std::move(row));

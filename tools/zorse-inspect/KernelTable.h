@@ -1,4 +1,4 @@
-// What is known of the GPU kernels of one architecture.
+// Data about the GPU kernels of one architecture.
 #pragma once
 
 #include "Assembler.h"
@@ -15,34 +15,34 @@ namespace zorse::inspect {
 
 struct KernelRow {
   std::string symbol, origin;
-  std::vector<std::pair<std::string, int>> bodies; ///< that launch it, and how often each does
+  std::vector<std::pair<std::string, int>> bodies; ///< bodies that launch the kernel, and launches per call
   uint32_t threads = 0;
-  int launchShared = 0; ///< bytes of shared memory that a launch gives a block
+  int launchShared = 0; ///< bytes of dynamic shared memory per block
   PtxKernel code;
   std::optional<AssembledKernel> assembled;
   std::optional<Occupancy> occupancy;
-  int64_t launches = 0; ///< in a step of the devices
-  int64_t rows = 0;     ///< of the largest call; the amounts below are for this one
+  int64_t launches = 0; ///< launches per step on `devices`
+  int64_t rows = 0;     ///< batch size of the largest call; the amounts below are for it
   double read = 0, written = 0;
-  double moved = 0;            ///< the least that it has to move
-  std::optional<double> flops; ///< at most
-  double seconds = 0;          ///< that moving `moved` takes
-  double stepSeconds = 0;      ///< of all launches of a step
+  double moved = 0;            ///< minimum bytes that the kernel must move
+  std::optional<double> flops; ///< upper bound
+  double seconds = 0;          ///< time to move `moved` bytes
+  double stepSeconds = 0;      ///< time of all launches of a step
 };
 
 struct KernelTable {
   const bundle::BodyLibrary *target = nullptr;
-  std::vector<int> devices; ///< of the bundle, that run this code
-  std::string gpu;          ///< type that is assumed
-  double bandwidth = 0;     ///< bytes/s of its memory
+  std::vector<int> devices; ///< indices of the bundle's devices that run this code
+  std::string gpu;          ///< assumed GPU type
+  double bandwidth = 0;     ///< memory bandwidth, bytes/s
   std::vector<KernelRow> rows;
-  std::string withoutAssembler; ///< why nothing was assembled, and the remedy; empty: it was
+  std::string withoutAssembler; ///< why nothing was assembled, and how to fix it; empty: assembled
 };
 
-/// The architectures that are asked for. Errors say what is wrong with the question or the bundle.
+/// Returns the requested architectures. Errors describe defects of the request or the bundle.
 Result<std::vector<KernelTable>> findTargets(const Inspected &what, const KernelsAsked &asked);
 
-/// Fills the rows, heaviest first.
+/// Fills the rows, slowest first.
 Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table);
 
 } // namespace zorse::inspect

@@ -1,4 +1,4 @@
-// Which code a question about kernels is about, and which GPU is assumed to run it.
+// Selects the code that a question about kernels refers to, and the GPU that is assumed to run it.
 #include "KernelTable.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -10,12 +10,12 @@ namespace {
 
 bool isPtx(const std::string &arch) { return arch.rfind("sm_", 0) == 0; }
 
-/// The bodies of target 0, 1, ...
+/// Returns the bodies of target 0, 1, ...
 const bundle::BodyLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
   return target == 0 ? bundle.bodies : bundle.otherTargets[target - 1];
 }
 
-/// The type of a device as the bundle's cluster file says; with the bandwidth that the file gives it.
+/// Finds the type of a device in the bundle's cluster file, with the bandwidth given there.
 bool describedType(const bundle::BundleView &bundle, const std::string &device, KernelTable &table) {
   Result<std::string> text = bundle.read(bundle.directory + "/cluster.yaml");
   if (text.failed())
@@ -41,8 +41,8 @@ Status chooseGpu(const bundle::BundleView &bundle, const std::string &asked, Ker
   if (!asked.empty()) {
     const planning::DeviceType *type = planning::findDeviceType(asked);
     if (!type || arch != type->arch)
-      return userError("--gpu: expects a type of " + arch + " that Zorse knows, got '" + asked + "'" + (type && *type->arch ? ", which is " : "") +
-                       (type ? type->arch : "") + ". Types of " + arch + ": " + names + "; --arch and --device choose what is shown");
+      return userError("--gpu: expected a known GPU type of " + arch + ", got '" + asked + "'" + (type && *type->arch ? ", which is " : "") +
+                       (type ? type->arch : "") + ". Types of " + arch + ": " + names + ". Select other kernels with --arch or --device");
     table.gpu = type->name;
     table.bandwidth = type->memoryBandwidth;
     return Status::success();
@@ -56,7 +56,7 @@ Status chooseGpu(const bundle::BundleView &bundle, const std::string &asked, Ker
       table.bandwidth = type.memoryBandwidth;
       return Status::success();
     }
-  return userError(bundle.directory + ": has code for " + arch + ", of which no type of GPU is known; --arch shows the others");
+  return userError(bundle.directory + ": contains code for " + arch + ", for which no GPU type is known; select another architecture with --arch");
 }
 
 } // namespace
@@ -79,8 +79,8 @@ Result<std::vector<KernelTable>> findTargets(const Inspected &what, const Kernel
     tables.push_back(std::move(table));
   }
   if (tables.empty())
-    return userError(bundle.directory + ": expects code for GPUs, which --kernels shows, got code for " + all +
-                     " alone. Compile the model for a cluster that has GPUs (docs/cluster.md)");
+    return userError(bundle.directory + ": --kernels expects code for GPUs, found code for " + all +
+                     " only. Compile the model for a cluster that has GPUs (docs/cluster.md)");
   for (const bundle::BundleDevice &device : bundle.devices)
     if (isPtx(targetOf(bundle, device.target).arch()))
       devices += (devices.empty() ? "" : ", ") + device.name;

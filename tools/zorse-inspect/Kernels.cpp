@@ -1,4 +1,4 @@
-// The generated GPU kernels of a bundle as a table per architecture.
+// Prints the generated GPU kernels of a bundle, one table per architecture.
 #include "KernelTable.h"
 #include "Terminal.h"
 
@@ -11,21 +11,24 @@ namespace zorse::inspect {
 
 namespace {
 
-/// Share of the time from which a kernel is worth a remark, and the occupancy below which it gets one.
+/// Minimum fraction of the total time for a remark about a kernel, and the occupancy below which it
+/// gets one.
 constexpr double kWorthwhile = 0.02, kLowOccupancy = 0.5;
 
 constexpr const char *kLegend[] = {
-    "Times are floors: bytes over bandwidth, without launches and caches. Products are cuBLASLt's and not here; --bodies shows them.",
-    "in: the bodies that launch it, n×: so often each. a step: launches on the devices above. rows: of the largest call; --rows N asks for others.",
-    "loads, stores: instructions that access global memory, n×bytes. occup.: warps of an SM that fit, of those that it can hold.",
-    "read, written: the buffers behind operands that are loaded from or stored to, each once and to its end.",
-    "moves: the least of it, elements that views and gathers name, at most read and written. FLOPs: at most; of kernels without loops.",
+    "Times are lower bounds: bytes / bandwidth, without launch overhead and caches. Matrix products run in cuBLASLt and are not listed; --bodies "
+    "shows them.",
+    "in: bodies that launch it, n times each (n×). a step: launches per step on the devices above. rows: batch size of the largest call; --rows N "
+    "sets another.",
+    "loads, stores: instructions that access global memory, n×bytes. occup.: resident warps per SM, as a fraction of the maximum.",
+    "read, written: bytes of the buffers behind operands that are loaded or stored, each counted once and up to its last byte.",
+    "moves: minimum bytes, elements that views and gathers access, at most read plus written. FLOPs: upper bound, for kernels without loops.",
 };
 
-/// Of kernels, which may be shorter than what other views show.
+/// Formats a kernel's time, which may be shorter than the times in other views.
 std::string duration(double value) { return value < 1e-6 ? format("%.0f ns", value * 1e9) : showDuration(value); }
 
-/// "addf_mulf_tanh 87feb8": what a kernel computes, and the first digits of the hash that tells it from others.
+/// "addf_mulf_tanh 87feb8": the operations of a kernel, and the first digits of its hash.
 std::string shortName(const std::string &symbol) {
   const size_t hash = symbol.rfind('_');
   return hash == std::string::npos ? fit(symbol, 26) : fit(symbol.substr(0, hash), std::min(19, int(hash))) + " " + symbol.substr(hash + 1, 6);
@@ -56,7 +59,7 @@ int widest(const KernelRow &row) {
   return bytes;
 }
 
-/// What may be better about a kernel; empty: nothing that can be seen here.
+/// Returns possible improvements of a kernel; empty if none is visible here.
 std::string remarkOn(const KernelRow &row) {
   std::string text;
   auto add = [&](const std::string &remark) { text += (text.empty() ? "" : ", ") + remark; };
@@ -80,7 +83,7 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
     time += row.stepSeconds;
   }
   printf("%s %zu kernels; %s\n", bold(table.target->arch()).c_str(), table.rows.size(),
-         devices.empty() ? "no device of the bundle runs them"
+         devices.empty() ? "not used by any device of the bundle"
                          : (std::to_string(launches) + " launches in a step of " + devices + ", at least " + duration(time)).c_str());
   printf("  %s\n\n", dim("assumed GPU: " + table.gpu + ", " + amount(table.bandwidth) + "B/s of memory bandwidth").c_str());
 
@@ -101,8 +104,7 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
       remarks.append(remarks.empty() ? "" : "; ").append(number).append(" (").append(remark).append(")");
   }
   printTable(rows);
-  printf("\n  %s\n",
-         remarks.empty() ? "look at: nothing stands out among the kernels with 2 % of the time or more" : ("look at: " + remarks).c_str());
+  printf("\n  %s\n", remarks.empty() ? "look at: no remarks on kernels with at least 2 % of the time" : ("look at: " + remarks).c_str());
   if (!table.withoutAssembler.empty())
     printf("  no registers, spills, shared memory and occupancy: %s\n", table.withoutAssembler.c_str());
 }

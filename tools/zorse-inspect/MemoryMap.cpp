@@ -1,4 +1,4 @@
-// What lives where and when on one device, as a picture.
+// Draws a memory map of one device over a step.
 #include "Inspect.h"
 #include "Terminal.h"
 
@@ -18,7 +18,7 @@ using runtime::Buffer;
 
 constexpr int kKinds = 16;
 
-/// Of a buffer: what a bundle of another version may hold besides is shown like scratch.
+/// Kind of a buffer. Unknown kinds, from bundles of another version, are shown as scratch.
 int kindOf(const bundle::Value &value) { return value.kind() >= 0 && value.kind() < kKinds ? value.kind() : 0; }
 
 const char *kindName(int kind) {
@@ -98,7 +98,7 @@ Status printMemory(const Inspected &what, int device, const std::string &svg) {
   if (!svg.empty()) {
     if (!writeSvg(program, buffers, svg))
       return userError(svg + ": cannot be written");
-    printf("  %s: hover over a buffer to see what it is\n", svg.c_str());
+    printf("  %s: hover over a buffer to see its description\n", svg.c_str());
     return Status::success();
   }
 
@@ -111,7 +111,8 @@ Status printMemory(const Inspected &what, int device, const std::string &svg) {
     drawArena(program, buffers, a);
   }
 
-  // Bytes alive at the fullest moment, by kind: state of one region is counted once, whatever parts of it are touched.
+  // Live bytes at the peak, by kind. State of one region is counted once, whatever parts of it are
+  // accessed.
   std::map<int, std::pair<int, double>> byKind;
   for (const Buffer &b : buffers) {
     auto &[count, total] = byKind[kindOf(b.value)];

@@ -14,8 +14,8 @@ int roundUp(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
 const SmLimits *findSmLimits(const std::string &arch) {
   static const SmLimits table[] = {
-      // architecture, warps, blocks, shared bytes of an SM, unit, reserved per block, partitions, shared bytes of a block that code declares, that a
-      // launch gives
+      // architecture, warps, blocks, shared memory of an SM, allocation unit, reserved per block,
+      // partitions, maximum static shared memory of a block, maximum total (static and dynamic)
       {"sm_60", 64, 32, 64 * kKiB, 256, 0, 2, 48 * kKiB, 48 * kKiB},      {"sm_70", 64, 32, 96 * kKiB, 256, 0, 4, 48 * kKiB, 96 * kKiB},
       {"sm_75", 32, 16, 64 * kKiB, 256, 0, 4, 48 * kKiB, 64 * kKiB},      {"sm_80", 64, 32, 164 * kKiB, 128, kKiB, 4, 48 * kKiB, 163 * kKiB},
       {"sm_86", 48, 16, 100 * kKiB, 128, kKiB, 4, 48 * kKiB, 99 * kKiB},  {"sm_89", 48, 24, 100 * kKiB, 128, kKiB, 4, 48 * kKiB, 99 * kKiB},
@@ -31,7 +31,8 @@ const SmLimits *findSmLimits(const std::string &arch) {
 Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int declaredShared, int launchShared) {
   const int sharedBytes = declaredShared + launchShared;
   const int warps = std::max(1, (threads + kWarp - 1) / kWarp);
-  // Every partition holds whole warps in registers of its own; whether a block fits at all is checked as if it took as many of each of four.
+  // Each partition allocates registers for whole warps. A block fits only if its warps, rounded up
+  // to a multiple of four, fit.
   const int ofWarp = roundUp(std::max(1, registers) * kWarp, kRegisterUnit);
   const bool fits = ofWarp * roundUp(warps, 4) <= kRegisters;
   const int byRegisters = fits ? kRegisters / sm.partitions / ofWarp * sm.partitions / warps : 0;
@@ -41,7 +42,7 @@ Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int declar
                                                                                                    : sm.blocks;
   const int byThreads = sm.warps / warps;
   const int blocks = std::min({sm.blocks, byThreads, byRegisters, byShared});
-  // Of limits that are equal the one that no change of the kernel's code would lift.
+  // If two limits are equal, report the one that no change of the kernel's code would lift.
   const char *limit = blocks == byThreads ? "threads" : blocks == sm.blocks ? "blocks" : blocks == byRegisters ? "registers" : "shared";
   return {double(blocks) * warps / sm.warps, limit};
 }

@@ -1,35 +1,36 @@
-// How many warps of a kernel an SM can hold at a time.
+// Computes how many warps of a kernel are resident on an SM.
 #pragma once
 
 #include <string>
 
 namespace zorse::inspect {
 
-/// What an SM has, by compute capability: the table "technical specifications per compute capability" of NVIDIA's CUDA C programming guide. Every SM
-/// of these has 65,536 registers, which warps get in units of 256.
+/// Limits of an SM by compute capability, from the table "Technical Specifications per Compute
+/// Capability" in NVIDIA's CUDA C++ Programming Guide. Every SM listed has 65,536 registers,
+/// allocated to warps in units of 256.
 struct SmLimits {
   const char *arch;
-  int warps, blocks;         ///< that it can hold
-  int sharedBytes;           ///< that its blocks share
-  int sharedUnit;            ///< in which a block gets them
-  int reservedPerBlock;      ///< that CUDA takes of them for each block
-  int partitions;            ///< among which registers are divided, and warps of a block are dealt
-  int declaredSharedOfBlock; ///< that the code of a block may declare
-  int sharedOfBlock;         ///< that a block may have if its launch gives it
+  int warps, blocks;         ///< maximum resident warps and blocks
+  int sharedBytes;           ///< bytes of shared memory
+  int sharedUnit;            ///< allocation unit of shared memory, bytes
+  int reservedPerBlock;      ///< bytes of shared memory that CUDA reserves per block
+  int partitions;            ///< partitions that divide the registers and the warps of a block
+  int declaredSharedOfBlock; ///< maximum static shared memory of a block, bytes
+  int sharedOfBlock;         ///< maximum static and dynamic shared memory of a block, bytes
 };
 
-/// nullptr if the architecture is not in the table.
+/// Returns nullptr if the architecture is not in the table.
 const SmLimits *findSmLimits(const std::string &arch);
 
-/// What limits a kernel.
+/// Occupancy of a kernel and its limiting resource.
 struct Occupancy {
-  double share = 0;  ///< of the warps that an SM can hold; 0: not even one block fits
-  const char *limit; ///< "registers", "shared", "blocks" or "threads": what runs out first
+  double share = 0;  ///< fraction of the maximum resident warps; 0: not even one block fits
+  const char *limit; ///< "registers", "shared", "blocks" or "threads"
 };
 
-/// \param threads         of a block; whole warps
-/// \param declaredShared  bytes that the code declares
-/// \param launchShared    bytes that the launch gives besides
+/// \param threads         threads per block; whole warps
+/// \param declaredShared  bytes of static shared memory
+/// \param launchShared    bytes of dynamic shared memory
 Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int declaredShared, int launchShared = 0);
 
 } // namespace zorse::inspect

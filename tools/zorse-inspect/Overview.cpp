@@ -60,7 +60,7 @@ void printUnits(const bundle::ModelSummary &s) {
     }
     for (uint32_t v : unit.values_out())
       passed += s.values(v).bytes_per_row();
-    // A long run of equal blocks is shown once: its first and its last unit.
+    // A sequence of equal blocks is shown as its first and its last unit.
     bool inBlocks = s.blocks_count() > 2 && u >= int(s.blocks_first_unit() + s.blocks_period()) &&
                     u < int(s.blocks_first_unit() + s.blocks_period() * (s.blocks_count() - 1));
     if (inBlocks) {
@@ -161,7 +161,7 @@ void printOverview(const Inspected &what) {
   printDevices(what);
   puts("");
   printUnits(s);
-  printf("\n  %s\n", dim("--plan, --timeline, --memory=DEVICE, --program=DEVICE, --bodies and --kernels show more.").c_str());
+  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, --bodies, --kernels.").c_str());
 }
 
 } // namespace zorse::inspect

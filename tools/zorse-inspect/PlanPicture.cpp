@@ -1,5 +1,5 @@
-// Draws the tiling of units x samples with box characters, for any tiling: borders are where neighbouring elementary rectangles belong to
-// different cells.
+// Draws the tiling of units x samples with box-drawing characters. Works for any tiling: a border
+// is drawn between neighboring elementary rectangles that belong to different cells.
 #include "Inspect.h"
 #include "Terminal.h"
 
@@ -32,7 +32,8 @@ struct Grid {
     };
     unique(samples);
     unique(units);
-    // Columns in proportion to samples, three at least, so that a small cell keeps a place for its name.
+    // Column widths are proportional to samples, but at least three characters, so that the name of
+    // a small cell fits.
     x = {0};
     for (size_t i = 1; i < samples.size(); ++i)
       x.push_back(x.back() + std::max<int>(4, (samples[i] - samples[i - 1]) * width / std::max<int64_t>(1, plan.batch)));
@@ -52,7 +53,8 @@ struct Grid {
     bool inside = j >= 0 && i >= 0 && j < static_cast<int>(cell.size()) && i < static_cast<int>(cell[0].size());
     return inside ? cell[j][i] : -2;
   }
-  /// Whether a border runs below boundary j in column interval i, and right of boundary i in line interval j.
+  /// Whether a border runs along boundary j in column interval i, and along boundary i in line
+  /// interval j.
   bool horizontal(int j, int i) const { return at(j - 1, i) != at(j, i); }
   bool vertical(int j, int i) const { return at(j, i - 1) != at(j, i); }
 };
@@ -62,7 +64,8 @@ const char *junction(bool up, bool down, bool left, bool right) {
   return shapes[up + 2 * down + 4 * left + 8 * right];
 }
 
-/// The lines of the picture; each column is one string, so that a border may be several bytes and carry colour.
+/// Returns the lines of the diagram. Each column is one string, because a border character may take
+/// several bytes and an escape sequence.
 std::vector<std::vector<std::string>> draw(const Grid &g) {
   int lines = g.y.back() + 1, columns = g.x.back() + 1;
   std::vector<std::vector<std::string>> picture(lines, std::vector<std::string>(columns, " "));
@@ -82,7 +85,7 @@ std::vector<std::vector<std::string>> draw(const Grid &g) {
   return picture;
 }
 
-/// Writes the device's name in the middle of each cell and gives the inside the device's colour.
+/// Writes the device name into the center of each cell and colors the inside.
 void label(const Grid &g, std::vector<std::vector<std::string>> &picture) {
   for (const step::Cell &c : g.plan.cells) {
     auto column = [&](int64_t s) { return g.x[std::lower_bound(g.samples.begin(), g.samples.end(), s) - g.samples.begin()]; };
@@ -128,7 +131,7 @@ void printPlan(const Inspected &what) {
   }
   puts(dim(ruler).c_str());
   for (size_t l = 0; l < picture.size(); ++l) {
-    // The units of this interval, one per line, the last line standing for all that are left.
+    // Prints the units of this interval, one per line; the last line represents all remaining ones.
     std::string name;
     for (size_t j = 0; j + 1 < grid.units.size(); ++j) {
       int first = grid.y[j] + 1, count = grid.y[j + 1] - first, offset = static_cast<int>(l) - first;

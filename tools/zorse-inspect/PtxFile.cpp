@@ -10,7 +10,7 @@ namespace zorse::inspect {
 
 namespace {
 
-/// Bytes of the longest list of needs: more operands than a launch can have.
+/// Maximum bytes of a list of needs; more operands than a launch can have.
 constexpr int64_t kMostNeeds = 1 << 16;
 
 std::string_view trimmed(std::string_view text) {
@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r;") - first + 1);
 }
 
-/// Cuts off what stands before `end`.
+/// Removes and returns the text before `end`.
 std::string_view take(std::string_view &text, char end) {
   const size_t at = text.find(end);
   std::string_view part = text.substr(0, at);
@@ -38,7 +38,7 @@ std::vector<std::string_view> parts(std::string_view text, char between) {
   return all;
 }
 
-/// "%rd1" and the like, in order.
+/// Returns the register names ("%rd1", ...) in order.
 std::vector<std::string_view> registersIn(std::string_view text) {
   std::vector<std::string_view> all;
   for (size_t at = text.find('%'); at != std::string_view::npos; at = text.find('%', at + 1)) {
@@ -48,7 +48,8 @@ std::vector<std::string_view> registersIn(std::string_view text) {
   return all;
 }
 
-/// `.visible .global .align 8 .b8 NAME_needs[152] = {4, 0, ...};`: bytes of 64-bit numbers, of which zeros at the end are left out.
+/// Parses `.visible .global .align 8 .b8 NAME_needs[152] = {4, 0, ...};`: the bytes of 64-bit
+/// numbers, without trailing zeros.
 void readNeeds(std::string_view line, std::map<std::string, PtxKernel> &kernels) {
   constexpr std::string_view suffix = "_needs[";
   const size_t end = line.find(suffix), list = line.find('{');
@@ -73,7 +74,7 @@ void readNeeds(std::string_view line, std::map<std::string, PtxKernel> &kernels)
     operands.push_back({int64_t(numbers[i]), int64_t(numbers[i + 1]), int64_t(numbers[i + 2])});
 }
 
-/// The instructions of one kernel.
+/// Instructions of one kernel.
 class Body {
 public:
   explicit Body(PtxKernel &kernel) : kernel(kernel) {}
@@ -110,7 +111,7 @@ public:
   }
 
   void finish() {
-    // Addresses that go around loops come from registers that are written further below.
+    // Addresses in loops depend on registers that are written later in the text.
     for (bool changed = true; changed;) {
       changed = false;
       for (const auto &[to, from] : moves) {
@@ -130,11 +131,11 @@ private:
   PtxKernel &kernel;
   bool loops = false;
   std::set<std::string_view> labels;
-  std::map<std::string_view, uint64_t> origins; ///< register → operands that its value is made of
+  std::map<std::string_view, uint64_t> origins; ///< register → operands that its value depends on
   std::vector<std::pair<std::string_view, std::string_view>> moves;
   std::vector<std::pair<std::string_view, bool>> accesses;
 
-  /// Bits of a type such as "b32"; 0: it is none.
+  /// Bits of a type such as "b32"; 0 if `word` is not a type.
   static int64_t bitsOf(std::string_view word) {
     int64_t bits = 0;
     return word.size() > 1 && std::string_view("bsuf").find(word[0]) != std::string_view::npos && numberIn(word.substr(1), bits) ? bits : 0;
@@ -157,7 +158,7 @@ private:
       accesses.emplace_back(name, store);
   }
 
-  /// `[%rd9], [%rd4+128], 16, %r7`: from global to shared memory
+  /// `[%rd9], [%rd4+128], 16, %r7`: copy from global to shared memory
   void copy(std::string_view rest) {
     std::vector<std::string_view> operands = parts(rest, ',');
     int64_t bytes = 0;
@@ -209,7 +210,7 @@ std::map<std::string, PtxKernel> readPtx(std::string_view text) {
     std::string_view name = line.substr(at + entry.size());
     PtxKernel &kernel = kernels[std::string(trimmed(take(name, '(')))];
     Body body(kernel);
-    bool inside = false; // the braces of the code: those of lists stand within lines
+    bool inside = false; // inside the braces of the code; braces of lists open and close within a line
     while (!text.empty()) {
       line = take(text, '\n');
       if (!inside)

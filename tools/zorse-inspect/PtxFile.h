@@ -1,4 +1,4 @@
-// What can be read off the PTX of a bundle without an assembler.
+// Extracts facts about kernels from the PTX of a bundle without an assembler.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace zorse::inspect {
 
-/// Bytes of one access, and how many instructions have it.
+/// Bytes of an access → number of instructions.
 using AccessWidths = std::map<int, int>;
 
 struct PtxKernel {
-  AccessWidths loads, stores; ///< of global memory
-  uint64_t loaded = 0;        ///< bit i: some load has an address that comes from operand i
-  uint64_t stored = 0;        ///< likewise
-  /// Additions, multiplications, ... of f32 and f64, each counted where it stands, a fused one as 2; -1: the code has loops, so that the number is
-  /// known only where it runs.
+  AccessWidths loads, stores; ///< accesses to global memory
+  uint64_t loaded = 0;        ///< bit i: the address of some load depends on operand i
+  uint64_t stored = 0;        ///< the same for stores
+  /// Floating-point operations (f32 and f64) in the text of the kernel, a fused multiply-add as 2;
+  /// -1 if the code has loops, because the number is then known only at run time.
   int64_t flops = 0;
   struct Operand {
-    int64_t fixed, perRow, perPoint; ///< bytes that may be touched (ZorseKernelNeeds)
+    int64_t fixed, perRow, perPoint; ///< bytes that may be accessed (ZorseKernelNeeds)
   };
-  std::vector<Operand> operands; ///< empty: the file does not say
+  std::vector<Operand> operands; ///< empty: not given in the file
 };
 
-/// By symbol. Whatever is not understood counts for nothing.
+/// Returns kernels by symbol. Lines that are not understood are ignored.
 std::map<std::string, PtxKernel> readPtx(std::string_view text);
 
 } // namespace zorse::inspect

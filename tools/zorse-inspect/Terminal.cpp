@@ -13,7 +13,7 @@ namespace zorse::inspect {
 
 namespace {
 
-// Distinct, readable on dark and light backgrounds, in an order that keeps neighbours apart.
+// Distinct colors, readable on dark and light backgrounds, ordered so that neighbors differ.
 constexpr int kPalette[] = {33, 208, 71, 170, 37, 178, 131, 63, 106, 205, 30, 166};
 int paletteOf(unsigned number) { return kPalette[number % (sizeof kPalette / sizeof *kPalette)]; }
 
@@ -100,7 +100,7 @@ std::string fit(const std::string &text, int width, bool right) {
   }
   if (width <= 0)
     return "";
-  std::string cut; // texts with colours are never longer than their place
+  std::string cut; // colored texts are never longer than their column
   int kept = 0;
   for (size_t i = 0; i < text.size() && kept < width; ++i) {
     bool starts = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;

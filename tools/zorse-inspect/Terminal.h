@@ -1,4 +1,5 @@
-// What the pictures of zorse-inspect are made of: colours where a terminal shows them, bars, tables, amounts as people write them.
+// Building blocks of the views of zorse-inspect: terminal colors, bars, tables, human-readable
+// amounts.
 #pragma once
 
 #include <cstdint>
@@ -7,35 +8,36 @@
 
 namespace zorse::inspect {
 
-/// Columns of the terminal, or 110.
+/// Columns of the terminal; 110 if unknown.
 int terminalWidth();
 
-/// Colours are used on a terminal, unless NO_COLOR is set.
+/// Whether to use colors: on a terminal, unless NO_COLOR is set.
 bool colours();
 
-/// Text in a colour that stays the same for the same number (devices, cells).
+/// Text in a color that depends only on the number (device or cell).
 std::string coloured(const std::string &text, unsigned number);
-/// The same as background.
+/// The same with a background color.
 std::string onColour(const std::string &text, unsigned number);
 std::string bold(const std::string &text);
 std::string dim(const std::string &text);
 
 /// "1.5 MiB", "640 B".
 std::string bytes(double amount);
-/// "1.2 G", "740 k": powers of thousand.
+/// "1.2 G", "740 k": powers of 1000.
 std::string amount(double value);
 /// "97 %".
 std::string percent(double share);
 
-/// A bar of `width` columns, `share` of it filled.
+/// A bar of `width` columns of which the fraction `share` is filled.
 std::string bar(double share, int width);
 
-/// Columns a text takes: UTF-8 characters, escape sequences not counted.
+/// Number of columns of a text: UTF-8 characters without escape sequences.
 int columnsOf(const std::string &text);
-/// Pads with spaces to `width` columns, or cuts with "…".
+/// Pads with spaces or truncates with "…" to `width` columns.
 std::string fit(const std::string &text, int width, bool right = false);
 
-/// Rows of texts with aligned columns, the first row as head. A column whose head starts with '>' is right-aligned.
+/// Prints rows with aligned columns. The first row is the header; a header that starts with '>'
+/// right-aligns its column.
 void printTable(const std::vector<std::vector<std::string>> &rows);
 
 } // namespace zorse::inspect

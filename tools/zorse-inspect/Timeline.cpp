@@ -1,5 +1,6 @@
-// The planned times as a Gantt chart in text. Forwards of a cell are a digit, its backward the same digit on the other shade (a letter without
-// colours); W of a split backward is the same sign for all cells.
+// Prints the planned times as a Gantt chart in text. A cell's forward is a digit, its backward the
+// same digit in the other shade (a letter without colors). W of a split backward is one sign for
+// all cells.
 #include "Inspect.h"
 #include "Terminal.h"
 
@@ -12,11 +13,12 @@ namespace zorse::inspect {
 
 namespace {
 
-/// Which picture character an entry gets, and its colour number; cells are numbered in the order of their samples on their device.
+/// The character and color number of an entry. Cells are numbered per device in the order of their
+/// samples.
 struct Mark {
   char sign;
   unsigned colour;
-  int weight; ///< where several entries share a column the heaviest is shown
+  int weight; ///< if several entries share a column, the one with the largest weight is shown
 };
 
 Mark markFor(const bundle::Entry &entry, const std::vector<int> &rank) {
@@ -80,7 +82,8 @@ void printTimeline(const Inspected &what) {
     return;
   }
 
-  // The micro-batches of a device are numbered by first sample, so that 0 1 2 a b c reads as a schedule.
+  // Micro-batches of a device are numbered by first sample, so that 0 1 2 a b c reads as a
+  // schedule.
   std::vector<int> rank(what.plan.cells.size());
   for (size_t c = 0; c < rank.size(); ++c)
     for (const step::Cell &other : what.plan.cells)
@@ -117,7 +120,7 @@ void printTimeline(const Inspected &what) {
         continue;
       std::string text =
           "  " + coloured(fit(q == 0 ? what.bundle.devices[d].name : "", margin - 11), d) + " " + dim(fit(queueName(program.queues(q)), 7)) + " ";
-      for (int c = 0; c < width;) { // runs of equal marks share one escape sequence
+      for (int c = 0; c < width;) { // consecutive equal marks share one escape sequence
         int e = c;
         std::string run;
         while (e < width && columns[e].sign == columns[c].sign && columns[e].colour == columns[c].colour)

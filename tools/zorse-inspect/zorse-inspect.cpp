@@ -1,4 +1,4 @@
-// zorse-inspect: what is in a bundle, as pictures and text.
+// zorse-inspect: shows the contents of a bundle as text and diagrams.
 #include "Inspect.h"
 #include "ParseFlags.h"
 
@@ -36,27 +36,27 @@ Status printProgram(const Inspected &what, int device) {
 
 int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
-  CLI::App app("Shows what is in a bundle: an overview, or one of the views below.");
+  CLI::App app("Shows the contents of a bundle: an overview, or one of the views below.");
   std::string directory, program, memory, svg;
   bool plan = false, timeline = false, bodies = false, kernels = false;
   KernelsAsked asked;
-  app.add_option("bundle", directory, "the directory that zorse-compile wrote")->required();
-  app.add_flag("--plan", plan, "the tiling of units x samples as a picture");
-  app.add_option("--program", program, "the program of a device (name or number) as text");
-  CLI::Option *memoryOption = app.add_option("--memory", memory, "what lives where and when on a device (name or number)");
-  app.add_option("--svg", svg, "with --memory: write the map to this file")->needs(memoryOption);
+  app.add_option("bundle", directory, "bundle directory written by zorse-compile")->required();
+  app.add_flag("--plan", plan, "diagram of the tiling of units x samples");
+  app.add_option("--program", program, "program of a device (name or number) as text");
+  CLI::Option *memoryOption = app.add_option("--memory", memory, "memory map of a device (name or number) over the step");
+  app.add_option("--svg", svg, "with --memory: write the map to this SVG file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
-  app.add_flag("--bodies", bodies, "what every body launches");
-  CLI::Option *kernelsOption = app.add_flag("--kernels", kernels, "what every generated GPU kernel asks for, heaviest first (docs/codegen-cuda.md)");
+  app.add_flag("--bodies", bodies, "kernel launches of every body");
+  CLI::Option *kernelsOption = app.add_flag("--kernels", kernels, "resource use of every generated GPU kernel, slowest first (docs/codegen-cuda.md)");
   CLI::Option *archOption =
-      app.add_option("--arch", asked.arch, "with --kernels: only those for this architecture, such as sm_80")->needs(kernelsOption);
-  app.add_option("--device", asked.device, "with --kernels: only those of a device (name or number)")->needs(kernelsOption)->excludes(archOption);
-  app.add_option("--gpu", asked.gpu, "with --kernels: type of GPU whose memory bandwidth is taken, such as A100-80")->needs(kernelsOption);
-  app.add_option("--rows", asked.rows, "with --kernels: samples per call of a unit; default: as the programs call them")
+      app.add_option("--arch", asked.arch, "with --kernels: only kernels for this architecture, such as sm_80")->needs(kernelsOption);
+  app.add_option("--device", asked.device, "with --kernels: only kernels of a device (name or number)")->needs(kernelsOption)->excludes(archOption);
+  app.add_option("--gpu", asked.gpu, "with --kernels: GPU type with the memory bandwidth to assume, such as A100-80")->needs(kernelsOption);
+  app.add_option("--rows", asked.rows, "with --kernels: samples per call of a unit (default: as in the programs)")
       ->needs(kernelsOption)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
   app.add_option("--ptxas", asked.assembler,
-                 "with --kernels: NVIDIA's assembler; default: $PTXAS, what tools/ptxas.sh fetched, or the one on the PATH")
+                 "with --kernels: path of NVIDIA's assembler (default: $PTXAS, the one that tools/ptxas.sh downloaded, or the one on the PATH)")
       ->needs(kernelsOption);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-inspect"))
     return *done;
@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
       std::string known;
       for (const auto &d : bundle->devices)
         known += " " + d.name;
-      return fail("expects a device of the bundle, got '" + name + "'. It has:" + known);
+      return fail("expected a device of the bundle, got '" + name + "'. Devices:" + known);
     }
     if (!program.empty())
       status = printProgram(what, device);

@@ -1,4 +1,5 @@
-// zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
+// zorse-opt: reads MLIR, runs passes or pipelines, and writes MLIR. For compiler developers and
+// tests.
 #include "DeepStack.h"
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -19,7 +20,7 @@ static int run(int argc, char **argv) {
   const bool help = llvm::any_of(arguments, [](llvm::StringRef word) { return word == "--help" || word == "-help" || word == "-h"; });
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-  // MLIR is not instrumented and orders its threads by means that the sanitizer does not see.
+  // MLIR is not instrumented, and the sanitizer does not see how it synchronizes its threads.
   std::string oneThread = "--mlir-disable-threading";
   arguments.push_back(oneThread.data());
 #endif
@@ -37,8 +38,8 @@ static int run(int argc, char **argv) {
   zorse::autodiff::registerPasses();
   zorse::codegen::registerPasses();
   zorse::pipelines::registerPasses();
-  if (help) { // before those of MLIR, of which there are hundreds
-    llvm::outs() << "Zorse's passes; docs/passes.md says in which order they run. After them, everything else that this program takes.\n\n";
+  if (help) { // printed before MLIR's hundreds of passes
+    llvm::outs() << "Zorse passes (docs/passes.md describes their order), followed by all other options.\n\n";
     mlir::printRegisteredPasses();
     llvm::outs() << '\n';
     llvm::outs().flush();

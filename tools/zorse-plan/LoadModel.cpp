@@ -41,7 +41,7 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
     return bytes.error();
   if (!model.summary.ParseFromString(*bytes) || model.summary.units_size() == 0)
     return userError(path +
-                     ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of them");
+                     ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of these");
   return model;
 }
 
@@ -56,8 +56,8 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
     if (equals == std::string::npos) {
       std::optional<planning::ModelShape> known = planning::findModelShape(part);
       if (!known)
-        return userError("--shape: '" + part + "' is not known; known are " + planning::knownModelShapes() +
-                         "; or give layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
+        return userError("--shape: '" + part + "' is unknown; known shapes: " + planning::knownModelShapes() +
+                         "; or set layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
       known->sequence = shape.sequence;
       shape = *known;
       continue;
@@ -75,7 +75,8 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
                                                        {"sequence", &shape.sequence}};
     auto it = std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
     if (it == std::end(keys))
-      return userError("--shape: unknown setting '" + key + "'; known are layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision");
+      return userError("--shape: unknown setting '" + key +
+                       "'; known settings: layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision");
     if (value.empty() || value.size() > 15 || value.find_first_not_of("0123456789") != std::string::npos)
       return userError("--shape: " + key + ": expected a whole number, got '" + value + "'");
     *it->second = std::stoll(value);

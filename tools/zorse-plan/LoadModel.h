@@ -1,4 +1,4 @@
-// The model to plan for: an ONNX file, a bundle, a summary, or dimensions alone.
+// Loads the model to plan for: an ONNX file, a bundle, a summary, or model dimensions.
 #pragma once
 
 #include "zorse/Pipelines/Compile.h"
@@ -14,16 +14,18 @@ namespace zorse {
 
 struct LoadedModel {
   bundle::ModelSummary summary;
-  std::optional<bundle::BodyLibrary> bodies;  ///< of ONNX files and bundles
-  std::optional<planning::LayerTable> layers; ///< of tables of layers; its summary is moved to `summary`
+  std::optional<bundle::BodyLibrary> bodies;  ///< set for ONNX files and bundles
+  std::optional<planning::LayerTable> layers; ///< set for tables of layers; the table's summary is moved to `summary`
 };
 
-/// `path`: FILE.onnx, a bundle's directory, a table of layers (*.json), or a summary (*.pb).
-/// The message of an error is empty where everything has been printed.
+/// Loads `path`: FILE.onnx, a bundle directory, a table of layers (*.json), or a summary (*.pb).
+/// The message of an error is empty if it has already been printed.
 Result<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions options);
 
-/// `text`: a known shape, key=value settings, or both, separated by commas: "llama-7b,precision=f16",
-/// "layers=24,hidden=2048,ffn=5504,heads=16,vocabulary=32000". Without `precision` it is bf16 where every device of the cluster has it, else f16.
+/// Creates the summary of a model from `text`: a known shape, key=value settings, or both,
+/// separated by commas, such as "llama-7b,precision=f16" or
+/// "layers=24,hidden=2048,ffn=5504,heads=16,vocabulary=32000". The default `precision` is bf16 if
+/// every device of the cluster supports it, otherwise f16.
 Result<LoadedModel> shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster);
 
 } // namespace zorse

@@ -8,50 +8,54 @@
 using namespace zorse;
 
 void zorse::plan::addOptions(CLI::App &app, Options &o) {
-  app.add_option("model", o.model, "an ONNX file, a bundle, a table of layers (layers.json, docs/layers.md), or a model summary (summary.pb)");
+  app.add_option("model", o.model, "ONNX file, bundle, table of layers (layers.json, docs/layers.md)or model summary (summary.pb)");
   app.add_option("--shape", o.shape,
-                 "plan for a model by its dimensions: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
+                 "model dimensions instead of a model: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
                  "precision=f16 (comma-separated)");
-  app.add_option("--summary", o.summary, "the same as giving a summary as the model")->group("");
-  app.add_option("--cluster", o.cluster, "sites, nodes, devices, links (docs/cluster.md)");
-  app.add_option("--profile", o.profile, "measured times (docs/profile.md), as zorse-profile writes them");
+  app.add_option("--summary", o.summary, "same as a summary as the model")->group("");
+  app.add_option("--cluster", o.cluster, "cluster.yaml with sites, nodes, devices and links (docs/cluster.md)");
+  app.add_option("--profile", o.profile, "profile with measured times, written by zorse-profile (docs/profile.md)");
   app.add_option("--batch", o.batch, "samples per step");
-  app.add_option("--plan", o.plan, "describe this plan instead of choosing one (docs/plan.md)");
-  app.add_option("-o,--output", o.output, "write plan.json");
-  app.add_option("--html", o.html, "write a page with timeline, memory, tiling and reasons");
-  app.add_option("--json", o.json, "write the report for machines (docs/planning.md)");
-  app.add_flag("--explain", o.explain, "say what binds, and what one more device, other links or more memory would bring");
-  app.add_option("--compare", o.compare, "two plans (files) side by side")->expected(2);
+  app.add_option("--plan", o.plan, "plan.json to evaluate instead of searching for a plan (docs/plan.md)");
+  app.add_option("-o,--output", o.output, "output file for plan.json");
+  app.add_option("--html", o.html, "output file for an HTML report with timeline, memory, tiling and reasons");
+  app.add_option("--json", o.json, "output file for the report in JSON (docs/planning.md)");
+  app.add_flag("--explain", o.explain, "explain what limits the plan, and the effect of one more device, faster links or more memory");
+  app.add_option("--compare", o.compare, "compare two plan files")->expected(2);
   std::vector<std::string> planners = {"zorse", "all"};
   for (const planning::Baseline &baseline : planning::baselines())
     planners.push_back(baseline.name);
-  app.add_option("--planner", o.planner, "another system's way to choose a plan (docs/baselines.md), or all: a table of what each would make of it")
+  app.add_option(
+         "--planner", o.planner,
+         "planner: zorse (default), a reimplementation of another system's planner (docs/baselines.md), or all: compare all planners in a table")
       ->check(CLI::IsMember(planners));
-  app.add_flag("--quiet", o.quiet, "no tables, no progress");
+  app.add_flag("--quiet", o.quiet, "print no tables and no progress");
 
   const char *search = "Search";
-  app.add_option("--objective", o.objective, "throughput (default) or cost: least price per token")
+  app.add_option("--objective", o.objective, "search objective: throughput (default) or cost (lowest price per token)")
       ->group(search)
       ->check(CLI::IsMember({"throughput", "cost"}));
-  app.add_option("--least-throughput", o.search.leastThroughput, "with --objective=cost: samples/s that must be reached")->group(search);
-  app.add_option("--most-price", o.search.mostPrice, "most to pay per hour for the devices in use")->group(search);
+  app.add_option("--least-throughput", o.search.leastThroughput, "with --objective=cost: minimum throughput in samples/s")->group(search);
+  app.add_option("--most-price", o.search.mostPrice, "maximum price per hour of the devices in use")->group(search);
   app.add_option("--stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
   app.add_option("--pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
-  app.add_option("--microbatch", o.search.rows, "most rows of a micro-batch (default: chosen)")->group(search);
+  app.add_option("--microbatch", o.search.rows, "maximum micro-batch size (default: chosen)")->group(search);
   std::vector<std::string> schedules;
   for (step::ScheduleKind kind : planning::searchedSchedules())
     schedules.push_back(step::scheduleRule(kind).name);
-  app.add_option("--schedule", o.schedule, "the order of tasks (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
-  app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")
+  app.add_option("--schedule", o.schedule, "pipeline schedule (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
+  app.add_option("--split-backward", o.split, "whether weight gradients are separate tasks (split backward): yes or no (default: chosen)")
       ->group(search)
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_option("--communication", o.communication,
-                 "blocking: devices do not compute while they send or receive, as in other systems (default: overlapped)")
+  app.add_option("--communication", o.communication, "overlapped (default) or blocking: devices do not compute while they send or receive")
       ->group(search)
       ->check(CLI::IsMember({"overlapped", "blocking"}));
-  app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
-  app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
-  app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
-  app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
-  app.add_flag("!--no-techniques", o.search.techniques, "neither recomputation nor state on hosts, also where memory lacks")->group(search);
+  app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")->group(search)->delimiter(',');
+  app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: depends on the problem size)")->group(search);
+  app.add_option("--seed", o.search.seed, "random seed of the search; the same seed gives the same plan on any machine")
+      ->check(wholeNumber())
+      ->group(search);
+  app.add_option("--threads", o.search.threads, "search threads (default: all cores); the plan does not depend on their number")->group(search);
+  app.add_flag("!--no-techniques", o.search.techniques, "use neither recomputation nor offload to the host, even if memory is insufficient")
+      ->group(search);
 }

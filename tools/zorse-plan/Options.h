@@ -1,4 +1,4 @@
-// What zorse-plan is told.
+// Command-line options of zorse-plan.
 #pragma once
 
 #include "zorse/Pipelines/Compile.h"
@@ -22,7 +22,7 @@ struct Options {
   pipelines::CompileOptions compile;
 };
 
-/// Adds the flags that set `options`, which must outlive the parsing.
+/// Adds the flags of `options`, which must outlive parsing.
 void addOptions(CLI::App &app, Options &options);
 
 } // namespace zorse::plan

@@ -1,4 +1,5 @@
-// zorse-plan: which device does what, how fast, in how much memory, and why. Options are read here; lib/Planning does the work.
+// zorse-plan: chooses a plan for a model on a cluster and reports step time, memory and the
+// reasons. Parses options; lib/Planning does the work.
 #include "DeepStack.h"
 #include "LoadModel.h"
 #include "ModelFlags.h"
@@ -38,7 +39,8 @@ int fail(const std::string &message) {
   return 1;
 }
 
-/// Finishes a plan that was read: devices it does not list get no work; costs and memory come from the cluster.
+/// Completes a plan that was read: devices that it does not list get no work; costs and memory are
+/// taken from the cluster.
 Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster) {
   Result<step::Plan> plan = step::readPlanFile(path, model.summary);
   if (plan.failed())
@@ -53,7 +55,7 @@ Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, c
   return plan;
 }
 
-/// A cluster of what a plan says about its devices, for plans that stand alone.
+/// Creates a cluster from a plan's list of devices, for plans that are given without a cluster.
 planning::Cluster clusterOf(const step::Plan &plan) {
   planning::Cluster cluster;
   cluster.name = "plan";
@@ -80,7 +82,7 @@ planning::Cluster clusterOf(const step::Plan &plan) {
   return cluster;
 }
 
-/// One line that is written over while the search runs.
+/// Prints one line that is overwritten during the search.
 void showProgress(uint32_t tried, uint32_t budget, double best) {
   fprintf(stderr, "\r  search: %u of %u candidates, best step %.4g s   ", tried, budget, best);
   fflush(stderr);
@@ -101,7 +103,7 @@ int compare(const Options &o, const planning::Problem &problem, const LoadedMode
   return 0;
 }
 
-/// The plan of another system's planner.
+/// Returns the plan of another system's planner.
 Result<step::Plan> planAs(const planning::Baseline &baseline, const planning::Problem &problem) {
   Result<planning::Layout> layout = baseline.plan(problem);
   if (layout.failed())
@@ -109,7 +111,7 @@ Result<step::Plan> planAs(const planning::Baseline &baseline, const planning::Pr
   return planning::makePlan(problem, *layout);
 }
 
-/// Ours and every other planner's, side by side.
+/// Prints the plan of our planner and of every other one in a table.
 int compareAll(const planning::Problem &problem, const planning::SearchOptions &search) {
   std::vector<planning::PlannerOutcome> outcomes(1);
   outcomes[0].name = "zorse";
@@ -129,11 +131,11 @@ int compareAll(const planning::Problem &problem, const planning::SearchOptions &
   return any ? 0 : fail("no planner has a plan");
 }
 
-/// What a plan is chosen for, or described with.
+/// The inputs of planning.
 struct Inputs {
   std::optional<planning::Cluster> cluster;
   std::optional<planning::Profile> profile;
-  std::optional<step::Plan> plan; ///< that was given or drawn
+  std::optional<step::Plan> plan; ///< given by the user or found by the search
   LoadedModel model;
   std::vector<std::string> assumptions;
 
@@ -141,7 +143,7 @@ struct Inputs {
   const planning::Profile *profileIfAny() const { return profile ? &*profile : nullptr; }
 };
 
-/// Reads cluster and profile, and checks a given plan's batch before the model is loaded.
+/// Reads cluster and profile, and checks the batch of a given plan before the model is loaded.
 Status readFiles(const Options &o, Inputs &inputs) {
   if (!o.cluster.empty()) {
     Result<planning::Cluster> cluster = planning::readClusterFile(o.cluster);
@@ -167,10 +169,10 @@ Status readFiles(const Options &o, Inputs &inputs) {
 
 Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   if (path.empty() == o.shape.empty())
-    return userError("expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
+    return userError("expected one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
-  o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
-  o.compile.cluster = o.cluster;                 // and for bodies of every architecture in the cluster
+  o.compile.weights = pipelines::Weights::Later; // planning needs only shapes
+  o.compile.cluster = o.cluster;                 // functions are compiled for every architecture in the cluster
   Result<LoadedModel> model = o.shape.empty() ? loadModel(path, o.compile) : shapeModel(o.shape, o.compile.sequence, inputs.clusterIfAny());
   if (model.failed())
     return model.error();
@@ -178,7 +180,7 @@ Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   return Status::success();
 }
 
-/// Fits cluster and profile to the model, and notes what is assumed.
+/// Adapts cluster and profile to the model, and notes assumptions.
 Status adaptToModel(const std::string &path, Inputs &inputs) {
   auto &[cluster, profile, plan, model, assumptions] = inputs;
   if (cluster) {
@@ -203,8 +205,9 @@ Status adaptToModel(const std::string &path, Inputs &inputs) {
   return Status::success();
 }
 
-/// Reads the plan where the options say so. A plan that is given may stand alone; to choose one takes a cluster.
-/// \param o  its batch is in rows
+/// Reads the plan given by the options. Only a given plan may be used without a cluster; a search
+/// requires one.
+/// \param o  options; o.batch is in rows
 Status takePlan(const Options &o, Inputs &inputs) {
   std::optional<step::Plan> &plan = inputs.plan;
   if (!o.plan.empty()) {
@@ -236,7 +239,7 @@ Status readInputs(Options &o, Inputs &inputs) {
   const int64_t group = samplesPerRow(inputs.model.summary);
   if (o.batch % group != 0)
     return userError(step::brokenGroups(o.batch, group));
-  o.batch /= group; // from here on in rows
+  o.batch /= group; // in rows from here on
   return takePlan(o, inputs);
 }
 
@@ -258,7 +261,7 @@ Result<planning::SearchOptions> searchOptions(const Options &o, const planning::
   return search;
 }
 
-/// \param found  how it was chosen, for the report
+/// \param found  receives how the plan was chosen, for the report
 Result<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem, const planning::SearchOptions &search,
                               std::string &found) {
   if (planner != "zorse") {
@@ -275,7 +278,8 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
   return std::move(result->plan);
 }
 
-/// What binds the plan, and what other clusters would bring. Those are searched again, unless devices are excluded.
+/// Returns what limits the plan, and the effect of other clusters. The search is repeated for
+/// those, unless devices are excluded.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
                                           const planning::SearchOptions &search) {
   planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
@@ -293,7 +297,7 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem, cons
                            search.objective == planning::Objective::CostPerSample);
 }
 
-/// Prints and writes what the options ask for. A plan that does not fit is described, and still an error.
+/// Prints and writes the requested reports. A plan that does not fit is reported, and is an error.
 int describe(const Options &o, const planning::Problem &problem, const step::Plan &plan, const planning::SearchOptions &search,
              const std::string &found) {
   step::StepGraph graph;
@@ -320,7 +324,7 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
   for (const auto &device : report->devices)
     if (device.available && device.memory > device.available)
       lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + showBytes(double(device.memory - device.available)) + ")";
-  return lacking.empty() ? 0 : fail("the plan does not fit: memory is missing on " + lacking);
+  return lacking.empty() ? 0 : fail("the plan does not fit: insufficient memory on " + lacking);
 }
 
 int run(Options &o) {
@@ -363,7 +367,7 @@ int run(Options &o) {
 
 static int runTool(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
-  CLI::App app("Chooses a plan for a model on a cluster (or reads one), and shows who does what, how fast, in how much memory, and why.\n"
+  CLI::App app("Chooses a plan for a model on a cluster (or reads one), and reports its schedule, step time, memory and reasons.\n"
                "  zorse-plan model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o plan.json --html plan.html\n"
                "  zorse-plan --shape llama-7b --seq 4096 --cluster cluster.yaml --batch 256\n");
   Options o;

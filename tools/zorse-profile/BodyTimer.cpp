@@ -28,13 +28,13 @@ double processorSeconds() {
 
 enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
 constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients", "weight gradients"};
-constexpr size_t kMostSets = 4; ///< units of a class whose memory is run in turn, so that weights come from memory as they do in a step
+constexpr size_t kMostSets = 4; ///< copies of a class's memory that are used round-robin, so that weights are not cached between calls, as in a step
 constexpr size_t kLeastRounds = 3, kMostRounds = 15;
-constexpr double kLongestCall = 4; ///< seconds: rows that take longer are left out
+constexpr double kLongestCall = 4; ///< seconds; batch sizes that take longer are omitted
 
 struct UnitClass {
   std::string name;
-  int32_t unit = 0; ///< the first of the class
+  int32_t unit = 0; ///< first unit of the class
   int units = 0;
   std::vector<std::pair<Task, uint32_t>> tasks;
   std::vector<Slots> sets;
@@ -47,7 +47,7 @@ struct UnitClass {
   }
 };
 
-/// One thing that is measured: in rounds.
+/// A quantity that is measured in several rounds.
 struct Point {
   size_t unitClass = 0;
   Task task = Forward;
@@ -65,7 +65,7 @@ class Timer {
 public:
   Timer(Device &device, const Bundle &bundle, const TimerOptions &options) : device(device), bundle(bundle), options(options) {}
 
-  double had = 0; ///< processors while the classes were measured
+  double had = 0; ///< CPUs that the process had during the measurement of the classes
 
   Result<planning::DeviceProfile> run() {
     begin = now();
@@ -94,11 +94,12 @@ private:
         UnitClass c;
         c.name = unit.class_id() < names.size() ? names[unit.class_id()] : "class";
         c.unit = u;
-        // In the order in which each finds what it reads: the forward's saved block, the deferred block of the input gradients.
+        // Order of execution: each task reads outputs of earlier ones (saved block of the forward,
+        // deferred block of the input gradients).
         auto bodyOf = [&](bundle::UnitFunction::Task task) { return functionOf(bundle.summary, unit, task).body(); };
         c.tasks = {{Forward, bodyOf(bundle::UnitFunction::FORWARD)}, {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
         const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS), weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() && inputs < uint32_t(bundle.bodies.bodies_size())) // only bundles whose plan splits hold the parts
+        if (unit.splits() && inputs < uint32_t(bundle.bodies.bodies_size())) // the two parts exist only if the plan splits backwards
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
@@ -107,7 +108,8 @@ private:
   }
 
   Status makeSets() {
-    // The most rows for which one unit of every class fits, then as many units of each as fit.
+    // Finds the largest batch size at which one unit of every class fits, then as many units of
+    // each class as fit.
     std::vector<int64_t> rows = options.rows;
     uint64_t workspace = 0, least = 0;
     auto measure = [&] {
@@ -117,14 +119,14 @@ private:
       return least + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
-      say("left out: " + std::to_string(rows.back()) + " rows need " + std::to_string((least + workspace) >> 20) + " MiB of the " +
-          std::to_string(options.memory >> 20) + " MiB there are");
+      say("omitted: " + std::to_string(rows.back()) + " rows need " + std::to_string((least + workspace) >> 20) + " MiB of the " +
+          std::to_string(options.memory >> 20) + " MiB available");
       rows.pop_back();
     }
     if (least + workspace > options.memory)
       return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
-                       " rows, and there are " + std::to_string(options.memory >> 20) +
-                       " MiB; give fewer rows with --rows or more memory with --memory");
+                       " rows, but the limit is " + std::to_string(options.memory >> 20) +
+                       " MiB; set smaller batch sizes with --rows or a higher limit with --memory");
     Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
       return shared.error();
@@ -154,7 +156,7 @@ private:
     return device.runBody(body, arguments);
   }
 
-  /// Everything once, for every set; rows that take too long are dropped here.
+  /// Runs every function once for every set. Omits batch sizes that take too long.
   Status warmUp() {
     for (size_t i = 0; i < classes.size(); ++i) {
       UnitClass &c = classes[i];
@@ -168,7 +170,7 @@ private:
           longest = std::max(longest, (now() - start) / static_cast<double>(c.sets.size()));
         }
         if (r > 0 && longest > kLongestCall) {
-          say("left out: " + c.name + " takes " + std::to_string(longest) + " s for " + std::to_string(c.rows[r]) + " rows");
+          say("omitted: " + c.name + " takes " + std::to_string(longest) + " s for " + std::to_string(c.rows[r]) + " rows");
           c.rows.resize(r);
         }
       }
@@ -179,7 +181,8 @@ private:
     return Status::success();
   }
 
-  /// Seconds of one call; under a quota its processor seconds, which pauses leave alone that are as long as many calls. `pace` makes seconds of them.
+  /// Seconds per call. Under a CPU quota, CPU seconds per call, which are independent of throttling
+  /// pauses that may be as long as many calls; `pace` converts them to wall-clock seconds.
   double timed(const std::function<void()> &once) {
     double used = processorSeconds();
     int64_t calls = 0;
@@ -193,7 +196,7 @@ private:
 
   Status sample(Point &point) {
     UnitClass &c = classes[point.unitClass];
-    // What it reads is there, for these rows.
+    // Run the earlier tasks first, so that the inputs exist for this batch size.
     for (auto [task, body] : c.tasks) {
       bool before = (task == Forward && point.task != Forward) || (task == InputGradients && point.task == WeightGradients);
       for (size_t set = 0; set < c.sets.size() && before; ++set)
@@ -215,13 +218,12 @@ private:
     Status status = allRounds();
     double share = (processorSeconds() - used) / std::max(now() - start, 1e-9);
     had = share;
-    if (options.quota > 0) // what it is allowed, also where others kept it from it now: a run takes it in full
+    if (options.quota > 0) // the full quota, even if other processes use part of it now: a run can use all of it
       pace = 1 / options.quota;
     if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
       char text[160];
-      std::snprintf(text, sizeof text,
-                    "others use this machine: the functions got %.2f of a processor where %.2f are allowed, and look slower than they are", share,
-                    options.processors);
+      std::snprintf(text, sizeof text, "other processes use this machine: the functions had %.2f of %.2f CPUs, so their measured times are too long",
+                    share, options.processors);
       say(text);
     }
     return status;
@@ -285,12 +287,12 @@ private:
     }
   }
 
-  /// Seconds of something of size n, as a line through a small and a large n.
+  /// Fits a line through the times of a small and a large n: seconds per element and fixed seconds.
   Status line(int64_t small, int64_t large, double &each, double &fixed, const std::function<Status(int64_t)> &work) {
     double seconds[2];
     for (int i = 0; i < 2; ++i) {
       int64_t n = i ? large : small;
-      Status failure = work(n); // warm
+      Status failure = work(n); // warm-up
       std::vector<double> samples;
       for (size_t round = 0; round < 5 && failure.succeeded(); ++round)
         samples.push_back(timed([&] {
@@ -307,7 +309,7 @@ private:
   }
 
   Status otherCosts(planning::DeviceProfile &profile) {
-    // As large as what a device owns, so that it comes from memory, where there is room for it.
+    // As many elements as the largest group, if memory permits, so that the data is not cached.
     int64_t elements = 0;
     for (const bundle::GroupInfo &group : bundle.summary.groups())
       elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);
@@ -353,7 +355,7 @@ private:
     std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s", 1e-9 / std::max(profile.copyPerByte, 1e-15),
                   1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
-    // A body that does next to nothing: what calling costs.
+    // A nearly empty body measures the cost of a call.
     if (bundle.summary.decide_body() < static_cast<uint32_t>(bundle.bodies.bodies_size()) &&
         bundle.bodies.bodies(static_cast<int>(bundle.summary.decide_body())).slots_size() > 0) {
       uint32_t body = bundle.summary.decide_body();
@@ -389,7 +391,7 @@ private:
   const Bundle &bundle;
   const TimerOptions &options;
   double begin = 0;
-  double pace = 1; ///< seconds for a second of `timed`
+  double pace = 1; ///< wall-clock seconds per second returned by `timed`
   std::vector<UnitClass> classes;
   std::unique_ptr<DeviceMemory> scratch;
   std::vector<Point> points;

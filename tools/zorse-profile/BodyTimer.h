@@ -1,4 +1,5 @@
-// Times of the unit functions of a bundle on one device: several row counts, rounds interleaved, medians, until they are stable.
+// Measures the unit functions of a bundle on one device at several batch sizes. Rounds over all
+// functions are interleaved and repeated until the medians are stable.
 #pragma once
 
 #include "zorse/Planning/Profile.h"
@@ -12,20 +13,23 @@
 
 namespace zorse::profile {
 
+/// Options of timeBodies.
 struct TimerOptions {
-  std::vector<int64_t> rows;   ///< ascending
-  double sampleSeconds = 0.02; ///< one sample lasts at least this long
-  double budgetSeconds = 120;  ///< after it no round begins, but at least three are done
-  double spread = 0.03;        ///< stable: distance of the quartiles over the median
-  uint64_t memory = 0;         ///< bytes that may be used
-  double processors = 0;       ///< that the device's one thread should get; less than 0.9 of it is reported. 0: not known
-  double quota = 0; ///< processors that a control group leaves the device and that its threads use up: processor time is measured, and how much of it
-                    ///< there was. 0: none
-  std::function<void(const std::string &)> say; ///< a line for people; null: silent
+  std::vector<int64_t> rows;   ///< batch sizes, ascending
+  double sampleSeconds = 0.02; ///< minimum duration of a sample
+  double budgetSeconds = 120;  ///< no round starts after it, but at least three are completed
+  double spread = 0.03;        ///< stability limit: interquartile range / median
+  uint64_t memory = 0;         ///< bytes that may be allocated
+  double processors = 0;       ///< CPUs that the device's single thread should get; a warning is printed below 0.9 of it. 0: unknown
+  double quota = 0;            ///< CPUs that a control group allows the device, if its threads use all of them; 0: none. CPU time is then measured,
+                               ///< and the part of the quota that was available.
+  std::function<void(const std::string &)> say; ///< receives progress lines; null: silent
 };
 
-/// Classes, update, norm, copy and load of `device`, which has loaded the bundle's bodies. `profile.device` is left empty.
-/// \param processors  receives how many processors this process had while it measured the classes
+/// Measures unit classes, update, norm, copy and load on `device`, which has loaded the bundle's
+/// bodies. Leaves `profile.device` empty.
+/// \param processors  receives the number of CPUs that this process had during the measurement of
+///                    the classes
 runtime::Result<planning::DeviceProfile> timeBodies(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options,
                                                     double &processors);
 

@@ -18,10 +18,11 @@ uint64_t bytesAt(const bundle::Slot &slot, int64_t rows) {
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 127) / 64 * 64; }
 
-/// Numbers of the slot's type with the given mean and width.
+/// Fills `out` with random numbers of type `type` with the given mean and width.
 void fill(std::vector<std::byte> &out, bundle::ElementType type, double mean, double width, std::mt19937_64 &random) {
   std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(width));
-  // A table of normal numbers, read from changing places: drawing each takes longer than the measurement.
+  // Reads a table of normally distributed numbers at varying offsets, because drawing each number
+  // takes longer than the measurement.
   std::vector<float> table(8192);
   for (float &x : table)
     x = normal(random);
@@ -82,7 +83,7 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
         unit < 0 ? nullptr : &bundle.summary.parameters(static_cast<int>(bundle.summary.units(unit).parameters(static_cast<int>(slot.index()))));
     if (real)
       fill(out, slot.type(), parameter && parameter->shape_size() < 2 ? 0.5 : 0, 0.02, random);
-    return out; // of integer constants, which are indices or masks, zero always is one
+    return out; // integer constants are indices or masks, for which zero is always valid
   }
   case bundle::BOUNDARY_IN:
     if (real)
@@ -94,14 +95,14 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     return out;
   case bundle::STATE:
     if (real)
-      fill(out, slot.type(), slot.index() >= 2 ? 1e-4 : 0, slot.index() >= 2 ? 0 : 0.02, random); // moments are not negative
+      fill(out, slot.type(), slot.index() >= 2 ? 1e-4 : 0, slot.index() >= 2 ? 0 : 0.02, random); // optimizer states are not negative
     return out;
   case bundle::OPTIMIZER_STEP_SLOT: {
     const abi::OptimizerStep step = {.updates = 10, .lossScale = 1, .goodSteps = 10, .overflows = 0};
     memcpy(out.data(), &step, std::min(out.size(), sizeof step));
     return out;
   }
-  default: // what functions write first: outputs, gradients, saved and deferred blocks, sums
+  default: // slots that functions write first: outputs, gradients, saved and deferred blocks, sums
     return out;
   }
 }

@@ -1,5 +1,5 @@
-// zorse-profile: times of a bundle's unit functions on the devices of this machine, and of the links between its ranks; writes profile.json
-// (docs/profile.md).
+// zorse-profile: measures a bundle's unit functions on the devices of this machine, and the links
+// between its ranks; writes profile.json (docs/profile.md).
 #include "BodyTimer.h"
 #include "ParseFlags.h"
 
@@ -53,7 +53,9 @@ class Profiler {
 public:
   Profiler(const Options &options, const Bundle &bundle) : o(options), bundle(bundle) {}
 
-  /// The device `index`, here. \param ordinal  which unit it is. \param threadsHere  of all devices of this host
+  /// Measures the device `index` on this machine.
+  /// \param ordinal  index of its hardware unit.
+  /// \param threadsHere  threads of all devices of this host
   Result<planning::DeviceProfile> device(uint32_t index, int ordinal, int threadsHere) {
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
@@ -70,13 +72,14 @@ public:
     options.rows = o.rows.empty() ? usualRows() : o.rows;
     options.budgetSeconds = o.seconds;
     RankFacts facts = factsOfThisProcess();
-    // Half of what there is: what else runs here, and the profiler's own copies.
+    // Use at most half of the memory: the rest is for other processes and the profiler's own
+    // copies.
     const uint64_t own = (*device)->ownMemory(), has = own ? own : facts.memory;
     uint64_t there = bundle.devices[index].memory ? std::min(has, bundle.devices[index].memory)
                      : own                        ? own
                                                   : has / uint64_t(std::max(threadsHere, 1));
     options.memory = o.memory ? o.memory : std::min<uint64_t>(there / 2, uint64_t(4) << 30);
-    std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
+    std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher adds the name
     if (!o.quiet)
       options.say = [prefix](const std::string &line) { std::fprintf(stderr, "%s%s\n", prefix.c_str(), line.c_str()); };
     if (processors && bundle.devices[index].threads == 1 && share == 1)
@@ -100,7 +103,7 @@ public:
     return profile;
   }
 
-  /// Before anything is measured.
+  /// Called before any measurement.
   Status checkOutput() const {
     if (o.output == "-")
       return Status::success();
@@ -109,7 +112,7 @@ public:
     return checkWritable(o.output);
   }
 
-  /// 1, 2, 4, ... up to the batch and 16.
+  /// Default batch sizes: 1, 2, 4, ... up to min(batch, 16).
   std::vector<int64_t> usualRows() const {
     std::vector<int64_t> rows;
     for (int64_t r = 1; r <= std::min<int64_t>(bundle.batch, 16); r *= 2)
@@ -146,26 +149,27 @@ private:
   std::string conditions;
 };
 
-/// One process: each kind of device once; devices that are alike have the same entry under their names.
+/// Measures each kind of device once, in one process. Equal devices get the same entry, each under
+/// its name.
 Status runAlone(const Options &o, const Bundle &bundle) {
   Profiler profiler(o, bundle);
   if (Status status = profiler.checkOutput(); status.failed())
     return status;
   int threads = 0;
   for (const BundleDevice &device : bundle.devices)
-    threads = std::max(threads, device.threads); // one at a time
+    threads = std::max(threads, device.threads); // devices are measured sequentially
   std::vector<RankFacts> facts;
   facts.reserve(bundle.devices.size());
   for (const BundleDevice &device : bundle.devices)
     facts.push_back(factsOfThisProcess(device.kind));
-  if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // one at a time
+  if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // devices are measured sequentially
     return status;
-  std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile> measured; // by kind, threads, target and GPU
+  std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile> measured; // key: kind, threads, target, GPU
   planning::Profile profile;
   for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
     const BundleDevice &device = bundle.devices[d];
     const HardwareUnit *hardware = facts[d].unit();
-    const std::string unit = hardware ? hardware->model + ", " + std::to_string(hardware->memory) : ""; // GPUs of one model are alike
+    const std::string unit = hardware ? hardware->model + ", " + std::to_string(hardware->memory) : ""; // GPUs of one model are equal
     auto found = measured.find({device.kind, device.threads, device.target, unit});
     if (found == measured.end()) {
       Result<planning::DeviceProfile> times = profiler.device(d, facts[d].ordinal, threads);
@@ -186,8 +190,10 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   return profiler.write(header);
 }
 
-/// Processors that a rank's messages take from its computing; 0: there are others for them. \param threadsHere  of all devices of this host
-/// \param share  of a processor that throttling leaves each thread: messages have its pauses
+/// CPUs that communication of a rank takes from its computation; 0: other CPUs are free for it.
+/// \param threadsHere  threads of all devices of this host
+/// \param share        fraction of a CPU that throttling leaves each thread; communication pauses
+///                     too
 double sharedProcessors(const BundleDevice &device, int threadsHere, double share) {
   if (!deviceKindOf(device.kind).hostProcessors || share < 1)
     return 0;
@@ -197,7 +203,8 @@ double sharedProcessors(const BundleDevice &device, int threadsHere, double shar
   return there - device.threads >= 1 ? 0 : there;
 }
 
-/// What messages cost devices whose processors move them, into the profile.
+/// Measures the CPU cost of communication on devices whose CPUs move the data, and adds it to the
+/// profile.
 Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
               planning::Profile &profile, const std::function<void(const std::string &)> &say) {
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
@@ -227,14 +234,14 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
     device.communicationDelay = (*found)[r].delay;
     if (say)
       say(device.device +
-          format(": a message takes %.3g us and %.3g ns a byte from computing", device.communicationPerMessage * 1e6,
+          format(": a message takes %.3g us plus %.3g ns/byte of computing time", device.communicationPerMessage * 1e6,
                  device.communicationPerByte * 1e9) +
           format(", and waits %.3g ms while it computes", device.communicationDelay * 1e3));
   }
   return Status::success();
 }
 
-/// Finds the hardware of every device, and whether the job fits it.
+/// Assigns hardware to every device and checks that the job fits it.
 Status placeDevices(const Bundle &bundle, std::vector<RankFacts> &ranks, bool share) {
   if (Status status = assignUnits(bundle, ranks, share); status.failed())
     return status;
@@ -242,7 +249,7 @@ Status placeDevices(const Bundle &bundle, std::vector<RankFacts> &ranks, bool sh
   return checkHardware(bundle, ranks, &note);
 }
 
-/// What every rank has, placed on the hardware of its host.
+/// Returns the facts of every rank, with devices assigned to the hardware of its host.
 Result<std::vector<RankFacts>> placedRanks(Job &job, const Options &o, const Bundle &bundle, uint32_t rank) {
   RankFacts mineFound = factsOfThisProcess(bundle.devices[rank].kind);
   mineFound.bundle = bundle.digest;
@@ -261,7 +268,7 @@ Result<std::vector<RankFacts>> placedRanks(Job &job, const Options &o, const Bun
   return ranks;
 }
 
-/// One profile of what every rank has measured.
+/// Merges the measurements of all ranks into one profile.
 Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
   Result<std::vector<std::string>> all = job.member().exchange("profiles", planning::writeProfile(mine));
   if (all.failed())
@@ -270,7 +277,7 @@ Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
   for (const std::string &text : *all) {
     Result<planning::Profile> part = planning::readProfile(text);
     if (part.failed())
-      return userError("a rank measured what cannot be read: " + part.message());
+      return userError("the profile of a rank cannot be read: " + part.message());
     together.model = part->model;
     together.precision = part->precision;
     std::string comment = part->devices.front().device + ": " + part->comment;
@@ -280,7 +287,7 @@ Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
   return together;
 }
 
-/// Measures the links between ranks, and what messages cost, into the profile.
+/// Measures the links between ranks and the cost of communication, and adds them to the profile.
 Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, planning::Profile &profile) {
   Result<std::vector<uint32_t>> nodes = nodesOfDevices(bundle);
   if (nodes.failed())
@@ -316,7 +323,7 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
 
 Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const Place &place) {
   if (place.world != bundle.devices.size())
-    return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " +
+    return userError(o.bundle + ": has " + std::to_string(bundle.devices.size()) + " devices, but " + place.source + " started " +
                      std::to_string(place.world) + " processes; start one process per device");
   Result<std::vector<RankFacts>> ranks = placedRanks(job, o, bundle, place.rank);
   if (ranks.failed())
@@ -343,7 +350,8 @@ Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const Plac
   return place.rank == 0 ? profiler.write(*together) : Status::success();
 }
 
-/// A rank: its own device, at the same time as the others', then links.
+/// Runs one rank: measures its device at the same time as the other ranks measure theirs, then the
+/// links.
 Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
   JobOptions options;
   options.secretFile = o.secretFile;
@@ -386,7 +394,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
     launching.times.joinSeconds = o.joinSeconds;
     return launch(launching);
   }
-  takeSecretFromEnvironment(); // there is nobody to prove it to, and the bundle's machine code has no business with it
+  takeSecretFromEnvironment(); // not needed without other ranks; the bundle's machine code must not see it
   Status status = runAlone(o, *bundle);
   return status.failed() ? Result<int>(status) : 0;
 }
@@ -398,27 +406,31 @@ int main(int argc, char **argv) {
   Options o;
   CLI::App app{"Measures a bundle's unit functions on this machine's devices, and links between ranks, and writes a profile for zorse-plan and "
                "zorse-compile (docs/profile.md)."};
-  app.add_option("bundle", o.bundle, "the bundle, compiled for these devices with any plan")->required();
-  app.add_option("-o,--output", o.output, "where to write the profile; -: standard output")->capture_default_str();
-  app.add_option("--rows", o.rows, "row counts, separated by commas; default 1,2,4,... up to the batch and 16")
+  app.add_option("bundle", o.bundle, "bundle directory, compiled for these devices with any plan")->required();
+  app.add_option("-o,--output", o.output, "output file; -: standard output")->capture_default_str();
+  app.add_option("--rows", o.rows, "batch sizes to measure, separated by commas (default: 1,2,4,... up to the batch, at most 16)")
       ->delimiter(',')
       ->check(CLI::Range(int64_t(1), int64_t(1) << 31));
-  app.add_option("--seconds", o.seconds, "begin no round of measurements after so long; three are done in any case")
+  app.add_option("--seconds", o.seconds, "time budget in seconds: no round starts after it; at least three rounds are done")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--memory", o.memory, "bytes to use at most; default half of what a device has, at most 4 GiB");
-  app.add_option("--as", o.as, "one process: write the times for this device or device type instead of the bundle's devices");
-  app.add_option("--throttle", o.throttle, "DEVICE=SHARE, as for the run that the profile is for: bodies take 1/SHARE of their time");
-  app.add_flag("--share-gpus", o.shareGpus, "let several devices be one GPU where a host has fewer GPUs than devices");
-  app.add_flag("--processes", o.processes, "one process per device on this machine, all measured at the same time, and the links between them");
+  app.add_option("--memory", o.memory, "memory limit in bytes (default: half of the device's memory, at most 4 GiB)");
+  app.add_option("--as", o.as, "write the times for this device or device type instead of the bundle's devices; only without other processes");
+  app.add_option("--throttle", o.throttle,
+                 "DEVICE=SHARE, as in the run that the profile is for: slow a device down to the fraction SHARE of its speed");
+  app.add_flag("--share-gpus", o.shareGpus, "let devices share a GPU if a host has fewer GPUs than devices");
+  app.add_flag("--processes", o.processes,
+               "start one process per device on this machine; measures all devices at the same time, and the links between them");
   app.add_flag("--no-links", o.noLinks, "do not measure links");
-  app.add_option("--link-seconds", o.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));
-  app.add_option("--node-connections", o.nodeConnections, "connections between ranks of different nodes, as zorse-run will use")
+  app.add_option("--link-seconds", o.linkSeconds, "approximate measurement time per link, in seconds")
+      ->capture_default_str()
+      ->check(CLI::Range(0.05, 600.0));
+  app.add_option("--node-connections", o.nodeConnections, "connections between two ranks of different nodes, as for zorse-run")
       ->capture_default_str()
       ->check(CLI::Range(1, 16));
-  app.add_option("--secret-file", o.secretFile, "the job's secret, as for zorse-run");
-  app.add_option("--listen", o.listen, "this host's address for other ranks, as for zorse-run");
-  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")
+  app.add_option("--secret-file", o.secretFile, "file with the job's secret, as for zorse-run");
+  app.add_option("--listen", o.listen, "address of this host for other ranks, as for zorse-run");
+  app.add_option("--join-seconds", o.joinSeconds, "seconds after the start within which all ranks must connect")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
   app.add_flag("--quiet", o.quiet, "print errors only");
@@ -433,7 +445,7 @@ int main(int argc, char **argv) {
     complain(code.error());
     return exitCode(code.error());
   } catch (const std::bad_alloc &) {
-    complain(userError("this machine has too little memory; give fewer rows with --rows"));
+    complain(userError("out of memory; set smaller batch sizes with --rows"));
     return 1;
   }
 }

@@ -19,9 +19,9 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
     return;
   }
   if (speaks && !why.empty())
-    fprintf(stderr, "warning: GPUs exchange by way of the host: %s; %s\n", why.c_str(), stagedCost(bundle).c_str());
+    fprintf(stderr, "warning: GPU transfers are staged through host memory: %s; %s\n", why.c_str(), stagedCost(bundle).c_str());
   else if (speaks && !options.quiet)
-    printf("GPUs exchange by way of the host, as --staged says; %s\n", stagedCost(bundle).c_str());
+    printf("GPU transfers are staged through host memory (--staged); %s\n", stagedCost(bundle).c_str());
   bundle.useStaged();
 }
 

@@ -1,4 +1,5 @@
-// Whether GPUs of a job exchange directly, from memory to memory, and how they meet.
+// Decides whether the GPUs of a job transfer data directly, from memory to memory, and connects
+// them.
 #pragma once
 
 #include "Options.h"
@@ -11,12 +12,15 @@
 
 namespace zorse::run {
 
-/// Decides, the same on every rank, whether GPUs exchange directly, by everyone's facts (by device); if they do not, the bundle's programs are those
-/// without direct transfers from then on. \param speaks  whether this process says what was decided, on standard error and output
+/// Decides whether GPUs transfer directly. Every rank decides the same from the facts of all ranks
+/// (by device). If they do not, the bundle's programs are replaced by those without direct
+/// transfers.
+/// \param speaks  whether this process prints the decision (standard output; warnings on standard
+///                error)
 void chooseTransfers(const Options &options, runtime::Bundle &bundle, const std::vector<runtime::RankFacts> &facts, bool speaks);
 
-/// GPUs of this process that exchange directly meet the others within `seconds`. All ranks call it, those without such a device too: names are
-/// exchanged.
+/// Connects the GPUs of this process that transfer directly with the others, within `seconds`.
+/// Every rank must call it, even without such a device, because it exchanges names.
 runtime::Status connectDirectly(const runtime::Bundle &bundle, std::vector<runtime::LocalDevice> &devices, runtime::Group &group, double seconds,
                                 bool quiet);
 

@@ -15,7 +15,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-// The first byte says what follows.
+// The first byte of a message is its type.
 constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l', kSample = 'x';
 
 } // namespace
@@ -32,7 +32,7 @@ std::string zorse::run::saySample(uint64_t step, const std::vector<int64_t> &ids
 }
 
 std::vector<std::string> zorse::run::sayTrace(const std::vector<TraceEvent> &events) {
-  constexpr size_t kEvents = 1 << 14; // of one message: half a megabyte
+  constexpr size_t kEvents = 1 << 14; // per message: half a megabyte
   std::vector<std::string> messages;
   for (size_t begin = 0; begin < events.size(); begin += kEvents) {
     size_t count = std::min(kEvents, events.size() - begin);
@@ -71,7 +71,7 @@ Status JobOutput::begin(uint64_t lastStep) {
       return opened.error();
     tensorBoard_ = std::move(*opened);
   }
-  if (!options_.quiet && !options_.evaluate) // whose one line is shown at the end
+  if (!options_.quiet && !options_.evaluate) // an evaluation prints its only line at the end
     console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps, bundle_.sequence > 0);
   begun_ = std::chrono::steady_clock::now();
   thread_ = std::thread([this] { show(); });
@@ -135,7 +135,7 @@ void JobOutput::showSample(const std::string &numbers) {
     metrics_->sample(step, ids, prompt);
   if (!console_)
     return;
-  // Where tokens are bytes, they are text.
+  // If tokens are bytes, they are printed as text.
   const bool bytes = bytesAreTokens(bundle_.summary.logits().vocabulary());
   std::string text = "step " + std::to_string(step) + "  sample: ";
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -144,7 +144,7 @@ void JobOutput::showSample(const std::string &numbers) {
     char shown[8];
     if (!bytes)
       text += (i > 0 && i != prompt ? " " : "") + std::to_string(ids[i]);
-    else if (ids[i] >= 256) // the beginning or the end of a text
+    else if (ids[i] >= 256) // begin-of-text or end-of-text token
       text += "<" + std::to_string(ids[i]) + ">";
     else if (ids[i] >= 32 && ids[i] < 127)
       text += char(ids[i]);
@@ -183,7 +183,7 @@ void JobOutput::understand(const std::string &said) {
     std::memcpy(trace_.data() + before, said.data() + 1, count * sizeof(TraceEvent));
     for (size_t i = before; i < trace_.size(); ++i)
       if (trace_[i].device >= bundle_.programs.size() || trace_[i].entry >= uint32_t(bundle_.programs[trace_[i].device].entries_size()))
-        trace_[i--] = trace_.back(), trace_.pop_back(); // of no entry: another rank's mistake must not become ours.
+        trace_[i--] = trace_.back(), trace_.pop_back(); // ignore events without an entry, which another rank sent by mistake
     return;
   }
   case kMemory: {

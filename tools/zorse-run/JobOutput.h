@@ -1,5 +1,5 @@
-// What belongs to the whole job and is shown or written once: steps on the console, in the metrics file and for TensorBoard, the trace, memory, where
-// the time went. Ranks send it to rank 0.
+// Output of the whole job that is shown or written once: steps on the console, in the metrics file
+// and for TensorBoard, the trace, memory, and the time breakdown. Ranks send it to rank 0.
 #pragma once
 
 #include "Options.h"
@@ -21,34 +21,36 @@
 
 namespace zorse::run {
 
-/// What a rank has to say, as bytes for Member::report.
+/// Encodes the reports of a rank as messages for Member::report.
 std::string sayStep(const runtime::StepReport &report);
 bool isStep(const std::string &said);
 std::string saySample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
 std::vector<std::string> sayTrace(const std::vector<runtime::TraceEvent> &events);
 std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 
-/// Takes what ranks say, from any thread, and shows it from a thread of its own: a slow terminal or disk must not keep the control plane waiting.
+/// Receives messages of ranks from any thread and shows them from a separate thread, because a slow
+/// terminal or disk must not block the control plane.
 class JobOutput {
 public:
   JobOutput(const Options &options, const runtime::Bundle &bundle) : options_(options), bundle_(bundle), uses_(bundle.programs.size()) {}
   ~JobOutput();
 
-  /// Opens the metrics file and starts showing; what was said before is kept. `lastStep`: of an earlier run that this one goes on from; 0: none.
+  /// Opens the metrics file and starts showing. Messages received before are kept. `lastStep` is
+  /// the last step of the run that this one resumes; 0: none.
   runtime::Status begin(uint64_t lastStep);
 
   void take(const std::string &said);
 
-  /// Shows what has been said so far and ends the progress line.
+  /// Shows all messages received so far and ends the progress line.
   void drain();
-  /// A line for people among those of the steps.
+  /// Prints a line of text between the lines of steps.
   void line(const std::string &text);
 
-  // After drain().
+  // Call the following functions only after drain().
   runtime::Status closeTensorBoard() { return tensorBoard_->close(); }
-  /// Where the time of steps went, from the trace.
+  /// Returns the time breakdown of steps, computed from the trace.
   runtime::TimeShares shares() const { return runtime::timeShares(bundle_, trace_); }
-  double secondsAStep() const { return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0; } ///< 0: not known
+  double secondsAStep() const { return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0; } ///< 0: unknown
   runtime::Status writePage(const runtime::TimeShares &shares, const bundle::TrainingOptions &training) const;
   const std::optional<runtime::StepReport> &lastEvaluation() const { return evaluated_; }
   runtime::Status writeMetrics() { return metrics_->close(); }
@@ -73,7 +75,7 @@ private:
   std::unique_ptr<runtime::TensorBoardFile> tensorBoard_;
   runtime::RunPage page_;
   std::optional<runtime::StepReport> evaluated_;
-  double secondsOfSteps_ = 0; ///< but for the first
+  double secondsOfSteps_ = 0; ///< without the first step
   uint64_t steps_ = 0;
   std::chrono::steady_clock::time_point begun_;
   std::vector<runtime::TraceEvent> trace_;

@@ -24,7 +24,7 @@ std::vector<runtime::NamedPath> outputsOf(const Options &o) {
           {"--report-memory", o.memoryReport}};
 }
 
-/// Outputs, and folders in which outputs are made.
+/// Outputs, and the folders in which outputs are created.
 std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   std::vector<runtime::NamedPath> all = outputsOf(o);
   if (!o.evaluate)
@@ -42,7 +42,7 @@ void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, 
 
 std::string zorse::run::resumeCommand(const Options &o, bool isRank) {
   if (isRank && !o.processes)
-    return "start the same job again" + std::string(o.resume ? "" : " with --resume");
+    return "restart the same job" + std::string(o.resume ? "" : " with --resume");
   std::string line;
   for (const std::string &word : o.words) {
     const bool plain =
@@ -64,8 +64,8 @@ runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Opti
   if (o.samplePrompt.rfind(text, 0) == 0) {
     if (const int64_t vocabulary = bundle.summary.logits().vocabulary(); !runtime::bytesAreTokens(vocabulary))
       return runtime::userError("--sample-prompt " + o.samplePrompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
-                                ", found a text, whose bytes are no tokens of this model. python3 -m zorse.data --encode '" +
-                                o.samplePrompt.substr(text.size()) + "' --tokenizer TOKENIZER prints the ids to give");
+                                ", found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode '" +
+                                o.samplePrompt.substr(text.size()) + "' --tokenizer TOKENIZER");
     for (unsigned char byte : o.samplePrompt.substr(text.size()))
       sampling.prompt.push_back(byte);
     return sampling;
@@ -98,9 +98,9 @@ runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtim
   if (bundle.failed())
     return bundle;
   if (!o.expect.empty() && bundle->digest != o.expect)
-    return runtime::userError(o.bundle + ": its digest is " + bundle->digest + ", --expect names " + o.expect +
-                              ": it is another bundle; compile the model again, or give the digest of the one that you mean");
-  std::vector<runtime::NamedPath> weights; // those of a model that the bundle refers to; its own lie in it
+    return runtime::userError(o.bundle + ": digest is " + bundle->digest + ", but --expect is " + o.expect +
+                              ". This is another bundle; compile the model again, or correct --expect");
+  std::vector<runtime::NamedPath> weights; // weight files outside the bundle that it references
   for (const runtime::WeightSource &source : bundle->weights)
     if (weights.empty() || weights.back().path != source.file)
       weights.push_back({"the initial weights", source.file});

@@ -1,4 +1,4 @@
-// What zorse-run is told.
+// Command-line options of zorse-run.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -16,24 +16,24 @@ struct Options {
 
   // the run
   std::string bundle, data, evaluation, initial, cluster;
-  std::optional<runtime::StoredType> dataType; ///< of numbers in token files without a header
-  std::vector<std::string> initialSkip;        ///< patterns of tensors of `initial`
-  std::string expect;                          ///< digest that the bundle must have; empty: any
+  std::optional<runtime::StoredType> dataType; ///< type of token ids in files without a header
+  std::vector<std::string> initialSkip;        ///< patterns of tensors of `initial` to ignore
+  std::string expect;                          ///< required digest of the bundle; empty: any
   uint64_t steps = 0, evaluateEvery = 0, evaluationBatches = 50;
   std::optional<uint64_t> shuffle, seed;
   std::optional<double> learningRate, clip, finalRatio;
   std::optional<int64_t> warmup, totalSteps;
   std::string schedule, nonFinite;
-  bool evaluate = false; ///< no training: the loss on `evaluation`
+  bool evaluate = false; ///< no training: only the loss on `evaluation`
 
   // outputs
   std::string trace, metrics, tensorboard, page, checkpoint, gradients, lossRows, memoryReport;
   uint64_t traceSteps = 20;
   bool quiet = false;
 
-  // text
+  // text generation
   uint64_t sampleEvery = 0, sampleTokens = 32;
-  std::string samplePrompt; ///< "1,2,3", or "text:..." of models whose tokens are bytes
+  std::string samplePrompt; ///< "1,2,3", or "text:..." for models whose tokens are bytes
   double sampleTemperature = 0;
 
   // snapshots
@@ -56,31 +56,35 @@ struct Options {
   std::vector<std::string> speedTimes; ///< DEVICE=FACTOR
   std::string json;
 
-  // for looking inside
+  // debugging
   bool poison = false, spoil = false, threadPerQueue = false;
   bool staged = false;
 };
 
-/// Reads the command line into `options`; an exit code when the program is to end at once (help, or a mistake, which has been printed).
+/// Parses the command line into `options`. Returns an exit code if the program should exit: after
+/// --help, or after an error, which has been printed.
 std::optional<int> parseOptions(int argc, char **argv, Options &options);
 
-/// What a shell is told to go on with an interrupted run from its last snapshot.
-/// \param isRank  of a job, which another launcher may have started
+/// Returns the shell command that resumes an interrupted run from its last snapshot.
+/// \param isRank whether this process is a rank of a job, which another launcher may have started
 std::string resumeCommand(const Options &options, bool isRank);
 
-/// Outputs are refused before training, not after it: where they cannot be written, or would overwrite what is read.
+/// Checks before training that outputs can be written and do not overwrite inputs.
 runtime::Status checkOutputs(const Options &options);
 
-/// The bundle, checked, and the one that --expect names; no output is a file of its weights.
+/// Opens and verifies the bundle. Checks its digest against --expect, and that no output is a file
+/// of its weights.
 runtime::Result<runtime::Bundle> openBundle(const Options &options, runtime::BundleUse use = runtime::BundleUse::Execute);
 
-/// The bundle's training options with those of the run in their place.
+/// Returns the bundle's training options, overridden by those of the run.
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
 
-/// What --sample-prompt and its like say. \param seed  of the run
+/// Returns the options given by --sample-prompt and the other --sample flags.
+/// \param seed  seed of the run
 runtime::Result<runtime::SamplingOptions> samplingOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
 
-/// What must be equal on all ranks, as text: what the mathematics and the order of work depend on.
+/// Returns, as text, all settings that must be equal on all ranks because results or the order of
+/// work depend on them.
 std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);
 
 } // namespace zorse::run

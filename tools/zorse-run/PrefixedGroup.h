@@ -1,4 +1,5 @@
-// A group of the same ranks for a second series of exchanges: a name of an exchange can be used once.
+// A group of the same ranks for a second series of exchanges. The name of an exchange can be used
+// only once.
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -9,7 +10,7 @@
 
 namespace zorse::run {
 
-/// Puts a prefix in front of the names of exchanges. The group must outlive it.
+/// Adds a prefix to the names of exchanges. The wrapped group must outlive it.
 class PrefixedGroup final : public runtime::Group {
 public:
   PrefixedGroup(runtime::Group &group, std::string prefix) : group_(group), prefix_(std::move(prefix)) {}

@@ -33,7 +33,7 @@ void zorse::run::endProcess(ErrorKind kind, const std::string &message, int exit
   static std::atomic_flag ending = ATOMIC_FLAG_INIT;
   if (ending.test_and_set())
     for (;;)
-      ::pause(); // another thread is about to end the process.
+      ::pause(); // another thread is about to end the process
   fflush(stdout);
   fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error", message.c_str());
   ::_exit(exitCode);
@@ -43,7 +43,8 @@ ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSec
 
 namespace {
 
-/// Everybody the device's program exchanges bytes with, but directly.
+/// Returns all devices with which the device's program exchanges data other than by direct
+/// transfers.
 std::vector<uint32_t> peersOf(const bundle::Program &program) {
   std::set<uint32_t> peers;
   auto add = [&](const auto &list) { peers.insert(list.begin(), list.end()); };
@@ -60,7 +61,8 @@ std::vector<uint32_t> peersOf(const bundle::Program &program) {
   return {peers.begin(), peers.end()};
 }
 
-/// Counts turns that the job has done, for a rank that takes no part in them: without it such a rank would be through with all steps at once.
+/// Counts turns that the job has finished. A rank without work waits for it; otherwise it would
+/// finish all steps immediately.
 class Turns {
 public:
   void done() {
@@ -113,14 +115,16 @@ public:
 
 private:
   Status start() {
-    // What fails before the job is joined is told to it afterwards, so that the others do not wait for this rank.
+    // An error before joining is reported to the job after joining, so that the other ranks do not
+    // wait for this one.
     Status ready = load();
     if (Status status = join(); status.failed()) {
       if (ready.failed())
         return ready;
       Error error = status.error();
-      if (place.attempt >
-          0) // addresses and secret were right at an earlier start: the network or another rank is in trouble, which one more start may mend.
+      // An earlier start had the right addresses and secret: the network or another rank failed, and a
+      // restart may succeed.
+      if (place.attempt > 0)
         error.exitCode = 2;
       return error;
     }
@@ -178,14 +182,14 @@ private:
     if (loaded.failed())
       return loaded.error();
     bundle = std::move(*loaded);
-    if (place.rank == 0) // for all: bundles whose digests differ do not meet.
+    if (place.rank == 0) // sent to all: ranks with different digests are refused
       if (Status status = verifyBundle(*bundle, unsigned(bundle->devices[0].threads)); status.failed())
         return status;
     if (!o.cluster.empty())
       if (Status status = checkCluster(*bundle, o.cluster); status.failed())
         return status;
     if (place.world != bundle->devices.size())
-      return userError(o.bundle + ": is for " + std::to_string(bundle->devices.size()) + " devices, " + place.source + " started " +
+      return userError(o.bundle + ": has " + std::to_string(bundle->devices.size()) + " devices, but " + place.source + " started " +
                        std::to_string(place.world) + " processes; start one process per device, or compile the model for this cluster");
     Result<std::unique_ptr<DataSource>> opened =
         DataSource::open(*bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
@@ -288,7 +292,8 @@ private:
     Result<std::unique_ptr<Transport>> transport = makeGlooTransport(*member, options);
     if (transport.failed())
       return transport.error();
-    // Tests stretch transfers at random ("seed,milliseconds") to see that nothing depends on their times.
+    // Tests delay transfers at random ("seed,milliseconds") to show that results do not depend on
+    // timing.
     if (const char *delays = std::getenv("ZORSE_TEST_DELAYS")) {
       unsigned long long seed = 0;
       double milliseconds = 0;
@@ -304,7 +309,7 @@ private:
     return locals;
   }
 
-  /// Tells the job, hears what failed first, and ends the process.
+  /// Reports the error to the job, waits for the root cause, and ends the process.
   [[noreturn]] void failed(const Error &error) {
     if (!member) {
       waitForLateRanks(); // another rank may have joined this one's coordinator, and failed, before this one did
@@ -312,13 +317,14 @@ private:
     }
     Failure mine = failureOf(error);
     mine.rank = place.rank;
-    // The rank's name says which device it is, unless there are more ranks than devices, which may be what failed.
+    // The rank's name implies the device, unless the job has more ranks than devices, which may be
+    // the error itself.
     std::string device = bundle && place.rank < bundle->devices.size() ? "device " + bundle->devices[place.rank].name + ", " : "";
     mine.where = !device.empty() && error.where.rfind(device, 0) == 0 ? error.where.substr(device.size()) : error.where;
     end(member->fail(mine));
   }
 
-  /// The end of a job that has failed.
+  /// Ends the process of a failed job.
   [[noreturn]] void end(const Failure &verdict) {
     waitForLateRanks();
     endProcess(verdict.kind, verdict.message, verdict.exitCode);
@@ -335,12 +341,12 @@ private:
   std::unique_ptr<DataSource> data;
   std::string fingerprint, evaluationFingerprint;
   JobKey key;
-  std::unique_ptr<JobOutput> output; // the member's callbacks use it.
+  std::unique_ptr<JobOutput> output; // used by the member's callbacks
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Member> member;
-  std::atomic<bool> met = false; // all ranks have joined.
+  std::atomic<bool> met = false; // all ranks have joined
   int threadsHere = 1;
-  int ordinal = 0; ///< which of the units here its device is
+  int ordinal = 0; ///< index of the device's hardware unit on this host
   Turns turns;
 };
 

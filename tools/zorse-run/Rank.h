@@ -1,4 +1,5 @@
-// One rank of a job of processes: joins, compares hardware, connects, trains its device.
+// One rank of a job of processes: joins the job, compares hardware, connects to peers, and trains
+// its device.
 #pragma once
 
 #include "Options.h"
@@ -7,10 +8,11 @@
 
 namespace zorse::run {
 
-/// Runs this process as the rank that `place` says; returns its exit code, or ends the process when the job fails.
+/// Runs this process as the rank given by `place`. Returns its exit code, or ends the process if
+/// the job fails.
 int runRank(const Options &options, const runtime::Place &place);
 
-/// Ends the process with a line for people.
+/// Prints `message` and ends the process.
 [[noreturn]] void endProcess(runtime::ErrorKind kind, const std::string &message, int exitCode);
 
 runtime::ControlTimes controlTimes(const Options &options);

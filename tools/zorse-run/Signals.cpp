@@ -17,7 +17,8 @@ int signalPipe[2];
 
 using Clock = std::chrono::steady_clock;
 
-/// Waits for a signal; if there was a `first` one, for another that insists.
+/// Waits for a signal. If there was a `first` one, waits for a second request at least
+/// kOneRequestSeconds later.
 void awaitSignal(std::optional<Clock::time_point> first) {
   char byte = 0;
   for (;;)
@@ -34,7 +35,7 @@ void awaitSignal(std::optional<Clock::time_point> first) {
 void zorse::run::onSignals(std::function<void()> first) {
   std::signal(SIGPIPE, SIG_IGN);
   if (::pipe2(signalPipe, O_CLOEXEC) != 0)
-    return; // signals then do what they do by default.
+    return; // signals keep their default actions
   for (int signal : {SIGINT, SIGTERM, SIGUSR1})
     std::signal(signal, [](int number) {
       int before = errno;

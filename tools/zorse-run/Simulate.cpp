@@ -20,13 +20,14 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr size_t kMostRows = 40; // of the table of devices
+constexpr size_t kMostRows = 40; // maximum rows of the table of devices
 
 std::string seconds(double s) { return s >= 10 ? format("%.1f s", s) : s >= 0.1 ? format("%.3f s", s) : showDuration(s); }
 
 double sum(const Seconds &s) { return std::accumulate(s.begin(), s.end(), 0.0); }
 
-/// "transfer 0.012 s, gather 1.20 ms": the largest, those below a thousandth of `whole` left out.
+/// "transfer 0.012 s, gather 1.20 ms": the largest activities, without those below 0.1 % of
+/// `whole`.
 std::string largest(const Seconds &s, double whole, size_t most, bool shares) {
   std::vector<size_t> order(kActivities);
   std::iota(order.begin(), order.end(), size_t(0));
@@ -73,7 +74,7 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
     computed += device.compute();
   for (size_t row = 0; row < order.size(); ++row) {
     if (!all && row == kMostRows / 2) {
-      printf("%-*s  (%zu devices between; --json has all)\n", int(width), "...", order.size() - kMostRows);
+      printf("%-*s  (%zu more devices; --json lists all)\n", int(width), "...", order.size() - kMostRows);
       row = order.size() - kMostRows / 2;
     }
     const SimulatedDevice &device = s.devices[order[row]];

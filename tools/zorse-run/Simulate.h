@@ -1,4 +1,4 @@
-// zorse-run --simulate: what the programs of a bundle would do, on a simulated clock.
+// zorse-run --simulate: simulates the programs of a bundle on a simulated clock.
 #pragma once
 
 #include "Options.h"

@@ -43,7 +43,7 @@ public:
   Status run() {
     for (Status (Here::*phase)() : {&Here::prepare, &Here::restore, &Here::announce, &Here::train, &Here::finish})
       if (Status status = (this->*phase)(); status.failed()) {
-        removeParts(); // the process ends without destructors.
+        removeParts(); // the process exits without running destructors
         return status;
       }
     return Status::success();
@@ -53,12 +53,12 @@ private:
   using Clock = std::chrono::steady_clock;
   static constexpr int kNotFinite = 3; ///< exit code
 
-  /// Where the time went is told at the end.
+  /// Whether the time breakdown is printed at the end.
   bool showsTimes() const { return (!o.quiet || !o.page.empty()) && !o.evaluate; }
 
   bool alone() const { return process.member == nullptr; }
 
-  /// Data, devices, executor.
+  /// Opens the data and creates devices and executor.
   Status prepare() {
     if (!alone() && (!o.gradients.empty() || !o.lossRows.empty()))
       return userError(std::string(o.gradients.empty() ? "--per-sample-losses" : "--dump-gradients") +
@@ -69,9 +69,9 @@ private:
         return opened.error();
       evaluation = std::move(*opened);
       if (bundle.summary.reads_sample_numbers() && evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
-        return userError("the evaluation data have " + std::to_string(evaluation->samplesPerEpoch()) +
-                         " samples, and the loss reads the numbers that samples have in a step of " + std::to_string(bundle.samples()) +
-                         ": expected a whole step at least. Give more samples, or compile with a smaller --batch");
+        return userError("the evaluation data has " + std::to_string(evaluation->samplesPerEpoch()) +
+                         " samples, but the loss depends on the position of samples in a step of " + std::to_string(bundle.samples()) +
+                         ": expected at least one whole step. Provide more samples, or compile with a smaller --batch");
     }
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
@@ -89,7 +89,7 @@ private:
     options.trace = !o.trace.empty() || showsTimes();
     options.traceSteps = o.trace.empty() ? stepsForShares(bundle) : o.traceSteps;
     options.oneThreadPerQueue = o.threadPerQueue;
-    options.stallSeconds = alone() ? o.stallSeconds : 0; // a job's coordinator sees more than one rank does.
+    options.stallSeconds = alone() ? o.stallSeconds : 0; // in a job, the coordinator detects stalls because it sees all ranks
     if (!o.gradients.empty() || !o.lossRows.empty())
       options.beforeCall = [this](const ObservedCall &call) {
         if (call.step != 0)
@@ -130,9 +130,10 @@ private:
     return Status::success();
   }
 
-  /// The state to begin with: initial weights, or a snapshot.
+  /// Loads the initial state: initial weights, or a snapshot.
   Status restore() {
-    // Of a run that goes on, and of an evaluation, the trained parameters are in a snapshot: the model's files may be gone.
+    // If the run resumes or only evaluates, the trained parameters are in a snapshot; the model's
+    // files may no longer exist.
     const bool inSnapshot = !o.snapshots.empty() && (o.evaluate || (process.resume && hasSnapshot()));
     if (Status status = loadInitial(inSnapshot ? Initial::Frozen : Initial::All); status.failed())
       return status;
@@ -161,7 +162,7 @@ private:
     if (matrices.failed())
       return matrices.error();
     identity.matrices = *matrices;
-    if (o.snapshots.empty()) // The parameters are on all ranks: the checkpoint is merged from a snapshot of the end.
+    if (o.snapshots.empty()) // the parameters are distributed: the checkpoint is merged from a final snapshot
       return o.checkpoint.empty() || alone() ? Status::success() : openParts();
     SnapshotOptions options;
     options.directory = o.snapshots;
@@ -176,8 +177,8 @@ private:
       return resumed.error();
     say(note);
     if (!*resumed) {
-      say(o.snapshots + ": no snapshot yet; the run starts at the beginning");
-      return inSnapshot ? loadInitial(Initial::All) : Status::success(); // it has gone meanwhile.
+      say(o.snapshots + ": no snapshot found; the run starts from the beginning");
+      return inSnapshot ? loadInitial(Initial::All) : Status::success(); // the snapshot was removed in the meantime
     }
     training.firstStep = (*resumed)->step + 1;
     training.firstSample = (*resumed)->samplesConsumed;
@@ -201,7 +202,8 @@ private:
     return !folders.failed() && std::any_of(folders->begin(), folders->end(), [](const SnapshotFolder &folder) { return folder.complete; });
   }
 
-  /// The parameters of one snapshot, the newest of a directory of them: rank 0 says which, as a run that goes on may be writing others.
+  /// Loads the parameters of one snapshot, or of the newest one of a directory. Rank 0 chooses it,
+  /// because a running job may be writing others.
   Status restoreToEvaluate() {
     std::string chosen = o.snapshots;
     while (chosen.size() > 1 && chosen.back() == '/')
@@ -217,7 +219,7 @@ private:
     if (all.failed())
       return all.error();
     if (all->front().empty())
-      return userError("--snapshots " + o.snapshots + ": expects a snapshot, or a directory that holds complete ones, found none");
+      return userError("--snapshots " + o.snapshots + ": expected a snapshot, or a directory with complete ones, found none");
     Result<uint64_t> step = loadSnapshotParameters(all->front(), *executor, bundle);
     if (step.failed())
       return step.error();
@@ -227,7 +229,8 @@ private:
     return Status::success();
   }
 
-  /// Of all ranks' devices, each once: which one a rank has chosen may depend on its machine.
+  /// Matrix libraries of the devices of all ranks, without duplicates. A rank's choice may depend
+  /// on its machine.
   Result<std::string> matrixLibraries() {
     std::set<std::string> kinds;
     for (uint32_t device : executor->devices())
@@ -246,7 +249,7 @@ private:
     return all.failed() ? Result<std::string>(all.error()) : joined(*all);
   }
 
-  /// Each once, in order.
+  /// Joins the names in sorted order, without duplicates.
   static std::string joined(const std::vector<std::string> &names) {
     std::string text;
     for (auto name = names.begin(); name != names.end(); ++name)
@@ -271,7 +274,8 @@ private:
     return Status::success();
   }
 
-  /// A new directory beside the checkpoint for what the ranks hold of it. Rank 0 makes it and says its name.
+  /// Creates a directory next to the checkpoint for the ranks' parts of it. Rank 0 creates it and
+  /// sends its name.
   Status openParts() {
     snapshots.reset();
     inParts = true;
@@ -305,20 +309,21 @@ private:
       return Status::success();
     for (const BundleDevice &device : bundle.devices)
       if (!deviceKindOf(device.kind).computes)
-        say("device " + device.name + " is of kind " + device.kind + ", which computes nothing: the results of this run mean nothing");
+        say("device " + device.name + " is of kind " + device.kind + ", which computes nothing: the results of this run are meaningless");
     if (!o.quiet) {
       uint64_t planned = 0;
       for (const bundle::Program &program : bundle.programs)
         for (const bundle::Arena &arena : program.arenas())
           planned += arena.bytes();
       std::string batch = std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
-      printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
-             bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
-             bytesText(planned).c_str(),
-             snapshots
-                 ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for " + (inParts ? "the checkpoint" : "snapshots")).c_str()
-                 : "",
-             (unsigned long long)data.samplesPerEpoch());
+      printf(
+          "%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
+          bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
+          bytesText(planned).c_str(),
+          snapshots
+              ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the checkpoint" : "snapshots")).c_str()
+              : "",
+          (unsigned long long)data.samplesPerEpoch());
       for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
         printf("data: %s\n", line.c_str());
       for (const std::string &line : evaluation ? evaluation->description() : std::vector<std::string>())
@@ -338,7 +343,7 @@ private:
     training.sampleEvery = o.sampleEvery;
     training.group = &process.group;
     training.sampled = [this](uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
-      if (process.output) // every rank knows them
+      if (process.output) // every rank counts them
         process.output->take(saySample(step, ids, prompt));
     };
     if (o.nonFinite == "stop")
@@ -346,11 +351,12 @@ private:
     training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
     training.pace = process.pace;
     if (snapshots)
-      training.stopping = [this] { (void)snapshots->finish(); }; // the run ends with an error already.
+      training.stopping = [this] { (void)snapshots->finish(); }; // the run already ends with an error
     if (snapshots)
       training.stateReader = [this](uint64_t step, bool last) { return snapshots->due(step, last); };
 
-    // From here on clocks of ranks are compared: everybody leaves this exchange at the same time, nearly.
+    // Clocks of ranks are compared from here on: all ranks leave this exchange at nearly the same
+    // time.
     if (auto met = process.group.exchange("ready to train", ""); met.failed())
       return met.error();
     began = Clock::now();
@@ -364,7 +370,7 @@ private:
       return done.failed() ? Status(done.error()) : Status::success();
     }
     if (training.steps == 0) {
-      say("nothing to do: the run has ended after step " + std::to_string(stepsDone) + " already");
+      say("nothing to do: the run already ended after step " + std::to_string(stepsDone));
       return Status::success();
     }
     Result<TrainingEnd> end = runtime::train(*executor, bundle, training);
@@ -373,7 +379,8 @@ private:
     stepsDone = end->lastStep;
     if (snapshots && stepsDone >= training.firstStep)
       snapshots->takeNow(stepsDone);
-    // Who sees the losses says it to all: the ranks end together, with one exit code.
+    // The rank that has the losses sends the result to all, so that all ranks exit with the same
+    // code.
     Result<std::vector<std::string>> said = process.group.exchange("numbers", (end->changed ? "+" : "-") + end->notFinite);
     if (said.failed())
       return said.error();
@@ -387,8 +394,8 @@ private:
     return Status::success();
   }
 
-  /// Waits for the last snapshot. When it failed, and the checkpoint would have been merged from it, its parts are taken beside the checkpoint, which
-  /// may be on a disk that is well.
+  /// Waits for the last snapshot. If it failed and the checkpoint would have been merged from it,
+  /// collects the parts next to the checkpoint instead, which may be on a working disk.
   Status finishSnapshots() {
     Status status = snapshots->finish();
     partsFailed = inParts && status.failed();
@@ -411,7 +418,8 @@ private:
     return status;
   }
 
-  /// What was asked for is written in this order, the trained state first; one that fails does not keep the others from being written.
+  /// Writes the requested outputs in this order, the trained state first. An output that fails does
+  /// not prevent the others.
   Status finish() {
     std::optional<Error> first = notFinite;
     auto keep = [&](Status status) {
@@ -453,7 +461,7 @@ private:
     if (stepsDone < o.steps)
       fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
     if (stepsDone < o.steps && !o.snapshots.empty() && !first)
-      fprintf(stderr, "to go on: %s\n", resumeCommand(o, process.member != nullptr).c_str());
+      fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
     const TimeShares shares = showsTimes() ? process.output->shares() : TimeShares();
     struct {
       const std::string &path;
@@ -471,12 +479,12 @@ private:
     };
     for (const auto &output : outputs) {
       if (output.path.empty() || (partsFailed && output.path == o.checkpoint))
-        continue; // that the parameters could not be collected has been said.
+        continue; // the error has been printed
       if (unchanged && training.firstStep == 1 && output.path == o.checkpoint) {
         fprintf(stderr, "error: %s: not written: no update was applied, so it would hold the initial parameters\n", o.checkpoint.c_str());
         continue;
       }
-      // Of a process that was stopped meanwhile: the outputs belong to the job's later start.
+      // If this process was suspended, the outputs belong to a later start of the job.
       if (Status status = o.snapshots.empty() || o.evaluate ? Status::success() : checkFence(o.snapshots, process.group.generation());
           status.failed())
         return first ? Status(*first) : status;
@@ -496,7 +504,8 @@ private:
     const std::optional<StepReport> &report = process.output->lastEvaluation();
     if (!report)
       return;
-    // Of a model of text whose loss is the mean of one cross-entropy, nothing added.
+    // Perplexity is printed for language models whose loss is the mean of one cross-entropy, with
+    // no other terms.
     const auto &terms = bundle.summary.loss();
     std::string more;
     if (bundle.sequence > 0 && terms.size() == 1 && terms[0].factor().rfind("1/", 0) == 0) {
@@ -506,13 +515,14 @@ private:
     }
     const uint64_t all = evaluation->samplesPerEpoch();
     uint64_t most = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
-    if (bundle.summary.reads_sample_numbers()) // whole steps alone
+    if (bundle.summary.reads_sample_numbers()) // only whole steps
       most -= most % uint64_t(bundle.samples());
     printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)most,
            most < all ? (" of " + std::to_string(all)).c_str() : "");
   }
 
-  /// Ranks end together: where one that was asked to stop ends with 130, launchers end the others, and rank 0 may be writing.
+  /// Waits until rank 0 has written the outputs. If a rank that was asked to stop exited earlier
+  /// with 130, launchers would kill the others.
   Status waitForOutputs() {
     if (auto met = process.group.exchange("outputs are written", ""); met.failed())
       return met.error();
@@ -529,7 +539,7 @@ private:
     auto newest =
         std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == folders->end())
-      return userError(directory + ": has no state of step " + std::to_string(stepsDone) +
+      return userError(directory + ": contains no snapshot of step " + std::to_string(stepsDone) +
                        "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
     Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
     if (snapshot.failed())
@@ -562,16 +572,16 @@ private:
   GradientDump gradients;
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
-  std::unique_ptr<Sampler> sampler;     // ends before the executor: it has memory of its devices.
-  PrefixedGroup again;                  // of the checkpoint's parts
-  std::unique_ptr<Snapshots> snapshots; // ends before the executor.
+  std::unique_ptr<Sampler> sampler;     // destroyed before the executor: uses its device memory
+  PrefixedGroup again;                  // exchanges about the checkpoint's parts
+  std::unique_ptr<Snapshots> snapshots; // destroyed before the executor
   RunIdentity identity;
-  bool unchanged = false;                   // no update was applied.
-  bool inParts = false;                     // the checkpoint is merged from its parts, not from the last snapshot.
-  bool partsFailed = false;                 // its parts could not be collected, which has been said.
-  std::string partsDirectory;               // as rank 0 says it
+  bool unchanged = false;                   // no update was applied
+  bool inParts = false;                     // the checkpoint is merged from its parts, not from the last snapshot
+  bool partsFailed = false;                 // collecting the parts failed, and the error has been printed
+  std::string partsDirectory;               // as sent by rank 0
   std::optional<bundle::DraftFolder> parts; // rank 0: the same directory
-  std::optional<Error> notFinite;           // the run's end has learnt nothing.
+  std::optional<Error> notFinite;           // error if the run ended with losses or gradients that are not finite
   TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

@@ -1,4 +1,4 @@
-// Trains the devices of this process, which may be all of the bundle's or one of them.
+// Trains the devices of this process: one device or all devices of the bundle.
 #pragma once
 
 #include "Options.h"
@@ -15,23 +15,24 @@ namespace zorse::run {
 
 class JobOutput;
 
-/// This process among those of its job.
+/// This process among the processes of its job.
 struct Process {
   Process(runtime::Group &group, runtime::StepGate &gate) : group(group), gate(gate) {}
   runtime::Group &group;
   runtime::StepGate &gate;
-  runtime::Member *member = nullptr; ///< null: alone
-  JobOutput *output = nullptr;       ///< where what belongs to the whole job goes: this process is rank 0, or alone.
+  runtime::Member *member = nullptr; ///< null: the only process
+  JobOutput *output = nullptr;       ///< output of the whole job; set on rank 0 or if this is the only process
   bool resume = false;
-  std::string fingerprint;    ///< of the training data
-  bool reportToAll = false;   ///< some rank has nothing to do and follows the reports.
-  std::function<void()> pace; ///< of such a rank: TrainingRun.pace
+  std::string fingerprint;    ///< fingerprint of the training data
+  bool reportToAll = false;   ///< some rank has no work and follows the reports
+  std::function<void()> pace; ///< TrainingRun.pace of a rank without work
   std::function<runtime::Result<std::vector<runtime::LocalDevice>>(const std::vector<double> &shares)>
-      makeDevices;                                    ///< shares of their speed, by device of the bundle
-  std::function<void(const runtime::Error &)> failed; ///< ends the process: bodies and transfers that are under way may never end.
+      makeDevices;                                    ///< argument: fraction of its speed for every device of the bundle
+  std::function<void(const runtime::Error &)> failed; ///< ends the process, because bodies and transfers in progress may never end
 };
 
-/// From the devices to the last output. `stepsDone` is the last step done. Does not return after a failure.
+/// Runs everything from device creation to the last output. `stepsDone` receives the last step
+/// done. Does not return after a failure.
 runtime::Status trainHere(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, Process &process, uint64_t &stepsDone);
 
 } // namespace zorse::run

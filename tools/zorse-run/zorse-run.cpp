@@ -1,4 +1,5 @@
-// zorse-run: trains from a bundle, as threads of one process, as processes it starts, or as a rank that another launcher started.
+// zorse-run: trains from a bundle, as threads of one process, as processes that it starts, or as a
+// rank that another launcher started.
 #include "DirectTransfers.h"
 #include "JobOutput.h"
 #include "Options.h"
@@ -31,9 +32,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// All devices as threads of this process.
+/// Runs all devices as threads of this process.
 Status runThreads(const Options &o, bool &finished) {
-  takeSecretFromEnvironment(); // there is nobody to prove it to, and the bundle's machine code has no business with it
+  takeSecretFromEnvironment(); // not needed without other ranks; the bundle's machine code must not see it
   if (Status status = checkOutputs(o); status.failed())
     return status;
   Result<Bundle> bundle = openBundle(o);
@@ -96,7 +97,8 @@ Status runThreads(const Options &o, bool &finished) {
   return status;
 }
 
-/// Starts ranks as processes: all of the bundle's devices, or those of the node that `place` says.
+/// Starts ranks as processes: for all devices of the bundle, or for the devices of the node given
+/// by `place`.
 Result<int> runLauncher(const Options &o, int argc, char **argv, const std::optional<Place> &place) {
   if (Status status = checkOutputs(o); status.failed())
     return status;
@@ -105,7 +107,7 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
     return bundle.error();
   LaunchOptions launching;
   launching.command.assign(argv, argv + argc);
-  launching.program = "/proc/self/exe"; // of a rank it is this program too, until it has become one.
+  launching.program = "/proc/self/exe"; // also names this program in a rank, until it calls exec
   launching.world = uint32_t(bundle->devices.size());
   launching.localRanks = launching.world;
   for (const BundleDevice &device : bundle->devices)
@@ -118,7 +120,7 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
       return nodes.error();
     uint32_t count = nodes->empty() ? 1 : nodes->back() + 1;
     if (place->world != count)
-      return userError(o.bundle + ": is for " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", " + place->source + " started " +
+      return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + place->source + " started " +
                        std::to_string(place->world) + "; start as many, or compile the model for this cluster");
     launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin());
     launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin()) - launching.firstRank;
@@ -177,9 +179,10 @@ Result<int> start(const Options &o, int argc, char **argv) {
   }
   if (place && place->isNode)
     return runLauncher(o, argc, argv, place);
-  if (place && place->world == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks.
+  if (place && place->world == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
     place = std::nullopt;
-  // Under --processes only a rank that our own launcher started is one: a batch script's environment may look like a launcher's.
+  // With --processes, only a process that our own launcher started is a rank: the environment of a
+  // batch script may look like a launcher's.
   if (place && (!o.processes || std::getenv("ZORSE_RANK")))
     return run::runRank(o, *place);
   if (o.processes)
@@ -194,7 +197,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   openStandardStreams();
-  std::signal(SIGXFSZ, SIG_IGN); // a file that grows too large (ulimit -f) is an error of its write.
+  std::signal(SIGXFSZ, SIG_IGN); // a file that exceeds ulimit -f is reported as a write error
   try {
     Options options;
     if (std::optional<int> code = parseOptions(argc, argv, options))
@@ -205,6 +208,6 @@ int main(int argc, char **argv) {
       return *code;
     endProcess(code.error().kind, code.message(), code.error().code());
   } catch (const std::bad_alloc &) {
-    endProcess(ErrorKind::User, "this machine has too little memory for the run", 1);
+    endProcess(ErrorKind::User, "out of memory", 1);
   }
 }

@@ -9,7 +9,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Well mixed bits of a counter (SplitMix64).
+/// Mixes the bits of a counter (SplitMix64).
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
@@ -39,7 +39,7 @@ public:
     return delayed(operation, [&] { return inner_->allReduce(operation, a); });
   }
   void expect(Operation operation, uint32_t peer, void *data, size_t bytes) override {
-    std::memset(data, 0xff, bytes); // NaNs: whoever still reads what was there before shows.
+    std::memset(data, 0xff, bytes); // NaNs reveal reads of the previous contents
     if (inner_->gainsFromExpecting())
       inner_->expect(operation, peer, data, bytes);
   }
@@ -61,7 +61,7 @@ private:
     return status;
   }
 
-  /// Half of the sleeps are none at all; the others are short mostly.
+  /// Half of the sleeps have length zero; most others are short.
   void sleep(uint64_t random) const {
     double share = double(random >> 11) * 0x1p-53;
     if (share < 0.5 || aborted_)

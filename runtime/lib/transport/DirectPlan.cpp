@@ -14,7 +14,7 @@ namespace {
 
 bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
 
-/// Those that gather from and to all of them; empty: others.
+/// Devices that all gather from and to each other in `entry`; empty for other entries.
 std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
   const bundle::AllGather &gather = entry.all_gather();
   if (gather.has_reads())
@@ -23,14 +23,15 @@ std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
   return all.size() == std::set<uint32_t>(gather.readers().begin(), gather.readers().end()).size() ? all : std::vector<uint32_t>();
 }
 
-/// With whom device `d` sends and receives in `entry`: in transfers, and in what has no communicator of its own.
+/// Peers of device `d` in `entry`: for point-to-point transfers and for collectives without a
+/// dedicated communicator.
 std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const DirectPlan &plan) {
   auto list = [](const auto &members) { return std::vector<uint32_t>(members.begin(), members.end()); };
   auto isGroup = [&](std::vector<uint32_t> devices) {
     std::sort(devices.begin(), devices.end());
     return std::find(plan.groups.begin(), plan.groups.end(), devices) != plan.groups.end();
   };
-  /// The others of two lists, one of which sends to the other.
+  /// Adds the devices of two lists, one of which sends to the other, without `d` itself.
   auto between = [&](const std::vector<uint32_t> &from, const std::vector<uint32_t> &to) {
     std::vector<uint32_t> partners;
     for (const auto &[mine, theirs] : {std::pair(&from, &to), std::pair(&to, &from)})
@@ -61,8 +62,8 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const D
 } // namespace
 
 DirectPlan zorse::runtime::directPlan(const Bundle &bundle) {
-  std::map<int32_t, std::set<uint32_t>> all;           // by the bundle's number
-  std::map<uint32_t, std::vector<uint32_t>> gatherers; // by entry
+  std::map<int32_t, std::set<uint32_t>> all;           // key: group number in the bundle
+  std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: entry
   for (uint32_t d = 0; d < bundle.programs.size(); ++d)
     for (const bundle::Entry &entry : bundle.programs[d].entries())
       if (isDirect(bundle.programs[d], entry)) {

@@ -1,8 +1,9 @@
-// Devices as threads: participants of an operation meet, show each other their addresses, and whoever receives copies.
+// Transport between devices that are threads of one process. The participants of an operation meet
+// and exchange addresses, and each receiver copies.
 //
 //   open --all have arrived--> working --all have left--> open
 //
-// Whoever shows memory that others read leaves last: its call returns when all have left.
+// A participant whose memory others read leaves last: its call returns when all others have left.
 #include "Reduce.h"
 #include "zorse/runtime/Transport.h"
 
@@ -28,16 +29,16 @@ struct Part {
   }
 };
 
-/// The meeting of the participants of one entry.
+/// Meeting of the participants of one entry.
 struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<Part> parts; ///< who has arrived
+  std::vector<Part> parts; ///< participants that have arrived
   uint64_t step = 0;
   uint64_t generation = 0; ///< operations completed
   uint32_t left = 0;
   bool working = false;
-  std::vector<std::byte> sum; ///< of an all-reduce
+  std::vector<std::byte> sum; ///< result of an all-reduce
 };
 
 class Exchange {
@@ -64,7 +65,7 @@ public:
       aborted_.store(true, std::memory_order_release);
     }
     for (auto &[entry, meeting] : meetings_) {
-      std::lock_guard<std::mutex> inside(meeting->mutex); // nobody is between its test and its wait.
+      std::lock_guard<std::mutex> inside(meeting->mutex); // no thread is between its test and its wait
       meeting->changed.notify_all();
     }
   }
@@ -136,13 +137,13 @@ public:
 
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
     size_t bytes = size_t(a.count) * bytesOf(a.type);
-    // The last to arrive adds, before anybody overwrites its own numbers.
+    // The last participant to arrive adds, before any participant overwrites its numbers.
     auto add = [&](Meeting &meeting) -> Status {
       std::vector<const void *> sources;
       for (uint32_t member : a.members) {
         const Part *part = find(meeting, member);
         if (!part || part->bytes != bytes)
-          return internalError("device " + std::to_string(member) + " does not show " + std::to_string(bytes) + " bytes of sums");
+          return internalError("device " + std::to_string(member) + " does not provide " + std::to_string(bytes) + " bytes of sums");
         sources.push_back(part->data);
       }
       meeting.sum.resize(std::max(meeting.sum.size(), bytes));
@@ -176,14 +177,15 @@ private:
     return size_t(std::unique(devices.begin(), devices.end()) - devices.begin());
   }
 
-  /// Meets `participants` devices; `whenComplete` runs once, on the last to arrive; then `work` runs on all of them.
+  /// Waits until `participants` devices have arrived. The last one runs `whenComplete` once; then
+  /// all run `work`.
   template <typename Complete, typename Work>
   Status meet(Operation operation, size_t participants, Part mine, bool isRead, Complete whenComplete, Work &&work) {
     Meeting &meeting = exchange_->meeting(operation.entry);
     std::unique_lock<std::mutex> lock(meeting.mutex);
     auto waitFor = [&](auto &&condition) { meeting.changed.wait(lock, [&] { return exchange_->aborted() || condition(); }); };
 
-    waitFor([&] { return !meeting.working; }); // others may still be leaving the step before.
+    waitFor([&] { return !meeting.working; }); // others may still be leaving the previous step
     if (exchange_->aborted())
       return leaveAborted(lock);
     if (!meeting.parts.empty() && meeting.step != operation.step) {
@@ -227,7 +229,7 @@ private:
   }
 
   Status leaveAborted(std::unique_lock<std::mutex> &lock) {
-    lock.unlock(); // abort() takes the locks in the other order.
+    lock.unlock(); // abort() takes the locks in the opposite order
     return exchange_->failure();
   }
 

@@ -22,7 +22,7 @@ size_t zorse::runtime::bytesOf(NumberType type) {
 
 namespace {
 
-constexpr int64_t kBlock = 1024; // a block of sums stays in the first-level cache.
+constexpr int64_t kBlock = 1024; // elements; a block of sums fits in the L1 cache
 
 template <typename Stored, typename Sum, typename Load, typename Store>
 void sumBlocks(void *target, const std::vector<const void *> &sources, int64_t count, Load load, Store store) {

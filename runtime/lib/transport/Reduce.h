@@ -1,4 +1,4 @@
-// Ranked sums of arrays, shared by transports.
+// Sums of arrays in a fixed order, shared by transports.
 #pragma once
 
 #include "zorse/runtime/Transport.h"

@@ -111,7 +111,7 @@ TEST_F(DescribeMachine, Gpus) {
   EXPECT_EQ(cluster.devices[1].memory, 42505273344u);
   EXPECT_EQ(cluster.devices[1].speed[planning::speedIndex(bundle::BF16)], 253e12);
   EXPECT_EQ(cluster.devices[2].speed[0], 10e12);
-  EXPECT_NE(notes.find("Mystery 9000 is not in the table of types"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("Mystery 9000 is not in the table of GPU types"), std::string::npos) << notes;
   EXPECT_NE(notes.find("PCIe 4 x16, 12 NVLinks"), std::string::npos) << notes;
   // The slowest: the card without NVLink, PCIe 4 x8.
   EXPECT_NEAR(cluster.topology.nodes(0).port().bandwidth(), 0.8 * 1.97e9 * 8, 1);
@@ -121,7 +121,7 @@ TEST_F(DescribeMachine, Gpus) {
   ::setenv("ZORSE_STUB_NVML", "broken", 1);
   options.cpu = false;
   EXPECT_EQ(described().devices[0].kind, "cpu");
-  EXPECT_NE(notes.find("NVML does not start (error 9)"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("NVML initialization failed (error 9)"), std::string::npos) << notes;
   ::unsetenv("ZORSE_STUB_NVML");
 }
 
@@ -144,7 +144,7 @@ TEST_F(DescribeMachine, GpusThatProgramsSee) {
   options.visible.reset();
   ::setenv("ZORSE_STUB_NVML", "sliced", 1);
   EXPECT_EQ(described().devices.size(), 2u);
-  EXPECT_NE(notes.find("000001) is divided into slices (MIG)"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("000001) is divided into MIG slices"), std::string::npos) << notes;
   ::unsetenv("ZORSE_STUB_NVML");
 }
 
@@ -161,7 +161,7 @@ TEST_F(DescribeMachine, NothingOrNonsense) {
   write("sys/class/infiniband/x/ports/1/state", "ACTIVE");
   write("sys/class/infiniband/x/ports/1/rate", "nan Gb/sec");
   described();
-  EXPECT_NE(notes.find("no network card says its speed"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("no NIC reports its speed"), std::string::npos) << notes;
 }
 
 TEST(Merge, RanksOfOneHostCountOnce) {

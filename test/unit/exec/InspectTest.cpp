@@ -82,7 +82,7 @@ TEST(Inspect, BrokenBundlesAreErrors) {
   ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, 1));
   Done unknown = inspect(path + " --program=nobody");
   EXPECT_EQ(unknown.code, 1);
-  EXPECT_NE(unknown.output.find("error: expects a device of the bundle, got 'nobody'. It has: d0"), std::string::npos) << unknown.output;
+  EXPECT_NE(unknown.output.find("error: expected a device of the bundle, got 'nobody'. Devices: d0"), std::string::npos) << unknown.output;
   {
     std::ofstream(path + "/programs/2.pb", std::ios::app) << "x";
   }

@@ -61,7 +61,7 @@ TEST_F(PlanTool, Errors) {
     EXPECT_EQ(result.code, 1);
     EXPECT_NE(result.output.find("error: " + text), std::string::npos) << result.output;
   };
-  expect("", "expects one model");
+  expect("", "expected one model");
   expect("--summary=none.pb", "none.pb: cannot be read");
   expect("--summary=cluster.yaml --batch=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary");
   expect("--summary=summary.pb --batch=x", "Could not convert: --batch = x");

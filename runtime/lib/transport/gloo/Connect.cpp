@@ -23,15 +23,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr size_t kStrangers = 64;                         ///< connections without proof held beside those expected; the oldest go first.
-constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< an unproved connection lives so long. A rank that was slow connects again.
+constexpr size_t kStrangers = 64;                         ///< maximum unproved connections in addition to those expected; the oldest is closed first
+constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< lifetime of an unproved connection; a slow rank connects again
 constexpr uint32_t kMaxContexts = 16;
 
-/// What a rank tells the others: "host port peer:contexts peer:contexts ...".
+/// The addresses that a rank publishes: "host port peer:contexts peer:contexts ...".
 struct Introduction {
   std::string host;
   uint16_t port = 0;
-  std::map<uint32_t, uint32_t> contexts; ///< by peer
+  std::map<uint32_t, uint32_t> contexts; ///< key: peer
 };
 
 std::string encodeIntroduction(const Introduction &introduction) {
@@ -57,19 +57,19 @@ std::optional<Introduction> decodeIntroduction(const std::string &text) {
   return in.eof() ? std::optional<Introduction>(introduction) : std::nullopt;
 }
 
-/// The connections wanted with one peer.
+/// Connections wanted with one peer.
 struct Wanted {
   std::string host;
   uint16_t port = 0;
   std::vector<FileDescriptor> made; ///< by index; invalid until proved
-  std::string problem;              ///< the last one
+  std::string problem;              ///< most recent problem
 
   size_t missing() const {
     return std::count_if(made.begin(), made.end(), [](const FileDescriptor &fd) { return !fd.valid(); });
   }
 };
 
-/// A connection on its way.
+/// A connection that is being established.
 struct Attempt {
   enum State { Waiting, Connecting, AwaitReply, AwaitAdmission, AwaitHello, AwaitProof };
   State state;
@@ -78,7 +78,7 @@ struct Attempt {
   Nonce client, server;
   std::array<uint8_t, std::max(kHelloBytes, kReplyBytes)> received;
   size_t have = 0, need = 0;
-  Time when; ///< Waiting: of the next try; otherwise when to give up
+  Time when; ///< Waiting: time of the next attempt; otherwise: time to give up
   unsigned tries = 0;
 
   bool ours() const { return state <= AwaitAdmission; }
@@ -105,7 +105,7 @@ public:
       if (Status status = turn(); status.failed())
         return status;
     listener_.reset();
-    // Nobody uses a connection before everybody has all of theirs.
+    // No rank uses a connection before all ranks have all of theirs.
     if (Result<std::vector<std::string>> all = group_.exchange("transport is connected", ""); all.failed())
       return all.error();
     std::map<uint32_t, Connections> connections;
@@ -139,7 +139,7 @@ private:
     for (uint32_t rank = 0; rank < all->size(); ++rank) {
       std::optional<Introduction> theirs = decodeIntroduction((*all)[rank]);
       if (!theirs)
-        return internalError(rankName(options_, rank) + " introduces itself with '" + (*all)[rank].substr(0, 100) + "'");
+        return internalError(rankName(options_, rank) + " sent an invalid introduction: '" + (*all)[rank].substr(0, 100) + "'");
       auto here = mine.contexts.find(rank), there = theirs->contexts.find(me_);
       if (rank == me_ || (here == mine.contexts.end() && there == theirs->contexts.end()))
         continue;
@@ -157,7 +157,7 @@ private:
       return userError("the job's secret has " + std::to_string(options_.secret.size()) + " bytes; expected at least 16");
     const std::string &reached = options_.advertise.empty() ? options_.listenAddress : options_.advertise;
     if (isWildcard(reached))
-      return userError("peers cannot reach '" + reached + "': name the address of this host that they reach");
+      return userError("peers cannot reach '" + reached + "': set an address of this host that they can reach");
     if (reached.find_first_of(" \t\n") != std::string::npos)
       return userError("expected a host name or address, found '" + reached + "'");
     for (uint32_t peer : options_.peers)
@@ -178,11 +178,11 @@ private:
     attempt.state = Attempt::Waiting;
     attempt.purpose = {group_.generation(), me_, peer, index, uint32_t(count)};
     attempt.tries = tries;
-    // 0, 20, 40, ... ms, at most 1 s.
+    // Delays: 0, 20, 40, ... ms, at most 1 s.
     attempt.when = Clock::now() + (tries == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(std::min(1000, 10 << std::min(tries, 7u))));
   }
 
-  /// Waits for something to happen and handles it.
+  /// Waits for an event and handles it.
   Status turn() {
     Time now = Clock::now();
     if (now >= deadline_)
@@ -197,7 +197,7 @@ private:
           connect(*current);
         else
           giveUp(current, "no answer within 10 s");
-        return Status::success(); // the list has changed.
+        return Status::success(); // the list has changed
       }
       next = std::min(next, current->when);
       if (current->state == Attempt::Waiting)
@@ -259,7 +259,7 @@ private:
     }
   }
 
-  /// Ends an attempt; one of ours is repeated later.
+  /// Ends an attempt. Attempts of this rank to connect are repeated later.
   void giveUp(std::list<Attempt>::iterator attempt, const std::string &problem) {
     if (attempt->ours()) {
       wanted_[attempt->purpose.to].problem = problem;
@@ -270,12 +270,12 @@ private:
     attempts_.erase(attempt);
   }
 
-  /// The socket is ready for what the attempt waits for.
+  /// Handles a socket that is ready for the operation that the attempt waits for.
   Status advance(std::list<Attempt>::iterator attempt) {
     if (attempt->state == Attempt::Connecting) {
       std::string problem = connectProblem(attempt->fd.get());
       if (problem.empty() && (!randomNonce(attempt->client) || !send(*attempt, encode({attempt->purpose, attempt->client}))))
-        problem = "the connection broke";
+        problem = "connection lost";
       if (!problem.empty())
         giveUp(attempt, problem);
       else
@@ -297,7 +297,7 @@ private:
 
   std::optional<Proof> proof(Role role, const Attempt &a) { return prove(role, options_.secret, options_.job, a.purpose, a.client, a.server); }
 
-  /// What was awaited has come.
+  /// Handles a complete frame.
   Status understand(std::list<Attempt>::iterator attempt) {
     Attempt &a = *attempt;
     switch (a.state) {
@@ -305,22 +305,22 @@ private:
       std::memcpy(a.server.data(), a.received.data(), kNonceBytes);
       std::optional<Proof> theirs = proof(Role::Server, a), mine = proof(Role::Client, a);
       if (!theirs || !mine)
-        return internalError("libcrypto computes no HMAC-SHA256");
+        return internalError("libcrypto does not provide HMAC-SHA256");
       const Wanted &wanted = wanted_[a.purpose.to];
       if (!sameProof(*theirs, a.received.data() + kNonceBytes))
-        return userError("whoever listens at " + wanted.host + ":" + std::to_string(wanted.port) + " as " + rankName(options_, a.purpose.to) +
+        return userError("the process listening at " + wanted.host + ":" + std::to_string(wanted.port) + " as " + rankName(options_, a.purpose.to) +
                          " does not know the secret of job '" + options_.job + "': expected the same secret on all ranks");
       if (send(a, *mine))
         a.await(Attempt::AwaitAdmission, 1);
       else
-        giveUp(attempt, "the connection broke");
+        giveUp(attempt, "connection lost");
       return Status::success();
     }
     case Attempt::AwaitAdmission:
       if (a.received[0] == kAdmitted)
         admit(attempt, a.purpose.to);
       else
-        giveUp(attempt, "it was not admitted");
+        giveUp(attempt, "not admitted by the peer");
       return Status::success();
     case Attempt::AwaitHello: {
       std::optional<Hello> hello = decodeHello(a.received.data());
@@ -334,7 +334,7 @@ private:
       a.client = hello->nonce;
       std::optional<Proof> mine;
       if (!randomNonce(a.server) || !(mine = proof(Role::Server, a)))
-        return internalError("libcrypto gives no random numbers or no HMAC-SHA256");
+        return internalError("libcrypto provides no random numbers or no HMAC-SHA256");
       if (send(a, a.server) && send(a, *mine))
         a.await(Attempt::AwaitProof, kProofBytes);
       else
@@ -353,12 +353,12 @@ private:
     case Attempt::Connecting:
       break;
     }
-    return internalError("a connection received bytes that it did not wait for");
+    return internalError("a connection received unexpected bytes");
   }
 
   void admit(std::list<Attempt>::iterator attempt, uint32_t peer) {
     sendWithoutDelay(attempt->fd.get());
-    // A peer that lost our admission connects again; the later connection is the one it knows.
+    // A peer that did not receive the admission connects again. It uses the later connection.
     wanted_[peer].made[attempt->purpose.index] = std::move(attempt->fd);
     attempts_.erase(attempt);
   }
@@ -388,7 +388,7 @@ private:
   const GlooOptions &options_;
   const uint32_t me_;
   FileDescriptor listener_;
-  std::map<uint32_t, Wanted> wanted_; ///< by peer
+  std::map<uint32_t, Wanted> wanted_; ///< key: peer
   std::list<Attempt> attempts_;
   Time deadline_;
   size_t turnedAway_ = 0;

@@ -1,5 +1,6 @@
-// Connections between the ranks of a job that need them, each proved in both directions (Handshake.h). Strangers are turned away: what they send does
-// not stop the ranks from meeting, and the listening socket is closed once they have.
+// Establishes the connections that the ranks of a job need. Each is authenticated in both
+// directions (Handshake.h). Connections of strangers are rejected: their data cannot stop the ranks
+// from connecting, and the listening socket is closed afterwards.
 #pragma once
 
 #include "zorse/runtime/FileDescriptor.h"
@@ -11,13 +12,13 @@
 
 namespace zorse::runtime::gloo_transport {
 
-/// With one peer. All sockets are connected and do not block.
+/// Connections with one peer. All sockets are connected and nonblocking.
 struct Connections {
   FileDescriptor control;
-  std::vector<FileDescriptor> data; ///< as many at both ends, in the same order
+  std::vector<FileDescriptor> data; ///< equal number and order at both ends
 };
 
-/// By peer. All ranks of the group call it together.
+/// Connects to all peers and returns the connections by peer. All ranks of the group must call it.
 Result<std::map<uint32_t, Connections>> connectRanks(Group &group, const GlooOptions &options);
 
 /// "rank 3 (t4:0)"

@@ -1,5 +1,6 @@
-// Operations as messages between two ranks each. All receives of an operation are posted before anything is sent, and everything that is sent is
-// offered before anything is waited for; what is forwarded is forwarded part by part.
+// Implements transfers and collectives as messages between pairs of ranks. All receives of an
+// operation are posted before any send; all sends are posted before any wait. Forwarded data is
+// forwarded part by part.
 #include "zorse/runtime/GlooTransport.h"
 
 #include "../Reduce.h"
@@ -16,7 +17,7 @@ using namespace zorse::runtime::gloo_transport;
 
 namespace {
 
-constexpr size_t kAllToAllMembers = 16; ///< more members send their numbers to the first one and get the sum back.
+constexpr size_t kAllToAllMembers = 16; ///< with more members, all send their numbers to the first one, which returns the sum
 
 class GlooTransport final : public Transport {
 public:
@@ -33,7 +34,7 @@ public:
   void expect(Operation operation, uint32_t peer, void *data, size_t bytes) override {
     Inbox in;
     if (messenger_.expect(in, operation, 0, peer, data, bytes).failed() || in.back().postAll().failed())
-      return; // the receive will say why.
+      return; // the receive reports the error
     std::lock_guard<std::mutex> lock(mutex_);
     Expected &expected = expected_[{slotOf(operation, 0), peer}];
     expected.data = data;
@@ -71,7 +72,7 @@ public:
     size_t element = bytesOf(a.type), bytes = size_t(a.count) * element;
     if (bytes <= kInlineBytes)
       return a.members.size() <= kAllToAllMembers ? sumByAll(operation, a, bytes) : sumByFirst(operation, a, bytes);
-    // Everybody sums a part and shows it to the others.
+    // Every rank sums one part and sends the result to all others.
     AllGatherArguments show;
     show.elementBytes = element;
     show.full = a.data;
@@ -179,10 +180,11 @@ private:
     return messenger_.finish(out);
   }
 
-  /// The receives of an entry's next all-reduce, posted when the one before ends: their memory is ours, so nobody has to ask before sending.
+  /// Receives of an entry's next all-reduce. They are posted when the previous one ends, into
+  /// memory of the transport, so senders need no handshake.
   struct Posted {
     std::vector<uint32_t> members;
-    uint64_t calls = 0; ///< of the entry; stands for the step in its messages' slots, because nobody knows the next step that has this entry.
+    uint64_t calls = 0; ///< calls of the entry; used as the step in message slots, because the next step with this entry is unknown
     std::unique_ptr<Inbox> in;
   };
 
@@ -196,12 +198,12 @@ private:
     return Status::success();
   }
 
-  /// Few numbers: everybody sends its own to everybody and adds them all.
+  /// Small all-reduce: every rank sends its numbers to all others and adds them.
   Status sumByAll(Operation operation, const AllReduceArguments &a, size_t bytes) {
     Posted *posted;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      posted = &posted_[operation.entry]; // stays where it is; an entry is served by one thread.
+      posted = &posted_[operation.entry]; // the reference stays valid; one thread serves an entry
     }
     if (posted->calls == 0)
       posted->members = a.members;
@@ -224,15 +226,15 @@ private:
       addends.push_back(message++->inlined());
     }
     if (bytes > 0)
-      rankedSum(a.type, a.data, addends, a.count); // what we sent was copied.
+      rankedSum(a.type, a.data, addends, a.count); // the sent data was copied
     ZORSE_TRY(messenger_.finish(out));
     ++posted->calls;
-    if (postNext(operation.entry, *posted).failed()) // somebody may have left already: no matter unless there is a next time.
+    if (postNext(operation.entry, *posted).failed()) // a peer may already have left; this matters only if the entry runs again
       posted->in.reset();
     return Status::success();
   }
 
-  /// Few numbers of many members: the first one adds.
+  /// Small all-reduce with many members: the first member adds.
   Status sumByFirst(Operation operation, const AllReduceArguments &a, size_t bytes) {
     Inbox in;
     Outbox out;
@@ -270,11 +272,11 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, Posted> posted_;                          ///< by entry
-  std::map<std::pair<uint64_t, uint32_t>, Expected> expected_; ///< receives announced and not yet called, by slot and peer
+  std::map<uint32_t, Posted> posted_;                          ///< key: entry
+  std::map<std::pair<uint64_t, uint32_t>, Expected> expected_; ///< pre-posted receives that were not called yet; key: slot and peer
 };
 
-/// A write to a connection whose peer died must be an error, not the end of the process.
+/// Makes a write to a connection of a dead peer an error instead of a fatal signal.
 void ignoreBrokenPipes() {
   struct sigaction now = {};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
@@ -283,7 +285,7 @@ void ignoreBrokenPipes() {
   }
 }
 
-/// A connection or two per peer may be more than what a process may open at first.
+/// Raises the soft limit of descriptors: one or two connections per peer may exceed it.
 void allowDescriptors(size_t peers) {
   rlimit limit = {};
   rlim_t wanted = rlim_t(peers) * 20 + 512;

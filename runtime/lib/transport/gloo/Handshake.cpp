@@ -61,7 +61,7 @@ std::optional<Hello> zorse::runtime::gloo_transport::decodeHello(const uint8_t *
 
 std::optional<Proof> zorse::runtime::gloo_transport::prove(Role role, const std::string &secret, const std::string &job, const Purpose &purpose,
                                                            const Nonce &client, const Nonce &server) {
-  // Everything before the job's name has a fixed length, so no two different messages have the same bytes.
+  // All fields before the job name have fixed lengths, so different messages have different bytes.
   std::vector<uint8_t> message(sizeof kMagic + 1 + 24 + 2 * kNonceBytes + job.size());
   uint8_t *to = message.data();
   std::memcpy(to, kMagic, sizeof kMagic);

@@ -19,18 +19,20 @@ namespace {
 
 enum Word : uint8_t { Goodbye = 1, Abort = 2, Beat = 3 };
 constexpr size_t kMaxReason = 4096;
-constexpr size_t kHeaderBytes = 4; ///< word, kind of error, length of the reason (2)
+constexpr size_t kHeaderBytes = 4; ///< word, error kind, length of the reason (2 bytes)
 
-/// A broken data connection without a word on the control connection: a dead process closes both at once, so this long after it was the connection
-/// itself.
+/// Time to wait for a message on the control connection after a data connection broke. A dead
+/// process closes both at the same time, so after this time the data connection alone is broken.
 constexpr auto kWordTime = std::chrono::seconds(1);
-/// Leaving waits so long for peers' hosts to have the last bytes. Only a lost network or a host in trouble takes longer.
+/// Time that leaving waits until the peers' hosts have received the last bytes. Only a network
+/// outage or a host in trouble takes longer.
 constexpr auto kDeliveryTime = std::chrono::seconds(10);
 
-/// Bytes that the kernel has not got rid of yet: no further beat is added, which would say nothing new and might be cut in two.
+/// Unsent bytes in the kernel above which no further beat is written: it would carry no new
+/// information and might be truncated.
 constexpr int kUnsentBytes = 1024;
 
-/// For a look at what is there already.
+/// Timeout for polling data that has already arrived.
 constexpr auto kMoment = std::chrono::milliseconds(1);
 
 std::string frame(Word word, const Error &error) {
@@ -71,7 +73,8 @@ Status Transfer::wait() {
   std::string problem;
   try {
     done = isSend_ ? buffer_->waitSend(nullptr, kForever) : buffer_->waitRecv(nullptr, kForever);
-    // Gloo reports the end of waiting before an arrival: when the peer has left, what it sent before may all be here.
+    // Gloo reports the end of waiting before an arrival: if the peer has left, all its data may be
+    // here.
     if (!done && link_->left && !links_->failed())
       done = isSend_ ? buffer_->waitSend(nullptr, kMoment) : buffer_->waitRecv(nullptr, kMoment);
   } catch (const std::exception &exception) {
@@ -90,14 +93,14 @@ void Transfer::cancel() {
   if (!buffer_)
     return;
   links_->strike(*this);
-  std::lock_guard<std::mutex> call(pair_->calls); // the event loop is not at it, and will not come back to it.
+  std::lock_guard<std::mutex> call(pair_->calls); // the event loop does not use the buffer now or later
   buffer_.reset();
 }
 
 Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
   std::unique_ptr<Links> links(new Links(std::clamp(options.heartbeatSeconds, 0.005, 60.0)));
   if (Status status = links->start(options, std::move(connections)); status.failed()) {
-    links->fail(status.error()); // no goodbye
+    links->fail(status.error()); // suppresses the goodbye
     return status;
   }
   return links;
@@ -106,7 +109,7 @@ Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options, std::ma
 Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
   event_ = FileDescriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event_.valid())
-    return userError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
+    return userError(std::string("cannot create an event descriptor: ") + std::strerror(errno));
   try {
     if (!connections.empty())
       loop_ = makeEventLoop();
@@ -125,8 +128,8 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
     }
     watcher_ = std::thread([this] { watch(); });
   } catch (const std::exception &exception) {
-    return userError(std::string("Gloo does not start: ") + exception.what() +
-                     "; expected a loopback device that is up, and descriptors and threads left");
+    return userError(std::string("Gloo initialization failed: ") + exception.what() +
+                     "; expected an active loopback device, and free descriptors and threads");
   }
   return Status::success();
 }
@@ -198,11 +201,11 @@ void Links::fail(const Error &why) {
   changed_.notify_all();
   std::string word = frame(Abort, why);
   for (auto &[peer, link] : links_)
-    writeWhole(link->control.get(), word.data(), word.size()); // whoever is gone does not need it.
+    writeWhole(link->control.get(), word.data(), word.size()); // a peer that is gone does not need it
   poke();
 }
 
-/// With the mutex held: ends the waiting of transfers with one peer, or of all.
+/// Requires the mutex. Ends the waiting of transfers with one peer, or of all transfers.
 void Links::wake(const Link *only) {
   for (Transfer *transfer = underWay_; transfer; transfer = transfer->next_)
     if (!only || transfer->link_ == only) {
@@ -232,14 +235,14 @@ void Links::strike(Transfer &transfer) {
   (transfer.previous_ ? transfer.previous_->next_ : underWay_) = transfer.next_;
 }
 
-/// The error of a transfer that ended early.
+/// Returns the error of a transfer that ended early.
 Status Links::whyStopped(Link &link, const std::string &problem) {
   bool broken = std::any_of(link.contexts.begin(), link.contexts.end(), [](const auto &context) { return context->pair().isClosed(); });
   {
     std::unique_lock<std::mutex> lock(mutex_);
     auto known = [&] { return failed() || link.left; };
     if (broken)
-      changed_.wait_for(lock, 3 * kWordTime, known); // the watching thread finds out why.
+      changed_.wait_for(lock, 3 * kWordTime, known); // the watcher thread determines the reason
     if (failed())
       return Status(why_);
     if (link.left)
@@ -254,7 +257,7 @@ void Links::poke() {
   (void)!::write(event_.get(), &one, sizeof one);
 }
 
-/// Shows every peer that this rank lives, and looks after the connections.
+/// Sends heartbeats to all peers and checks the connections.
 void Links::beat(double now) {
   static const std::string word = frame(Beat, {});
   for (auto &[peer, link] : links_) {
@@ -296,7 +299,7 @@ void Links::watch() {
     for (size_t i = 0; i < order.size(); ++i)
       if (polled[i + 1].revents != 0)
         readControl(*order[i]);
-    double now = clock_.advance(); // after everything that had arrived was read
+    double now = clock_.advance(); // after all data that had arrived was read
     for (size_t i = 0; i < order.size(); ++i)
       if (polled[i + 1].revents != 0)
         order[i]->heardAt = now;
@@ -319,7 +322,7 @@ void Links::readControl(Link &link) {
     link.controlOpen = false;
     if (!link.saidGoodbye)
       fail({ErrorKind::User,
-            link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
+            link.name + " is gone: its connection closed without a goodbye message" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
             link.peer});
     return;
   }
@@ -329,7 +332,7 @@ void Links::readControl(Link &link) {
     size_t length = byte(2) | size_t(byte(3)) << 8;
     if (byte(0) < Goodbye || byte(0) > Beat || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
       link.controlOpen = false;
-      return fail(internalError(link.name + " sent what is no message of a transport"));
+      return fail(internalError(link.name + " sent an invalid transport message"));
     }
     if (link.inbox.size() < kHeaderBytes + length)
       return;
@@ -341,11 +344,11 @@ void Links::readControl(Link &link) {
   }
 }
 
-/// What a closed data connection means.
+/// Determines why a data connection was closed.
 void Links::judge(Link &link) {
   for (const auto &context : link.contexts)
     if (context->pair().isClosed())
-      context->pair().shut(); // before that the event loop hears of it again and again.
+      context->pair().shut(); // otherwise the event loop is notified repeatedly
   if (failed() || link.left)
     return;
   AdoptedPair *closed = nullptr;
@@ -359,7 +362,8 @@ void Links::judge(Link &link) {
   if (!closed || (link.saidGoodbye && !allClosed))
     return;
   if (link.saidGoodbye) {
-    // Gloo closes a pair after it has read all that came: what waits now waits for what never comes.
+    // Gloo closes a pair only after it has read all data: transfers that still wait cannot
+    // complete.
     {
       std::lock_guard<std::mutex> lock(mutex_);
       link.left = true;
@@ -371,7 +375,7 @@ void Links::judge(Link &link) {
   } else if (!link.brokenSince) {
     link.brokenSince = Clock::now();
   } else if (Clock::now() - *link.brokenSince > kWordTime) {
-    fail({ErrorKind::User, "the connection to " + link.name + " broke", link.peer});
+    fail({ErrorKind::User, "the connection to " + link.name + " was lost", link.peer});
   }
 }
 
@@ -383,7 +387,7 @@ void Links::closePairs() {
     for (auto &[peer, link] : links_)
       for (const auto &context : link->contexts)
         context->pair().shut();
-  } catch (const std::exception &) { // no descriptor to spare: the loop turns more slowly.
+  } catch (const std::exception &) { // no free descriptor: the loop turns more slowly
     for (auto &[peer, link] : links_)
       for (const auto &context : link->contexts)
         context->pair().shut();

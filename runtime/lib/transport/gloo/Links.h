@@ -1,13 +1,15 @@
-// The connections of one rank to its peers while they work: Gloo pairs for data, and beside them one control connection per peer that says why data
-// stops.
+// Open connections of one rank to its peers: Gloo pairs for data, and one control connection per
+// peer, which reports why data stops.
 //
 //   control connection carries   means
-//   goodbye, then its end        the peer has left: its last bytes are delivered. Only what still waits for it fails.
-//   abort with a reason          the peer has given up: so does everybody, for that reason.
-//   its end without a word       the peer is gone: everybody gives up and says so.
-//   beats                        the peer lives and its bytes arrive here.
+//   goodbye, then its end        the peer has left: its last bytes are delivered. Only transfers that
+//                                still wait for it fail.
+//   abort with a reason          the peer has failed: all ranks fail, for that reason.
+//   its end without a goodbye    the peer is gone: all ranks fail and report it.
+//   beats                        the peer is alive and its bytes arrive here.
 //
-// Nothing here decides that a peer is dead because of time: how long each has been silent is said to the coordinator, who hears both ends.
+// No timeout here declares a peer dead. The time since each peer's last message is reported to the
+// coordinator, which receives the reports of both ends.
 #pragma once
 
 #include "Connect.h"
@@ -28,22 +30,23 @@ class Transfer;
 
 struct Link {
   uint32_t peer = 0;
-  std::string name;                                   ///< for messages
-  std::vector<std::shared_ptr<PairContext>> contexts; ///< one or several connections for data
+  std::string name;                                   ///< name of the peer in messages
+  std::vector<std::shared_ptr<PairContext>> contexts; ///< data connections, at least one
   FileDescriptor control;
-  OutageSurvival survival; ///< of `control`
+  OutageSurvival survival; ///< outage handling of `control`
   std::atomic<bool> left{false};
 
-  // Of the watching thread:
+  // Used by the watcher thread:
   std::string inbox;
   bool controlOpen = true;
   std::atomic<bool> saidGoodbye{false};
-  std::atomic<double> heardAt{0};          ///< on the watching thread's clock
-  std::atomic<double> undeliveredSince{0}; ///< on the same; 0: the peer's host acknowledges what is sent
+  std::atomic<double> heardAt{0};          ///< time of the last message, on the watcher thread's clock
+  std::atomic<double> undeliveredSince{0}; ///< on the same clock; 0: the peer's host acknowledges sent data
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
 
-/// One message of Gloo under way. Lives until it is over or has been given up; its memory is not touched any more once it is destroyed.
+/// A Gloo message in progress. It exists until the message completes or is canceled. After
+/// destruction its memory is not accessed any more.
 class Transfer {
 public:
   Transfer() = default;
@@ -57,9 +60,9 @@ public:
   Status receive(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes) {
     return start(links, link, context, slot, data, bytes, false);
   }
-  /// Until it is over. Once per start.
+  /// Waits for completion. Call it once per start.
   Status wait();
-  /// Gives it up if it is not over.
+  /// Cancels the message if it is not complete.
   void cancel();
 
 private:
@@ -71,23 +74,24 @@ private:
   AdoptedPair *pair_ = nullptr;
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
   bool isSend_ = false;
-  Transfer *previous_ = nullptr, *next_ = nullptr; ///< in the list of those under way
+  Transfer *previous_ = nullptr, *next_ = nullptr; ///< list of transfers in progress
 };
 
 class Links {
 public:
   static Result<std::unique_ptr<Links>> create(const GlooOptions &options, std::map<uint32_t, Connections> connections);
-  /// Says goodbye unless something failed.
+  /// Sends a goodbye message unless an error occurred.
   ~Links();
 
-  /// Null: no connection to that rank.
+  /// Returns null if there is no connection to that rank.
   Link *to(uint32_t peer);
   void fail(const Error &why);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Status failure() const;
-  /// Bytes that arrived here or that peers' hosts have acknowledged: grows also within a message.
+  /// Bytes received, plus bytes acknowledged by peers' hosts. Increases also within a message.
   uint64_t moved() const;
-  /// Peers without a sign of life for more than two beats, and those whose hosts have not acknowledged data for as long.
+  /// Peers without a message for more than two heartbeat intervals, and peers whose hosts have not
+  /// acknowledged data for as long.
   std::vector<Unheard> unheard() const;
 
 private:
@@ -106,15 +110,15 @@ private:
   void closePairs();
 
   const double beatSeconds_;
-  FairClock clock_;            ///< of the watching thread
-  std::atomic<double> now_{0}; ///< as it read it last
+  FairClock clock_;            ///< clock of the watcher thread
+  std::atomic<double> now_{0}; ///< its latest reading
   std::map<uint32_t, std::unique_ptr<Link>> links_;
   std::shared_ptr<tcp::Device> loop_;
   std::thread watcher_;
-  FileDescriptor event_; ///< wakes the watching thread
+  FileDescriptor event_; ///< wakes the watcher thread
   std::atomic<bool> stopping_{false}, failed_{false};
-  mutable std::mutex mutex_;        ///< guards what follows
-  std::condition_variable changed_; ///< failed, or somebody has left
+  mutable std::mutex mutex_;        ///< guards the following members
+  std::condition_variable changed_; ///< signaled when `failed_` is set or a peer has left
   Error why_;
   Transfer *underWay_ = nullptr;
 };

@@ -1,11 +1,13 @@
-// A message of an operation to or from one peer: a head that says what it is and carries the bytes if they are few, otherwise parts that go straight
-// from the sender's memory to the receiver's, over all contexts of the link.
+// A message of an operation to or from one peer. A header describes it and contains the payload if
+// it is small. A larger payload is sent in parts directly from the sender's memory to the
+// receiver's memory, over all contexts of the link.
 //
 //   head  slot (8 bytes), bytes (8), the bytes themselves if at most kInlineBytes
 //   part  partBytes(bytes) each, the last one shorter; part i over context i mod number of contexts
 //
-// Both ends name a message by the same slot: entry, step and which of the entry's messages it is. Between two ranks there is at most one message of a
-// slot per direction under way, and Gloo keeps the order within a slot.
+// Both ends identify a message by the same slot: entry, step, and index of the message within the
+// entry. At most one message per slot and direction is in flight between two ranks, and Gloo
+// preserves the order within a slot.
 #pragma once
 
 #include "Links.h"
@@ -20,14 +22,14 @@ inline uint64_t slotOf(Operation operation, uint32_t message) {
   return uint64_t(operation.entry) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
 }
 
-/// A multiple of every element's size.
+/// Returns the size of a part, which is a multiple of every element size.
 inline size_t partBytes(size_t bytes) { return bytes <= (8 << 20) ? kMaxPartBytes / 2 : kMaxPartBytes; }
 
 inline size_t partsOf(size_t bytes) { return bytes <= kInlineBytes ? 0 : (bytes + partBytes(bytes) - 1) / partBytes(bytes); }
 
 inline size_t bytesOfPart(size_t bytes, size_t part) { return std::min(partBytes(bytes), bytes - part * partBytes(bytes)); }
 
-/// Memory that is used again and again, in two sizes.
+/// Pool of memory blocks of two sizes.
 class Blocks {
 public:
   using Block = std::unique_ptr<std::byte[]>;
@@ -55,11 +57,12 @@ protected:
   const uint64_t slot_;
   const size_t bytes_;
   Blocks::Block block_;
-  Transfer head_; ///< after block_: ends before its memory does.
+  Transfer head_; ///< declared after block_, so that it is destroyed before its memory
   std::deque<Transfer> parts_;
 
   uint32_t contextOf(size_t part) const { return uint32_t(part % link_.contexts.size()); }
-  /// The last one first: over one connection they end in order, so this sleeps once and not once per part.
+  /// Waits for the parts, the last one first: over one connection they complete in order, so this
+  /// sleeps once and not once per part.
   Status awaitParts(size_t from = 0);
 
 public:
@@ -71,15 +74,15 @@ class Outgoing : public Message {
 public:
   Outgoing(Links &links, Blocks &blocks, Link &link, uint64_t slot, const void *data, size_t bytes)
       : Message(links, blocks, link, slot, bytes), data_(static_cast<const std::byte *>(data)) {}
-  /// The head: all of a small message, whose memory is free from here on.
+  /// Sends the header. A small message is complete then, and its memory may be reused.
   Status begin();
-  /// From `place`, if not from its place in the data.
+  /// Sends a part from `place`, or from its position in the data if `place` is null.
   Status offer(size_t part, const void *place = nullptr);
   Status offerAll();
   Status await(size_t part) { return parts_[part].wait(); }
-  /// Until the receiver has it all.
+  /// Waits until the receiver has the whole message.
   Status finish() { return finishFrom(0); }
-  /// The same when the parts before have been awaited.
+  /// The same, if the parts before `part` have been awaited.
   Status finishFrom(size_t part);
 
 private:
@@ -88,18 +91,19 @@ private:
 
 class Incoming : public Message {
 public:
-  /// `data` null: every part gets its place when it is posted; a small message stays in the head (`inlined`).
+  /// If `data` is null, the destination of each part is given when it is posted, and a small
+  /// message stays in the header block (`inlined`).
   Incoming(Links &links, Blocks &blocks, Link &link, uint64_t slot, void *data, size_t bytes)
       : Message(links, blocks, link, slot, bytes), data_(static_cast<std::byte *>(data)) {}
   Status begin();
   Status post(size_t part, void *place = nullptr);
   Status postAll();
-  /// Until the head is there. An error if the peer sends another number of bytes.
+  /// Waits for the header. Returns an error if the peer sends another number of bytes.
   Status awaitHead() { return awaitHead(bytes_); }
-  /// For a small message whose size was not known when it was posted.
+  /// For a small message with a size that was unknown when it was posted.
   Status awaitHead(size_t bytes);
   Status await(size_t part) { return parts_[part].wait(); }
-  /// All of it.
+  /// Waits for the whole message.
   Status finish();
   const std::byte *inlined() const { return block_.get() + kHeadBytes; }
 

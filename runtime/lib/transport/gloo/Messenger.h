@@ -1,4 +1,5 @@
-// What the operations of one rank share: its links, its memory for messages, where the ranks are.
+// Data shared by the operations of one rank: its links, its pool of message memory, and the sites
+// of the ranks.
 #pragma once
 
 #include "Message.h"
@@ -20,7 +21,7 @@ struct Messenger {
   Links &links;
   Blocks &blocks;
   uint32_t rank;
-  std::vector<uint32_t> sites; ///< by rank; may be empty
+  std::vector<uint32_t> sites; ///< index: rank; may be empty
 
   uint32_t site(uint32_t of) const { return of < sites.size() ? sites[of] : 0; }
 
@@ -40,7 +41,7 @@ struct Messenger {
     return Status::success();
   }
 
-  /// A message is on its way; `data` stays readable until it has ended.
+  /// Starts sending a message. `data` must stay readable until the message has completed.
   Status post(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data, size_t bytes) const {
     ZORSE_TRY(compose(out, operation, message, peer, data, bytes));
     return out.back().offerAll();
@@ -64,9 +65,9 @@ struct Messenger {
   }
 };
 
-// The numbers of an operation's messages between two ranks: shard i has message i of each kind.
-constexpr uint32_t kPartialSums = 0x4000; ///< sums of the contributions before
-constexpr uint32_t kSecondPhase = 0x8000; ///< of operations made of two
+// Message numbers of an operation between two ranks: shard i has message i of each kind.
+constexpr uint32_t kPartialSums = 0x4000; ///< sums of the previous contributions
+constexpr uint32_t kSecondPhase = 0x8000; ///< second phase of an operation with two phases
 
 inline Status Messenger::count(Operation operation, size_t shards) {
   if (shards <= kPartialSums)

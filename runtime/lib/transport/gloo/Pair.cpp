@@ -24,8 +24,8 @@ void AdoptedPair::adopt(int fd, double deadlineSeconds) {
     ::close(fd);
     throw std::runtime_error("a new pair of Gloo is expected to listen, and does not");
   }
-  // The constructor listens on a port of the loopback device, deaf because handleEvents ignores it. Our connection takes the place of that socket,
-  // which thereby is closed and forgotten by the event loop.
+  // The constructor listens on a port of the loopback device; handleEvents ignores connections to
+  // it. Our connection replaces that socket, which is closed and removed from the event loop.
   int flags = fcntl(fd, F_GETFD);
   if (dup3(fd, fd_, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0) {
     ::close(fd);
@@ -52,7 +52,7 @@ void AdoptedPair::shut() noexcept {
     return;
   try {
     device_->unregisterDescriptor(fd, this);
-  } catch (const std::exception &) { // it was never registered.
+  } catch (const std::exception &) { // it was never registered
   }
   (void)handled_.load(std::memory_order_acquire);
   OutageSurvival::end(fd);
@@ -116,7 +116,7 @@ void AdoptedPair::handleEvents(int events) {
   handled_.fetch_add(1, std::memory_order_release);
 }
 
-/// With the pair's lock held.
+/// Requires the pair's lock.
 void AdoptedPair::changeState(state next) noexcept {
   if (next != CLOSED)
     return tcp::Pair::changeState(next);

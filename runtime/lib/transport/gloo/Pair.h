@@ -1,6 +1,7 @@
-// A Gloo pair over a connection that we made and proved. Gloo's own way to connect is not used: its listener takes the first stranger for the peer
-// and parses what it sends, and an exception in its event loop ends the process. Here a pair never accepts anybody, and what its event handler throws
-// is reported as its end.
+// A Gloo pair over a connection that this runtime established and authenticated. Gloo's own way to
+// connect is not used: its listener accepts the first stranger as the peer and parses its data, and
+// an exception in its event loop ends the process. This pair never accepts a connection, and an
+// exception in its event handler closes the pair.
 #pragma once
 
 #include "zorse/runtime/TcpOptions.h"
@@ -18,38 +19,43 @@ namespace zorse::runtime::gloo_transport {
 
 namespace tcp = ::gloo::transport::tcp;
 
-/// Gloo's event loop skips a pair whose lock is taken and tries again at once: on a busy machine it burns the time in which the holder could go on.
-/// So all calls of a pair take `calls` first, and the loop sleeps on it. For that, nobody who holds it may wait for the loop, as Gloo does when it
-/// closes a pair: here a pair that ends is marked, and `shut` takes it out of the loop later.
+/// Gloo's event loop skips a pair whose lock is taken and retries immediately; on a busy machine it
+/// uses the CPU time that the holder of the lock needs. All calls of a pair therefore lock `calls`
+/// first, and the loop sleeps on it. A holder of `calls` must not wait for the loop, as Gloo does
+/// when it closes a pair: a pair that ends is only marked, and `shut` removes it from the loop
+/// later.
 class AdoptedPair final : public tcp::Pair {
 public:
-  /// `closed` is called once when the connection ends, by whichever thread noticed, with locks held: it may not call Gloo.
+  /// `closed` is called once when the connection ends, by the thread that noticed it and with locks
+  /// held. It must not call Gloo.
   AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed);
 
-  /// Takes over a connected socket, which outlasts outages that are shorter than the deadline. May throw what Gloo throws.
+  /// Takes over a connected socket. The connection survives outages shorter than the deadline. May
+  /// throw Gloo's exceptions.
   void adopt(int fd, double deadlineSeconds);
 
-  /// With every heartbeat. Since when the peer's host has acknowledged nothing of what is on its way there, as far as calls of this noticed; 0: it
-  /// does.
+  /// Call it with every heartbeat. Returns the time since which the peer's host has not
+  /// acknowledged data in flight, as observed by these calls, or 0 if it does.
   double look(double now);
 
-  /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not
-  /// called.
+  /// Ends the connection after all data handed to the kernel. Afterwards the pair is removed from
+  /// Gloo's event loop. Does not call `closed`.
   void shut() noexcept;
 
-  /// Over, though perhaps not shut.
+  /// Whether the connection has ended; `shut` may not have been called yet.
   bool isClosed() const { return closedNow_.load(std::memory_order_acquire); }
-  /// What the event handler threw, if that closed the pair.
+  /// Message of the exception in the event handler that closed the pair, if any.
   std::string problem() const;
-  /// The peer's kernel has all bytes written so far. True as well when the connection is over.
+  /// Whether the peer's kernel has received all bytes written so far. Also true if the connection
+  /// has ended.
   bool delivered();
 
-  /// Received, and sent and acknowledged, since the connection was made.
+  /// Bytes received, plus bytes sent and acknowledged, since the connection was established.
   uint64_t movedBytes();
 
   void handleEvents(int events) override;
 
-  std::mutex calls; ///< held around every call of Gloo that concerns this pair
+  std::mutex calls; ///< held during every Gloo call that concerns this pair
 
 protected:
   void changeState(state next) noexcept override;
@@ -60,33 +66,37 @@ private:
 
   std::function<void()> closed_;
   std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
-  std::atomic<uint32_t> handled_{0}; ///< what the event loop did happened before the end of `shut`; Gloo ensures it, this shows it to race detectors.
+  std::atomic<uint32_t> handled_{
+      0}; ///< orders the work of the event loop before the end of `shut`; Gloo guarantees the order, this makes it visible to race detectors
   mutable std::mutex problemMutex_;
   std::string problem_;
-  uint64_t moved_ = 0; ///< when last looked at
+  uint64_t moved_ = 0; ///< value at the last look
   OutageSurvival survival_;
-  Delivery delivery_; ///< when `look` was last called
+  Delivery delivery_; ///< value at the last call of `look`
   double undeliveredSince_ = 0;
 };
 
-/// A Gloo context of one pair. Every pair has its own, so that no thread of Gloo ever waits for another pair's locks.
+/// A Gloo context with one pair. Every pair has its own context, so that no thread of Gloo waits
+/// for the locks of another pair.
 class PairContext final : public tcp::Context {
 public:
   static constexpr int kPeer = 1; ///< the other end's rank in the context
 
+  /// \param device  the event loop (makeEventLoop)
   explicit PairContext(std::shared_ptr<tcp::Device> device);
-  /// May throw.
+  /// May throw Gloo's exceptions.
   void connect(tcp::Device *device, int fd, double deadlineSeconds, std::function<void()> closed);
   AdoptedPair &pair() const { return *pair_; }
 
 private:
-  AdoptedPair *pair_ = nullptr; ///< owned by the base
+  AdoptedPair *pair_ = nullptr; ///< owned by the base class
 };
 
-/// The event loop: one thread that moves all bytes. Throws.
+/// Creates the event loop: one thread that moves all bytes. Throws Gloo's exceptions.
 std::shared_ptr<tcp::Device> makeEventLoop();
 
-/// Keeps the event loop turning: closing a pair waits for its next turn, which otherwise comes every 10 ms.
+/// Keeps the event loop turning: closing a pair waits for its next turn, which is otherwise up to
+/// 10 ms away.
 class Ticker final : public tcp::Handler {
 public:
   explicit Ticker(std::shared_ptr<tcp::Device> device);
@@ -98,7 +108,7 @@ private:
   int fd_;
 };
 
-/// Longer than any wait: deadlines are not a transport's business.
+/// Effectively infinite: the transport itself has no timeouts.
 constexpr auto kForever = std::chrono::milliseconds(std::chrono::hours(24 * 365));
 
 } // namespace zorse::runtime::gloo_transport

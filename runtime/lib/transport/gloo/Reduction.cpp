@@ -10,16 +10,16 @@ using namespace zorse::runtime::gloo_transport;
 
 namespace {
 
-constexpr size_t kWindow = 4; ///< parts of each contribution under way
+constexpr size_t kWindow = 4; ///< parts of each contribution in flight
 
-/// One stage of one shard's sum at this rank.
+/// One stage of the sum of one shard at this rank.
 class Sum {
 public:
   Sum(Messenger &messenger, NumberType type, size_t bytes, std::byte *target)
       : messenger_(messenger), type_(type), target_(target), bytes_(bytes), parts_(partsOf(bytes)) {}
 
   ~Sum() {
-    in_.clear(); // nothing arrives in the blocks and nothing leaves them any more.
+    in_.clear(); // no message uses the blocks any more
     out_.clear();
     for (Source &source : sources_)
       giveBack(source.ring);
@@ -28,7 +28,7 @@ public:
 
   void addLocal(const std::byte *data) { sources_.emplace_back().local = data; }
 
-  /// The next addend comes from a peer: its receives are posted.
+  /// Adds an addend that is received from a peer, and posts its receives.
   Status addRemote(Operation operation, uint32_t message, uint32_t peer) {
     ZORSE_TRY(messenger_.expect(in_, operation, message, peer, nullptr, bytes_));
     Source &source = sources_.emplace_back();
@@ -40,7 +40,7 @@ public:
     return Status::success();
   }
 
-  /// The sum goes to a peer instead of to memory of the caller.
+  /// Sends the sum to a peer instead of writing it to the caller's memory.
   Status passOn(Operation operation, uint32_t message, uint32_t peer) {
     if (parts_ == 0)
       ring_.push_back(messenger_.blocks.takePart());
@@ -73,7 +73,7 @@ public:
     return next ? next->finishFrom(parts_ - std::min(parts_, kWindow)) : Status::success();
   }
 
-  bool hasPartial = false; ///< the first addend is the sum of an earlier stage.
+  bool hasPartial = false; ///< the first addend is the sum of an earlier stage
 
 private:
   struct Source {
@@ -91,7 +91,7 @@ private:
       addends[s] = source.remote ? source.ring[part % kWindow].get() : source.local + offset;
     }
     if (next && part >= kWindow)
-      ZORSE_TRY(next->await(part - kWindow)); // its block is free again.
+      ZORSE_TRY(next->await(part - kWindow)); // its block is free again
     std::byte *target = next ? ring_[part % kWindow].get() : target_ + offset;
     rankedSum(type_, target, addends, int64_t(bytesOfPart(bytes_, part) / bytesOf(type_)));
     if (next)
@@ -118,11 +118,12 @@ private:
   size_t bytes_, parts_;
   Inbox in_;
   Outbox out_;                      ///< to the next stage
-  std::vector<Blocks::Block> ring_; ///< of sums on their way to it
+  std::vector<Blocks::Block> ring_; ///< sums in flight to the next stage
   std::vector<Source> sources_;     ///< in the order of summation
 };
 
-/// Stages of one shard wait for those of others at other ranks: each gets a thread, so that none waits behind one that waits for it.
+/// Runs every sum in its own thread. Stages of one shard wait for stages at other ranks, so stages
+/// in one thread could wait for each other in a cycle.
 Status runTogether(std::list<Sum> &sums) {
   std::vector<Status> results(sums.size());
   std::vector<std::thread> threads;
@@ -155,18 +156,19 @@ std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &mes
   }
   auto away = [&](const std::vector<uint32_t> &run) { return messenger.site(run[0]) != home; };
   auto collector = [&](const std::vector<uint32_t> &run) { return run[shard % run.size()]; };
-  // Half types would have to cross as f32.
+  // Half types would have to be sent as f32, so they are not split.
   bool single = a.type == NumberType::F32 || a.type == NumberType::F64;
   if (!single || std::none_of(runs.begin(), runs.end(), away))
     return {{owner, contributors}};
 
-  // Either the first run is summed at its site and the others' contributions come one by one, or every run adds to the sum of those before it.
+  // Alternatives: the first run is summed at its site and the others send their contributions
+  // individually, or every run adds to the sum of the previous ones.
   bool first = away(runs[0]) && runs[0].size() > 1;
   size_t crossings = first ? 1 : away(runs[0]) ? runs[0].size() : 0, chained = runs.size() - 1 + away(runs.back());
   for (size_t r = 1; r < runs.size(); ++r)
     crossings += away(runs[r]) ? runs[r].size() : 0;
   std::vector<Stage> stages;
-  if (chained < crossings || (chained == crossings && shard % 2 == 1)) { // a tie: both directions of the link get some.
+  if (chained < crossings || (chained == crossings && shard % 2 == 1)) { // a tie: odd and even shards use opposite directions of the link
     for (const std::vector<uint32_t> &run : runs)
       stages.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
     if (stages.back().rank != owner)
@@ -194,7 +196,7 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
     if (bytesIn(i) > 0)
       stages[i] = stagesOf(messenger, a, i);
 
-  // All receives are posted before anything is sent, in the same order of shards and stages at both ends.
+  // All receives are posted before any send, in the same order of shards and stages at both ends.
   std::list<Sum> sums;
   for (size_t i = 0; i < a.shards.size(); ++i)
     for (size_t s = 0; s < stages[i].size(); ++s) {

@@ -1,4 +1,4 @@
-// TCP sockets: listening, connecting, without blocking.
+// Nonblocking TCP sockets.
 #pragma once
 
 #include "zorse/runtime/FileDescriptor.h"
@@ -9,19 +9,21 @@
 
 namespace zorse::runtime::gloo_transport {
 
-/// Listens on any free port of `host`, which must resolve to an address of this host. `port`: which one.
+/// Listens on a free port of `host`, which must resolve to an address of this host. `port` receives
+/// the port.
 Result<FileDescriptor> listenOn(const std::string &host, uint16_t &port);
 
-/// True if `host` means every address of a host.
+/// Returns whether `host` denotes all addresses of a host.
 bool isWildcard(const std::string &host);
 
-/// Starts to connect; the descriptor becomes writable when that is decided. `attempt` chooses among several addresses of a name.
+/// Starts to connect. The descriptor becomes writable when the attempt has succeeded or failed.
+/// `attempt` selects one of several addresses of a name.
 Result<FileDescriptor> startConnecting(const std::string &host, uint16_t port, unsigned attempt);
 
-/// Of a socket that has become writable: empty if it is connected, else why not.
+/// Returns the error of a socket that has become writable; empty if it is connected.
 std::string connectProblem(int fd);
 
-/// Writes all of it at once or fails; never raises SIGPIPE, never blocks.
+/// Writes all bytes or fails. Never raises SIGPIPE and never blocks.
 bool writeWhole(int fd, const void *data, size_t bytes);
 
 } // namespace zorse::runtime::gloo_transport

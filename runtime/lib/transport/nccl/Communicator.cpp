@@ -6,7 +6,8 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::nccl;
 
 namespace {
-// Most calls are taken within a few microseconds, less than a thread takes to fall asleep and wake up.
+// Most calls finish within a few microseconds, which is less than the time to suspend and wake a
+// thread.
 constexpr std::chrono::microseconds kSpin(40), kAsk(50);
 constexpr std::chrono::seconds kGoodbye(5);
 } // namespace
@@ -14,7 +15,8 @@ constexpr std::chrono::seconds kGoodbye(5);
 Communicator::Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me, const SharedFailure &failure)
     : api_(api), devices_(std::move(devices)), me_(me), failure_(failure) {}
 
-/// A communicator whose members all come to its end says goodbye to them; one that failed, or whose peers do not come, is given up.
+/// Finalizes the communicator if all members reach their end. Aborts it if it failed or its peers
+/// do not finalize.
 Communicator::~Communicator() {
   if (!comm_)
     return;
@@ -45,7 +47,7 @@ Status Communicator::run(const char *what, const std::function<int(Comm)> &call,
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!comm_ || failure_.get())
-      return failure_.get() ? Status(*failure_.get()) : Status(internalError("a communicator is used that was given up"));
+      return failure_.get() ? Status(*failure_.get()) : Status(internalError("use of an aborted communicator"));
     result = call(comm_);
   }
   return settle(what, result, deadline);
@@ -63,7 +65,8 @@ Status Communicator::group(const char *what, const std::function<int(Comm)> &cal
       deadline);
 }
 
-/// Until NCCL has taken what was asked for; where it meets a peer for the first time, that peer has to come to it, too.
+/// Waits until NCCL has accepted the call. At the first contact with a peer, this requires the
+/// peer's call too.
 Status Communicator::settle(const char *what, int result, Clock::time_point deadline) {
   const Clock::time_point begin = Clock::now();
   for (;;) {
@@ -75,9 +78,9 @@ Status Communicator::settle(const char *what, int result, Clock::time_point dead
     if (result != kInProgress)
       return userError(api_.describe(what, result, comm_));
     if (Clock::now() > deadline)
-      return userError(std::string(what) + ": the others have not come to it in time");
+      return userError(std::string(what) + ": timed out waiting for the other ranks");
     if (!comm_)
-      return internalError("a communicator is used that was given up");
+      return internalError("use of an aborted communicator");
     if (int asked = api_.ncclCommGetAsyncError(comm_, &result); asked != kSuccess)
       return userError(api_.describe("ncclCommGetAsyncError", asked, comm_));
     lock.unlock();

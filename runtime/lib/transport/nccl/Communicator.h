@@ -1,4 +1,5 @@
-// A communicator of NCCL that never blocks: calls return at once, and what they have begun is waited for by asking, so that it can be given up.
+// A nonblocking NCCL communicator. Calls return immediately and are polled until they complete, so
+// that the communicator can be aborted at any time.
 #pragma once
 
 #include "NcclApi.h"
@@ -12,10 +13,10 @@
 
 namespace zorse::runtime::nccl {
 
-/// The first failure of a transport's communicators: after it nothing begins.
+/// The first failure of a transport's communicators. No operation starts after it.
 class SharedFailure {
 public:
-  /// \returns whether it is the first.
+  /// \returns whether this is the first failure
   bool keep(const Error &error) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (error_)
@@ -33,9 +34,10 @@ private:
   std::optional<Error> error_;
 };
 
-/// Does something with each of `all` at the same time, each in a thread of its own, and waits for all of them. To abort a communicator ends its
-/// kernels and then frees memory, which waits for whatever else is on the GPU: another communicator's kernel, which nobody would have ended if one
-/// were aborted after the other.
+/// Calls `what` for each element of `all` concurrently, each in its own thread, and waits for all.
+/// Aborting a communicator ends its kernels and then frees memory, which waits for all other work
+/// on the GPU. If communicators were aborted sequentially, this would wait forever for the kernel
+/// of another communicator.
 template <typename T> void atOnce(std::vector<T> &all, const std::function<void(T &)> &what) {
   std::vector<std::thread> threads;
   for (size_t i = 1; i < all.size(); ++i)
@@ -50,27 +52,29 @@ class Communicator {
 public:
   using Clock = std::chrono::steady_clock;
 
-  /// \param devices  ascending; rank r of the communicator is devices[r]. `failure` outlives this.
+  /// \param devices  ascending; rank r of the communicator is devices[r]
+  /// \param failure  must outlive this object
   Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me, const SharedFailure &failure);
   ~Communicator();
   Communicator(const Communicator &) = delete;
   Communicator &operator=(const Communicator &) = delete;
 
-  /// Meets the other ranks, which have the same id. In the context of the device.
+  /// Connects to the other ranks, which use the same id. Call it in the context of the device.
   Status connect(const UniqueId &id, Clock::time_point deadline);
 
-  /// One call, or several as a group, in the thread that puts work on the device's stream.
+  /// Runs one call (`run`) or several calls as a group (`group`). Call them in the thread that
+  /// enqueues work on the device's stream.
   Status run(const char *what, const std::function<int(Comm)> &call, Clock::time_point deadline = Clock::time_point::max());
   Status group(const char *what, const std::function<int(Comm)> &calls, Clock::time_point deadline = Clock::time_point::max());
 
-  /// What has gone wrong beside calls, at a peer's end for instance.
+  /// Returns an error that occurred outside of calls, for example at a peer.
   Status asynchronousError();
 
-  /// Ends what is on streams. From any thread.
+  /// Ends the work on streams. Callable from any thread.
   void abort();
 
   const std::vector<uint32_t> &devices() const { return devices_; }
-  int rankOf(uint32_t device) const; ///< -1: no member
+  int rankOf(uint32_t device) const; ///< -1: not a member
 
 private:
   Status settle(const char *what, int result, Clock::time_point deadline);
@@ -79,7 +83,7 @@ private:
   const std::vector<uint32_t> devices_;
   const uint32_t me_;
   const SharedFailure &failure_;
-  std::mutex mutex_; ///< held during calls, which return at once
+  std::mutex mutex_; ///< held during calls, which return immediately
   Comm comm_ = nullptr;
 };
 

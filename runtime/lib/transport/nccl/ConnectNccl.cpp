@@ -1,4 +1,5 @@
-// How the ranks of a job meet in NCCL: ids over the group, communicators in one order, and a few known bytes through each of them.
+// Connects the ranks of a job through NCCL: exchanges ids over the group, creates communicators in
+// the same order on all ranks, and tests each of them by transferring known bytes.
 #include "NcclTransport.h"
 
 #include "bundle.pb.h"
@@ -16,7 +17,7 @@ using namespace zorse::runtime::nccl;
 
 namespace {
 
-constexpr double kLong = 2; ///< seconds of meeting that are worth a line
+constexpr double kLong = 2; ///< seconds of connecting after which a line is printed
 
 std::string hex(const UniqueId &id) {
   static const char digits[] = "0123456789abcdef";
@@ -39,8 +40,9 @@ bool parse(const std::string &text, UniqueId &id) {
   return true;
 }
 
-/// One line for each group: its id, from the rank that has its first device; empty from others.
-/// \param api  null on a rank without members, which makes no id
+/// Exchanges the id of each group. The rank with the group's first device publishes it; other ranks
+/// publish an empty line.
+/// \param api  null on a rank without members, which creates no id
 Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DirectMember> &members, Group &group, const DirectOptions &options) {
   const size_t count = options.plan.groups.size();
   std::string mine;
@@ -63,18 +65,18 @@ Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<
     for (size_t i = 0; i < count; ++i) {
       const size_t end = text.find('\n', at);
       if (end == std::string::npos)
-        return userError("a rank publishes ids of NCCL that cannot be read; start every rank with the same version of Zorse");
+        return userError("a rank published invalid NCCL ids; start every rank with the same version of Zorse");
       if (end > at)
         known[i] = parse(text.substr(at, end - at), ids[i]) || known[i];
       at = end + 1;
     }
   }
   if (std::find(known.begin(), known.end(), false) != known.end())
-    return userError("no rank publishes the id of a group of NCCL; start every rank with the same version of Zorse");
+    return userError("no rank published the id of an NCCL group; start every rank with the same version of Zorse");
   return ids;
 }
 
-constexpr size_t kWords = 512; ///< of a self-test
+constexpr size_t kWords = 512; ///< words per rank in a self-test
 
 class Trial final : public StreamTask {
 public:
@@ -101,30 +103,31 @@ Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Cl
       continue;
     Communicator &communicator = *communicators_[next++];
     const auto began = Communicator::Clock::now(), deadline = begin + times(options_.connectSeconds, g + 1);
-    Trial meet([&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the device's context
+    Trial meet([&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the context of the device
     Status status = member_.memory->onStream(meet);
     if (status.failed())
-      return userError("GPUs " + namesOf(communicator) + " cannot meet in NCCL: " + status.message() +
-                       "; NCCL_DEBUG=INFO says more, and --staged runs without NCCL");
+      return userError("GPUs " + namesOf(communicator) + " cannot connect through NCCL: " + status.message() +
+                       ". Set NCCL_DEBUG=INFO for details, or run without NCCL (--staged)");
     if (status = tryOut(communicator, deadline); status.failed())
       return status;
     const double seconds = std::chrono::duration<double>(Communicator::Clock::now() - began).count();
     if (options_.say && communicator.rankOf(member_.device) == 0 && seconds > kLong) {
       char text[64];
       std::snprintf(text, sizeof text, "%.1f s for group %zu of %zu", seconds, g + 1, count);
-      options_.say("GPUs " + namesOf(communicator) + " have met in NCCL: " + text);
+      options_.say("GPUs " + namesOf(communicator) + " are connected through NCCL: " + text);
     }
   }
   return Status::success();
 }
 
-/// Of a communicator: with whom this device sends and receives in it. The first alone has such; others gather.
+/// Devices with which this device sends and receives in a communicator. Only the first communicator
+/// has such; others are used for all-gathers.
 const std::vector<uint32_t> &NcclTransport::partnersIn(const Communicator &communicator) const {
   static const std::vector<uint32_t> kNobody;
   return &communicator == communicators_.front().get() ? options_.plan.peers[member_.device] : kNobody;
 }
 
-/// What came from everybody, and after it what each partner sent, is what they should have sent.
+/// Checks the words gathered from all devices and, after them, the words that each partner sent.
 Status NcclTransport::checkWords(const Communicator &communicator, const std::vector<uint64_t> &found) const {
   std::vector<uint32_t> from = communicator.devices();
   const std::vector<uint32_t> &partners = partnersIn(communicator);
@@ -132,21 +135,22 @@ Status NcclTransport::checkWords(const Communicator &communicator, const std::ve
   for (size_t block = 0; block < from.size(); ++block)
     for (size_t i = 0; i < kWords; ++i)
       if (found[block * kWords + i] != word(from[block], i))
-        return userError("what came from " + options_.names[from[block]] + " is wrong at byte " + std::to_string(i * sizeof(uint64_t)));
+        return userError("data from " + options_.names[from[block]] + " is wrong at byte " + std::to_string(i * sizeof(uint64_t)));
   return Status::success();
 }
 
-/// Everybody gathers everybody's words, and partners exchange theirs: what NCCL does later, with contents that are known. So connections and the
-/// memory that these take are there before the first step; NCCL makes them when they are first used, and waits for the peer.
+/// Self-test with known contents: all devices all-gather their words, and partners exchange theirs.
+/// NCCL establishes connections and allocates their memory at first use and waits for the peer; the
+/// test moves this before the first step.
 Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::time_point deadline) {
   const std::vector<uint32_t> &partners = partnersIn(communicator);
   const size_t ranks = communicator.devices().size();
   const size_t bytes = kWords * sizeof(uint64_t);
   auto failed = [&](const std::string &what) {
-    return userError("the self-test of GPUs " + namesOf(communicator) + " through NCCL " + *ncclVersion() + " failed on " +
-                     options_.names[member_.device] + ": " + what +
-                     "; try the plainest ways, NCCL_ALGO=Ring NCCL_PROTO=Simple, the same version of driver and NCCL everywhere, or --staged, which "
-                     "runs without NCCL");
+    return userError("NCCL " + *ncclVersion() + " self-test of GPUs " + namesOf(communicator) + " failed on " + options_.names[member_.device] +
+                     ": " + what +
+                     ". Set NCCL_ALGO=Ring NCCL_PROTO=Simple, or install the same driver and NCCL on all hosts, or run without "
+                     "NCCL (--staged)");
   };
   Result<std::unique_ptr<DeviceMemory>> memory = member_.memory->allocate(bundle::DEVICE, (1 + ranks + partners.size()) * bytes, {});
   if (memory.failed())
@@ -186,7 +190,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   Result<std::vector<UniqueId>> ids = exchangeIds(*api, members, group, given);
   if (ids.failed())
     return ids.error();
-  // All devices at once: the members of a group wait for each other.
+  // All devices connect concurrently, because the members of a group wait for each other.
   const auto begin = Communicator::Clock::now(), deadline = begin + times(given.connectSeconds, given.plan.groups.size());
   std::vector<std::unique_ptr<NcclTransport>> made;
   made.reserve(members.size());
@@ -202,7 +206,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   for (size_t i = 0; i < members.size(); ++i)
     threads.emplace_back([&, i] {
       results[i] = made[i]->connect(*ids, begin);
-      if (results[i].failed()) // what the others wait for does not come
+      if (results[i].failed()) // other devices would wait forever
         giveUp(results[i].error());
       std::lock_guard<std::mutex> lock(mutex);
       if (--left == 0)
@@ -211,11 +215,11 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   {
     std::unique_lock<std::mutex> lock(mutex);
     if (!over.wait_until(lock, deadline, [&] { return left == 0; })) {
-      lock.unlock(); // bytes that never come
+      lock.unlock(); // data of the self-test did not arrive
       char seconds[32];
       std::snprintf(seconds, sizeof seconds, "%g", given.connectSeconds * double(given.plan.groups.size()));
-      giveUp(userError(std::string("the GPUs have not met and tried each other in NCCL within ") + seconds +
-                       " s; NCCL_DEBUG=INFO says more; try NCCL_ALGO=Ring NCCL_PROTO=Simple, or --staged, which runs without NCCL"));
+      giveUp(userError(std::string("NCCL connections and self-tests of the GPUs did not finish within ") + seconds +
+                       " s. Set NCCL_DEBUG=INFO for details, or NCCL_ALGO=Ring NCCL_PROTO=Simple, or run without NCCL (--staged)"));
     }
   }
   for (std::thread &thread : threads)

@@ -9,7 +9,7 @@ using namespace zorse::runtime::nccl;
 
 namespace {
 
-/// Communicators that do not block came with it.
+/// First version with nonblocking communicators.
 constexpr int kOldest = 21400;
 
 std::string text(int version) {

@@ -1,5 +1,6 @@
-// The part of NCCL that this runtime uses, by declarations of our own: no toolkit is needed to build, no NCCL to start. Names and values are those of
-// nccl.h (2.14 to 2.28); test/runtime/NcclDeclarationsTest.cpp holds them against the header where there is one.
+// Declarations of the part of NCCL that the runtime uses. No toolkit is needed to build, and no
+// NCCL to start. Names and values are those of nccl.h (2.14 to 2.28);
+// test/runtime/NcclDeclarationsTest.cpp compares them with the header if one is installed.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -13,13 +14,14 @@ using Comm = void *;
 using Stream = void *;
 
 inline constexpr int kSuccess = 0, kInvalidUsage = 5, kRemoteError = 6, kInProgress = 7;
-inline constexpr int kInt8 = 0, kFloat64 = 8; ///< types of elements
+inline constexpr int kInt8 = 0, kFloat64 = 8; ///< element types
 
 struct UniqueId {
   char internal[128];
 };
 
-/// The head of ncclConfig_t, as 2.14 has it: later versions take their defaults for the rest.
+/// The beginning of ncclConfig_t in version 2.14. Later versions use their defaults for the
+/// remaining fields.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -51,11 +53,12 @@ struct NcclApi {
   const char *(*ncclGetErrorString)(int error) = nullptr;
   const char *(*ncclGetLastError)(Comm comm) = nullptr;
 
-  /// "ncclSend: invalid usage (what NCCL says besides)". \param comm  may be null
+  /// "ncclSend: invalid usage (NCCL's last error)".
+  /// \param comm  may be null
   std::string describe(const char *call, int result, Comm comm) const;
 };
 
-/// libnccl.so.2, once per process; an error where there is none, or one that is too old.
+/// Loads libnccl.so.2 once per process. Returns an error if it is missing or too old.
 Result<const NcclApi *> ncclApi();
 
 } // namespace zorse::runtime::nccl

@@ -1,11 +1,12 @@
-// Operations of one device through NCCL.
+// Transfers and collectives of one device through NCCL.
 //
 //   transfers        ncclSend, ncclRecv
-//   all-gather       among a group with a communicator of its own: ncclAllGather where shards are equal and lie in order, else a group of
-//   ncclBroadcast
-//                    in place; otherwise a group of sends and receives of exactly the shards
-//   reduce-scatter   rounds: a group of sends and receives of exactly the owners' extents, then a ranked sum on the owner
-//   all-reduce       everybody's numbers to everybody, then a ranked sum
+//   all-gather       in a group with its own communicator: ncclAllGather if shards are equal and
+//                    ordered, otherwise a group of ncclBroadcast, in place;
+//                    other groups: a group of sends and receives of exactly the shards
+//   reduce-scatter   in rounds: a group of sends and receives of exactly the owners' extents, then
+//                    a sum in fixed order on the owner
+//   all-reduce       all-to-all exchange of the numbers, then a sum in fixed order
 #pragma once
 
 #include "Communicator.h"
@@ -26,8 +27,10 @@ public:
   NcclTransport(const NcclApi &api, const DirectMember &member, const DirectOptions &options);
   ~NcclTransport() override;
 
-  /// Meets the others of every group of this device, in the order of the plan, and tries it. `ids`: by group. In a thread of its own. Every group has
-  /// DirectOptions.connectSeconds: the n-th is there by n times as long after `begin`, as some members come to it from the group before.
+  /// Connects to the other members of every group of this device, in the order of the plan, and
+  /// tests each group. Call it in a separate thread. `ids` is indexed by group. The n-th group must
+  /// be connected within n * DirectOptions.connectSeconds after `begin`, because some members reach
+  /// it only after the previous group.
   Status connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point begin);
 
   Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
@@ -48,7 +51,7 @@ private:
   };
   Status exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
                   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
-  Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: they have none of their own
+  Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: the devices have no dedicated communicator
   Status gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream);
   /// Elements from `begin` on, as many as a round has, of shards of which no owner has two.
   Status reduceRound(const DirectReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream);
@@ -63,10 +66,10 @@ private:
   const DirectMember member_;
   const DirectOptions options_;
   SharedFailure failure_;
-  std::vector<std::unique_ptr<Communicator>> communicators_; ///< the first is with everybody
+  std::vector<std::unique_ptr<Communicator>> communicators_; ///< the first one contains all devices
   std::atomic<uint64_t> moved_{0};
 
-  std::mutex mutex_; ///< guards what follows
+  std::mutex mutex_; ///< guards the following members
   std::condition_variable wake_;
   bool ending_ = false;
   std::function<void(const Error &)> told_;

@@ -11,10 +11,10 @@ Status nccl::addTerms(const DirectSums &sums, NumberType type, DeviceAddress ter
     return internalError("no body adds " + std::to_string(count) + " terms");
   std::vector<DeviceAddress> slots;
   size_t next = 0;
-  bool other = false; // which of the two partial sums is the last
+  bool other = false; // which of the two partial sums is the latest
   while (next < count) {
     if (next > 0)
-      slots = {terms + (count + (other ? 1 : 0)) * stride}; // what there is so far
+      slots = {terms + (count + (other ? 1 : 0)) * stride}; // the sum so far
     while (slots.size() < most && next < count)
       slots.push_back(terms + next++ * stride);
     other = !other;

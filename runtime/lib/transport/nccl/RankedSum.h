@@ -1,12 +1,14 @@
-// Terms that lie in memory of a GPU one behind the other, added in their order by bodies that add so many at once.
+// Sums of terms that are consecutive in GPU memory, in fixed order, by bodies that add a fixed
+// number of terms per call.
 #pragma once
 
 #include "zorse/runtime/DirectTransport.h"
 
 namespace zorse::runtime::nccl {
 
-/// sum = (((term 0 + term 1) + term 2) + ...), element by element. Terms begin `stride` bytes behind each other; where they are more than one body
-/// adds, room for two more follows.
+/// sum = (((term 0 + term 1) + term 2) + ...), element by element. Terms begin `stride` bytes
+/// apart. If there are more terms than one body adds, space for two partial sums must follow the
+/// terms.
 Status addTerms(const DirectSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum, int64_t elements,
                 WorkStream &stream);
 

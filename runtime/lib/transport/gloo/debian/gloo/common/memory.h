@@ -1,5 +1,6 @@
-// Debian's libgloo-dev leaves out one header that Gloo's own headers include. What those need of it is the size and the meaning of three pointers to
-// an object whose life its user controls: each holds one standard pointer, as in the library.
+// Debian's libgloo-dev omits this header, which Gloo's own headers include. They need only the size
+// and meaning of three pointers to an object with a lifetime that its user controls. Each contains
+// one standard pointer, as in the library.
 #pragma once
 
 #include <memory>
