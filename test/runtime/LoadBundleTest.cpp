@@ -111,7 +111,7 @@ TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   // Programs name bodies and slots once, for all targets.
   two.bundle.otherTargets[0].mutable_bodies(1)->mutable_slots(0)->mutable_bytes()->set_fixed(12345);
   writeFiles();
-  expectSays(problem(), {"bodies.1.pb: body 1 (", "has not the name and the slots", "compile the model again"});
+  expectSays(problem(), {"bodies.1.pb: body 1 (", "differs in name or slots from", "compile the model again"});
   two.bundle.otherTargets[0].mutable_bodies()->RemoveLast();
   writeFiles();
   expectSays(problem(), {"bodies.1.pb: ", "bodies, expected"});
