@@ -53,8 +53,9 @@ LogicalResult remRule(arith::RemFOp op, VjpBuilder &b) {
   return success();
 }
 
-// The larger (smaller) operand receives dy. Against a constant the rule of PyTorch's relu, relu6, hardtanh and clamp (from 2.15 on): 0 at the bound.
-// Two computed values that are equal share dy evenly, as in PyTorch's maximum.
+// The larger (smaller) operand receives dy. If one operand is a constant, the rule is that of
+// PyTorch's relu, relu6, hardtanh and clamp (2.15 and later): 0 at the bound. Two equal computed
+// values share dy equally, as in PyTorch's maximum.
 template <typename OpT, bool isMax> LogicalResult extremumRule(OpT op, VjpBuilder &b) {
   Value dy = b.gradient(), zero = b.splat(dy, 0.0);
   for (unsigned i : {0u, 1u}) {

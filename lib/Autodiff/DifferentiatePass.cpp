@@ -1,4 +1,4 @@
-// Differentiation as passes: `zorse-differentiate`, and its steps one by one.
+// Differentiation passes: `zorse-differentiate`, and each of its steps.
 #include "zorse/Autodiff/SaveOption.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
@@ -13,7 +13,7 @@ using namespace zorse::autodiff;
 
 namespace {
 
-/// A pass over the functions of one task of all classes.
+/// A pass over the functions of one task in all classes.
 template <typename Self> struct FunctionsPass : PassWrapper<Self, OperationPass<ModuleOp>> {
   FunctionsPass() = default;
   FunctionsPass(const FunctionsPass &other) : PassWrapper<Self, OperationPass<ModuleOp>>(other) {}
@@ -47,7 +47,7 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   DifferentiatePass(const DifferentiatePass &other) : FunctionsPass(other) {}
   static constexpr StringLiteral kName = "zorse-differentiate", kAfter = "zorse-find-units";
   static constexpr Task kTask = Task::Forward;
-  StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: the three steps below in one"; }
+  StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: all three steps of differentiation"; }
 
   LogicalResult run(func::FuncOp forward) {
     FailureOr<Differentiated> pair = differentiate(forward, save);
@@ -58,10 +58,11 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
     return pair;
   }
 
-  Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
-  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, of every forward that saves, what makes the saved values"),
+  Option<bool> split{*this, "split", llvm::cl::desc("Also split every backward that returns both kinds of gradients into two parts"),
+                     llvm::cl::init(false)};
+  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, for every forward with saved values, the function that recomputes them"),
                          llvm::cl::init(false)};
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
+  Option<SavePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
                           savePolicies()};
 };
 
@@ -70,7 +71,7 @@ struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   static constexpr StringLiteral kName = "zorse-join-backward", kAfter = "zorse-find-units";
   static constexpr Task kTask = Task::Forward;
   StringRef getDescription() const final {
-    return "Step 1 of differentiation: make every forward the joint function of its forward and its gradients";
+    return "Step 1 of differentiation: turn every forward into the joint function of the forward and its gradients";
   }
 
   LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
@@ -80,7 +81,7 @@ struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NarrowStoragePass)
   static constexpr StringLiteral kName = "zorse-narrow-storage", kAfter = "zorse-join-backward";
   static constexpr Task kTask = Task::Joint;
-  StringRef getDescription() const final { return "Store what has been rounded in two bytes: after step 1 and before step 2, in f32 models"; }
+  StringRef getDescription() const final { return "Store rounded values in two bytes: between steps 1 and 2, in f32 models"; }
 
   LogicalResult run(func::FuncOp joint) {
     if (!computesInF64(joint))
@@ -88,7 +89,8 @@ struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
     return success();
   }
 
-  /// With roundings such a model is a reference for tests: its values stay as they are.
+  /// Models that compute in f64 with roundings are references for tests: their values are not
+  /// narrowed.
   static bool computesInF64(func::FuncOp joint) {
     for (auto [i, type] : llvm::enumerate(joint.getArgumentTypes()))
       if (getElementTypeOrSelf(type).isF64() && !isSlot(slotOfArgument(joint, unsigned(i)), SlotKind::Scalars))
@@ -104,7 +106,7 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
   static constexpr StringLiteral kName = "zorse-choose-saved", kAfter = "zorse-join-backward";
   static constexpr Task kTask = Task::Joint;
   StringRef getDescription() const final {
-    return "Step 2 of differentiation: choose what the forward of every joint function keeps for its backward";
+    return "Step 2 of differentiation: choose the values that the forward of every joint function saves for its backward";
   }
 
   LogicalResult run(func::FuncOp joint) {
@@ -112,11 +114,12 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
     return success();
   }
 
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
+  Option<SavePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
                           savePolicies()};
 };
 
-/// Every class has a backward, also a frozen one. It reads one argument, as a body without slots would not be called.
+/// Every class has a backward, even a frozen one. It reads one argument, because a body without
+/// slots would not be called.
 void buildEmptyBackward(func::FuncOp forward) {
   OpBuilder builder(forward.getContext());
   builder.setInsertionPointToEnd(forward->getBlock());
@@ -146,11 +149,13 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
     return success();
   }
 
-  Option<bool> all{*this, "all", llvm::cl::desc("Also build all that programs call: both of these, and an empty backward where there is none"),
+  Option<bool> all{*this, "all",
+                   llvm::cl::desc("Also build all functions that programs call: as with split and recompute, and an empty backward if there is none"),
                    llvm::cl::init(false)};
 
-  Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
-  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, of every forward that saves, what makes the saved values"),
+  Option<bool> split{*this, "split", llvm::cl::desc("Also split every backward that returns both kinds of gradients into two parts"),
+                     llvm::cl::init(false)};
+  Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, for every forward with saved values, the function that recomputes them"),
                          llvm::cl::init(false)};
 };
 

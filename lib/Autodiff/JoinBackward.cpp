@@ -1,4 +1,5 @@
-// Step 1 of differentiation: the operations of the gradients behind those of the forward, in one block.
+// Step 1 of differentiation: appends the operations of the gradients to those of the forward, in
+// one block.
 #include "EditFunction.h"
 #include "VjpBuilder.h"
 
@@ -10,7 +11,7 @@ using namespace zorse::autodiff;
 
 namespace {
 
-/// The values on a way from an argument that wants a gradient to a result that has one.
+/// Returns the values on a path from an argument that needs a gradient to a result that has one.
 DenseSet<Value> activeValuesOf(func::FuncOp function) {
   Block &body = function.getBody().front();
   SmallVector<Value> sources, targets;
@@ -55,7 +56,7 @@ public:
   }
 
 private:
-  /// What reaches the results of the forward.
+  /// Seeds the gradients of the forward's results.
   void seedResults(const DenseSet<Value> &active) {
     for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
       SlotAttr slot = slotOfResult(function, i);
@@ -72,7 +73,7 @@ private:
     }
   }
 
-  /// lossSeed[k], read at run time, for every row.
+  /// Returns lossSeed[k], read at run time, for every row.
   Value lossSeed(RankedTensorType type, uint32_t index, Location loc) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type());
     Value seed = addArgument(function, f64, SlotKind::Scalars, index, loc);
@@ -91,7 +92,7 @@ private:
         if (!isSlot(slot, kind) || !function.getArgAttr(i, kGradientAttr))
           continue;
         Value gradient = gradients.lookup(argument);
-        // Others count on this contribution, so a gradient that vanishes is returned as zeros.
+        // Other units expect this contribution, so a vanishing gradient is returned as zeros.
         if (!gradient)
           gradient = createSplat(builder, argument.getLoc(), cast<RankedTensorType>(argument.getType()), 0.0);
         results.push_back({gradient, gradientKind, slot.getIndex()});
@@ -100,11 +101,12 @@ private:
   }
 
   func::FuncOp function;
-  OpBuilder builder; ///< behind the forward's operations
+  OpBuilder builder; ///< inserts after the forward's operations
   DenseMap<Value, Value> gradients;
 };
 
-/// Where gradients stop has been decided: from here on it is the value itself.
+/// Detach operations have done their work: gradients are built, so they are replaced by their
+/// operands.
 void dropDetaches(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     if (auto detach = dyn_cast<DetachOp>(op)) {

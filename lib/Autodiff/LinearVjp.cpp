@@ -18,7 +18,8 @@ Value swapLastTwo(VjpBuilder &b, Value x) {
   return b.create<TransposeOp>(x, permutation);
 }
 
-// y = op(a) op(b). Against a weight b, a's gradient is a product with it and b's a contraction over everything in front; batched, both are products.
+// y = op(a) op(b). With a weight b, the gradient of a is a product with b, and the gradient of b is
+// a contraction over all leading dimensions. If batched, both are products.
 LogicalResult matmulRule(MatmulOp op, VjpBuilder &b) {
   Value a = op.getA(), w = op.getB(), dy = b.gradient();
   bool ta = op.getTransposeA(), tb = op.getTransposeB();
@@ -58,7 +59,7 @@ LogicalResult gatherRule(GatherOp op, VjpBuilder &b) {
 
 LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
   Value rows = b.create<GatherOp>(b.gradient(), op.getIds());
-  if (op.getPadding()) { // updates of that row went nowhere
+  if (op.getPadding()) { // updates of the padding row are discarded
     auto ids = cast<RankedTensorType>(op.getIds().getType()), type = cast<RankedTensorType>(rows.getType());
     Value padding = createSplat(b.builder, b.loc, ids, static_cast<double>(*op.getPadding()));
     Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIds(), padding);
@@ -80,10 +81,12 @@ LogicalResult takeGradRule(TakeGradOp op, VjpBuilder &b) {
   return success();
 }
 
-// All products of the other elements along the last dimension: prefix times suffix, each by doubling. Exact where elements are zero.
+// Products of all other elements along the last dimension: prefix times suffix, each computed by
+// doubling. Exact if elements are zero.
 Value productOfOthers(VjpBuilder &b, Value x) {
   int64_t dim = typeOf(x).getRank() - 1, size = typeOf(x).getDimSize(dim);
-  // Elements shifted by `count` along the last dimension, 1 where nothing arrives; towards higher indices if `up`.
+  // Shifts elements by `count` along the last dimension, toward higher indices if `up`; fills with
+  // 1.
   auto shift = [&](Value v, int64_t count, bool up) -> Value {
     SmallVector<int64_t> shape(typeOf(v).getShape());
     shape[dim] = std::min(count, size);
@@ -116,7 +119,7 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
     return success();
   case ReduceKind::Max:
   case ReduceKind::Min: {
-    // Equal extrema share the gradient evenly, as in PyTorch's amax.
+    // Equal extrema share the gradient equally, as in PyTorch's amax.
     Value mask = b.create<arith::UIToFPOp>(type, b.compare(arith::CmpFPredicate::OEQ, x, spread(y)));
     Value count = b.create<ReduceOp>(mask, ReduceKind::Sum, op.getDims());
     b.set(0, b.mul(mask, spread(b.div(dy, count))));
@@ -125,7 +128,7 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
   case ReduceKind::Prod: {
     if (llvm::any_of(op.getDims(), [&](int64_t dim) { return type.isDynamicDim(dim); }))
       return op.emitOpError("has no gradient: it multiplies over samples");
-    // Bring the reduced dimensions last and merge them.
+    // Move the reduced dimensions to the end and merge them.
     SmallVector<int64_t> order(kept);
     llvm::append_range(order, op.getDims());
     Value moved = b.create<TransposeOp>(x, order);

@@ -59,7 +59,8 @@ Value dAbs(VjpBuilder &b, Value dy, Value x, Value) {
   return b.select(b.compare(CmpFPredicate::OGT, x, zero), dy, negative);
 }
 
-// y = x^p: dx = dy p x^(p-1), dp = dy y log x (0 where x = 0, as in PyTorch). Small constant exponents avoid a power.
+// y = x^p: dx = dy p x^(p-1), dp = dy y log x (0 if x = 0, as in PyTorch). Small constant exponents
+// avoid a power.
 LogicalResult powRule(math::PowFOp op, VjpBuilder &b) {
   Value x = op.getLhs(), p = op.getRhs(), dy = b.gradient();
   if (b.needs(0)) {

@@ -24,7 +24,7 @@ bool MaxFlow::levels(int source, int sink) {
   return level[sink] >= 0;
 }
 
-// Depth is at most the number of levels, a few hundred for the longest class.
+// The recursion depth is at most the number of levels, a few hundred for the longest class.
 int64_t MaxFlow::push(int node, int sink, int64_t limit) {
   if (node == sink)
     return limit;
@@ -56,7 +56,7 @@ std::vector<bool> MaxFlow::sinkSide(int sink) const {
   reaches[sink] = true;
   std::vector<int> queue{sink};
   for (size_t head = 0; head < queue.size(); ++head)
-    for (int e : first[queue[head]]) // the reverse edge leads from a predecessor
+    for (int e : first[queue[head]]) // the reverse edge comes from a predecessor
       if (int from = edges[e].to; edges[e ^ 1].left > 0 && !reaches[from]) {
         reaches[from] = true;
         queue.push_back(from);

@@ -1,4 +1,4 @@
-// Maximum flow and the minimum cut nearest to the sink (Dinic, 1970). Small graphs: one class.
+// Maximum flow and the minimum cut nearest to the sink (Dinic, 1970). For small graphs: one class.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ public:
   void addEdge(int from, int to, int64_t capacity);
   int64_t solve(int source, int sink);
 
-  /// After `solve`: for every node, whether it lies on the sink's side of the minimum cut that is nearest to the sink.
+  /// After `solve`: for every node, whether it is on the sink's side of the minimum cut nearest to
+  /// the sink.
   std::vector<bool> sinkSide(int sink) const;
 
 private:

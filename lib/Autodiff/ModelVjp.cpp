@@ -1,4 +1,5 @@
-// Differentiation of norms, softmaxes, activations, attention, positions, the loss and dropout: each has an operation for its gradient.
+// Differentiation of norms, softmaxes, activations, attention, positions, the loss and dropout.
+// Each has a dedicated gradient operation.
 #include "VjpBuilder.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -9,7 +10,8 @@ using namespace zorse::autodiff;
 
 namespace {
 
-/// Statistics are requested before the backward is built (`withStatistics`); a rule that misses them is a mistake of ours, not the user's.
+/// Statistics are enabled before the backward is built (`withStatistics`). Missing statistics are a
+/// bug in the compiler, not a user error.
 LogicalResult statisticsMissing(Operation *op) { return op->emitOpError("cannot be differentiated without its statistics"); }
 
 LogicalResult refuse(Operation *op, StringRef what) {
@@ -72,7 +74,7 @@ LogicalResult attentionRule(AttentionOp op, VjpBuilder &b) {
     return statisticsMissing(op);
   if (op.getMask() && b.needs(3))
     return refuse(op, "its mask");
-  // The result as its readers see it: where it is rounded, nothing else is kept.
+  // Use the result as its readers see it: if it is rounded, only the rounded value is saved.
   Value out = op.getOut();
   for (Operation *user : op.getOut().getUsers())
     if (auto round = dyn_cast<RoundOp>(user))
@@ -100,14 +102,14 @@ LogicalResult crossEntropyRule(CrossEntropyOp op, VjpBuilder &b) {
   return success();
 }
 
-// The gradient is rounded once, after all contributions to it have been summed; that of a 16-bit operator is narrow already (ReverseMode.cpp), but
-// for what other units have added to it.
+// The gradient is rounded once, after all contributions to it have been summed. The gradient of a
+// 16-bit operator is narrow already (ReverseMode.cpp), except for contributions of other units.
 LogicalResult roundRule(RoundOp op, VjpBuilder &b) {
   b.set(0, op.getStraightThrough() ? b.gradient() : b.create<RoundOp>(b.gradient(), op.getTo()).getY());
   return success();
 }
 
-// Its own transpose: the same instance drops the same elements.
+// Dropout is its own transpose: the same instance drops the same elements.
 LogicalResult dropoutRule(DropoutOp op, VjpBuilder &b) {
   IRMapping mapping;
   mapping.map(op.getX(), b.gradient());
@@ -115,7 +117,8 @@ LogicalResult dropoutRule(DropoutOp op, VjpBuilder &b) {
   return success();
 }
 
-// What is added up for the running statistic is no gradient of the loss: it does not depend on dy.
+// The value accumulated for the running statistic is not a gradient of the loss: it does not depend
+// on dy.
 LogicalResult trackRule(TrackOp op, VjpBuilder &b) {
   if (b.needs(0))
     b.set(0, b.gradient());

@@ -1,4 +1,5 @@
-// Between steps 1 and 2 of differentiation: what a rounding has made is stored in two bytes. Nothing that is computed changes by a bit.
+// Runs between steps 1 and 2 of differentiation: stores results of roundings in two bytes. No
+// computed bit changes.
 #include "EditFunction.h"
 
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
@@ -16,7 +17,7 @@ Type withElement(Value value, Type element) { return RankedTensorType::get(cast<
 
 bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 
-/// Whether all that is done with a value is to round it.
+/// Whether all uses of a value are roundings of it.
 bool isOnlyRounded(Value value) {
   return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) { return isa<RoundOp>(user); });
 }
@@ -40,7 +41,8 @@ public:
   }
 
 private:
-  /// round(view(x)) is view(round(x)), so that the rounding stands at what makes x, which can then write two bytes itself.
+  /// round(view(x)) equals view(round(x)): moves the rounding to the producer of x, which can then
+  /// write two bytes directly.
   void hoistRounds() {
     SmallVector<RoundOp> rounds(function.getBody().front().getOps<RoundOp>());
     while (!rounds.empty()) {
@@ -59,7 +61,7 @@ private:
     }
   }
 
-  /// The value in its own type again, for those who compute with it.
+  /// Widens the value to its original type for operations that compute with it.
   void widen(Value wide, Value narrow) {
     auto again = arith::ExtFOp::create(builder, wide.getLoc(), wide.getType(), narrow);
     wide.replaceAllUsesExcept(again, again);
@@ -123,7 +125,7 @@ private:
 
   static bool isFloatMask(Value mask) { return mask && isFloat(mask); }
 
-  /// The result itself is of two bytes.
+  /// Changes the type of the result to two bytes.
   void retype(Value result) {
     Type wide = result.getType();
     result.setType(withElement(result, half));
@@ -133,7 +135,7 @@ private:
   }
 
   void store(RoundOp round) {
-    // What its producer has rounded already stays as it is.
+    // If the producer has already rounded the value, it is unchanged.
     Value narrow = narrowOf.lookup(round.getX());
     if (!narrow)
       narrow = arith::TruncFOp::create(builder, round.getLoc(), withElement(round.getX(), half), round.getX());
@@ -155,7 +157,8 @@ private:
       if (!gradient && !function.getResultAttr(i, kNarrowAttr))
         continue;
       Value value = operand.get(), narrow = narrowOf.lookup(value);
-      // All contributions to this gradient have been summed: this unit alone reads the value. Whoever made it would round the sum likewise.
+      // All contributions to this gradient have been summed, because only this unit reads the
+      // value. The producer's unit would round the sum in the same way.
       if (!narrow)
         narrow = arith::TruncFOp::create(builder, value.getLoc(), withElement(value, half), value);
       operand.set(narrow);
@@ -165,7 +168,7 @@ private:
   func::FuncOp function;
   Type half;
   OpBuilder builder;
-  DenseMap<Value, Value> narrowOf; ///< from a value that was widened to what is stored
+  DenseMap<Value, Value> narrowOf; ///< from a widened value to the stored one
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Reverse mode over a straight line of operations.
+// Reverse mode over a straight-line list of operations.
 #include "VjpBuilder.h"
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -51,11 +51,11 @@ DenseSet<Value> autodiff::activeValues(Block &block, ArrayRef<Value> sources, Ar
 
 namespace {
 
-/// Gradients of slices of one value, kept until that value's own gradient is needed: parts that tile it (fused q, k, v) then become one concat
-/// instead of a sum of mostly zeros.
+/// Gradients of slices of one value, collected until the value's own gradient is needed. Slices
+/// that tile it (fused q, k, v) then become one concat instead of a sum of mostly zeros.
 using SliceGradients = SmallVector<std::pair<SliceOp, Value>>;
 
-/// The one dimension along which a slice takes a contiguous part; -1 for anything else.
+/// Returns the only dimension along which a slice takes a contiguous part; -1 for other slices.
 int64_t slicedDim(SliceOp slice) {
   auto x = cast<RankedTensorType>(slice.getX().getType());
   int64_t found = -1;
@@ -71,7 +71,8 @@ int64_t slicedDim(SliceOp slice) {
   return found;
 }
 
-/// One concat of the parts with zeros in the gaps; null if they overlap or differ in their dimension.
+/// Joins the slices' gradients to one concat with zeros in the gaps. Null if they overlap or differ
+/// in their dimension.
 Value joinSlices(OpBuilder &builder, SliceGradients parts) {
   int64_t dim = slicedDim(parts.front().first);
   if (dim < 0 || llvm::any_of(parts, [&](auto &part) { return slicedDim(part.first) != dim; }))
@@ -134,7 +135,8 @@ public:
     return success();
   }
 
-  /// The complete gradient of a value all of whose users have been visited, beside which it is written; null: zero.
+  /// Returns the complete gradient of a value after all its users have been visited, and inserts it
+  /// with its pair; null: zero.
   Value settle(Value value) {
     if (auto it = pendingSlices.find(value); it != pendingSlices.end()) {
       SliceGradients parts = std::move(it->second);
@@ -179,7 +181,7 @@ LogicalResult autodiff::appendBackward(OpBuilder &builder, ArrayRef<Operation *>
   for (Operation *op : llvm::reverse(forwardOps))
     if (failed(sweep.visit(op)))
       return failure();
-  // Values from outside the line (arguments) may have been sliced too.
+  // Values defined outside the list (arguments) may have been sliced as well.
   llvm::SmallSetVector<Value, 16> outside;
   for (Operation *op : forwardOps)
     for (Value operand : op->getOperands())

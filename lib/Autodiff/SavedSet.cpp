@@ -1,6 +1,7 @@
-// The saved set is a vertex cut, and so is the deferred set: every value is a node whose capacity is its bytes per row; what must not be computed
-// twice is a source, what the gradients read leads to the sink, operands lead to results. Values that follow cheaply from arguments hang on no source
-// and cost nothing.
+// The saved set and the deferred set are vertex cuts. Every value is a node with its bytes per row
+// as capacity. Values that must not be recomputed are connected to the source, values that the
+// gradients read are connected to the sink, and operands are connected to results. Values that can
+// be recomputed cheaply from arguments are not connected to the source and cost nothing.
 #include "SavedSet.h"
 
 #include "EditFunction.h"
@@ -37,16 +38,17 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
       index[result] = values.size();
       values.push_back(result);
     }
-  // What follows from constants and unsampled arguments alone has no rows of its own to keep.
+  // Values that depend only on constants and arguments without a batch dimension have no rows to
+  // save.
   DenseSet<Value> sampled;
   for (Operation *op : ops)
     if (llvm::any_of(op->getOperands(), [&](Value v) { return sampled.contains(v) || (isa<BlockArgument>(v) && carriesSamples(v.getType())); }))
       sampled.insert(op->result_begin(), op->result_end());
 
-  // Node 2i is the value computed, 2i + 1 the value available to whoever needs it.
+  // Node 2i is the computed value, 2i + 1 the value available to its readers.
   int source = 2 * values.size(), sink = source + 1;
   MaxFlow flow(sink + 1);
-  constexpr int64_t kBytes = 4096; // bytes dominate; the rest breaks ties
+  constexpr int64_t kBytes = 4096; // bytes dominate; the lower digits break ties
   for (auto [i, argument] : llvm::enumerate(arguments)) {
     flow.addEdge(2 * i, 2 * i + 1, savedBytesPerRow(argument.getType()) * kBytes + 1);
     flow.addEdge(source, 2 * i, MaxFlow::kInfinite);
@@ -88,7 +90,7 @@ void autodiff::chooseSaved(func::FuncOp joint, SavePolicy policy) {
   for (Operation &op : joint.getBody().front().without_terminator())
     if (forward.contains(&op))
       ops.push_back(&op);
-    else if (auto pair = dyn_cast<GradientOfOp>(op)) // does not read the value
+    else if (auto pair = dyn_cast<GradientOfOp>(op)) // does not read the forward value
       need(pair.getGradient());
     else
       llvm::for_each(op.getOperands(), need);

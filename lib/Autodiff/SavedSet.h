@@ -1,4 +1,4 @@
-// Which values to keep: of the forward for the backward, of B for W.
+// Chooses which values to save: of the forward for the backward, and of B for W.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -7,17 +7,19 @@
 
 namespace zorse::autodiff {
 
-/// The cheapest cut, in bytes, between values that are there and what is computed from them: values to hand over, ordered as they are made, so that
-/// `needed` follows from them and from arguments by computing some of `ops` again (straight line, in order).
+/// Returns the cheapest cut, in bytes, between available values and `needed`. The returned values,
+/// in the order of their definition, are passed on; `needed` can be computed from them and from
+/// arguments by executing some of `ops` again (straight line, in order).
 ///
-/// \param offered    which values can be handed over at all; of them, those that carry samples are.
-/// \param once       values, among them, that are never computed again.
-/// \param arguments  that are not there for `ops` unless they are handed over, too.
+/// \param offered    values that can be passed on; only those with a batch dimension are.
+/// \param once       subset of the values that is never recomputed.
+/// \param arguments  values that are available to `ops` only if they are passed on as well.
 std::vector<mlir::Value> chooseCut(llvm::ArrayRef<mlir::Operation *> ops, const llvm::DenseSet<mlir::Value> &needed,
                                    llvm::function_ref<bool(mlir::OpResult)> offered, llvm::function_ref<bool(mlir::OpResult)> once,
                                    llvm::ArrayRef<mlir::Value> arguments = {});
 
-/// Never computed twice: matrix products, attention, the loss, and every statistic (few bytes that cost a pass over many).
+/// Whether the value is never recomputed: matrix products, attention, the loss, and every statistic
+/// (few bytes that need a pass over many).
 bool isExpensive(mlir::OpResult value);
 
 } // namespace zorse::autodiff

@@ -1,4 +1,5 @@
-// Step 3 of differentiation: saved values become arguments of the backward, what else its gradients read of the forward stays there as recomputation.
+// Step 3 of differentiation: saved values become arguments of the backward. Other forward values
+// that its gradients read are recomputed there.
 #include "EditFunction.h"
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -9,8 +10,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::autodiff;
 
-/// Erases what is not read any more of the forward's operations, in order, and moves the others to just before their first reader, so that they live
-/// shortly.
+/// Erases forward operations without uses, in order, and moves the others directly before their
+/// first reader, which shortens live ranges.
 static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {
   for (Operation *op : llvm::reverse(forwardOps)) {
     if (op->use_empty()) {
@@ -38,7 +39,7 @@ static func::FuncOp sliceBackward(func::FuncOp joint) {
     if (forward.contains(&op))
       recomputed.push_back(copies.lookup(&op));
   scheduleRecomputation(recomputed);
-  eraseDeadOps(backward.getBody().front()); // gradient operations that lead nowhere
+  eraseDeadOps(backward.getBody().front()); // gradient operations without uses
   dropUnusedArguments(backward);
   dropUnusedStatistics(backward.getBody().front());
   for (BlockArgument argument : backward.getArguments())

@@ -1,5 +1,6 @@
-// A backward in two: what gradients of values need, and what gradients of parameters need besides. Both are slices of the whole backward; what the
-// first makes and the second needs is deferred or, where that takes fewer bytes and no product or attention, made again.
+// Splits a backward into the gradients of values and the gradients of parameters. Both parts are
+// slices of the complete backward. Values that the first part computes and the second needs are
+// deferred, or recomputed if that needs fewer bytes and no product or attention.
 #include "EditFunction.h"
 #include "SavedSet.h"
 
@@ -18,10 +19,12 @@ int64_t bytesOf(ArrayRef<Value> values) {
   return bytes;
 }
 
-/// What the first part hands to the second (`ops`, which make `needed`). Others wait for the first part: it makes nothing that only the second needs.
+/// Chooses the values that the first part passes to the second (`ops`, which compute `needed`).
+/// Other units wait for the first part, so it computes nothing that only the second part needs.
 ///
-/// The saved block is there for the second part, but as a whole: where that reads little of it (an attention's W reads its result, and not queries,
-/// keys and values), it is handed this little with the rest, and the saved block ends with the first part.
+/// The second part can read the saved block, but only as a whole. If it reads little of it (an
+/// attention's W reads its result, and not queries, keys and values), this little is deferred with
+/// the rest, and the saved block is freed after the first part.
 std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> ops, const DenseSet<Value> &needed,
                                   const DenseSet<Operation *> &first) {
   auto offered = [&](OpResult value) { return first.contains(value.getOwner()); };
@@ -30,11 +33,11 @@ std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> o
     if (isSlot(slotOfArgument(backward, argument.getArgNumber()), SlotKind::Saved) && carriesSamples(argument.getType()))
       saved.push_back(argument);
   std::vector<Value> instead = chooseCut(ops, needed, offered, isExpensive, saved);
-  constexpr double kWorth = 0.9; // of the bytes held: copies cost time in the part that others wait for
+  constexpr double kWorth = 0.9; // fraction of the bytes held: copies cost time in the part that others wait for
   return bytesOf(instead) < kWorth * (bytesOf(besides) + bytesOf(saved)) ? instead : besides;
 }
 
-/// What is left when some results are gone.
+/// Removes operations and arguments without uses after some results were removed.
 void prune(func::FuncOp function) {
   eraseDeadOps(function.getBody().front());
   dropUnusedArguments(function);

@@ -1,4 +1,4 @@
-// Differentiation of the operations that move elements: their transposes move gradients back.
+// Differentiation of operations that move elements. Their transposes move gradients back.
 #include "VjpBuilder.h"
 
 using namespace mlir;
@@ -44,7 +44,8 @@ LogicalResult concatRule(ConcatOp op, VjpBuilder &b) {
   return success();
 }
 
-// Sums over the dimensions the broadcast made, the sample axis among them where an unsampled operand was repeated over rows.
+// Sums over the dimensions that the broadcast added, including the batch dimension if the operand
+// had none.
 LogicalResult broadcastRule(BroadcastOp op, VjpBuilder &b) {
   SmallVector<int64_t> dims;
   for (int64_t dim = 0, rank = typeOf(op.getY()).getRank(); dim < rank; ++dim)
@@ -74,7 +75,8 @@ Value autodiff::padSlice(OpBuilder &builder, SliceOp slice, Value dy) {
       continue;
     int64_t offset = slice.getOffsets()[dim], size = slice.getSizes()[dim], stride = slice.getStrides()[dim], extent = x.getDimSize(dim);
     if (stride > 1) {
-      // Spread: every element is followed by stride - 1 zeros, in a dimension of their own that is then merged.
+      // Dilation: every element is followed by stride - 1 zeros in a new dimension, which is then
+      // merged.
       SmallVector<int64_t> split(typeOf(dy).getShape());
       split.insert(split.begin() + dim + 1, 1);
       Value spread = ReshapeOp::create(builder, loc, dy, split);

@@ -1,4 +1,4 @@
-// What every differentiation rule is written with: arithmetic on tensors of one type, and the table of rules.
+// Helpers for differentiation rules: arithmetic on tensors of one type, and the table of rules.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -15,7 +15,7 @@ using mlir::Operation;
 using mlir::SmallVector;
 using mlir::Value;
 
-/// The gradients of one operation under construction.
+/// Builds the gradients of one operation.
 class VjpBuilder {
 public:
   VjpBuilder(OpBuilder &builder, Operation *op, ArrayRef<Value> resultGradients, llvm::function_ref<bool(unsigned)> needs)
@@ -26,7 +26,8 @@ public:
 
   /// Gradient of result `index`; null: zero.
   Value gradient(unsigned index = 0) const { return resultGradients[index]; }
-  /// A result of an operation as its readers see it: what a 16-bit operator of the file returns.
+  /// Returns a result of an operation as its readers see it: rounded, if it is the result of a
+  /// 16-bit operator of the file.
   static Value asRead(Value result) {
     for (Operation *user : result.getUsers())
       if (auto round = llvm::dyn_cast<RoundOp>(user); round && round.getPerOperator())
@@ -56,10 +57,11 @@ private:
   SmallVector<Value> operandGradients;
 };
 
-/// A rule reads the operation and sets operand gradients; it is called only when some result has a gradient.
+/// A rule reads the operation and sets operand gradients. It is called only if a result has a
+/// gradient.
 template <typename OpT> using Rule = mlir::LogicalResult (*)(OpT op, VjpBuilder &b);
 
-/// The external model of one rule.
+/// External interface model of one rule.
 template <typename OpT, Rule<OpT> rule> struct RuleModel : DifferentiableOpInterface::ExternalModel<RuleModel<OpT, rule>, OpT> {
   FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &builder, ArrayRef<Value> resultGradients,
                                          llvm::function_ref<bool(unsigned)> needsGradient) const {
@@ -70,7 +72,7 @@ template <typename OpT, Rule<OpT> rule> struct RuleModel : DifferentiableOpInter
   }
 };
 
-/// For operations whose derivative is zero wherever it exists (floor, round).
+/// Model for operations with a derivative that is zero wherever it exists (floor, round).
 template <typename OpT> struct ZeroModel : DifferentiableOpInterface::ExternalModel<ZeroModel<OpT>, OpT> {
   FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &, ArrayRef<Value>, llvm::function_ref<bool(unsigned)>) const {
     return SmallVector<Value>(op->getNumOperands());
@@ -84,10 +86,10 @@ void registerViewModels(mlir::MLIRContext *context);
 void registerLinearModels(mlir::MLIRContext *context);
 void registerModelModels(mlir::MLIRContext *context);
 
-/// The gradient of a slice's operand: `dy` between zeros.
+/// Gradient of a slice's operand: `dy` padded with zeros.
 Value padSlice(OpBuilder &builder, SliceOp slice, Value dy);
 
-/// `value` between `before` and `after` zeros along `dim`.
+/// Pads `value` with `before` and `after` zeros along `dim`.
 Value padWithZeros(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t before, int64_t after);
 
 } // namespace zorse::autodiff

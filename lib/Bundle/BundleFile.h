@@ -1,4 +1,4 @@
-// A file of a bundle while it is written: counts and hashes what goes through it.
+// A file of a bundle that is being written. Counts and hashes the written bytes.
 #pragma once
 
 #include "zorse/Bundle/Manifest.h"
@@ -10,7 +10,7 @@
 
 namespace zorse::bundle {
 
-/// The whole file; messages begin with the path.
+/// Reads a whole file. Errors begin with the path.
 Result<std::string> readFile(const std::string &path);
 
 class BundleFile {
@@ -20,13 +20,13 @@ public:
   BundleFile(const BundleFile &) = delete;
   BundleFile &operator=(const BundleFile &) = delete;
 
-  /// Creates the file; the first failure of any call is kept and reported by `close`.
+  /// Creates the file. `close` reports the first failure of any call.
   void open(const std::string &path);
   void write(std::string_view bytes);
-  /// Appends [offset, offset + size) of another file through a buffer of 1 MiB.
+  /// Appends [offset, offset + size) of another file, through a buffer of 1 MiB.
   void append(const std::string &source, uint64_t offset, uint64_t size);
   uint64_t size() const { return written; }
-  /// Flushes. \returns the SHA-256
+  /// Flushes and closes the file. \returns the SHA-256
   Result<std::string> close();
 
 private:

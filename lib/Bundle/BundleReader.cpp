@@ -11,7 +11,7 @@ namespace zorse::bundle {
 
 namespace {
 
-/// Reads a file that the manifest lists and compares its checksum.
+/// Reads a file that the manifest lists, and compares its checksum.
 Result<std::string> readListed(const BundleView &bundle, const std::string &name) {
   auto listed = bundle.files.find(name);
   if (listed == bundle.files.end())
@@ -30,7 +30,7 @@ template <typename Message> Status readMessage(const BundleView &bundle, const s
   if (bytes.failed())
     return bytes.error();
   if (!message.ParseFromString(*bytes))
-    return userError(bundle.directory + "/" + name + ": expects a serialised " + message.GetTypeName() + ", got something else");
+    return userError(bundle.directory + "/" + name + ": expects a serialized " + message.GetTypeName() + ", got something else");
   if (name.rfind("programs/", 0) != 0 && !knownFieldsOnly(message))
     return userError(bundle.directory + "/" + name + ": holds fields that this version does not know. Compile the bundle again");
   return Status::success();
@@ -71,7 +71,7 @@ Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
   uint32_t targets = 1;
   for (const BundleDevice &device : bundle.devices)
     targets = std::max(targets, device.target + 1);
-  while (bundle.files.count(bodiesFile(targets))) // that of the host, where all devices are GPUs
+  while (bundle.files.count(bodiesFile(targets))) // includes the host's target if all devices are GPUs
     ++targets;
   for (uint32_t target = 1; target < targets; ++target) {
     const std::string file = bodiesFile(target);
@@ -94,7 +94,7 @@ Result<Program> readProgram(const BundleView &bundle, int device) {
 
 Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target) {
   if (target.objects_size() == 0)
-    return userError(bundle.directory + ": expects a file of kernels for " + target.arch() + ", and its bodies name none. Compile the bundle again");
+    return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the bodies refer to none. Compile the bundle again");
   const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);
   Result<std::string> bytes = readListed(bundle, name);
   if (bytes.failed())
@@ -140,7 +140,7 @@ Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weig
     auto found = stored.find(weight.name);
     if (found == stored.end() || found->second.shape != weight.shape || found->second.permutation != weight.permutation)
       return userError(name + ": has no bytes of the right shape for parameter '" + weight.name + "'");
-    found->second.hub = weight.hub; // what it is called is said by the model's file, as everything but the numbers is
+    found->second.hub = weight.hub; // hub names are read from the model's file, like everything except the numbers
     weight = std::move(found->second);
   }
   return true;

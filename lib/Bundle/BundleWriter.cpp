@@ -16,25 +16,25 @@ using nlohmann::ordered_json;
 namespace zorse::bundle {
 
 std::string serialize(const google::protobuf::MessageLite &message) {
-  std::string bytes(message.ByteSizeLong(), 0); // a stream that grows would leave gaps
+  std::string bytes(message.ByteSizeLong(), 0); // a growing stream would leave gaps
   google::protobuf::io::ArrayOutputStream stream(bytes.data(), int(bytes.size()));
   google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true); // maps in the order of their keys
+  coded.SetSerializationDeterministic(true); // writes maps sorted by key
   message.SerializeWithCachedSizes(&coded);
   return bytes;
 }
 
 namespace {
 
-/// Writes all files below `directory`, which exists and is empty. \returns the digest
+/// Writes all files to `directory`, which exists and is empty. \returns the digest
 Result<std::string> writeFiles(const BundleContents &c, const std::string &directory) {
   std::map<std::string, std::string> files;
-  Status status; // after a failure nothing is written
+  Status status; // after a failure, nothing more is written
   auto write = [&](const std::string &name, std::string_view bytes) {
     if (status.failed())
       return;
     std::error_code failure;
-    fs::create_directories(fs::path(directory + "/" + name).parent_path(), failure); // if it fails, so does opening
+    fs::create_directories(fs::path(directory + "/" + name).parent_path(), failure); // if this fails, opening the file fails too
     BundleFile file;
     file.open(directory + "/" + name);
     file.write(bytes);
@@ -85,7 +85,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
   return digest;
 }
 
-/// Why a directory is no bundle that may be replaced: somebody's other files in it would be lost.
+/// Returns the reason why a directory is not a bundle that may be replaced: other files of the user
+/// would be lost.
 std::string notABundle(const std::string &directory) {
   static const std::set<std::string> known = {
       "manifest.json", kDigestFile,   "plan.json", "cluster.yaml", "topology.pb",         "summary.pb",

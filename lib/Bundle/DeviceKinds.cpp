@@ -5,7 +5,8 @@
 
 using namespace zorse;
 
-/// 61 of "sm_61"; 0: not a GPU of NVIDIA. PTX for one runs on all with a larger number.
+/// Returns 61 for "sm_61"; 0 for names that are not NVIDIA GPUs. PTX for one runs on all with a
+/// larger number.
 static long capabilityOf(const std::string &name) {
   if (name.rfind("sm_", 0) != 0)
     return 0;
@@ -16,7 +17,7 @@ static long capabilityOf(const std::string &name) {
 
 const std::vector<DeviceKind> &zorse::deviceKinds() {
   static const std::vector<std::string> x86 = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-  // "emu" is the emulator of the tests, which has code of its own.
+  // "emu" is the emulator of the tests, which has its own code.
   static const std::vector<std::string> gpus = {"sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "emu"};
   static const std::vector<DeviceKind> kinds = {
       // name, driven, computes, host's processors, host's memory, asynchronous, direct, transports, architectures
@@ -75,7 +76,7 @@ bool DeviceKind::hasBf16(const std::string &code) {
 bool DeviceKind::hasTf32(const std::string &code) { return capabilityOf(code) >= 80 || code.compare(0, 3, "emu") == 0; }
 
 bool DeviceKind::exists(const std::string &offered) const {
-  static const std::vector<long> between = {61, 62, 72, 87, 88, 101, 103, 110, 121}; // what NVIDIA has built and code is not made for
+  static const std::vector<long> between = {61, 62, 72, 87, 88, 101, 103, 110, 121}; // NVIDIA GPUs for which no code is generated
   if (std::find(architectures.begin(), architectures.end(), offered) != architectures.end())
     return true;
   const long capability = capabilityOf(offered);

@@ -9,7 +9,7 @@ namespace zorse::bundle {
 
 namespace {
 
-constexpr const char *kNoObject = "'hub' is no object";
+constexpr const char *kNoObject = "'hub' is not an object";
 
 Status readNames(const json &object, const char *field, std::vector<std::string> &out) {
   auto found = object.find(field);
@@ -21,7 +21,7 @@ Status readNames(const json &object, const char *field, std::vector<std::string>
     if (good)
       out.push_back((*found)[i].get<std::string>());
   }
-  return good ? Status::success() : Status(userError(std::string("'hub': '") + field + "' is no list of names"));
+  return good ? Status::success() : Status(userError(std::string("'hub': '") + field + "' is not a list of names"));
 }
 
 Status readTruth(const json &object, const char *field, bool &out) {
@@ -29,7 +29,7 @@ Status readTruth(const json &object, const char *field, bool &out) {
   if (found == object.end())
     return Status::success();
   if (!found->is_boolean())
-    return userError(std::string("'hub': '") + field + "' is neither true nor false");
+    return userError(std::string("'hub': '") + field + "' is not true or false");
   out = found->get<bool>();
   return Status::success();
 }

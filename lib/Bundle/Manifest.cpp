@@ -15,17 +15,19 @@ namespace zorse::bundle {
 
 namespace {
 
-/// Thrown inside this file only.
+/// Used and caught only in this file.
 struct Bad {
   std::string message;
 };
 
-/// Lists and objects, which may be nested too deeply to be printed, only where they are known not to be.
+/// Formats a value for messages. Lists and objects may be nested too deeply to be printed; they are
+/// printed only if `structured` says that this is safe.
 std::string shown(const json &value, bool structured = false) {
   return value.is_structured() && !structured ? "something else" : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The JSON library would convert real numbers, and wrap large ones.
+/// Converts strictly: the JSON library would convert floating-point numbers and wrap large
+/// integers.
 template <typename T> T whole(const json &object, const char *name) {
   const json &value = object.at(name);
   bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
@@ -37,7 +39,8 @@ template <typename T> T whole(const json &object, const char *name) {
   return value.get<T>();
 }
 
-/// How the bundle is compiled again, with what its manifest says as far as it can be read.
+/// Returns the command that compiles the bundle again, with the manifest's values as far as they
+/// can be read.
 std::string compileAgain(const std::string &directory, const json &manifest) {
   auto number = [&](const char *name) {
     return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer() ? manifest[name].dump() : std::string();
@@ -48,15 +51,15 @@ std::string compileAgain(const std::string &directory, const json &manifest) {
          (batch.empty() ? "" : " --batch " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq " + sequence) + " -o NEW.zorse";
 }
 
-/// Whether it is a manifest of this version.
+/// Checks the format version of the manifest.
 void checkVersion(const std::string &directory, const std::string &text) {
   json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object() || !manifest.contains("format_version"))
-    return; // what it is instead is said later
+    return; // parse() reports the error
   const json &version = manifest["format_version"];
   if (!version.is_number_integer() || version != kFormatVersion)
     throw Bad{"expects format version " + std::to_string(kFormatVersion) + ", got " + shown(version) +
-              ": the bundle comes from another version of Zorse; " + compileAgain(directory, manifest)};
+              ": another version of Zorse wrote the bundle; " + compileAgain(directory, manifest)};
 }
 
 void parse(const std::string &text, Manifest &out) {
@@ -113,7 +116,7 @@ json toJson(const TrainingOptions &options) {
       value = reflection->GetBool(options, field);
       break;
     case FieldDescriptor::CPPTYPE_ENUM: {
-      // By number: a message from outside may hold one that has no name.
+      // By number: a message from outside may contain a value without a name.
       const google::protobuf::EnumValueDescriptor *known = field->enum_type()->FindValueByNumber(reflection->GetEnumValue(options, field));
       std::string name = known ? std::string(known->name()) : std::to_string(reflection->GetEnumValue(options, field));
       for (char &c : name)
@@ -144,7 +147,7 @@ std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
     for (int s = 0; s < a.slots_size() && same; ++s)
       same = a.slots(s).SerializeAsString() == c.slots(s).SerializeAsString();
     if (!same)
-      return "body " + std::to_string(b) + " ('" + c.name() + "') has not the name and the slots of '" + a.name() + "'";
+      return "body " + std::to_string(b) + " ('" + c.name() + "') differs in name or slots from '" + a.name() + "'";
   }
   return {};
 }
@@ -160,12 +163,12 @@ Result<Manifest> readManifest(const std::string &directory, const ReadFile &read
     checkVersion(directory, *text);
     Result<std::string> stated = read(digestPath);
     if (stated.failed())
-      return userError(stated.message() + "; it has the digest of the bundle, which is incomplete: compile the model again");
+      return userError(stated.message() + "; without this file (the bundle's digest), the bundle is incomplete: compile the model again");
     Manifest manifest;
     manifest.digest = sha256(*text);
     if (*stated != manifest.digest + "  manifest.json\n")
-      return userError(path + ": its SHA-256 is " + manifest.digest + ", which is not what " + digestPath +
-                       " says: one of the two was changed or damaged; compile the model again");
+      return userError(path + ": its SHA-256 is " + manifest.digest + "; a different one is in " + digestPath +
+                       ": one of the two files was changed or damaged; compile the model again");
     parse(*text, manifest);
     return manifest;
   } catch (const json::exception &exception) {
@@ -178,7 +181,8 @@ Result<Manifest> readManifest(const std::string &directory, const ReadFile &read
 std::string contradiction(const Manifest &manifest, const std::string &planText, const ModelSummary &summary) {
   auto differ = [](const std::string &what, const std::string &one, const std::string &a, const std::string &other, const std::string &b) {
     return a == b ? std::string()
-                  : what + ": " + one + " says " + a + ", " + other + " says " + b + ": they are not of one compilation; compile the model again";
+                  : what + ": " + one + " says " + a + ", " + other + " says " + b +
+                        ": the files are from different compilations; compile the model again";
   };
   const std::string here = "manifest.json", there = "summary.pb", planned = "plan.json";
   std::vector<std::string> found;
@@ -218,7 +222,7 @@ bool knownFieldsOnly(const google::protobuf::Message &message) {
   std::vector<const FieldDescriptor *> fields;
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor *field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) // maps hold numbers by name
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) // maps contain numbers by name
       continue;
     if (!field->is_repeated()) {
       if (!knownFieldsOnly(reflection->GetMessage(message, field)))

@@ -22,12 +22,13 @@ namespace zorse::bundle {
 namespace {
 
 constexpr size_t kDigits = 16;
-constexpr int kLockTries = 500; // of 10 ms: another program (flock . make) may hold the lock of a directory for as long as it likes
+constexpr int kLockTries = 500; // every 10 ms: another program (flock . make) may hold the lock of a directory for any time
 #ifndef RENAME_NOREPLACE
 constexpr unsigned RENAME_NOREPLACE = 1, RENAME_EXCHANGE = 2;
 #endif
 
-/// A lock on a directory as long as the object lives. Not held where the file system has none (NFS).
+/// Holds a lock on a directory during its lifetime. held() is false if the file system has no locks
+/// (NFS).
 class FolderLock {
 public:
   explicit FolderLock(const std::string &folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -63,7 +64,8 @@ bool isDraft(const std::string &name, const std::string &prefix) {
          name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos;
 }
 
-/// Directories of such names whose processes have ended; each is locked until `use` returns.
+/// Calls `use` for directories with such names if their process has ended. Each is locked until
+/// `use` returns.
 template <typename Use> void eachAbandoned(const fs::path &folder, const std::string &prefix, Use use) {
   std::error_code failure;
   std::vector<fs::path> found;
@@ -87,7 +89,8 @@ int renameWith(const fs::path &from, const fs::path &to, unsigned flags) {
 std::string draftPrefix(const fs::path &target) { return "." + target.filename().string() + ".writing."; }
 std::string asidePrefix(const fs::path &target) { return "." + target.filename().string() + ".replaced."; }
 
-/// Where file systems cannot exchange, a process that is killed between two renames leaves the old directory under another name.
+/// Restores the old directory: if the file system cannot exchange two names, a process that is
+/// killed between two renames leaves it under another name.
 void bringBack(const fs::path &target) {
   FolderLock lock(target.parent_path().string());
   if (!lock.held())
@@ -101,7 +104,7 @@ void bringBack(const fs::path &target) {
   });
 }
 
-/// Without a slash at the end; where a symbolic link to a directory leads.
+/// Removes a trailing slash and follows a symbolic link to a directory.
 fs::path targetOf(const std::string &name) {
   std::error_code failure;
   fs::path target = fs::absolute(name).lexically_normal();
@@ -112,18 +115,18 @@ fs::path targetOf(const std::string &name) {
   return target;
 }
 
-/// Empty: `target` may be replaced.
+/// Returns the reason why `target` must not be replaced; empty if it may be.
 std::string refusalOf(const fs::path &target, OutputFolder::Refusal refusal) {
   std::error_code failure;
   if (!fs::is_directory(target, failure))
-    return "is no directory";
+    return "is not a directory";
   if (fs::is_empty(target, failure))
     return {};
   return refusal ? refusal(target.string()) : "is not empty";
 }
 
 std::string leftAlone(const std::string &name, const std::string &why) {
-  return name + ": exists and " + why + ": it is left alone. Choose another name with -o, or remove it";
+  return name + ": exists and " + why + ": it is not overwritten. Choose another name with -o, or remove it";
 }
 
 } // namespace
@@ -151,7 +154,7 @@ void DraftFolder::remove() {
 
 Result<DraftFolder> DraftFolder::create(const std::string &prefix) {
   const fs::path folder = fs::absolute(prefix).parent_path();
-  FolderLock lock(folder.string()); // a directory that is made and not locked yet looks abandoned.
+  FolderLock lock(folder.string()); // a directory that is created but not yet locked looks abandoned
   std::error_code ignored;
   if (lock.held())
     eachAbandoned(folder, fs::path(prefix).filename().string(), [&](const fs::path &path) { fs::remove_all(path, ignored); });
@@ -162,7 +165,7 @@ Result<DraftFolder> DraftFolder::create(const std::string &prefix) {
   while ((made = ::mkdir(draft.path_.c_str(), 0777)) != 0 && errno == EEXIST);
   if (made != 0) {
     draft.path_.clear();
-    return userError(folder.string() + ": nothing can be written here: " + std::strerror(errno));
+    return userError(folder.string() + ": cannot write to this directory: " + std::strerror(errno));
   }
   draft.lock_ = ::open(draft.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (draft.lock_ >= 0)
@@ -177,12 +180,12 @@ std::string OutputFolder::problem(const std::string &name, Refusal refusal) {
     if (std::string why = refusalOf(target, refusal); !why.empty())
       return leftAlone(name, why);
   fs::path parent = target.parent_path();
-  while (!fs::exists(parent, failure) && parent.has_relative_path()) // directories on the way are made
+  while (!fs::exists(parent, failure) && parent.has_relative_path()) // parent directories are created
     parent = parent.parent_path();
   if (!fs::is_directory(parent, failure))
-    return name + ": cannot be made: " + parent.string() + " is not a directory; choose another name with -o";
+    return name + ": cannot be created: " + parent.string() + " is not a directory; choose another name with -o";
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
-    return name + ": cannot be made: directory " + parent.string() + ": " + std::strerror(errno) + "; choose another name with -o";
+    return name + ": cannot be created: directory " + parent.string() + ": " + std::strerror(errno) + "; choose another name with -o";
   return {};
 }
 
@@ -193,7 +196,7 @@ Result<OutputFolder> OutputFolder::create(const std::string &name, Refusal refus
   std::error_code failure;
   fs::create_directories(target.parent_path(), failure);
   if (failure)
-    return userError(name + ": cannot be made: " + failure.message());
+    return userError(name + ": cannot be created: " + failure.message());
   bringBack(target);
   Result<DraftFolder> draft = DraftFolder::create((target.parent_path() / draftPrefix(target)).string());
   if (draft.failed())
@@ -211,16 +214,16 @@ Status OutputFolder::commit() {
   }
   std::error_code failure;
   bool exists = fs::exists(fs::symlink_status(target, failure));
-  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) // another process has made it meanwhile.
+  if (std::string why = exists ? refusalOf(target, refusal_) : ""; !why.empty()) // another process may have created it in the meantime
     return userError(leftAlone(name_, why));
   if (exists)
     cause = renameWith(draft, target, RENAME_EXCHANGE);
   if (cause == 0) {
     lock.reset();
-    draft_.remove(); // what was there
+    draft_.remove(); // the previous contents
     return Status::success();
   }
-  if (cause == EINVAL || cause == ENOSYS) { // the file system cannot
+  if (cause == EINVAL || cause == ENOSYS) { // not supported by the file system
     const fs::path aside = target.parent_path() / (asidePrefix(target) + randomDigits());
     cause = exists && ::rename(target.c_str(), aside.c_str()) != 0 ? errno : 0;
     if (!cause && ::rename(draft.c_str(), target.c_str()) != 0) {

@@ -12,7 +12,7 @@ using namespace zorse::bundle;
 
 namespace {
 
-/// Words by the schema's numbers; nothing for numbers without a word.
+/// Names indexed by the schema's numbers; empty for numbers without a name.
 template <size_t N> std::string word(const char *const (&words)[N], int number) { return number >= 0 && number < int(N) ? words[number] : ""; }
 
 constexpr const char *kMemory[] = {"", "device", "pinned_host", "host", "nvme"};
@@ -42,7 +42,7 @@ std::string quoted(const std::string &name) {
   return text + '"';
 }
 
-/// `@a`, `@"a100:0"`.
+/// Formats a symbol: `@a`, `@"a100:0"`.
 std::string symbol(const std::string &name) {
   bool plain = !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0]));
   for (unsigned char c : name)
@@ -50,16 +50,16 @@ std::string symbol(const std::string &name) {
   return '@' + (plain ? name : quoted(name));
 }
 
-/// The shortest text that is the same double, with a point.
+/// Returns the shortest text that parses to the same double, with a decimal point.
 std::string shortest(double value) {
   char digits[40];
   std::string text(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-  if (text.find_first_of(".n") == std::string::npos) // of "inf" and "nan", too
+  if (text.find_first_of(".n") == std::string::npos) // also contained in "inf" and "nan"
     text.insert(std::min(text.find('e'), text.size()), ".0");
   return text;
 }
 
-/// base + count, which wraps in a broken program.
+/// base + count, wrapping on overflow in an invalid program.
 int64_t endOf(int64_t base, int64_t count) { return static_cast<int64_t>(static_cast<uint64_t>(base) + static_cast<uint64_t>(count)); }
 
 class Writer {
@@ -95,7 +95,7 @@ private:
     return std::to_string(r.arena()) + ':' + std::to_string(r.offset()) + '+' + std::to_string(r.bytes());
   }
 
-  /// ` "head"`; nothing where there is no name.
+  /// Returns ` "head"`; empty if there is no name.
   template <typename Table> static std::string nameIn(const Table &table, uint32_t index) {
     return index < uint32_t(table.size()) && !table[int(index)].name().empty() ? ' ' + quoted(table[int(index)].name()) : "";
   }
@@ -154,7 +154,7 @@ private:
   /// Nothing: members have the whole.
   std::string runs(const char *word, const Extents &e) const { return e.members().empty() ? "" : word + extents(e); }
 
-  /// What follows `on`: queue, phase, waits and times.
+  /// Returns the text after `on`: queue, phase, waits and times.
   Result<std::string> when(const Entry &e) const {
     auto exists = [&](uint32_t index) { return index < uint32_t(program.queues_size()); };
     if (!exists(e.queue()))
@@ -179,7 +179,7 @@ private:
     if (tail.failed())
       return tail.error();
     if (e.what_case() == Entry::WHAT_NOT_SET)
-      return internal(e, "expects something to do, got an empty entry or one of a later format");
+      return internal(e, "expects an operation, got an empty entry or one of a later format");
     if (const LoadInput &load = e.load_input(); e.has_load_input())
       if (const Value &v = load.value(); v.id() != load.input() || v.begin() != load.sample_base() || v.end() != endOf(v.begin(), load.rows()))
         return internal(e, "expects the value to be the rows it loads, [" + std::to_string(load.sample_base()) + ':' +
@@ -197,7 +197,7 @@ private:
     return Status::success();
   }
 
-  /// What an entry is called, and what it does.
+  /// Returns the name of an entry, and the description of its operation.
   std::pair<std::string, std::string> describe(const Entry &e) const {
     switch (e.what_case()) {
     case Entry::kCompute:

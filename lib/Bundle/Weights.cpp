@@ -8,7 +8,7 @@ namespace zorse::bundle {
 
 namespace {
 
-/// "F32" for "f32": the names are the same but for case and booleans.
+/// Returns "F32" for "f32": the names differ only in case, and for booleans.
 std::string safetensorsType(std::string type) {
   if (type == "i1")
     return "BOOL";
@@ -24,7 +24,7 @@ std::string littleEndian(uint64_t value) {
   return bytes;
 }
 
-/// Every tensor of the written file starts on a multiple of this, so that it can be mapped.
+/// Alignment in bytes of every tensor of the file, so that it can be mapped.
 constexpr uint64_t kAlignment = 64;
 uint64_t aligned(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -34,7 +34,8 @@ Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weigh
                                             const std::string &directory, std::map<std::string, std::string> &files) {
   const std::string name = mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
 
-  // Layout first: safetensors wants its header before the data, and no holes, so padding goes into tensors of bytes.
+  // Compute the layout first: safetensors requires the header before the data, and no gaps, so
+  // padding is stored as byte tensors.
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   std::vector<uint64_t> starts(weights.size());
   std::vector<uint64_t> gaps(weights.size());
@@ -75,7 +76,8 @@ Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weigh
     files[name] = std::move(*hash);
   }
 
-  // Whether any of them is outside the bundle: readers refuse to leave it otherwise.
+  // Whether any of them is outside the bundle. Readers refuse files outside the bundle if this is
+  // false.
   const bool references =
       mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
   nlohmann::ordered_json json = {{"references", references}};

@@ -1,4 +1,4 @@
-// The bytes of parameters: weights.json and the safetensors file beside it.
+// The bytes of parameters: weights.json and the safetensors file next to it.
 #pragma once
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -9,7 +9,8 @@
 
 namespace zorse::bundle {
 
-/// Writes the safetensors file into `directory` where one is needed, and adds its hash to `files`. \returns weights.json
+/// Writes the safetensors file to `directory` if one is needed, and adds its hash to `files`.
+/// \returns weights.json
 Result<nlohmann::ordered_json> writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode,
                                             const std::string &directory, std::map<std::string, std::string> &files);
 

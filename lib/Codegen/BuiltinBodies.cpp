@@ -1,4 +1,5 @@
-// Bodies that are no functions of the model: sums of gradients and losses, the decision about a step, copies of parameters.
+// Bodies that are not model functions: sums of gradients and losses, the clip/skip decision, and
+// low-precision copies of parameters.
 #include "zorse/Codegen/Codegen.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -23,18 +24,18 @@ std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
 
 namespace {
 
-/// A body with slots and one call of a library routine, whose operands are all slots in order.
+/// Builds a body with one call of a library routine. The operands are all slots, in order.
 class BodyBuilder {
 public:
   BodyBuilder(bundle::BodyLibrary &library, const std::string &name) : body(*library.add_bodies()) { body.set_name(name); }
 
-  /// One element per row.
+  /// Adds a slot with one element per row.
   BodyBuilder &rows(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
     bundle::Slot &slot = add(kind, index, mode, type, name);
     slot.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
     return *this;
   }
-  /// The same bytes however many rows there are.
+  /// Adds a slot with a fixed size in bytes.
   BodyBuilder &fixed(bundle::SlotKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
     bundle::Slot &slot = add(kind, 0, mode, bundle::F64, name);
     slot.mutable_bytes()->set_fixed(bytes);
@@ -83,7 +84,7 @@ void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &sum
   if (scalesLoss(summary))
     (*decision.mutable_integers())["scale_interval"] = summary.training().loss_scale_interval();
 
-  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all of one type, that of the model's roundings
+  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all copies have the same type, the rounding type of the model
   for (const bundle::GroupInfo &group : summary.groups())
     copies = std::max(copies, group.copy_type());
   if (copies != bundle::ELEMENT_TYPE_UNSPECIFIED)
@@ -98,7 +99,8 @@ void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &sum
         .call("scale_seeds", bundle::F64);
 }
 
-/// GPUs alone add what they receive from each other directly: other targets have these bodies without launches.
+/// Adds the bodies that sum directly received data. Only GPUs use them; other targets have these
+/// bodies without launches.
 void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &summary, uint32_t mostTerms) {
   for (bundle::ElementType type : std::set<bundle::ElementType>{wideType(summary.compute_type()), bundle::F64})
     for (uint32_t terms = 2; terms <= mostTerms; ++terms) {
@@ -119,7 +121,7 @@ void zorse::codegen::appendBuiltinBodies(MLIRContext *context, CompiledBodies &b
   addStepBodies(library, summary);
   addDirectSums(library, summary, sumTerms);
 
-  // Devices without these routines get kernels.
+  // Creates kernels for devices without these routines.
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   for (int b = first; b < library.bodies_size(); ++b) {
     bundle::Body &body = *library.mutable_bodies(b);

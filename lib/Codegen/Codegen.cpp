@@ -27,11 +27,12 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
   return isCudaArch(options.arch) ? makeCudaKernels(options) : makeProcessorKernels(options);
 }
 
-/// What GPUs may take beside the model's own arithmetic, where it was asked for.
+/// Allows GPUs to compute matrix products in TF32, or to accumulate in f16, if the options request
+/// it.
 static void allowFasterProducts(bundle::BodyLibrary &library, bool tf32, bool sumsF16) {
   for (bundle::Body &body : *library.mutable_bodies())
     for (bundle::Launch &launch : *body.mutable_launches()) {
-      if (!launch.has_product() || launch.product().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results are of the operands' type
+      if (!launch.has_product() || launch.product().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
         continue;
       bundle::MatrixProduct &product = *launch.mutable_product();
       product.set_tf32(tf32 && product.type() == bundle::F32);
@@ -49,7 +50,7 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     BodyFacts facts;
-    // All functions are tried, so that every unsupported op is reported at once.
+    // All functions are lowered, so that one run reports every unsupported op.
     ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), facts));
   }
   if (!ok)

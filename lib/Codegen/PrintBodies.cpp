@@ -1,4 +1,4 @@
-// Bodies and kernels for people: `zorse-opt --zorse-compile-bodies`.
+// Prints bodies and kernels as text: `zorse-opt --zorse-compile-bodies`.
 #include "KernelSet.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -118,17 +118,17 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
     const std::vector<std::string> &known = findDeviceKind("cuda")->architectures;
     if (StringRef(arch).starts_with("sm_") && !llvm::is_contained(known, arch)) {
       getOperation().emitError(getArgument()) << ": expected arch= to be one of " << llvm::join(known, ", ")
-                                              << ", a CPU as LLVM knows it or native, found '" << arch << "'";
+                                              << ", an LLVM CPU name or native, found '" << arch << "'";
       return signalPassFailure();
     }
     if (ptx && (!isCudaArch(arch) || arch == "emu")) {
       getOperation().emitError(getArgument()) << ": ptx: expected a CUDA architecture such as arch=sm_80, found '" << arch
-                                              << "', whose machine code is no text";
+                                              << "', which does not produce PTX";
       return signalPassFailure();
     }
     if (failed(verifyOrder()))
       return signalPassFailure();
-    if (arch != "native") // one of several, perhaps
+    if (arch != "native") // there may be several architectures
       llvm::outs() << "// bodies for " << arch << "\n";
     if (failed(printBodies(getOperation(), llvm::outs(), kernels, arch)))
       return signalPassFailure();
@@ -146,10 +146,9 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"), llvm::cl::init(false)};
-  Option<std::string> arch{*this, "arch", llvm::cl::desc("A CPU as LLVM knows it, native, or a CUDA architecture such as sm_80"),
-                           llvm::cl::init("native")};
-  Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile for a CUDA architecture, and print the PTX behind the bodies"), llvm::cl::init(false)};
-  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s or .ptx there"),
+  Option<std::string> arch{*this, "arch", llvm::cl::desc("An LLVM CPU name, native, or a CUDA architecture such as sm_80"), llvm::cl::init("native")};
+  Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile for a CUDA architecture, and print the PTX after the bodies"), llvm::cl::init(false)};
+  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s or .ptx to this directory"),
                               llvm::cl::init("")};
 };
 } // namespace

@@ -1,4 +1,4 @@
-// Bodies and kernels in the module: zorse.target.
+// Stores bodies and kernels in the module, as zorse.target.
 #include "KernelSet.h"
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -36,7 +36,7 @@ void zorse::codegen::setBodies(TargetOp target, const bundle::BodyLibrary &bodie
 LogicalResult zorse::codegen::compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled) {
   CompiledBodies bodies;
   if (!parseBytes(target.getBodies(), bodies.library))
-    return target.emitOpError("expects bodies to be a serialised BodyLibrary, which is not there or damaged");
+    return target.emitOpError("expects bodies to be a serialized BodyLibrary, but it is missing or damaged");
   options.arch = bodies.library.arch();
   bodies.sources = makeKernels(options);
   bodies.sources->refer(target.getKernels().front());

@@ -1,4 +1,4 @@
-// What the summary says of the loss: its size, and its meaning in words.
+// The size of the loss and the text that describes it.
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Expression.h"
 
@@ -18,7 +18,7 @@ std::optional<bundle::Count::Reduce> zorse::parseReduce(const std::string &name)
   return std::nullopt;
 }
 
-/// What a factor divides by, its constant dividend apart.
+/// The divisor of a factor, without its constant dividend.
 static double addendsOf(const Expression &factor, double samples, const std::vector<double> &counts) {
   auto quotient = factor.quotient();
   const double value = quotient && quotient->first.constant() ? quotient->second.evaluate(samples, counts) : 1 / factor.evaluate(samples, counts);
@@ -27,7 +27,7 @@ static double addendsOf(const Expression &factor, double samples, const std::vec
 
 double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch) {
   const auto rows = static_cast<double>(std::max<int64_t>(batch, 1));
-  // What is counted are elements of these inputs, at most all of them.
+  // Counts count elements of these inputs, so they are at most the number of all elements.
   double most = 1;
   for (uint32_t input : summary.count_inputs()) {
     double elements = 1;
@@ -45,7 +45,7 @@ double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch)
   return std::exp2(4 + std::floor(std::log2(addends)));
 }
 
-/// "0.3 * sum of mse / (20*B)"
+/// Returns, for example, "0.3 * sum of mse / (20*B)".
 static std::string describeTerm(const bundle::LossTerm &term) {
   const std::string sum = "sum of " + term.name();
   const Result<Expression> factor = Expression::parse(term.factor());

@@ -52,7 +52,7 @@ Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
 }
 
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
-  // In f64 roundings are a test of what is computed, and nothing is stored in two bytes.
+  // In f64, roundings only test the computation, and nothing is stored in two bytes.
   return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
 }
 
@@ -71,7 +71,7 @@ uint32_t zorse::sumBody(const bundle::ModelSummary &summary, bundle::ElementType
   return UINT32_MAX;
 }
 
-/// Where one body does not add all terms, two sums take turns as the first term of the next.
+/// If one body cannot add all terms, two intermediate sums alternate as the first term of the next.
 static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms) {
   return terms <= mostTerms(summary, type) ? terms : terms + 2;
 }

@@ -1,4 +1,4 @@
-// Attention and its gradient, with all probabilities in memory.
+// Reference attention and its gradient, with all probabilities in memory.
 #include "ReferenceLoops.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -34,7 +34,7 @@ struct Attention {
   int64_t atV(int64_t r, int64_t j, int64_t h) const { return ((r * keys() + j) * keyHeads() + keyHead(h)) * valueSize(); }
   int64_t atOut(int64_t r, int64_t i, int64_t h) const { return ((r * queries() + i) * heads() + h) * valueSize(); }
 
-  /// Scores of one query before the softmax, and the derivative of the soft cap.
+  /// Scores of one query before the softmax, and the derivative of the softcap.
   std::vector<double> scores(int64_t r, int64_t h, int64_t i, std::vector<double> *slope = nullptr) const {
     double hidden = -std::numeric_limits<double>::infinity();
     std::vector<double> s(keys(), hidden);
@@ -69,7 +69,8 @@ struct Attention {
     return s;
   }
 
-  /// Greatest score and the sum of exponentials beside it: a large mask would swallow the logarithm of the sum.
+  /// Maximum score and the sum of exponentials relative to it, stored separately: adding the
+  /// logarithm of the sum to a large mask value would lose it.
   struct Statistics {
     double greatest, sum;
     double probability(double score) const { return std::exp(score - greatest) / sum; }
@@ -98,7 +99,7 @@ struct Attention {
   }
   Statistics read(const double *from) const { return numbersOfQuery() == 2 ? Statistics{from[0], from[1]} : Statistics{from[0], 1}; }
 
-  /// Factor of a probability under dropout.
+  /// Dropout factor of a probability.
   double keep(int64_t r, int64_t h, int64_t i, int64_t j) const {
     if (attention.dropout == 0.0 || !options.training)
       return 1.0;

@@ -131,7 +131,7 @@ double maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN
 double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
 int64_t integer(double v) { return int64_t(v); }
 
-/// The scalar function of an elementwise operation; empty if it is none.
+/// Returns the scalar function of an elementwise operation; empty if the op is not elementwise.
 Function arithFunction(Operation *op) {
   bool boolean = op->getNumResults() && getElementTypeOrSelf(op->getResult(0).getType()).isInteger(1);
   return TypeSwitch<Operation *, Function>(op)
@@ -244,7 +244,7 @@ FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRe
   if (failed(evaluateZorse(op, operands, options, results)) || (results.empty() && failed(evaluateAttention(op, operands, options, results))))
     return failure();
   if (results.empty())
-    return op->emitOpError("is not known to the reference evaluator");
+    return op->emitOpError("is not supported by the reference evaluator");
   for (auto [value, tensor] : llvm::zip(op->getResults(), results)) // products that write half precision
     if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType())); element && element.getWidth() == 16)
       for (double &number : tensor.values)

@@ -40,7 +40,7 @@ template <typename F> void forEachIndex(llvm::ArrayRef<int64_t> shape, F f) {
 
 inline int64_t dot(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) { return std::inner_product(a.begin(), a.end(), b.begin(), int64_t(0)); }
 
-/// The static shape of a tensor type with `rows` for `?`.
+/// Returns the static shape of a tensor type, with `rows` for `?`.
 inline std::vector<int64_t> shapeOf(mlir::Type type, const Options &options) {
   std::vector<int64_t> shape;
   for (int64_t size : llvm::cast<mlir::RankedTensorType>(type).getShape())
@@ -48,7 +48,7 @@ inline std::vector<int64_t> shapeOf(mlir::Type type, const Options &options) {
   return shape;
 }
 
-/// The number of a format nearest to `value`, ties to even.
+/// Returns the number of a floating-point format nearest to `value`, ties to even.
 inline double rounded(double value, const llvm::fltSemantics &format) {
   bool lost;
   llvm::APFloat number(value);
@@ -57,7 +57,8 @@ inline double rounded(double value, const llvm::fltSemantics &format) {
   return number.convertToDouble();
 }
 
-/// Operations of the zorse dialect; success with no results for others.
+/// Evaluates an operation of the zorse dialect. Returns success without results for other
+/// operations.
 mlir::LogicalResult evaluateZorse(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results);
 mlir::LogicalResult evaluateAttention(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results);
 

@@ -1,4 +1,4 @@
-// What the operations of the zorse dialect mean, as loops.
+// Reference semantics of zorse dialect operations, as loops.
 #include "ReferenceLoops.h"
 
 #include "zorse/Dialect/Zorse/SampleOps.h"
@@ -132,7 +132,7 @@ private:
     return multiply(y, /*transposeA=*/false, op.getTransposeB());
   }
 
-  /// Adds the product of the first two operands.
+  /// Adds the product of the first two operands to y.
   LogicalResult multiply(Tensor &y, bool transposeA, bool transposeB) {
     int rank = y.shape.size(), aRank = in[0].shape.size();
     int64_t m = y.shape[rank - 2], n = y.shape[rank - 1], batch = product(y.shape, 0, rank - 2);
@@ -159,7 +159,7 @@ private:
     return success();
   }
 
-  /// Checked index; reports the operation where it is out of range.
+  /// Returns an index after a range check. Reports an error at the operation if it is out of range.
   FailureOr<int64_t> checked(Operation *op, double id, int64_t bound) {
     if (id < 0 || id >= bound)
       return op->emitOpError() << "index " << int64_t(id) << " is outside [0, " << bound << ")";
@@ -216,13 +216,14 @@ private:
     return success();
   }
 
-  /// f(vector index, offset of the vector, its length) for every vector along the last dimension.
+  /// Calls f(vector index, offset of the vector, length) for every vector along the last dimension.
   template <typename F> void forEachVector(const Tensor &x, F f) {
     int64_t width = x.shape.back();
     for (int64_t i = 0; i * width < x.size(); ++i)
       f(i, i * width, width);
   }
-  /// Apart: where all of a row is masked by -3.4e38, the logarithm of the sum is lost beside the greatest.
+  /// Stored separately: if a whole row is masked by -3.4e38, adding the logarithm of the sum to the
+  /// maximum would lose it.
   struct Exponentials {
     double greatest, sum;
   };
@@ -367,7 +368,7 @@ private:
     return success();
   }
   static constexpr double kTanhScale = 0.797884560802865355879892119869; // sqrt(2 / pi)
-  /// (1 + tanh(u)) / 2 as a sigmoid: the sum cancels where x is far below 0.
+  /// (1 + tanh(u)) / 2 as a sigmoid: the sum would cancel if x is far below 0.
   static double tanhGate(double x) { return 1 / (1 + std::exp(-2 * kTanhScale * (x + 0.044715 * x * x * x))); }
   LogicalResult visit(GeluOp op) {
     bool approximate = op.getApproximate();
@@ -487,7 +488,7 @@ private:
     if (expression.failed())
       return op.emitOpError("cannot be evaluated: ") << expression.message();
     if (llvm::any_of(expression->counts(), [&](uint32_t count) { return count >= options.counts.size(); }))
-      return op.emitOpError("cannot be evaluated: it reads a count that is not given");
+      return op.emitOpError("cannot be evaluated: it reads a missing count");
     const int64_t samples = options.samples ? options.samples : options.rows;
     results.push_back({{}, {expression->evaluate(static_cast<double>(samples), options.counts)}});
     return success();

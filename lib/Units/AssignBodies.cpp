@@ -1,4 +1,4 @@
-// Where the summary's functions are among the bodies of a target.
+// Assigns bodies of a target to the summary's functions.
 #include "zorse/Units/Units.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -12,7 +12,7 @@ void units::assignBodies(bundle::ModelSummary &summary, const std::function<Body
     for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
       const BodyFacts known = facts(functionName(unitClass, function.task()));
       function.set_body(known.body);
-      if (known.body != UINT32_MAX) // what is known of one that was left out stays known
+      if (known.body != UINT32_MAX) // a function that is not compiled keeps its previous values
         *function.mutable_workspace() = known.workspace;
     }
   if (summary.counts_size() > 0)

@@ -38,7 +38,7 @@ Repeat zorse::units::findBlocks(const std::vector<int> &classes, const std::vect
 
 std::vector<std::string> zorse::units::nameUnits(const Repeat &blocks, const std::vector<std::string> &kinds) {
   int size = kinds.size(), end = blocks.first + blocks.period * blocks.count;
-  std::map<std::string, int> perPeriod; // how often a kind occurs in one block
+  std::map<std::string, int> perPeriod; // number of units of a kind in one block
   for (int i = 0; i < blocks.period && blocks.count; ++i)
     ++perPeriod[kinds[blocks.first + i]];
 

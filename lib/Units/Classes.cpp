@@ -20,7 +20,8 @@ bool units::drawsRandomNumbers(Operation *op) {
 
 namespace {
 
-/// What an operation computes, apart from its operands: name, inherent attributes but `instance`, result types.
+/// Text of an operation without its operands: name, inherent attributes except `instance`, result
+/// types.
 std::string signature(Operation *op) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -67,7 +68,7 @@ private:
     auto it = graph.position.find(op);
     return it != graph.position.end() && it->second >= begin && it->second < end;
   }
-  /// Made by an earlier unit.
+  /// Whether an earlier unit computes the value.
   bool isBoundary(Value value) const { return graph.onSpine(value) && !inside(value.getDefiningOp()); }
 
   std::string narrowText(Value value) const {
@@ -84,7 +85,8 @@ private:
 
   bool isLeaf(Value value) const { return isa<BlockArgument>(value) || isBoundary(value); }
 
-  /// A hash of the structure below a value, blind to which parameter is which. Without recursion: a unit may be a chain of any length.
+  /// Returns a hash of the structure below a value, independent of the identity of parameters.
+  /// Iterative, because a unit may be a chain of any length.
   uint64_t hash(Value top) {
     SmallVector<Value> waiting{top};
     while (!waiting.empty()) {
@@ -115,7 +117,7 @@ private:
     return hashes.lookup(top);
   }
 
-  /// The name of a leaf; numbers it on the first visit.
+  /// Returns the name of a leaf; numbers it on the first visit.
   const std::string &leafName(Value value) {
     std::string &name = leaves[value];
     if (!name.empty())
@@ -138,7 +140,7 @@ private:
     return "%" + std::to_string(numbers.lookup(value.getDefiningOp())) + "#" + std::to_string(cast<OpResult>(value).getResultNumber());
   }
 
-  /// An operation that is being numbered: its operands go before it, in this order.
+  /// An operation that is being numbered. Its operands are numbered first, in this order.
   struct Visit {
     Operation *op;
     SmallVector<Value> operands;
@@ -153,7 +155,7 @@ private:
     return {op, std::move(operands), signature(op)};
   }
 
-  /// The canonical name of a value; numbers it, and everything below it, on the first visit.
+  /// Returns the canonical name of a value. Numbers it and everything below it on the first visit.
   std::string reference(Value value) {
     if (isLeaf(value))
       return leafName(value);
@@ -217,7 +219,7 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   add(outline.inputs, SlotKind::Input, [](BlockArgument) { return false; });
   add(outline.valuesIn, SlotKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
 
-  DenseMap<int64_t, SmallVector<Value>> known; // by place in the summary: what becomes one argument
+  DenseMap<int64_t, SmallVector<Value>> known; // values that become one argument, by position in ModelSummary.known
   for (Operation *op : outline.ops)
     if (auto number = dyn_cast<KnownOp>(op)) {
       int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();

@@ -1,4 +1,4 @@
-// Units as functions: their canonical form, the classes of equal ones, and the function of a class.
+// Canonical form of units, the classes of isomorphic units, and the function of a class.
 #pragma once
 
 #include "ModelGraph.h"
@@ -9,26 +9,28 @@
 
 namespace zorse::units {
 
-/// One unit in canonical form. Equal keys mean isomorphic units whose arguments correspond position by position.
+/// One unit in canonical form. Equal keys mean isomorphic units with arguments that correspond
+/// position by position.
 struct Outline {
-  std::vector<mlir::Operation *> ops;          ///< of `@model`, spine and cloned side operations, operands first
-  std::vector<mlir::BlockArgument> parameters; ///< by slot index; a parameter read twice is one argument
+  std::vector<mlir::Operation *> ops;          ///< ops of `@model`: spine and cloned side operations, operands first
+  std::vector<mlir::BlockArgument> parameters; ///< by slot index; a parameter that is read twice is one argument
   std::vector<mlir::BlockArgument> inputs;
   std::vector<mlir::Value> valuesIn;
   std::vector<mlir::Value> valuesOut;
   std::vector<Numerator> losses;
-  unsigned instances = 0; ///< random instances, numbered from 0 in the order of `ops`
+  unsigned instances = 0; ///< number of random ops, numbered from 0 in the order of `ops`
   std::string key;
 };
 
-/// The unit made of `order[begin, end)`. Commutative operands are sorted by structure; names, locations, random instances and discardable attributes
-/// do not count; whether a gradient is wanted does.
+/// Returns the unit `order[begin, end)`. Commutative operands are sorted by structure. Names,
+/// locations, random instances and discardable attributes are ignored; the need for a gradient is
+/// not.
 Outline outlineUnit(const ModelGraph &graph, int begin, int end);
 
-/// `@<name>.forward` for this outline, with slots and `zorse.gradient`.
+/// Builds `@<name>.forward` for this outline, with slots and `zorse.gradient`.
 mlir::func::FuncOp buildForward(mlir::OpBuilder &builder, const ModelGraph &graph, const Outline &outline);
 
-/// "embedding", "attention", "mlp", "block", "head" or "layer": for names only.
+/// Returns "embedding", "attention", "mlp", "block", "head" or "layer"; used only for names.
 llvm::StringRef kindOf(const Outline &outline, bool first);
 
 bool drawsRandomNumbers(mlir::Operation *op);

@@ -1,4 +1,5 @@
-// `@counts`, and the checks of what is known before a step: counts, factors of loss terms, numbers that units read.
+// Builds `@counts`, and checks the values that are known before a step: counts, factors of loss
+// terms, numbers that units read.
 #include "Counts.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -22,13 +23,15 @@ DictionaryAttr slot(OpBuilder &b, SlotKind kind, size_t index, ScalarField field
   return b.getDictionaryAttr(b.getNamedAttr(attributes::kSlot, SlotAttr::get(b.getContext(), kind, uint32_t(index), field)));
 }
 
-/// The value of a lifted constant (zorse-lift-constants keeps it on the module); null for other parameters.
+/// Returns the value of a lifted constant (zorse-lift-constants stores it on the module); null for
+/// other parameters.
 TypedAttr constantOf(const ModelGraph &graph, BlockArgument argument) {
   auto values = func::FuncOp(graph.model)->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
   return values ? dyn_cast_if_present<TypedAttr>(values.get(graph.nameOf(argument))) : TypedAttr();
 }
 
-/// Operations `roots` depend on, in the order of the model; the arguments among them.
+/// Collects the operations that `roots` depend on, in the order of the model, and the arguments
+/// among them.
 void collectSlice(func::FuncOp model, ArrayRef<Value> roots, SmallVectorImpl<Operation *> &ops, SmallVectorImpl<BlockArgument> &arguments) {
   DenseSet<Value> wanted(roots.begin(), roots.end());
   for (Operation &op : llvm::reverse(model.getBody().front().without_terminator()))
@@ -42,7 +45,8 @@ void collectSlice(func::FuncOp model, ArrayRef<Value> roots, SmallVectorImpl<Ope
       arguments.push_back(argument);
 }
 
-/// Checks the terms of the loss and the numbers that functions of units read, and says on the model what its counts mean.
+/// Checks the terms of the loss and the numbers that functions of units read, and sets the meaning
+/// of the model's counts.
 class LossChecker {
 public:
   explicit LossChecker(const ModelGraph &graph) : graph(graph) {}
@@ -63,7 +67,7 @@ public:
     return success();
   }
 
-  /// What the counts return, by number, and the number of the model's result.
+  /// Values of the counts and index of the model's result, by count number.
   SmallVector<Value> counts;
   SmallVector<unsigned> results;
 
@@ -108,7 +112,7 @@ private:
     return success();
   }
 
-  /// "labels of 'y' other than -100", or the inputs that it follows from.
+  /// Describes a count: "labels of 'y' other than -100", or the inputs that it depends on.
   std::string meaningOf(Value count) const {
     SmallVector<Operation *> ops;
     SmallVector<BlockArgument> arguments;
@@ -128,7 +132,7 @@ private:
     return (name.empty() ? "a number of each sample" : "'" + name.str() + "'") + (text.empty() ? "" : ", from " + text);
   }
 
-  /// The counts that operations read.
+  /// Returns the counts that operations read.
   static std::set<uint32_t> countsIn(ArrayRef<Operation *> ops) {
     std::set<uint32_t> found;
     for (Operation *op : ops)
@@ -139,7 +143,7 @@ private:
     return found;
   }
 
-  /// The integer c, where a count is that of elements that differ from c and nothing else.
+  /// Returns the integer c if a count only counts elements that differ from c.
   static std::optional<int64_t> onlyComparison(ArrayRef<Operation *> ops) {
     std::optional<int64_t> ignored;
     for (Operation *op : ops) {
@@ -160,7 +164,7 @@ private:
   const ModelGraph &graph;
 };
 
-/// `@counts`, which reads `inputs` and the known numbers among `read`.
+/// Builds `@counts`, which reads `inputs` and the known numbers in `read`.
 void buildFunction(OpBuilder &builder, const ModelGraph &graph, ArrayRef<Operation *> ops, ArrayRef<Value> read, ArrayRef<DictionaryAttr> slots,
                    ArrayRef<BlockArgument> constants, ArrayRef<Value> roots) {
   func::FuncOp model = graph.model;
@@ -212,7 +216,7 @@ FailureOr<Counts> units::buildCounts(OpBuilder &builder, const ModelGraph &graph
                                           << "': expected it to follow from inputs and constants alone";
     }
   }
-  for (Operation *op : ops) // numbers that follow from counts which the host knows before
+  for (Operation *op : ops) // numbers that depend on counts which the host knows before the step
     if (auto known = dyn_cast<KnownOp>(op)) {
       slots.push_back(slot(builder, SlotKind::Scalars, llvm::find(graph.known, known.getExpression()) - graph.known.begin(), ScalarField::Known));
       counts.operands.push_back(known);

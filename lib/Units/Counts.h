@@ -1,4 +1,4 @@
-// What is known of a step before it begins.
+// Values of a step that are known before it begins.
 #pragma once
 
 #include "ModelGraph.h"
@@ -7,16 +7,17 @@
 
 namespace zorse::units {
 
-inline constexpr llvm::StringLiteral kCounts = "counts"; ///< the symbol of the function that makes counts
+inline constexpr llvm::StringLiteral kCounts = "counts"; ///< symbol of the function that computes counts
 
-/// How `@model` calls `@counts`.
+/// The call of `@counts` in `@model`.
 struct Counts {
-  llvm::SmallVector<mlir::Value> operands; ///< arguments and `zorse.known` of the model
-  llvm::SmallVector<unsigned> results;     ///< of the model, one for each result of `@counts`; empty: the model has no counts
+  llvm::SmallVector<mlir::Value> operands; ///< arguments and `zorse.known` results of the model
+  llvm::SmallVector<unsigned> results;     ///< result numbers of the model, one per result of `@counts`; empty: the model has no counts
 };
 
-/// Adds `@counts` where the model returns counts, and `zorse.meaning` to these results. Fails, with diagnostics, where a count follows from a
-/// parameter, or a factor or a known number is no expression of counts that are there.
+/// Adds `@counts` if the model returns counts, and `zorse.meaning` to these results. Fails, with
+/// diagnostics, if a count depends on a parameter, or if a factor or a known number is not an
+/// expression of existing counts.
 mlir::FailureOr<Counts> buildCounts(mlir::OpBuilder &builder, const ModelGraph &graph);
 
 } // namespace zorse::units

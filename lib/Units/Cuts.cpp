@@ -10,7 +10,7 @@ using namespace zorse::units;
 
 namespace {
 
-/// A range of the order between neighbouring cuts.
+/// A range of the order between adjacent cuts.
 struct Segment {
   int begin, end;
   bool heavy = false;
@@ -35,7 +35,7 @@ public:
   }
 
 private:
-  /// Waits of spine values in the order: from where a value is made or read to where it is read next.
+  /// Measures the distance from the definition or a use of each spine value to its next use.
   void measure() {
     heavyBefore.assign(size + 1, 0);
     for (int i = 0; i < size; ++i)
@@ -53,7 +53,8 @@ private:
       }
   }
 
-  /// Positions p where exactly one of the values chosen by `counts` is made before p and read at or after p.
+  /// Positions p for which exactly one of the values selected by `counts` is defined before p and
+  /// read at or after p.
   template <typename Predicate> std::vector<int> crossings(int begin, int end, Predicate counts) const {
     std::vector<int> delta(size + 2, 0), found;
     for (auto &[from, to] : waits)
@@ -76,7 +77,8 @@ private:
     return cuts;
   }
 
-  /// Where one value crosses that is read again soon; those that wait long are carried past.
+  /// Positions that exactly one value with a near next use crosses. Values with a distant next use
+  /// are carried across and ignored.
   std::vector<int> carriedCuts(int begin, int end) const {
     return crossings(begin, end, [&](int from, int to) { return heavyBefore[to] - heavyBefore[from + 1] < longSpan; });
   }
@@ -93,17 +95,17 @@ private:
       ++firstHeavy;
     while (lastHeavy >= 0 && !segments[lastHeavy].heavy)
       --lastHeavy;
-    if (lastHeavy < 0) // nothing heavy at all: one unit
+    if (lastHeavy < 0) // no heavy operation: one unit
       return {size};
 
-    std::vector<int> units; // ends
+    std::vector<int> units; // ends of units
     if (int cut = embeddingEnd(segments, firstHeavy); cut > 0)
       units.push_back(cut);
     for (int i = firstHeavy; i < lastHeavy;) {
       int next = i + 1;
       while (!segments[next].heavy)
         ++next;
-      int split = i + 1; // light segments up to the first norm belong to i
+      int split = i + 1; // light segments before the first norm belong to i
       while (split < next && !segments[split].startsWithNorm)
         ++split;
       units.push_back(segments[split - 1].end);
@@ -112,7 +114,8 @@ private:
     return withHead(units, segments, lastHeavy);
   }
 
-  /// The light prefix, without a norm at its end: that norm joins the first block, as the norms between blocks join theirs.
+  /// Returns the end of the light prefix without a trailing norm. That norm belongs to the first
+  /// block, like the norms between blocks.
   int embeddingEnd(ArrayRef<Segment> segments, int firstHeavy) const {
     int end = firstHeavy;
     while (end > 0 && segments[end - 1].startsWithNorm)
@@ -122,7 +125,7 @@ private:
 
   std::vector<int> withHead(std::vector<int> units, ArrayRef<Segment> segments, int lastHeavy) const {
     int begin = units.empty() ? 0 : units.back(), end = segments[lastHeavy].end;
-    // A loss computed earlier than in the last unit pulls everything after it into the head.
+    // If a loss is computed before the last unit, everything after it becomes part of the head.
     int firstLoss = size;
     for (const Numerator &numerator : graph.numerators)
       if (graph.onSpine(numerator.value))
@@ -136,7 +139,7 @@ private:
     return units;
   }
 
-  /// Whether what follows reads class scores.
+  /// Whether the operations from `lossBegin` on read class scores.
   bool isClassifier(int lossBegin) const {
     for (int i = lossBegin; i < size; ++i)
       if (isa<CrossEntropyOp, LogSoftmaxOp, SoftmaxOp, TakeOp>(graph.order[i]))

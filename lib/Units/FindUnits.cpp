@@ -1,4 +1,5 @@
-// zorse-find-units: from the recognised `@model` to a chain of zorse.unit, and a forward function of each class.
+// zorse-find-units: turns the recognized `@model` into a chain of zorse.unit, with a forward
+// function for each class.
 #include "Blocks.h"
 #include "Classes.h"
 #include "Counts.h"
@@ -79,7 +80,7 @@ private:
     }
   }
 
-  /// The chain of units in place of the operations that they were made of.
+  /// Replaces the operations of the model by the chain of units.
   void replaceBody(const Counts &counts) {
     Block &block = model.getBody().front();
     Operation *terminator = block.getTerminator();
@@ -152,7 +153,7 @@ private:
   std::vector<int> classOf;       ///< by unit
   std::vector<std::string> kinds; ///< by unit
   std::vector<ClassOp> classes;
-  DenseMap<Value, Value> values; ///< of the model → of its units
+  DenseMap<Value, Value> values; ///< values of the model → values of its units
   std::map<std::string, Value> known;
 };
 
@@ -166,7 +167,7 @@ struct FindUnitsPass : units::impl::FindUnitsBase<FindUnitsPass> {
 
   LogicalResult run(ModuleOp module) {
     if (auto classes = module.getOps<ClassOp>(); !classes.empty())
-      return module.emitError("zorse-find-units: expected a recognised @model, found class '@")
+      return module.emitError("zorse-find-units: expected a recognized @model, found class '@")
              << (*classes.begin()).getSymName() << "': units have been found already";
     auto model = module.lookupSymbol<func::FuncOp>(attributes::kModel);
     if (!model || model.isDeclaration() || !model.getBody().hasOneBlock())

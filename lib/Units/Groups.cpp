@@ -21,7 +21,7 @@ std::optional<DecayRule> units::parseDecay(llvm::StringRef text) {
     return DecayRule();
   DecayRule rule{/*byRank=*/false, {}};
   if (text == "all")
-    rule.patterns.push_back(""); // in every name
+    rule.patterns.push_back(""); // contained in every name
   else if (text.consume_front("names:")) {
     llvm::SmallVector<llvm::StringRef> patterns;
     text.split(patterns, ',', -1, /*KeepEmpty=*/false);
@@ -38,7 +38,8 @@ void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule, l
     for (uint32_t parameter : summary.units(u).parameters())
       using_[parameter].push_back(u);
 
-  // Ordered by first use, trained before frozen; statistics apart from what gradients train.
+  // Ordered by first use, trained before frozen; statistics are separate from parameters with
+  // gradients.
   std::map<std::tuple<std::vector<uint32_t>, bool, int, int, bool>, std::vector<uint32_t>> members;
   for (int p = 0; p < summary.parameters_size(); ++p) {
     auto &parameter = *summary.mutable_parameters(p);

@@ -12,10 +12,10 @@ using namespace zorse::units;
 
 namespace {
 
-/// What the model does with an input of integers.
+/// Use of an integer input by the model.
 struct InputUse {
   StringRef role;
-  int64_t upperBound = 0; ///< 0: none
+  int64_t upperBound = 0; ///< exclusive; 0: none
   std::optional<int64_t> ignoreIndex;
   bool shifted = false;
 };
@@ -30,7 +30,7 @@ public:
       if (auto gather = dyn_cast<GatherOp>(op)) {
         if (use.getOperandNumber() == 1) {
           bound(gather.getTable().getType().getDimSize(0));
-          info.role = "ids"; // also where the graph makes labels of them
+          info.role = "ids"; // also if the graph computes labels from them
         }
       } else if (auto take = dyn_cast<TakeOp>(op)) {
         if (use.getOperandNumber() == 1)
@@ -42,7 +42,8 @@ public:
         if (std::optional<int64_t> ignored = loss.getIgnoreIndex())
           info.ignoreIndex = ignored;
       } else if (auto slice = dyn_cast<SliceOp>(op)) {
-        // Positions are dimension 1: taking them from 1 on pairs every position with its successor.
+        // Positions are dimension 1: a slice that starts at 1 pairs every position with its
+        // successor.
         follow(slice.getY(), shifted || (slice.getOffsets().size() > 1 && slice.getOffsets()[1] > 0));
       } else if (isa<ReshapeOp, TransposeOp, ConcatOp, BroadcastOp, arith::ExtSIOp, arith::TruncIOp>(op)) {
         follow(op->getResult(0), shifted);
@@ -74,7 +75,7 @@ void units::describeInputs(const ModelGraph &graph) {
     if (Type type = getElementTypeOrSelf(input.getType()); type.isInteger(64) || type.isInteger(32))
       InputReader(use).follow(input, false);
     Builder b(model.getContext());
-    auto set = [&](StringRef name, Attribute value) { // what the importer said wins
+    auto set = [&](StringRef name, Attribute value) { // attributes set by the importer take precedence
       if (!model.getArgAttr(i, name))
         model.setArgAttr(i, name, value);
     };
@@ -82,7 +83,7 @@ void units::describeInputs(const ModelGraph &graph) {
       set(attributes::kRole, b.getStringAttr(use.role));
     if (use.upperBound)
       set(attributes::kUpperBound, b.getI64IntegerAttr(use.upperBound));
-    if (use.ignoreIndex && use.role != "ids") // an ignored id would still index the table
+    if (use.ignoreIndex && use.role != "ids") // an ignored id would still index the embedding
       set(attributes::kIgnoreIndex, b.getI64IntegerAttr(*use.ignoreIndex));
     if (use.shifted)
       set(attributes::kShiftedInGraph, b.getBoolAttr(true));

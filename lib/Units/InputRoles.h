@@ -1,4 +1,4 @@
-// What graph inputs are for: token ids, labels, and the range their values must have.
+// Roles of graph inputs: token ids, labels, and the range of their values.
 #pragma once
 
 #include "ModelGraph.h"
@@ -6,12 +6,14 @@
 
 namespace zorse::units {
 
-/// Says on every input of `@model` its role, bounds, ignore index and whether the graph shifts labels itself, from how the model uses it: an index of
-/// `gather` or `take`, or labels of `cross_entropy`, reached through operations that only move elements. What the importer put on the argument wins:
-/// zorse.role ("ids" or "labels"), zorse.lower_bound, zorse.upper_bound, zorse.ignore_index, zorse.shifted_in_graph.
+/// Sets the role, bounds and ignore index of every input of `@model`, and whether the graph shifts
+/// labels itself. They are inferred from the use of the input: as indices of `gather` or `take`, or
+/// labels of `cross_entropy`, through operations that only move elements. Attributes that the
+/// importer set on the argument take precedence: zorse.role ("ids" or "labels"), zorse.lower_bound,
+/// zorse.upper_bound, zorse.ignore_index, zorse.shifted_in_graph.
 void describeInputs(const ModelGraph &graph);
 
-/// What is said on argument `i` of `@model`.
+/// Reads the attributes of argument `i` of `@model`.
 void readInput(mlir::func::FuncOp model, unsigned i, bundle::GraphInput &info);
 
 } // namespace zorse::units

@@ -12,14 +12,15 @@ using namespace zorse::units;
 
 namespace {
 
-/// Clones what logits depend on into a function of its own, with one position of the sequence in the place of all as early as that is known to be the
-/// same: behind the inputs of a product whose other factor is a parameter, and through elementwise operations.
+/// Clones the computation of logits into a separate function. It selects one position of the
+/// sequence as early as this is known to give the same result: after the inputs of a product with a
+/// parameter, and through elementwise operations.
 class LogitsBuilder {
 public:
   LogitsBuilder(OpBuilder &builder, IRMapping &mapping, Value position, int64_t sequence)
       : builder(builder), mapping(mapping), position(position), sequence(sequence) {}
 
-  /// [?, ...] as it is.
+  /// Clones [?, ...] unchanged.
   Value whole(Value value) {
     if (Value known = mapping.lookupOrNull(value))
       return known;
@@ -30,7 +31,7 @@ public:
     return mapping.lookup(value);
   }
 
-  /// [?, S, ...] at the position: [?, 1, ...]; null where that cannot be taken.
+  /// Clones [?, S, ...] at the position, as [?, 1, ...]. Null if this is not possible.
   Value atPosition(Value value) {
     Operation *op = value.getDefiningOp();
     Location loc = value.getLoc();
@@ -41,7 +42,8 @@ public:
       Value a = atPosition(product.getA());
       return a ? MatmulOp::create(builder, loc, a, whole(product.getB()), product.getTransposeA(), product.getTransposeB()) : Value();
     }
-    // Labels or logits that the graph has shifted: position i is position i of what the slice cuts off at its end.
+    // Labels or logits that the graph has shifted: the slice cuts off its input at the end, so
+    // position i is position i of its input.
     if (auto slice = dyn_cast<SliceOp>(op); slice && isPrefix(slice))
       return atPosition(slice.getX());
     if (auto broadcast = dyn_cast<BroadcastOp>(op); broadcast && !llvm::is_contained(broadcast.getDims(), 1))
@@ -108,8 +110,7 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
       loss = found;
   constexpr const char *kRemedy = "; leave out --sampling";
   if (!loss) {
-    emitError(forward.getLoc())
-        << "--sampling: the model's last unit computes no cross-entropy of logits, so that there is nothing to draw tokens from" << kRemedy;
+    emitError(forward.getLoc()) << "--sampling: the model's last unit computes no cross-entropy of logits; text generation needs it" << kRemedy;
     return failure();
   }
   auto logits = cast<RankedTensorType>(loss.getLogits().getType());
@@ -145,7 +146,7 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   func::ReturnOp::create(
       builder, forward.getLoc(),
       ValueRange{ReshapeOp::create(builder, forward.getLoc(), picked, ArrayRef<int64_t>{ShapedType::kDynamic, logits.getDimSize(2)})});
-  // Arguments that nothing reads, such as labels, are no slots of the body.
+  // Arguments without uses, such as labels, are not slots of the body.
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
     unused[argument.getArgNumber()] = argument.use_empty();

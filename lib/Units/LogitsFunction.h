@@ -1,4 +1,4 @@
-// The function that text is sampled by.
+// Builds the function for text generation.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -8,9 +8,11 @@
 
 namespace zorse::units {
 
-/// `@<name>`: what `forward` hands to its cross-entropy, at one position a row: those arguments of `forward` that it needs, and last the positions,
-/// tensor<?xi64>, as the slot `input` of index `inputs` (the number of the unit's inputs); the result tensor<?xVxT> is the slot `boundary_out` 0.
-/// Fails, with a diagnostic, where `forward` computes no cross-entropy over positions.
+/// Builds `@<name>`, which computes the input of `forward`'s cross-entropy at one position per row.
+/// Its arguments are the arguments of `forward` that it needs and the positions, tensor<?xi64>,
+/// which are the slot `input` with index `inputs` (the number of the unit's inputs). The result
+/// tensor<?xVxT> is the slot `boundary_out` 0. Fails, with a diagnostic, if `forward` computes no
+/// cross-entropy over positions.
 mlir::FailureOr<mlir::func::FuncOp> buildLogits(mlir::OpBuilder &builder, mlir::func::FuncOp forward, int64_t inputs);
 
 } // namespace zorse::units

@@ -39,11 +39,12 @@ StringRef ModelGraph::nameOf(BlockArgument argument) const {
 
 namespace {
 
-/// Bits of what a value depends on.
+/// Bit set of the kinds of values that a value depends on.
 enum : uint8_t { kSamples = 1, kParameters = 2 };
 
-/// A frozen weight counts as a parameter (otherwise whole frozen layers would be cloned into their users), a constant table of positions or a mask
-/// does not. What tells them apart is use: a matrix that multiplies from the right.
+/// A frozen weight counts as a parameter (otherwise complete frozen layers would be cloned into
+/// their users). A constant table of positions or a mask does not. They are distinguished by use: a
+/// frozen weight is the right operand of a matrix product.
 bool multipliesByFrozenWeight(Operation *op, func::FuncOp model) {
   auto matmul = dyn_cast<MatmulOp>(op);
   if (!matmul)
@@ -85,8 +86,9 @@ DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
   return bits;
 }
 
-/// Orders a spine depth-first from its results: operands before their readers, the operand with the longest way behind it first. A second source (a
-/// decoder's embedding, segment ids) thus comes right before its first reader, and an encoder before the decoder that reads it.
+/// Orders a spine depth-first from its results: operands before their readers, and the operand with
+/// the longest dependency chain first. A second source (a decoder's embedding, segment ids)
+/// therefore directly precedes its first reader, and an encoder precedes the decoder that reads it.
 class DepthFirst {
 public:
   DepthFirst(Block &block, const DenseSet<Operation *> &spine) : spine(spine) {
@@ -99,9 +101,9 @@ public:
       }
   }
 
-  /// Appends what `root` depends on and `done` does not hold.
+  /// Appends the operations that `root` depends on and that are not in `done`.
   void append(Operation *root, DenseSet<Operation *> &done, std::vector<Operation *> &order) const {
-    SmallVector<std::pair<Operation *, SmallVector<Operation *>>> stack; // with the operands still to visit, last first
+    SmallVector<std::pair<Operation *, SmallVector<Operation *>>> stack; // with the operands that are not yet visited, in reverse order
     auto enter = [&](Operation *op) {
       if (!op || !spine.contains(op) || !done.insert(op).second)
         return;
@@ -161,8 +163,9 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   graph.active = autodiff::activeValues(model.getBody().front(), trainable, targets);
 
   if (llvm::none_of(trainable, [&](Value v) { return graph.active.contains(v); }))
-    return model.emitError("nothing to train: no trained parameter reaches the loss. --freeze may name all that do, or the file none; --train "
-                           "NAME,... trains initializers by name");
+    return model.emitError(
+        "nothing to train: no trained parameter reaches the loss. --freeze may name all of them, or the file may have none; --train "
+        "NAME,... trains initializers by name");
 
   DenseMap<Value, uint8_t> bits = dependences(model);
   DenseSet<Operation *> spine;
@@ -170,7 +173,8 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
     if (llvm::any_of(op.getResults(), [&](Value v) { return bits.lookup(v) == (kSamples | kParameters); }))
       spine.insert(&op);
 
-  // The numerator with the longest history first: terms that hang on the middle of the model then come last, with the head.
+  // Numerators with the longest dependency chain first. Terms that depend on the middle of the
+  // model are then last, with the head.
   DepthFirst depthFirst(model.getBody().front(), spine);
   std::vector<std::pair<size_t, Operation *>> sized;
   for (const Numerator &numerator : graph.numerators) {
@@ -192,7 +196,8 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   return graph;
 }
 
-/// The type a value has been rounded to, if it has and nothing was computed with it since; null otherwise.
+/// Returns the type to which a value has been rounded, if nothing was computed with it since; null
+/// otherwise.
 static Type roundedTo(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto round = dyn_cast_if_present<RoundOp>(op))
@@ -203,7 +208,8 @@ static Type roundedTo(Value value) {
   return llvm::all_of(op->getOperands(), [&](Value operand) { return roundedTo(operand) == type; }) ? type : Type();
 }
 
-/// The type in which all that read a trained parameter want it: products read its rounding, and rows of tables are rounded when they are looked up.
+/// Returns the type in which all readers of a trained parameter need it: products read its rounded
+/// value, and rows of embeddings are rounded at lookup.
 static Type readAs(BlockArgument parameter) {
   Type type;
   auto wants = [&](Operation *reader) {

@@ -1,4 +1,5 @@
-// The model summary: a function of `@model` as a chain of units, of their classes, and of what zorse-configure has set.
+// Computes the model summary from `@model` (a chain of units), its classes, and the settings of
+// zorse-configure.
 #include "Counts.h"
 #include "Groups.h"
 #include "InputRoles.h"
@@ -66,7 +67,8 @@ int64_t packedBytesPerRow(func::FuncOp function, SlotKind kind) {
   return bytes;
 }
 
-/// The arguments, or the results, of a function that are slots of a kind, by index.
+/// Returns the positions of the arguments (or results) of a function that are slots of a kind, by
+/// slot index.
 SmallVector<unsigned> placesOf(func::FuncOp function, SlotKind kind, bool results) {
   SmallVector<unsigned> places;
   for (unsigned i = 0; i < (results ? function.getNumResults() : function.getNumArguments()); ++i)
@@ -104,7 +106,7 @@ private:
     auto settings = module->getAttrOfType<StringAttr>(kSettingsAttr);
     auto rule = module->getAttrOfType<StringAttr>(kDecayAttr);
     if (!settings || !rule)
-      return module.emitError("expected what training is meant, zorse.settings and zorse.decay: run --zorse-configure first");
+      return module.emitError("missing training settings (zorse.settings and zorse.decay): run --zorse-configure first");
     decay = parseDecay(rule.getValue());
     if (!google::protobuf::TextFormat::ParseFromString(settings.str(), &summary) || !decay)
       return module.emitError("cannot read zorse.settings or zorse.decay: set them by --zorse-configure");
@@ -140,7 +142,8 @@ private:
     }
   }
 
-  /// Parameters and inputs that some unit reads (counts may read further inputs), in the order of the model.
+  /// Describes parameters and inputs that a unit reads, in the order of the model. Counts may read
+  /// further inputs.
   LogicalResult describeArguments() {
     for (UnitOp unit : units)
       for (auto [place, value] : llvm::zip(placesOf(unit.unitClass().definer(), SlotKind::Parameter, false), unit.getParameters()))
@@ -238,7 +241,7 @@ private:
 
   static StringRef nameOfResult(OpResult value) { return cast<StringAttr>(cast<UnitOp>(value.getOwner()).getNames()[value.getResultNumber()]); }
 
-  /// The results of the model with a role, sorted by `number`.
+  /// Returns the results of the model with a role, sorted by `number`.
   SmallVector<unsigned> resultsOf(StringRef role, StringRef number) {
     SmallVector<std::pair<int64_t, unsigned>> found;
     for (unsigned i = 0; i < model.getNumResults(); ++i) {
@@ -253,7 +256,7 @@ private:
 
   Value returned(unsigned result) { return model.getBody().front().getTerminator()->getOperand(result); }
 
-  /// Which term of the loss a result of a unit is.
+  /// Maps results of units to terms of the loss.
   DenseMap<Value, uint32_t> termOfValue() {
     DenseMap<Value, uint32_t> terms;
     for (auto [k, result] : llvm::enumerate(resultsOf("numerator", attributes::kTerm)))
@@ -261,7 +264,7 @@ private:
     return terms;
   }
 
-  /// Terms, counts and known numbers, which zorse-find-units has checked.
+  /// Describes terms, counts and known numbers. zorse-find-units has checked them.
   void describeLoss() {
     for (unsigned result : resultsOf("numerator", attributes::kTerm)) {
       bundle::LossTerm &term = *summary.add_loss();
@@ -322,9 +325,9 @@ private:
   bundle::ModelSummary summary;
   std::optional<DecayRule> decay;
   DenseMap<StringAttr, uint32_t> classId;
-  DenseMap<Value, std::pair<func::FuncOp, unsigned>> slotOf; ///< of parameters that units read: a forward and its argument
-  DenseMap<Value, uint32_t> argumentIndex;                   ///< of parameters and of inputs, each counted by itself
-  std::vector<bundle::ElementType> copies;                   ///< by parameter: the type it is read in; unspecified: its own
+  DenseMap<Value, std::pair<func::FuncOp, unsigned>> slotOf; ///< of parameters that units read: a forward and its argument number
+  DenseMap<Value, uint32_t> argumentIndex;                   ///< of parameters and of inputs, numbered separately
+  std::vector<bundle::ElementType> copies;                   ///< by parameter: type in which it is read; unspecified: its own
 };
 
 } // namespace

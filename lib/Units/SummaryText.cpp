@@ -1,4 +1,4 @@
-// The summary for people.
+// Prints the human-readable summary.
 #include "zorse/Units/Units.h"
 
 #include "zorse/Summary/Summary.h"

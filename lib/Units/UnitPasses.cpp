@@ -1,4 +1,4 @@
-// Passes around units, and their order.
+// Registers the passes related to units, and defines their order.
 #include "LogitsFunction.h"
 
 #include "zorse/Dialect/Zorse/Resources.h"
@@ -30,11 +30,13 @@ using namespace zorse::units;
 
 namespace {
 
-/// Raised by whoever changes how the importer or recognition writes a model that they took before: the hash of one model is another then. Snapshots
-/// and plans compare hashes of one version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
+/// Increase this after a change of the importer or of recognition that changes the IR of an
+/// existing model, because its hash changes. Checkpoints and plans compare only hashes of the same
+/// version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions can still be resumed.
 constexpr int kGraphVersion = 3;
 
-/// Locations do not count, and lifted constants count by their names, which hold a hash of their values.
+/// Hashes the model without locations. Lifted constants are hashed by their names, which contain a
+/// hash of their values.
 struct HashModelPass : units::impl::HashModelBase<HashModelPass> {
   void runOnOperation() final {
     ModuleOp module = getOperation();
@@ -43,7 +45,7 @@ struct HashModelPass : units::impl::HashModelBase<HashModelPass> {
     const DictionaryAttr all = module->getAttrDictionary();
     for (StringRef setting : {kSettingsAttr, kDecayAttr, kBatchAttr, kClusterAttr, kProfilesAttr, kPlanAttr})
       module->removeAttr(setting);
-    OpPrintingFlags flags; // each said here: options of the command line, which are what it begins with, do not count
+    OpPrintingFlags flags; // set explicitly, because the defaults depend on command-line options
     flags.elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope().printNameLocAsPrefix(false).enableDebugInfo(false);
     std::string text;
     llvm::raw_string_ostream os(text);
@@ -88,9 +90,9 @@ struct ConfigurePass : units::impl::ConfigureBase<ConfigurePass> {
       set(kPlanAttr, true, fileAt(plan));
   }
 
-  /// A message fails the pass.
+  /// Reads a file. An error fails the pass.
   Attribute fileAt(const std::string &path) {
-    Result<std::string> text = readRegularFile(path, size_t(256) << 20); // whoever reads it has limits of its own
+    Result<std::string> text = readRegularFile(path, size_t(256) << 20); // each reader of the text checks its own limits
     if (text.failed()) {
       getOperation().emitError("zorse-configure: ") << text.message();
       signalPassFailure();

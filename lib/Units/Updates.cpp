@@ -1,4 +1,4 @@
-// zorse-add-step-functions: the updates of the optimizer.
+// zorse-add-step-functions: builds the optimizer updates.
 #include "zorse/Units/Units.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -62,8 +62,8 @@ public:
     end(builder.create(update)->getResults());
   }
 
-  /// p - mean over rows of what was added up; moments, which every group has, stay what they are. No clipping and no learning rate: nothing is
-  /// learned.
+  /// p - mean over rows of the accumulated values. Optimizer states, which every group has, are
+  /// unchanged. There is no clipping and no learning rate, because statistics are not learned.
   void addStatisticsUpdate() {
     Block *block = begin("update.statistics", {ScalarField::PerRow, ScalarField::Skip});
     auto constant = [&](Type element, double value) -> Value {
@@ -93,7 +93,8 @@ private:
     return builder.getDictionaryAttr(builder.getNamedAttr(attributes::kSlot, SlotAttr::get(builder.getContext(), kind, index, field)));
   }
 
-  /// A function of parameters, gradients and moments, then these scalars and the step of the optimizer.
+  /// Begins a function with the arguments parameters, gradients and optimizer states, then these
+  /// scalars and the optimizer step.
   Block *begin(StringRef name, ArrayRef<ScalarField> fields) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type()), i64 = RankedTensorType::get({}, builder.getI64Type());
     SmallVector<Type> arguments(2 + moments, shard), results(1 + moments, shard);

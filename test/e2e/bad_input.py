@@ -220,7 +220,7 @@ def options(c):
     closed = os.path.join(c.folder, "closed")
     os.mkdir(closed, 0o555)
     if not os.access(closed, os.W_OK):  # whoever is root may write there
-        c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "cannot be made", "closed")
+        c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "cannot be created", "closed")
     for option in ("-o", "--html", "--json"):
         c.expect(f"early: zorse-plan {option}", z.call("zorse-plan", os.path.join(c.folder, "none.onnx"), "--cluster", cluster, "--batch", 8, option, os.path.join(c.folder, "nowhere", "x"), ok=False), "nowhere", "cannot be written")
 
@@ -257,7 +257,7 @@ def overwrites(c, good):
     files[inside] = files[model]
     keeps("zorse-compile -o: the model", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", model, ok=False), "--output", "the model")
     keeps("zorse-compile -o: a bundle that holds the model", files, z.call("zorse-compile", inside, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "is replaced", "the model")
-    keeps("zorse-compile -o: a bundle that holds another file", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "holds 'model.onnx'", "left alone")
+    keeps("zorse-compile -o: a bundle that holds another file", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "contains 'model.onnx'", "not overwritten")
     os.remove(inside)
     plan, cluster = os.path.join(folder, "plan.json"), os.path.join(folder, "cluster.yaml")
     code, _, err = z.call("zorse-compile", model, "--cluster", cluster, "--plan", plan, "--batch", 8, "--seq", 32, "--quiet", "-o", folder, ok=False)

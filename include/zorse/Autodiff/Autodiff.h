@@ -1,6 +1,8 @@
-// Reverse mode over one straight-line unit function, for a chosen set of saved values.
+// Reverse-mode differentiation of one straight-line unit function, for a chosen set of saved
+// values.
 //
-// Errors are diagnostics at the operation that cannot be differentiated; functions return failure after emitting them.
+// Errors are diagnostics at the operation that cannot be differentiated. Functions return failure
+// after emitting them.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseAttributes.h"
@@ -19,113 +21,132 @@ class Pass;
 
 namespace zorse::autodiff {
 
-/// Which values a forward keeps for its backward (the set S). What a backward needs beyond S, parameters, graph inputs and boundary inputs it
-/// recomputes by cloning the slice that makes it.
+/// Selects the values that a forward saves for its backward (the set S). The backward recomputes
+/// all other forward values that it needs from S, parameters, graph inputs and boundary inputs, by
+/// cloning the slice that computes them.
 enum class SavePolicy {
-  MinimumCut, ///< fewest bytes per row such that no matmul, attention, loss or statistic is computed twice.
-  Keep,       ///< everything the gradients read.
-  Full,       ///< nothing: the whole forward is computed again.
+  MinimumCut, ///< fewest bytes per row without recomputing a matmul, attention, loss or statistic.
+  Keep,       ///< all values that the gradients read.
+  Full,       ///< nothing: the complete forward is recomputed.
 };
 
-/// Argument attribute (unit): the backward returns this argument's gradient. Kept on `parameter` and `boundary_in` arguments.
+/// Argument attribute (unit): the backward returns this argument's gradient. Set on `parameter` and
+/// `boundary_in` arguments.
 inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
-/// Argument and result attribute (a type): this boundary value is the result of a rounding to that type, and one unit alone reads
-/// it; or this parameter is read as a copy in that type, whose gradient is the parameter's.
+/// Argument and result attribute (a type). On a boundary value: the value has been rounded to that
+/// type, and only one unit reads it. On a parameter: the parameter is read as a copy in that type,
+/// and the copy's gradient is the parameter's gradient.
 inline constexpr llvm::StringLiteral kNarrowAttr = "zorse.narrow";
 
-/// Attaches the differentiation of every zorse, arith and math operation that a model may contain.
+/// Registers the differentiation rules of all zorse, arith and math operations that a model may
+/// contain.
 void registerDifferentiableModels(mlir::DialectRegistry &registry);
 
-/// True iff a gradient can flow through values of this type: floats only.
+/// Whether a gradient can flow through values of this type: floats only.
 bool isDifferentiableType(mlir::Type type);
 
-/// True iff a gradient of the owner's results can reach this operand. Operations without a differentiation count as if it could, so that the error
-/// names them.
+/// Whether a gradient of the owner's results can reach this operand. Returns true for operations
+/// without a differentiation rule, so that an error names them.
 bool propagatesGradient(mlir::OpOperand &use);
 
-/// The values of a straight-line block that lie on a differentiable way from one of `sources` to one of `targets`.
+/// Returns the values of a straight-line block on a differentiable path from one of `sources` to
+/// one of `targets`.
 llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir::Value> sources, llvm::ArrayRef<mlir::Value> targets);
 
 /// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
 ///
-/// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way, each behind a
-/// `zorse.gradient_of`.
-///                   Contributions are added in reverse order of the uses, a fixed order; a value without an entry has gradient zero.
-/// \param active     tells which values need a gradient.
+/// \param gradients  in: one seed per value with a known gradient; out: gradients of all `active`
+/// values on the path, each followed by a `zorse.gradient_of`. Contributions are added in reverse
+/// order of the uses, which is a fixed order. A value without an entry has gradient zero.
+/// \param active     the values that need a gradient.
 mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Operation *> forwardOps,
                                    llvm::DenseMap<mlir::Value, mlir::Value> &gradients, llvm::function_ref<bool(mlir::Value)> active);
 
-/// Differentiation takes three steps, and between the first and the second other passes may change the joint function.
+/// Differentiation has three steps. Other passes may change the joint function between the first
+/// and the second.
 ///
-/// Step 1 turns `@forward` of a class into `@joint`: its operations and then those of the gradients, in one block, with the results of both. The
-/// gradient of argument or result i is the result or argument of the same index; a `zorse.gradient_of` stands beside every other value that has a
-/// gradient.
+/// Step 1 turns `@forward` of a class into the joint graph `@joint`: its operations and those of
+/// the gradients in one block, with the results of both. The gradient of argument or result i is
+/// the result or argument with the same index. Every other value with a gradient has a
+/// `zorse.gradient_of`.
 ///
-///     @forward(parameter.., input.., boundary_in..)                                     -> (boundary_out.., loss..)
-///     @joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..) -> (boundary_out.., loss.., boundary_in_gradient..,
-///     parameter_gradient..)
+///     @forward(parameter.., input.., boundary_in..)
+///         -> (boundary_out.., loss..)
+///     @joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..)
+///         -> (boundary_out.., loss.., boundary_in_gradient.., parameter_gradient..)
 ///
-/// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k is
-/// seeded by `scalars` k. Without any of the first there are no gradients at all. An operation is the forward's iff a result of the forward depends
-/// on it.
+/// Gradients are returned for arguments with `zorse.gradient`, and expected for `boundary_out`
+/// results with it. The seed of `loss` k is `scalars` k. If no argument has `zorse.gradient`, there
+/// are no gradients. An operation belongs to the forward iff a result of the forward depends on it.
 mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
 
-/// Between steps 1 and 2, for models with roundings that are computed in f32: stores every value that is the result of a rounding, or a view of one,
-/// in two bytes. Products and attention read and write such values as they are; what else computes with them widens them first. Boundary values whose
-/// argument or result carries `zorse.narrow`, and their gradients, cross in two bytes. No number changes: roundings become conversions.
+/// Runs between steps 1 and 2 for models with roundings that compute in f32. Stores every value
+/// that is the result of a rounding, or a view of one, in two bytes. Products and attention read
+/// and write such values directly; other operations widen them first. Boundary values with
+/// `zorse.narrow` on the argument or result, and their gradients, are also passed in two bytes. No
+/// number changes: roundings become conversions.
 void narrowStorage(mlir::func::FuncOp joint);
 
-/// Step 2 chooses what the forward keeps for the backward, and appends it to the results of the joint function in slots `saved`.
+/// Step 2 chooses the values that the forward saves for the backward, and appends them to the
+/// results of the joint function in slots `saved`.
 void chooseSaved(mlir::func::FuncOp joint, SavePolicy policy);
 
 struct Differentiated {
-  mlir::func::FuncOp forward;  ///< as given, plus `saved` results; statistics the backward reads are requested.
-  mlir::func::FuncOp backward; ///< null when no gradient is asked for and no gradient arrives.
+  mlir::func::FuncOp forward;  ///< the input function with additional `saved` results; statistics that the backward reads are enabled.
+  mlir::func::FuncOp backward; ///< null if no gradient is requested and no gradient is received.
 };
 
-/// Step 3 slices the joint function, which becomes the forward, into `@forward` and `@backward`, inserted after it.
+/// Step 3 slices the joint function, which becomes the forward, into `@forward` and `@backward`.
+/// The backward is inserted after the forward.
 ///
-///     @forward (parameter.., input.., boundary_in..)                                              -> (boundary_out.., loss.., saved..)
-///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..) -> (boundary_in_gradient..,
-///     parameter_gradient..)
+///     @forward (parameter.., input.., boundary_in..)
+///         -> (boundary_out.., loss.., saved..)
+///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..)
+///         -> (boundary_in_gradient.., parameter_gradient..)
 ///
-/// Arguments the backward does not read are absent: the indices of slots say which are left. What it reads of the forward and is not saved it
-/// computes again.
+/// Arguments that the backward does not read are removed; slot indices identify the remaining ones.
+/// The backward recomputes forward values that it reads and that are not saved.
 Differentiated sliceJoint(mlir::func::FuncOp joint);
 
-/// The three steps.
+/// Runs the three steps.
 mlir::FailureOr<Differentiated> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
 
-/// Whether a result of a joint function is the forward's, or a gradient: one that other units wait for, or one that only the reduction waits for.
+/// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
+/// units wait for; whether it is a gradient that only the reduction waits for.
 inline bool isForwardSlot(SlotKind kind) { return kind == SlotKind::BoundaryOut || kind == SlotKind::Loss; }
 inline bool isGradientSlot(SlotKind kind) { return kind == SlotKind::BoundaryInGradient || kind == SlotKind::ParameterGradient; }
 
-/// A backward in two parts, for plans that split it; null functions where it has results of one sort only.
+/// A backward in two parts, for plans that split it. Functions are null if the backward has results
+/// of one kind only.
 struct SplitBackward {
   mlir::func::FuncOp inputs, weights;
 };
 
-/// Copies `@backward` into two parts, inserted after it; the backward itself stays as it is.
+/// Copies `@backward` into two parts, inserted after it. The backward is unchanged.
 ///
 ///     @backward_inputs (as @backward)             -> (boundary_in_gradient.., deferred..)
-///     @backward_weights(as @backward, deferred..)  -> (parameter_gradient..)
+///     @backward_weights(as @backward, deferred..) -> (parameter_gradient..)
 ///
-/// `deferred` are the values that the first part makes and the second needs, chosen like `saved`: fewest bytes per row such that no matmul,
-/// attention, loss or statistic is computed twice. Together the parts compute what the whole does, some elementwise operations twice.
+/// `deferred` are the values that the first part computes and the second needs. They are chosen
+/// like `saved`: fewest bytes per row without recomputing a matmul, attention, loss or statistic.
+/// The two parts compute the same as the backward; some elementwise operations run in both.
 SplitBackward splitBackward(mlir::func::FuncOp backward);
 
-/// Copies `@forward` less what only its other results need, inserted after it; null where nothing is saved. Plans that recompute call it for
-/// a cell's last unit.
+/// Copies the part of `@forward` that computes its `saved` results, and inserts it after the
+/// forward. Returns null if nothing is saved. Plans with activation recomputation call it for a
+/// cell's last unit.
 ///
 ///     @recompute(parameter.., input.., boundary_in..) -> (saved..)
 mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 
-/// Bytes of one row of a sampled tensor, of the whole tensor for an unsampled one. Booleans are one byte.
+/// Bytes of one row of a tensor with a batch dimension, or of a whole tensor without one. Booleans
+/// have one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
-/// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.
+/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed slot.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
-/// The steps as passes over all classes of a module; the last also builds the parts of backwards and recomputations, all that programs call.
+/// The steps as passes over all classes of a module. The last one also builds the parts of
+/// backwards and recomputations that programs call.
 std::unique_ptr<mlir::Pass> createJoinBackward();
 std::unique_ptr<mlir::Pass> createNarrowStorage();
 std::unique_ptr<mlir::Pass> createChooseSaved(SavePolicy policy);

@@ -1,4 +1,4 @@
-// How passes spell a SavePolicy.
+// Command-line values of SavePolicy.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -9,7 +9,7 @@ namespace zorse::autodiff {
 
 inline llvm::cl::ValuesClass savePolicies() {
   return llvm::cl::values(clEnumValN(SavePolicy::MinimumCut, "min-cut", "fewest bytes without recomputing products or attention"),
-                          clEnumValN(SavePolicy::Keep, "keep", "everything the gradients read"),
+                          clEnumValN(SavePolicy::Keep, "keep", "all values that the gradients read"),
                           clEnumValN(SavePolicy::Full, "full", "nothing: recompute from the boundary inputs"));
 }
 

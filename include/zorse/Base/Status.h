@@ -1,4 +1,5 @@
-// How compiler, runtime and tools report failure outside of MLIR: fallible functions do not throw, they return a Status or a Result.
+// Error reporting of compiler, runtime and tools outside of MLIR. Functions that can fail do not
+// throw; they return a Status or a Result.
 #pragma once
 
 #include <cassert>
@@ -9,19 +10,20 @@
 
 namespace zorse {
 
-/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal. (A broken connection is 2 too: nothing is wrong with the input. See
+/// The party that can fix the error. It determines the exit code of tools: 1 for User, 2 for
+/// Internal. (The exit code of a broken connection is 2 as well, because the input is correct. See
 /// Error::code.)
 enum class ErrorKind : uint8_t {
-  User,     ///< input, option or bundle is not as expected; the message says what was expected, what was found and the remedy.
-  Internal, ///< a mistake of ours.
+  User,     ///< input, option or bundle is not as expected; the message contains the expected value, the value found and how to fix it.
+  Internal, ///< a bug in Zorse.
 };
 
 struct Error {
   ErrorKind kind = ErrorKind::User;
   std::string message;
-  uint32_t peer = UINT32_MAX; ///< of a transfer: the rank whose connection failed, which may know more.
-  std::string where = {};     ///< of a run: "device a, entry 17 (receive from b) of step 4"
-  int exitCode = 0;           ///< of tools, in place of the kind's; 2: a restart may help although the input is right
+  uint32_t peer = UINT32_MAX; ///< for a transfer: the rank at the other end of the failed connection, which may know the cause.
+  std::string where = {};     ///< location in a run: "device a, entry 17 (receive from b) of step 4"
+  int exitCode = 0;           ///< exit code of tools, replaces the kind's; 2: the input is correct, a restart may help
 
   int code() const { return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2; }
 

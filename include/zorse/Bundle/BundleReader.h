@@ -1,4 +1,4 @@
-// Reads a bundle for people: tools look at it with this; the runtime reads programs with checks of its own.
+// Reads a bundle for inspection tools. The runtime reads programs with its own checks.
 #pragma once
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -7,25 +7,27 @@
 
 namespace zorse::bundle {
 
-/// A bundle without its programs and weights, which are read when asked for.
+/// A bundle without its programs and weights, which are read on request.
 struct BundleView : Manifest {
   std::string directory;
   std::string plan; ///< plan.json
   ModelSummary summary;
-  BodyLibrary bodies;                    ///< of the first target
-  std::vector<BodyLibrary> otherTargets; ///< 1, 2, ...
+  BodyLibrary bodies;                    ///< of target 0
+  std::vector<BodyLibrary> otherTargets; ///< of targets 1, 2, ...
   ReadFile read;
 
-  /// Index of the device of that name, or of that number; -1: none.
+  /// Index of the device with this name or number; -1: none.
   int findDevice(const std::string &name) const;
 };
 
-/// Reads and checks everything but programs and weights; checksums of what is read are compared.
+/// Reads and checks everything except programs and weights. Compares the checksums of the files
+/// that it reads.
 Result<BundleView> readBundle(const std::string &directory);
 /// The same for a bundle that is not in a directory.
 Result<BundleView> readBundle(const std::string &directory, ReadFile read);
 
-/// Replaces the bytes of `weights`, by name, by those that the bundle holds. False: it refers to a model's files, and nothing is replaced.
+/// Replaces the bytes of `weights`, matched by name, by those stored in the bundle. Returns false,
+/// and replaces nothing, if the bundle refers to a model's files.
 Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weights);
 
 struct KernelFile {
@@ -34,7 +36,7 @@ struct KernelFile {
 /// Reads kernels/<arch>/<object> of a target.
 Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target);
 
-/// Reads and checks programs/<device>.pb.
+/// Reads and checks the program of a device (programs/<device>.pb).
 Result<Program> readProgram(const BundleView &bundle, int device);
 
 } // namespace zorse::bundle

@@ -12,13 +12,13 @@
 
 namespace zorse::bundle {
 
-/// Where the initial bytes of a parameter are: a range of a file, or here.
+/// Location of the initial bytes of a parameter: a range of a file, or a string.
 struct WeightData {
   std::string name;                 ///< ParameterInfo.name
-  std::string type = "f32";         ///< as stored: f32, f64, f16, bf16, i64, i32, i16, i8, u8 or i1
-  std::vector<int64_t> shape;       ///< as stored
-  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: as stored
-  std::string file;                 ///< absolute path; empty: `bytes` holds the data
+  std::string type = "f32";         ///< type in the file: f32, f64, f16, bf16, i64, i32, i16, i8, u8 or i1
+  std::vector<int64_t> shape;       ///< shape in the file
+  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: no permutation
+  std::string file;                 ///< absolute path; empty: the data is in `bytes`
   uint64_t offset = 0;              ///< in `file`
   uint64_t size = 0;                ///< bytes in `file`
   std::string bytes;
@@ -26,43 +26,44 @@ struct WeightData {
 };
 
 enum class WeightMode {
-  Copy,     ///< the bundle holds all bytes (weights.safetensors): it can be moved.
-  Reference ///< weights.json names the files of the model; only bytes that are in no file are written (constants.safetensors).
+  Copy,     ///< the bundle contains all bytes (weights.safetensors) and can be moved.
+  Reference ///< weights.json refers to the files of the model; the bundle contains only bytes that are in no file (constants.safetensors).
 };
 
 struct BundleContents {
-  std::string model; ///< name, for people
+  std::string model; ///< name for display
   int64_t batch = 0, sequence = 0;
   std::string precision = "f32";     ///< "f32" or "f64"
   std::vector<BundleDevice> devices; ///< in the order of the plan
   std::string plan;                  ///< canonical plan.json
   std::string cluster;               ///< cluster.yaml as given
-  Topology topology;                 ///< devices as here; without nodes: nothing is known
+  Topology topology;                 ///< devices in the same order; without nodes: the topology is unknown
   ModelSummary summary;
-  BodyLibrary bodies;                ///< of the first target
-  std::vector<std::string> programs; ///< serialised deterministically, one per device (`serialize`)
-  std::vector<std::string> staged;   ///< the same step by way of the host's memory, where a program has direct transfers; else empty
-  std::string kernels;               ///< bytes of kernels/<arch>/<object>; empty: the bodies name no kernel
+  BodyLibrary bodies;                ///< of target 0
+  std::vector<std::string> programs; ///< one per device, serialized deterministically (`serialize`)
+  std::vector<std::string> staged;   ///< the same step with host staging, if a program has direct transfers; else empty
+  std::string kernels;               ///< bytes of kernels/<arch>/<object>; empty: the bodies launch no kernel
   struct Target {
     BodyLibrary bodies;
     std::string kernels;
   };
-  std::vector<Target> otherTargets; ///< 1, 2, ...
+  std::vector<Target> otherTargets; ///< targets 1, 2, ...
   std::vector<WeightData> weights;
   WeightMode weightMode = WeightMode::Copy;
   HubModel hub;
 };
 
-/// The same bytes for equal messages, maps included.
+/// Serializes deterministically: equal messages, including maps, give equal bytes.
 std::string serialize(const google::protobuf::MessageLite &message);
 
-/// Why `writeBundle` would refuse `directory` now; empty: nothing is in the way.
+/// Returns the reason why `writeBundle` would refuse `directory` now; empty if none is known.
 std::string whyNotWritable(const std::string &directory);
 
-/// Writes `directory` whole or not at all: everything goes to a new directory beside it, which is then exchanged for it (OutputFolder.h). An existing
-/// bundle of that name is replaced; anything else of that name, and a bundle with other files in it, is an error. Equal contents give equal bytes: no
-/// times, and no paths except those of referenced weights.
-/// \returns the SHA-256 of everything in it
+/// Writes `directory` atomically: all files are written to a new directory next to it, which then
+/// replaces it (OutputFolder.h). An existing bundle with this name is replaced. Anything else with
+/// this name, including a bundle with additional files, is an error. Equal contents give equal
+/// bytes: files contain no times, and no paths except those of referenced weights. \returns the
+/// SHA-256 of the bundle's contents
 Result<std::string> writeBundle(const BundleContents &contents, const std::string &directory);
 
 } // namespace zorse::bundle

@@ -1,12 +1,13 @@
-// The hash by which plans, profiles and snapshots name a model (ModelSummary.content_hash).
+// The hash that identifies a model in plans, profiles and checkpoints (ModelSummary.content_hash).
 #pragma once
 
 #include <string>
 
 namespace zorse::bundle {
 
-/// Whether two hashes, each NUMBER-HASH, can be compared: the same model has another hash in another version (kGraphVersion in
-/// lib/Units/BuildUnits.cpp), and hashes of different versions say nothing about each other. Those from before there were versions have no number.
+/// Whether two hashes of the form VERSION-HASH can be compared. The same model has different hashes
+/// in different versions (kGraphVersion in lib/Units/UnitPasses.cpp), so hashes of different
+/// versions are not comparable. Hashes that are older than versions have no number.
 inline bool comparable(const std::string &hash, const std::string &other) {
   auto version = [](const std::string &text) {
     const size_t end = text.find_first_not_of("0123456789");
@@ -15,7 +16,7 @@ inline bool comparable(const std::string &hash, const std::string &other) {
   return version(hash) == version(other);
 }
 
-/// Whether the hashes are certainly those of two models. "" is any model.
+/// Whether the hashes certainly belong to two different models. "" matches any model.
 inline bool differentModels(const std::string &hash, const std::string &other) {
   return !hash.empty() && !other.empty() && comparable(hash, other) && hash != other;
 }

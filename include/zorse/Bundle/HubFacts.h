@@ -1,5 +1,6 @@
-// What a model's file says about its tensors in checkpoints of the Hugging Face hub: from there it goes into weights.json and the index of snapshots,
-// by one rule for all readers and writers.
+// Information from a model's file about its tensors in checkpoints of the Hugging Face hub. It is
+// copied to weights.json and to the index of checkpoints. All readers and writers use the same
+// format.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -13,37 +14,37 @@
 
 namespace zorse::bundle {
 
-/// Of one parameter.
+/// Hub information of one parameter.
 struct HubFact {
-  std::vector<std::string> names; ///< in checkpoints; several where the model ties them; empty: it is not said
-  std::vector<std::string> ties;  ///< where it is not said: what the model calls the parameter besides its name in the ONNX file
-  bool transposed = false;        ///< a matrix: checkpoints hold the transpose of what the ONNX file holds
-  bool adapter = false;           ///< of an adapter (LoRA): checkpoints of the base model do not hold it
+  std::vector<std::string> names; ///< names in hub checkpoints; several if the model ties them; empty: unknown
+  std::vector<std::string> ties;  ///< if the names are unknown: other names of the parameter in the model, apart from its name in the ONNX file
+  bool transposed = false;        ///< a matrix: hub checkpoints contain the transpose of the ONNX file's tensor
+  bool adapter = false;           ///< part of an adapter (LoRA): checkpoints of the base model do not contain it
 
   bool empty() const { return names.empty() && ties.empty(); }
 };
 
-/// Adapters of low rank: what training adds to the frozen matrix W is (alpha / rank) B A.
+/// Low-rank adapters: training adds (alpha / rank) B A to the frozen matrix W.
 struct Lora {
   int64_t rank = 0;
   double alpha = 0;
-  std::vector<std::string> targets; ///< names of modules, as PEFT's target_modules
-  bool fanInFanOut = false;         ///< the modules keep their weights as [in, out] (GPT-2's Conv1D)
+  std::vector<std::string> targets; ///< module names, as in PEFT's target_modules
+  bool fanInFanOut = false;         ///< the modules store their weights as [in, out] (GPT-2's Conv1D)
 };
 
-/// Of the whole model.
+/// Hub information of the model.
 struct HubModel {
-  std::vector<std::string> buffers; ///< tensors that checkpoints may hold and that are no parameters
+  std::vector<std::string> buffers; ///< tensors of hub checkpoints that are not parameters
   std::optional<Lora> lora;
 
   bool empty() const { return buffers.empty() && !lora; }
 };
 
-/// Null where nothing is known.
+/// Returns null if nothing is known.
 nlohmann::ordered_json toJson(const HubFact &fact);
 nlohmann::ordered_json toJson(const HubModel &model);
 
-/// An error for anything that toJson does not write.
+/// Fails for anything that toJson does not write.
 Status fromJson(const nlohmann::json &json, HubFact &fact);
 Status fromJson(const nlohmann::json &json, HubModel &model);
 

@@ -1,5 +1,6 @@
-// Directories that a tool writes as a whole: into a draft beside the target first, which is exchanged for the target when it is complete. A process
-// that is killed at any time leaves the old directory or the new one.
+// Writes directories atomically: a tool writes to a draft directory next to the target and
+// exchanges it for the target when it is complete. A process that is killed at any time leaves
+// either the old directory or the new one.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -8,11 +9,14 @@
 
 namespace zorse::bundle {
 
-/// A new directory of this process's own. Its name is a prefix and 16 random hexadecimal digits, so nothing that exists is ever taken or removed. A
-/// lock (flock) on the directory says that its process lives: a later one removes what killed processes have left.
+/// A new directory that belongs to this process. Its name is a prefix and 16 random hexadecimal
+/// digits, so no existing directory is ever reused or removed. A lock (flock) on the directory
+/// indicates that its process is alive; a later process removes the directories of killed
+/// processes.
 class DraftFolder {
 public:
-  /// Makes the directory "PREFIX<16 digits>"; what ended processes have left under such names is removed.
+  /// Creates the directory "PREFIX<16 digits>". Removes directories with such names if their
+  /// process has ended.
   static Result<DraftFolder> create(const std::string &prefix);
   /// Removes the directory, unless it was released.
   ~DraftFolder();
@@ -22,7 +26,7 @@ public:
   const std::string &path() const { return path_; }
   /// Removes the directory now.
   void remove();
-  /// The directory is somebody else's from now on.
+  /// Releases ownership: the destructor no longer removes the directory.
   void release() { path_.clear(); }
 
 private:
@@ -33,28 +37,32 @@ private:
 
 class OutputFolder {
 public:
-  /// Why a directory that is not empty must not be replaced ("holds 'notes.txt', which is no file of a bundle"); empty: it may be.
+  /// Returns the reason why a directory that is not empty must not be replaced ("contains
+  /// 'notes.txt', which is not part of a bundle"); empty if it may be replaced.
   using Refusal = std::string (*)(const std::string &directory);
 
-  /// Why `create` would fail now, as far as it is known without writing; empty: nothing is in the way. For tools that have long work ahead.
+  /// Returns the reason why `create` would fail now, as far as it is known without writing; empty
+  /// if none is known. For tools with long work ahead.
   static std::string problem(const std::string &target, Refusal refusal);
 
-  /// Makes the draft. An error where `target` exists and is not an empty directory or one that `refusal` lets be replaced. A symbolic link to a
-  /// directory stays one. \param refusal  null: only empty directories are replaced
+  /// Creates the draft. Fails if `target` exists and is neither an empty directory nor one that
+  /// `refusal` allows to be replaced. A symbolic link to a directory is kept. \param refusal  null:
+  /// only empty directories are replaced
   static Result<OutputFolder> create(const std::string &target, Refusal refusal);
 
-  /// Where the contents go.
+  /// Path to write the contents to.
   const std::string &path() const { return draft_.path(); }
 
-  /// Makes the draft the target, in one operation where the file system can (RENAME_EXCHANGE), and removes what was there. Several processes that
-  /// write one target are ordered by a lock on its parent directory; the last one stays.
+  /// Replaces the target by the draft, in one operation if the file system supports it
+  /// (RENAME_EXCHANGE), and removes the previous contents. A lock on the parent directory orders
+  /// processes that write the same target; the last one wins.
   Status commit();
 
 private:
   OutputFolder(DraftFolder draft, std::string name, std::string target, Refusal refusal)
       : draft_(std::move(draft)), name_(std::move(name)), target_(std::move(target)), refusal_(refusal) {}
   DraftFolder draft_;
-  std::string name_, target_; ///< as given, and where it is
+  std::string name_, target_; ///< as given, and with symbolic links resolved
   Refusal refusal_;
 };
 

@@ -1,4 +1,5 @@
-// Programs as text, for people: zorse-inspect --program and zorse-compile --emit=exec. Nothing reads it back.
+// Human-readable text of programs: zorse-inspect --program and zorse-compile --emit=exec. There is
+// no parser for it.
 //
 //     exec.program @b device 1 of [@a, @b] planned 36864 {
 //       exec.receive 7 activation 3 "h.3" [8:16] from @a into 0:4096+8192 on receive0 in forward
@@ -9,8 +10,9 @@
 //       }
 //     }
 //
-// An entry's line says what it does, its id and value, on which queue, in which phase, after which positions of queues, and when the plan has it (in
-// seconds). A region is arena:offset+bytes. docs/inspect.md explains more.
+// The line of an entry contains its operation, id and value, its queue and phase, the queue
+// positions that it waits for, and its planned times (in seconds). A region is arena:offset+bytes.
+// docs/inspect.md explains more.
 #pragma once
 
 #include "bundle.pb.h"
@@ -22,14 +24,16 @@
 
 namespace zorse::bundle {
 
-/// What the text calls things. `summary` and `bodies` may be null: then values, units and bodies have numbers only, and slots no access.
+/// Names for the text. `summary` and `bodies` may be null: values, units and bodies then have
+/// numbers only, and slots have no access mode.
 struct ProgramNames {
-  std::vector<std::string> devices; ///< by index; made up ("device3") beyond the end
+  std::vector<std::string> devices; ///< by index; indices beyond the end get names such as "device3"
   const ModelSummary *summary = nullptr;
   const BodyLibrary *bodies = nullptr;
 };
 
-/// A program as text, however broken it is. An error for what the text cannot say: a queue that does not exist, an entry without something to do.
+/// Prints a program, even an invalid one. Fails if the text cannot express it: a queue that does
+/// not exist, or an empty entry.
 Result<std::string> programText(const Program &program, const ProgramNames &names);
 
 } // namespace zorse::bundle

@@ -1,16 +1,16 @@
-// What is known of a body beside the body itself.
+// Facts about a body that bundle::Body does not contain.
 #pragma once
 
 #include "bundle.pb.h"
 
 namespace zorse::codegen {
 
-/// What a body costs, beside what bundle::Body itself says.
+/// Costs of a body.
 struct BodyFacts {
-  bundle::Extent saved;     ///< bytes of the packed saved block; 0 when the function has none.
+  bundle::Extent saved;     ///< bytes of the packed saved-tensor buffer; 0 if the function has none.
   bundle::Extent workspace; ///< bytes of temporaries.
   double flopsPerRow = 0;
-  double bytesPerRow = 0; ///< touched by all launches, for cost models.
+  double bytesPerRow = 0; ///< bytes read and written by all launches, for cost models.
 };
 
 } // namespace zorse::codegen

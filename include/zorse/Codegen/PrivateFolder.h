@@ -8,20 +8,23 @@
 
 namespace zorse::codegen {
 
-/// A folder for temporary files below TMPDIR (or /tmp) that no other user can enter, whatever the umask; it is deleted with everything in it.
+/// A temporary folder below TMPDIR (or /tmp) that no other user can enter, independent of the
+/// umask. The destructor deletes it with its contents.
 ///
-/// Its files become machine code, so they must not be exchanged. Where others may write to TMPDIR they can rename the folder and put one of their own
-/// in its place. `path` therefore leads through an open descriptor to the folder that was made; processes started from here inherit the descriptor.
+/// Its files become machine code, so other users must not be able to replace them. If others may
+/// write to TMPDIR, they can rename the folder and create another one with its name. `path`
+/// therefore refers to the folder through an open file descriptor. Child processes inherit the
+/// descriptor.
 class PrivateFolder {
 public:
-  /// `purpose`: the beginning of its name.
+  /// Creates a folder with a name that begins with `purpose`.
   static llvm::Expected<std::unique_ptr<PrivateFolder>> create(llvm::StringRef purpose);
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder &) = delete;
   PrivateFolder &operator=(const PrivateFolder &) = delete;
 
   const std::string &path() const { return path_; }
-  /// Where it was made, for messages and tests.
+  /// Path under which the folder was created, for messages and tests.
   const std::string &name() const { return name_; }
 
 private:

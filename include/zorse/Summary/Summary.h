@@ -1,4 +1,5 @@
-// What follows from a model summary alone, defined once for planning, steps, code generation and the runtime. The verifier has its own, on purpose.
+// Values that follow from a model summary alone. Planning, steps, code generation and the runtime
+// share these definitions. The verifier intentionally has its own.
 #pragma once
 
 #include "zorse/runtime/abi/StepScalars.h"
@@ -32,106 +33,118 @@ constexpr uint64_t elementBytes(bundle::ElementType type) {
   }
 }
 
-/// "f32", "bf16", "i64", ...: how flags, plans and messages write a type; "" for an unknown one.
+/// Name of a type in flags, plans and messages: "f32", "bf16", "i64", ...; "" for an unknown type.
 const char *elementTypeName(bundle::ElementType type);
 
-/// Two bytes per element: parameters are then kept in f32 besides.
+/// Whether the type has two bytes per element. Parameters then also have master weights in f32.
 constexpr bool isHalf(bundle::ElementType type) { return type == bundle::BF16 || type == bundle::F16; }
 
-/// What `--precision` and `--residual` say of a model: in which type its units compute, and which of their values are rounded to what.
+/// The result of `--precision` and `--residual`: the compute type of units, and the type to which
+/// some of their values are rounded.
 struct Precision {
   bundle::ElementType compute = bundle::F32;                      ///< f32, or f64 for tests
   bundle::ElementType rounded = bundle::ELEMENT_TYPE_UNSPECIFIED; ///< bf16 or f16; unspecified: nothing is rounded
   bool wideResidual = false;                                      ///< as ModelSummary.wide_residual
-  bool tf32 = false;                                              ///< as ModelSummary.tf32: of f32 where nothing is rounded
-  bool sumsF16 = false;                                           ///< as ModelSummary.sums_f16: of f16
+  bool tf32 = false;                                              ///< as ModelSummary.tf32: for f32 without rounding
+  bool sumsF16 = false;                                           ///< as ModelSummary.sums_f16: for f16
 
-  /// f16 has no gradients below 6e-8: on their way through it they are scaled.
+  /// f16 cannot represent gradients below 6e-8, so they are scaled.
   bool needsScaling() const { return rounded == bundle::F16; }
   bool rounds() const { return rounded != bundle::ELEMENT_TYPE_UNSPECIFIED; }
-  /// "f32", "tf32", "bf16", "f64:bf16" (test type: the roundings of bf16 in f64 arithmetic), "f16, f32 residual, sums in f16".
+  /// Returns "f32", "tf32", "bf16", "f64:bf16" (for tests: the roundings of bf16 in f64
+  /// arithmetic), "f16, f32 residual, sums in f16".
   std::string name() const;
 };
-/// `text` as `--precision` takes it, which is `name()` without the residual; nothing if it is no precision.
+/// Parses the value of `--precision`, which is `name()` without the residual. Nullopt if it is not
+/// a precision.
 std::optional<Precision> parsePrecision(const std::string &text);
 Precision precisionOf(const bundle::ModelSummary &summary);
 
-/// The type of the operands of matrix products: which of a device's speeds counts.
+/// Type of the operands of matrix products. It selects the device speed that applies.
 bundle::ElementType productType(const bundle::ModelSummary &summary);
 
-/// Of regions bound to slots, in bytes.
+/// Alignment of regions bound to slots, in bytes.
 inline constexpr uint64_t kRegionAlignment = 64;
 constexpr uint64_t alignRegion(uint64_t bytes) { return (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
 
-/// Every parameter of a state group, and every owner's extent, starts on a multiple of so many bytes.
+/// Alignment in bytes of every parameter of a state group and of every owner's extent.
 inline constexpr uint64_t kStateAlignment = 512;
 
-/// Of the block of step scalars: all of it, what the SCALARS slot sees, and the sums behind.
+/// Bytes of the block of step scalars: the whole block, the part of the SCALARS slot, and the sums
+/// after it.
 inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums),
                           kSumsBytes = sizeof(abi::StepScalars::sums);
 
-/// Samples that one row of a program holds: a group of them, where batch norm takes its statistics over groups; else 1.
+/// Samples per row of a program: more than 1 if batch norm computes its statistics over groups of
+/// samples.
 inline int64_t samplesPerRow(const bundle::ModelSummary &summary) { return summary.samples_per_row() > 1 ? summary.samples_per_row() : 1; }
 
-/// Whether gradients are scaled on their way through f16 (docs/precision.md).
+/// Whether the loss is scaled because gradients are in f16 (docs/precision.md).
 inline bool scalesLoss(const bundle::ModelSummary &summary) { return summary.training().loss_scale() > 0; }
-/// Good steps in a row that double the loss scale, by default: GradScaler's.
+/// Default number of consecutive good steps after which the loss scale is doubled, as in
+/// GradScaler.
 inline constexpr int64_t kLossScaleInterval = 2000;
-// Sums of GPUs that exchange directly: terms arrive in memory of the GPU, each on a multiple of kStateAlignment, and bodies add them.
+// Sums on GPUs that exchange data directly: terms are received in GPU memory, each aligned to
+// kStateAlignment, and bodies add them.
 
-/// Most terms that one body adds, in any bundle. Sums of more are made of several.
+/// Maximum number of terms that one body adds, in any bundle. Larger sums use several bodies.
 inline constexpr uint32_t kMostSumTerms = 8;
-/// Most terms that one body of this model adds in a type; those of fewer, from 2 on, exist too. 0: there is none.
+/// Maximum number of terms that one body of this model adds in a type. Bodies for all smaller
+/// numbers from 2 on exist as well. 0: there is none.
 uint32_t mostTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
-/// The body that adds so many terms. Precondition: 2 <= terms <= mostTerms.
+/// Index of the body that adds `terms` terms. Precondition: 2 <= terms <= mostTerms.
 uint32_t sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
-/// Bytes from one term to the next in ReduceScatter.parts.
+/// Distance in bytes between terms in ReduceScatter.parts.
 constexpr uint64_t partStride(uint64_t chunkBytes) { return (chunkBytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
-/// Of ReduceScatter.parts: for the terms of one round, and what several bodies hand on.
+/// Bytes of ReduceScatter.parts: the terms of one round, and intermediate sums passed between
+/// bodies.
 uint64_t roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms, int64_t chunk);
-/// Of AllReduce.parts.
+/// Bytes of AllReduce.parts.
 uint64_t sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms);
 
-/// Of the state OPTIMIZER_STEP.
+/// Bytes of the state OPTIMIZER_STEP.
 inline uint64_t optimizerStepBytes(const bundle::ModelSummary &summary) {
   return scalesLoss(summary) ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates);
 }
-/// The loss scale of a first step of `batch` rows, as seeds then begin between 8 and 16 times their coefficient (docs/precision.md): 16 times the
-/// number of addends of the loss, rounded down to a power of two.
+/// Loss scale of the first step of `batch` rows: 16 times the number of addends of the loss,
+/// rounded down to a power of two. Seeds then are between 8 and 16 times their coefficient
+/// (docs/precision.md).
 double firstLossScale(const bundle::ModelSummary &summary, int64_t batch);
 
-/// "sum", "max" or "min"; "" for an unknown one.
+/// Returns "sum", "max" or "min"; "" for an unknown value.
 const char *reduceName(bundle::Count::Reduce reduce);
 std::optional<bundle::Count::Reduce> parseReduce(const std::string &name);
-/// The meaning of the loss as text, two lines (docs/training.md). `samples`: of a step.
+/// Describes the meaning of the loss in two lines (docs/training.md). \param samples  samples per
+/// step
 std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64_t samples);
 
-/// The wide type that a compute type's losses and sums over rows have: f64 computes in f64, everything else sums in f32.
+/// The wide type of a compute type, for losses and sums over rows: f64 for f64, f32 for all others.
 constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
 
-/// Type of a group's parameters as units read them and gathers carry them.
+/// Type of a group's parameters as units read them and all-gathers transfer them.
 bundle::ElementType computeType(const bundle::GroupInfo &group);
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter);
 
-/// Per cut between units, 0 to the number of units: values that live across it, ascending; if `gradients`, those of them that need one.
+/// For each cut between units, from 0 to the number of units: the values live across it, ascending.
+/// If `gradients`, only those that need a gradient.
 std::vector<std::vector<uint32_t>> valuesAtCuts(const bundle::ModelSummary &summary, bool gradients);
 
-// What a unit's functions are. All of these are defined for any summary, also one that contradicts itself.
+// Functions of units. All of these are defined for any summary, even an inconsistent one.
 
-/// Whose functions a unit calls.
+/// The class of a unit, which has the functions that the unit calls.
 inline const bundle::UnitClass &classOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
   const bool exists = unit.class_id() < static_cast<uint32_t>(summary.classes_size());
   return exists ? summary.classes(static_cast<int>(unit.class_id())) : bundle::UnitClass::default_instance();
 }
-/// nullptr: the class has no such function.
+/// Returns nullptr if the class has no such function.
 inline const bundle::UnitFunction *findFunction(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
   for (const bundle::UnitFunction &function : unitClass.functions())
     if (function.task() == task)
       return &function;
   return nullptr;
 }
-/// One without sizes and costs where the class has none.
+/// Returns a function without sizes and costs if the class has none.
 inline const bundle::UnitFunction &functionOf(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task) {
   const bundle::UnitFunction *function = findFunction(unitClass, task);
   return function ? *function : bundle::UnitFunction::default_instance();
@@ -139,14 +152,14 @@ inline const bundle::UnitFunction &functionOf(const bundle::UnitClass &unitClass
 inline const bundle::UnitFunction &functionOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
   return functionOf(classOf(summary, unit), task);
 }
-/// The name of a class's function: "mlp.backward_inputs".
+/// Name of a class's function, for example "mlp.backward_inputs".
 std::string functionName(const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
 /// FLOPs of the forward and the backward of one row.
 inline double trainingFlops(const bundle::UnitClass &unitClass) {
   return functionOf(unitClass, bundle::UnitFunction::FORWARD).flops_per_row() + functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row();
 }
 
-/// State groups whose parameters a unit uses, ascending.
+/// State groups of the parameters that a unit uses, ascending.
 std::vector<uint32_t> groupsOfUnit(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit);
 
 } // namespace zorse

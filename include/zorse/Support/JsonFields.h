@@ -1,4 +1,5 @@
-// Reading JSON that people write. Every message names the place in the file, what was expected there and what was found.
+// Helpers for reading JSON files written by users. Every error contains the position in the file,
+// the expected value and the value found.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -18,16 +19,17 @@ namespace zorse::fields {
 
 using Json = nlohmann::json;
 
-/// Thrown by everything below but `read`, which catches it.
+/// Thrown by all functions below except `read`, which catches it.
 struct Bad {
-  std::string path, message; ///< path: "cells[3].units"; empty: the file as a whole
+  std::string path, message; ///< path: "cells[3].units"; empty: the whole file
 };
 
 [[noreturn]] inline void fail(const std::string &path, const std::string &message) { throw Bad{path, message}; }
 
 inline std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
 
-/// A value for messages, the outer levels only: dump() recurses, and a hostile file nests a million deep.
+/// Formats a value for messages, the outer levels only: dump() is recursive, and a malicious file
+/// may have a million nested levels.
 inline std::string show(const Json &value, int depth = 0) {
   if (!value.is_structured()) {
     std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -91,7 +93,7 @@ inline int64_t toInteger(const Json &value, const std::string &path, int64_t lea
   return number;
 }
 
-/// \param what  is counted: "a number", "seconds"
+/// \param what  the quantity, for messages: "a number", "seconds"
 inline double toNumber(const Json &value, const std::string &path, double least = 0, double most = 1e30, const char *what = "a number") {
   if (!value.is_number() || !(value.get<double>() >= least && value.get<double>() <= most)) {
     char text[120];
@@ -119,7 +121,8 @@ inline std::pair<int64_t, int64_t> toRange(const Json &value, const std::string 
   return {toInteger(value[0], path + "[0]"), toInteger(value[1], path + "[1]")};
 }
 
-/// Which of some names the key of an object says. \param otherwise  without the key
+/// Returns the index of the name that the object has under this key. \param otherwise  returned if
+/// the key is missing
 inline size_t toChoice(const Json &object, const std::string &path, const char *key, std::initializer_list<const char *> names, size_t otherwise) {
   const auto value = object.find(key);
   if (value == object.end())
@@ -157,8 +160,8 @@ template <typename ReadItem> void forEach(const Json &value, const std::string &
   }
 }
 
-/// What `make` makes of the text; comments are allowed.
-/// \param name  of the whole: "the plan"
+/// Parses the text and returns the result of `make`. Comments are allowed.
+/// \param name  what the file contains, for messages: "the plan"
 template <typename Make> auto read(std::string_view text, const char *name, size_t mostBytes, Make make) -> Result<decltype(make(Json()))> {
   if (text.size() > mostBytes)
     return userError(std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) +

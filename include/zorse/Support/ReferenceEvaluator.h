@@ -1,5 +1,6 @@
-// Evaluates straight-line graph IR on host tensors with plain loops: what operations mean. Not fast: for tests, and for the few samples by which the
-// importer compares a loss with its file.
+// Evaluates straight-line graph IR on host tensors with plain loops: the reference semantics of
+// operations. It is slow. Tests use it, and the importer uses it to compare the loss of a few
+// samples with that of the file.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,7 +12,8 @@
 
 namespace zorse::reference {
 
-/// Row-major values of any element type, held as f64 (integers exactly up to 2^53, booleans as 0 and 1).
+/// Row-major values of any element type, stored as f64 (integers are exact up to 2^53, booleans are
+/// 0 and 1).
 struct Tensor {
   std::vector<int64_t> shape;
   std::vector<double> values;
@@ -21,21 +23,21 @@ struct Tensor {
 };
 
 struct Options {
-  int64_t rows = 1;  ///< what `?` stands for
-  uint64_t seed = 0; ///< random numbers are keyed as runtime/abi/Random.h says
+  int64_t rows = 1;  ///< size of dynamic dimensions (`?`)
+  uint64_t seed = 0; ///< key of the random numbers, see runtime/abi/Random.h
   uint64_t step = 1;
   int64_t sampleBase = 0;
   uint64_t instanceBase = 0;
   bool training = true; ///< false: dropout is the identity
-  int64_t samples = 0;  ///< what B is in expressions; 0: rows
+  int64_t samples = 0;  ///< value of B in expressions; 0: rows
   std::vector<double> counts;
 };
 
-/// Evaluates one operation of zorse, arith or math in f64 arithmetic, whatever its element types. Fails with a diagnostic at an operation it does not
-/// know and at indices out of range.
+/// Evaluates one operation of zorse, arith or math in f64 arithmetic, for any element types. Fails
+/// with a diagnostic for an unknown operation and for indices out of range.
 mlir::FailureOr<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor> operands, const Options &options);
 
-/// Evaluates a function of one block on its arguments; returns its results.
+/// Evaluates a function with one block on its arguments and returns its results.
 mlir::FailureOr<std::vector<Tensor>> evaluate(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> arguments, const Options &options);
 
 } // namespace zorse::reference

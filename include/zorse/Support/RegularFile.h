@@ -1,4 +1,5 @@
-// Opening what a user names for reading: regular files alone. A FIFO would be waited for forever, a device never ends.
+// Opens files named by users for reading. Only regular files are allowed: opening a FIFO may block
+// forever, and a device may never end.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -15,18 +16,20 @@
 
 namespace zorse {
 
-/// What lies at a path that is no regular file, for messages.
+/// Name of a file type other than a regular file, for messages.
 inline const char *kindOfFile(mode_t mode) {
   return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a FIFO (named pipe)" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-/// "NAME: cannot be read: expected a regular file, found a FIFO (named pipe)", with the remedy.
+/// Returns "NAME: cannot be read: expected a regular file, found a FIFO (named pipe)" and how to
+/// fix it.
 inline std::string notRegular(const std::string &path, mode_t mode) {
   return path + ": cannot be read: expected a regular file, found " + kindOfFile(mode) +
-         (S_ISDIR(mode) ? "; name a file" : "; write its contents to a file and name that");
+         (S_ISDIR(mode) ? "; name a file" : "; copy its contents to a file and pass that file");
 }
 
-/// A descriptor of the regular file at `path`, which the caller closes; never waits. Messages begin with the path. `info` is what fstat says of it.
+/// Opens the regular file at `path` without blocking. The caller closes the descriptor. Errors
+/// begin with the path. `info` receives the result of fstat.
 inline Result<int> openRegularFile(const std::string &path, struct stat &info) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   const bool isSocket = descriptor < 0 && errno == ENXIO;
@@ -43,7 +46,8 @@ inline Result<int> openRegularFile(const std::string &path, struct stat &info) {
   return userError(notRegular(path, info.st_mode));
 }
 
-/// The bytes of a regular file, at most `most` and one more, which tells the caller that it is longer. Messages begin with the path.
+/// Reads at most `most` + 1 bytes of a regular file; if the result has more than `most` bytes, the
+/// file is too long. Errors begin with the path.
 inline Result<std::string> readRegularFile(const std::string &path, size_t most) {
   struct stat info = {};
   Result<int> descriptor = openRegularFile(path, info);
@@ -52,7 +56,7 @@ inline Result<std::string> readRegularFile(const std::string &path, size_t most)
   std::string bytes;
   char buffer[1 << 16];
   ssize_t got = 1;
-  while (got != 0 && bytes.size() <= most) { // files of /proc and /sys are of size 0
+  while (got != 0 && bytes.size() <= most) { // files in /proc and /sys have size 0
     got = ::read(*descriptor, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR)
       continue;
@@ -69,7 +73,8 @@ inline Result<std::string> readRegularFile(const std::string &path, size_t most)
   return bytes;
 }
 
-/// What `parse`, which returns a Result, makes of a regular file's text of at most `most` bytes and one more. Messages begin with the path.
+/// Applies `parse`, which returns a Result, to at most `most` + 1 bytes of a regular file. Errors
+/// begin with the path.
 template <typename Parse> auto parseRegularFile(const std::string &path, size_t most, Parse parse) -> decltype(parse(std::string())) {
   Result<std::string> text = readRegularFile(path, most);
   if (text.failed())

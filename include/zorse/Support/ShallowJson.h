@@ -1,4 +1,5 @@
-// Parsing JSON that somebody else may have written: neither nesting nor the number of members may cost more than its bytes do.
+// Parses untrusted JSON: neither nesting nor the number of members may cost more than proportional
+// to the size of the text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,13 +9,13 @@
 
 namespace zorse {
 
-/// Measures JSON without keeping it.
+/// Checks the shape of JSON without storing it.
 template <typename Json> class JsonShape final : public nlohmann::json_sax<Json> {
 public:
-  /// \param depth  of the values that are allowed: 1 is a list or mapping of plain values
+  /// \param depth  maximum depth of values; 1 is a list or mapping of plain values
   explicit JsonShape(int depth) : most_(depth) {}
 
-  /// A key of the outermost mapping that is there twice, if there is one.
+  /// Returns a key that occurs twice in the outermost mapping; null if there is none.
   const std::string *repeated() const { return isRepeated_ ? &repeated_ : nullptr; }
 
   bool null() override { return true; }
@@ -44,9 +45,10 @@ private:
   std::unordered_set<std::string> names_;
 };
 
-/// Text of at most `depth` levels of lists and mappings; otherwise, and for what is no JSON, a discarded value. `repeated`, if given, becomes a key
-/// of the outermost mapping that is there twice, or stays empty. (The library's own callbacks would look at all members of a mapping whenever one of
-/// them ends.)
+/// Parses text with at most `depth` levels of lists and mappings. Returns a discarded value for
+/// deeper or invalid JSON. If `repeated` is given, it is set to a key that occurs twice in the
+/// outermost mapping, or left empty. (The library's own callbacks would visit all members of a
+/// mapping whenever one of them ends.)
 template <typename Json> Json parseShallow(const char *text, size_t size, int depth, std::string *repeated = nullptr) {
   JsonShape<Json> shape(depth);
   if (!Json::sax_parse(text, text + size, &shape))

@@ -1,7 +1,9 @@
-// From the recognised `@model` to units: a chain of zorse.unit, the functions of their classes, and the ModelSummary that planner, Step and verifier
-// read.
+// Turns the recognized `@model` into units: a chain of zorse.unit, the functions of their classes,
+// and the ModelSummary that the planner, Step and the verifier read. A unit is the smallest slice
+// of the graph that a plan can place.
 //
-// Errors are diagnostics at the model's own operations and arguments; functions return failure after emitting them.
+// Errors are diagnostics at the model's operations and arguments. Functions return failure after
+// emitting them.
 #pragma once
 
 #include "bundle.pb.h"
@@ -33,58 +35,64 @@ class ZorseDialect;
 
 namespace zorse::units {
 
-/// Module attributes: what the graph does not say (zorse-configure), and what the model computed before roundings were inserted (zorse-hash-model).
+/// Module attributes: settings that the graph does not contain (zorse-configure), and the hash of
+/// the model before roundings were inserted (zorse-hash-model).
 inline constexpr llvm::StringLiteral kSettingsAttr =
     "zorse.settings";                                            ///< fields of ModelSummary in protobuf's text format: training, precision, name
-inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< as parseDecay reads it
-inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples of a step
+inline constexpr llvm::StringLiteral kDecayAttr = "zorse.decay"; ///< text for parseDecay
+inline constexpr llvm::StringLiteral kBatchAttr = "zorse.batch"; ///< i64: samples per step
 inline constexpr llvm::StringLiteral kContentHashAttr = "zorse.content_hash";
-/// Texts of files (FileText) that say how the model is trained: devices and links; measured times, an array of files; the plan, which zorse-plan
-/// makes canonical, or finds.
+/// Contents of the files (FileText) that describe the training: the cluster's devices and links;
+/// measured times, an array of files; the plan. zorse-plan writes the plan in canonical form, or
+/// searches one.
 inline constexpr llvm::StringLiteral kClusterAttr = "zorse.cluster", kProfilesAttr = "zorse.profiles", kPlanAttr = "zorse.plan";
-/// Of `@model`, as zorse-find-units sets it: first unit, period and count of the repeated blocks (array<i64>).
+/// Attribute of `@model` that zorse-find-units sets: first unit, period and count of the repeated
+/// blocks (array<i64>).
 inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 
 #define GEN_PASS_DECL
 #include "zorse/Units/Passes.h.inc"
 
-/// Which parameters weight decay applies to.
+/// Selects the parameters with weight decay.
 struct DecayRule {
-  bool byRank = true;                ///< rank >= 2: matrices and tables, no biases and gains
-  std::vector<std::string> patterns; ///< else: a parameter whose name contains one of these
+  bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and gains
+  std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of these
 };
 
-/// `rank`, `all`, `none` or `names:P,Q`; nothing for another text.
+/// Parses `rank`, `all`, `none` or `names:P,Q`; nullopt for another text.
 std::optional<DecayRule> parseDecay(llvm::StringRef text);
 
-/// Settings as zorse-configure takes them, on one line.
+/// Formats settings in one line, as an option of zorse-configure.
 std::string settingsText(const bundle::ModelSummary &settings);
 
 struct UnitPassOptions {
-  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut; ///< what forwards keep for their backwards
-  bool sampling = false;                                         ///< also the function that text is sampled by
+  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut; ///< tensors that forwards save for their backwards
+  bool sampling = false;                                         ///< also create the function for text generation
 };
 
-/// From a chain of units with a forward per class to all functions that programs call.
+/// Adds the passes from a chain of units with a forward per class to all functions that programs
+/// call.
 void addFunctionPasses(mlir::OpPassManager &passes, const UnitPassOptions &options);
 
-/// The summary of a module after zorse-find-units: of what its classes have so far. Body indices, workspaces and work on GPUs are left for codegen.
+/// Summarizes a module after zorse-find-units, with the functions that its classes have so far.
+/// Codegen fills in body indices, workspaces and work on GPUs.
 mlir::FailureOr<bundle::ModelSummary> summarize(mlir::ModuleOp module);
 
-/// A function of one of the summary's classes; null: there is none.
+/// Returns a function of one of the summary's classes; null if there is none.
 mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
 
-/// What codegen knows of one function.
+/// Results of codegen for one function.
 struct BodyFacts {
-  uint32_t body = 0; ///< UINT32_MAX: there is none (only parts of a backward and of a forward may be missing)
+  uint32_t body = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
   bundle::Extent workspace;
 };
 
-/// Fills body indices and workspaces: `facts` is asked once per function name (functions of classes, "counts", "update.decay", "update.plain",
-/// "norm", "sum_loss", "decide", "cast"). May be called again when bodies have moved.
+/// Fills body indices and workspaces. Calls `facts` once per function name (functions of classes,
+/// "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May be called
+/// again after bodies have moved.
 void assignBodies(bundle::ModelSummary &summary, const std::function<BodyFacts(llvm::StringRef function)> &facts);
 
-/// The summary for people: one line per unit, group and value.
+/// Prints a human-readable summary: one line per unit, group and value.
 void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);
 
 /// Registers the passes of Passes.td.

@@ -1,5 +1,6 @@
-// Sums over the sample axis and other leading dimensions, in a fixed order: a point is a block of columns (or one element) of the results, and walks
-// everything that is reduced alone. Two levels of sums keep rounding errors of long f32 sums down.
+// Sums over the sample axis and other leading dimensions, in a fixed order. A point is a block of
+// columns (or one element) of the results and reduces all its inputs alone. Long f32 sums have two
+// levels to reduce rounding errors.
 #include "RowKernel.h"
 
 #include "ColumnProgram.h"
@@ -9,7 +10,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Columns of a block: a whole number of cache lines that divides evenly, as wide as still gives several points for threads to share.
+/// Columns per block: a whole number of cache lines that divides the columns evenly. The block is
+/// as wide as possible while several points remain for the threads.
 static int64_t blockOf(int64_t columns) {
   int64_t narrowest = 0;
   for (int64_t block : {128, 96, 64, 48, 32, 16}) {
@@ -85,7 +87,8 @@ struct ColumnEmitter : ColumnProgram {
     });
   }
 
-  /// Without columns: one element of each result per point; sums run over the innermost reduced dimension.
+  /// Emits sums of a kernel without columns: a point is one element of each result, and sums run
+  /// over the innermost reduced dimension.
   SmallVector<Value> emitSums(SmallVectorImpl<Value> &indices, size_t level, ArrayRef<Value> carried) {
     size_t dim = reducedDims[level];
     bool innermost = level + 1 == reducedDims.size();

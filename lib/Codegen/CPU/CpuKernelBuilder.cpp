@@ -15,7 +15,7 @@ Value CpuKernelBuilder::scratch(Type type, int64_t count) {
 
 Kernel CpuKernelBuilder::finish(StringRef hint, const Size &points, bool contract) {
   close(points, "noinline", contract);
-  // The exported function, a ZorseKernel: unpacks operands and context.
+  // The exported function, a ZorseKernel. It unpacks operands and context.
   auto pointerType = LLVM::LLVMPointerType::get(b.getContext());
   Type word = b.getI64Type();
   auto outer = LLVM::LLVMFuncOp::create(

@@ -4,15 +4,16 @@
 
 namespace zorse::codegen {
 
-/// Builds a kernel for processors: a call computes the points from `begin` to `end` (abi/KernelAbi.h).
+/// Builds a kernel for CPUs. A call computes the points from `begin` to `end` (abi/KernelAbi.h).
 class CpuKernelBuilder final : public KernelBuilder {
 public:
   using KernelBuilder::KernelBuilder;
 
-  /// Scratch of the kernel's frame.
+  /// Allocates `count` elements on the kernel's stack.
   Value scratch(mlir::Type type, int64_t count);
 
-  /// \param contract  allow fused multiply-add: only where the split of points among threads cannot change how a loop is vectorised.
+  /// \param contract  allow fused multiply-add. Valid only if the distribution of points over
+  /// threads cannot change how a loop is vectorized.
   Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
 };
 

@@ -45,7 +45,8 @@ llvm::Expected<std::string> zorse::codegen::lowerKernel(const std::string &symbo
     function.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty())
       function.addFnAttr("target-features", target.features);
-    // Several CPU models prefer 256-bit vectors by default; for streaming kernels 512 bits cost nothing and save instructions.
+    // Several CPU models prefer 256-bit vectors by default. For streaming kernels, 512 bits cost
+    // nothing and need fewer instructions.
     function.addFnAttr("prefer-vector-width", "512");
     if (!function.isDeclaration())
       function.addFnAttr("no-trapping-math", "true");

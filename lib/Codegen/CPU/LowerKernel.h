@@ -1,4 +1,5 @@
-// One kernel: MLIR text → object file. Thread-safe: every call has contexts of its own.
+// Compiles one kernel from MLIR text to an object file. Thread-safe: every call has its own
+// contexts.
 #pragma once
 
 #include "llvm/Support/Error.h"
@@ -12,11 +13,12 @@ struct KernelTarget {
   unsigned optimizationLevel;
 };
 
-/// Makes LLVM's native target known; idempotent, call it before threads start.
+/// Registers LLVM's native target. Idempotent; call it before threads start.
 void initializeTargets();
 
+/// Returns the bytes of an object file.
 /// \param text  a module that defines `llvm.func @kernel`; the object exports it as `symbol`.
-/// \param dump  not empty: path prefix for .mlir, .ll and .s files.
+/// \param dump  path prefix for .mlir, .ll and .s files; empty: no files.
 llvm::Expected<std::string> lowerKernel(const std::string &symbol, const std::string &text, const KernelTarget &target, const std::string &dump);
 
 } // namespace zorse::codegen

@@ -1,4 +1,4 @@
-// Kernels for the host's processors: one object per kernel, linked to one shared object.
+// Kernels for host CPUs: one object file per kernel, linked to one shared object.
 #include "KernelSet.h"
 #include "LowerKernel.h"
 #include "RowKernel.h"
@@ -18,8 +18,9 @@
 using namespace llvm;
 using namespace zorse::codegen;
 
-/// "native" is the highest level of x86-64 this machine has, not its exact CPU: the runtime can check a level, bundles of similar machines are equal,
-/// and a bundle runs on every machine of that level.
+/// "native" is the highest x86-64 level of this machine, not its exact CPU. The runtime can check a
+/// level, bundles from similar machines are equal, and a bundle runs on every machine of that
+/// level.
 std::string zorse::codegen::resolveArch(const std::string &arch) {
   if (arch != "native")
     return arch;
@@ -54,7 +55,8 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
   arguments = {linker, "-shared", "-o", output};
   if (driver)
     arguments.push_back("-nostdlib");
-  // Named by position: the linker records input names, and those must not depend on the directory.
+  // File names are positions: the linker records input names, and the output must not depend on the
+  // directory.
   for (auto [index, object] : enumerate(objects)) {
     std::string path = directory + "/" + std::to_string(index) + ".o";
     std::error_code error;
@@ -108,6 +110,6 @@ private:
 std::shared_ptr<KernelSet> zorse::codegen::makeProcessorKernels(const CodegenOptions &options) {
   KernelTarget target{sys::getProcessTriple(), resolveArch(options.arch), {}, options.optimizationLevel};
   if (StringRef(target.cpu).starts_with("x86-64-v"))
-    target.features = "-prefer-256-bit"; // generic levels tune for old CPUs otherwise
+    target.features = "-prefer-256-bit"; // otherwise generic levels are tuned for old CPUs
   return std::make_shared<ProcessorKernels>(options, std::move(target));
 }

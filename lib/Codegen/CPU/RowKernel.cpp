@@ -1,4 +1,4 @@
-// A row cluster as loops:
+// Emits a row cluster as loops:
 //
 //     for point in [begin, end)               the leading dimensions, or the first of them
 //       for the other leading dimensions
@@ -7,8 +7,8 @@
 //         numbers of phase 1
 //         for column: ...
 //
-// A vector that later phases need again is loaded again from where it was stored or loaded, computed again if that is cheap, or kept in a
-// scratch vector on the stack.
+// A vector that later phases need is reloaded from the memory where it was stored or loaded,
+// recomputed if that is cheap, or kept in a scratch vector on the stack.
 #include "RowKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,9 +20,9 @@ using namespace zorse::codegen;
 
 namespace {
 
-/// Vectors above this size are not kept on the stack but computed again.
+/// Larger vectors are recomputed instead of kept on the stack.
 constexpr int64_t kMaxScratchBytes = 1 << 18;
-/// A point should be worth at least this many elements, or handing out points costs more than the work.
+/// Minimum number of elements per point. With fewer, distributing points costs more than the work.
 constexpr int64_t kMinPointElements = 512;
 
 struct RowEmitter : RowProgram {
@@ -30,11 +30,11 @@ struct RowEmitter : RowProgram {
 
   CpuKernelBuilder &k;
   std::vector<std::vector<int>> evaluatedIn; ///< per vector node: the loops that compute it.
-  std::vector<char> kept;                    ///< vector nodes with a scratch vector or a store to load from.
+  std::vector<char> kept;                    ///< per vector node: has a scratch vector, or a store to load from.
   std::vector<Value> scratch;
   std::vector<int> keptStore;
 
-  /// How many leading dimensions the points count; the others are loops inside a point.
+  /// Number of leading dimensions that the points count. The others are loops inside a point.
   size_t pointDims() const {
     int64_t inner = std::max<int64_t>(columns, 1);
     size_t dims = sizes.size();
@@ -45,7 +45,7 @@ struct RowEmitter : RowProgram {
     return dims;
   }
 
-  /// Decides per vector node in which loops it is computed and whether it is kept.
+  /// Decides in which loops each vector node is computed and whether it is kept.
   void planVectors() {
     size_t count = nodes().size();
     evaluatedIn.assign(count, {});
@@ -53,7 +53,7 @@ struct RowEmitter : RowProgram {
     scratch.assign(count, Value());
     keptStore.assign(count, -1);
     std::vector<std::vector<char>> wanted(count, std::vector<char>(phases, 0));
-    std::vector<int> cost(count, 0); // of computing it again, in ops; loads are free
+    std::vector<int> cost(count, 0); // cost of recomputation, in ops; loads are free
     for (size_t i = 0; i < count; ++i) {
       const Node &node = nodes()[i];
       if (node.form != Form::Vector || node.kind == Node::Load)
@@ -129,7 +129,7 @@ struct RowEmitter : RowProgram {
   }
 
   void emitNumbers(int phase, ArrayRef<Value> indices) {
-    // Numbers that loops or stores need are made here, so that they dominate their uses.
+    // Numbers that loops or stores need are emitted here, so that they dominate their uses.
     SmallVector<Value> all(indices);
     if (columns)
       all.push_back(Value());
@@ -167,7 +167,7 @@ struct RowEmitter : RowProgram {
         next.push_back(k.combine(nodes()[reduce].reduce, sum, vectorOf(nodes()[reduce].inputs[0], phase, indices, cache)));
       for (int keep : keeps)
         k.store(vectorOf(keep, phase, indices, cache), scratch[keep], column, nodes()[keep].type);
-      // All loads come before all stores: a result may lie on top of an operand.
+      // All loads precede all stores, because a result may alias an operand.
       for (const StoreNode *store : vectorStores)
         stored.push_back(vectorOf(store->node, phase, indices, cache));
       for (auto [store, value] : llvm::zip(vectorStores, stored))

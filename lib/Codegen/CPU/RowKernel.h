@@ -1,4 +1,4 @@
-// Kernels of clusters.
+// Builders of the CPU kernels of clusters.
 #pragma once
 
 #include "CpuKernelBuilder.h"

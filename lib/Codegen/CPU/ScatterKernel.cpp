@@ -1,6 +1,7 @@
-// scatter_add: a point is a range of rows of the table; it clears them (unless it adds to what is there), then walks all ids in order and adds the
-// updates of those in its range. So every row receives its updates in the order of the ids, however points are split among threads, and memory is
-// walked in long runs.
+// scatter_add: a point is a range of rows of the table. It clears the rows (unless the kernel
+// accumulates), then reads all ids in order and adds the updates for its rows. Every row therefore
+// receives its updates in the order of the ids, for any distribution of points over threads, and
+// memory is accessed in long contiguous ranges.
 #include "RowKernel.h"
 
 #include "ScatterProgram.h"
@@ -9,7 +10,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Every point reads all ids, so points should be few; threads need some to share.
+/// Every point reads all ids, so there should be few points; threads need several to share.
 static constexpr int64_t kPoints = 32;
 
 Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int index) {
@@ -30,7 +31,7 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
 
     SmallVector<Value> indices(lead);
     std::function<void(size_t, Value, Value)> addRow = [&](size_t dim, Value from, Value to) {
-      // Outer dimensions of the row, then one loop over the last.
+      // One loop per outer dimension of the row, then one over the last.
       if (dim == p.tailSizes.size())
         return p.put(p.sum(p.get(to), p.update(from)), to);
       int64_t inner = 1;

@@ -1,7 +1,10 @@
-// Sums over the sample axis and other leading dimensions on a GPU. A block has 32 columns of the results (or one element, where there are no columns)
-// and several threads for each, which take what is reduced in turn; then their sums are added in a fixed order through shared memory. Where there are
-// few columns, several blocks share the elements of each: they leave their sums in memory, and the one that comes last adds them, in the order of the
-// parts and not in that of the blocks' ends.
+// Sums over the batch dimension and other leading dimensions on a GPU.
+//
+// A block has 32 columns of the results (or one element, if there are no columns) and several
+// threads per column. Each thread sums every n-th element; the block adds the threads' sums in a
+// fixed order through shared memory. If there are few columns, several blocks share the elements of
+// each column. They write their sums to memory, and the last block to finish adds them in the order
+// of the parts, not in the order in which the blocks finish.
 #include "CudaEmitters.h"
 
 #include "ColumnProgram.h"
@@ -16,14 +19,15 @@ using namespace zorse::codegen::cuda;
 namespace {
 
 constexpr int kColumns = 32, kLines = 16;
-constexpr int kThreadsAlone = 256; ///< of a block with one element
-/// Blocks of a launch that keep a large GPU busy.
+constexpr int kThreadsAlone = 256; ///< threads of a block with one element
+/// Number of blocks of a launch that keeps a large GPU busy.
 constexpr int64_t kBlocks = 512;
-/// What a thread sums before another block is worth its while.
+/// Minimum number of elements per thread before another block is used.
 constexpr int64_t kLeastTurns = 4;
-/// Numbers that a thread loads at once.
+/// Number of elements that a thread loads at the same time.
 constexpr int64_t kLoadsAtOnce = 8;
-/// Rows that a call may well have: parts are made for them, and no call uses more than it has work for.
+/// A probable row count of calls. The number of parts is chosen for it; a call uses only as many
+/// parts as it has work for.
 constexpr int64_t kLikelyRows = 32, kLeastParts = 16;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -65,17 +69,18 @@ private:
   CudaKernelBuilder &k;
   SmallVector<Size> reducedSizes, keptSizes;
   int64_t columns, lines, threads;
-  SmallVector<Value> indices, keptIndices; ///< of the domain; of the results
-  Value line, inBlock;                     ///< of this thread; the latter null without columns
-  Value writes;                            ///< whether this thread has a result
-  /// Shared memory of a block's sums, and whether some may still read what is in it.
+  SmallVector<Value> indices, keptIndices; ///< indices in the domain; in the results
+  Value line, inBlock;                     ///< position of this thread; inBlock is null without columns
+  Value writes;                            ///< whether this thread writes a result
+  /// Shared memory for a block's sums, and whether threads may still read it.
   struct Shared {
     Value memory;
     bool busy = false;
   };
   llvm::DenseMap<Type, Shared> places;
 
-  /// Blocks among which the elements of a result are divided, at most. Never depends on rows: a launch of few rows uses fewer of them.
+  /// Maximum number of blocks that share the elements of a result. It does not depend on rows: a
+  /// launch of few rows uses fewer of them.
   int64_t partsOf(const Size &sites) const {
     const Size reduced = product(reducedSizes);
     if (sites.sampled)
@@ -85,7 +90,7 @@ private:
     return std::min(wanted, work);
   }
 
-  /// Indices of this thread in block `site` of the results.
+  /// Computes the indices of this thread in block `site` of the results.
   void locate(Value site) {
     indices.assign(cluster.domain.size(), Value());
     SmallVector<Value> split = keptSizes.empty() ? SmallVector<Value>() : k.delinearize(site, keptSizes);
@@ -102,13 +107,14 @@ private:
     line = arith::DivUIOp::create(k.b, k.loc, line, k.i64(kColumns));
     Value column = k.add(k.mul(split.back(), kColumns), inBlock);
     keptIndices.push_back(column);
-    // Threads beyond the last column sum that one once more, and store nothing.
+    // Threads beyond the last column sum the last column again and store nothing.
     indices.back() = columns % kColumns ? k.smaller(column, k.i64(columns - 1)) : column;
     writes = arith::AndIOp::create(k.b, k.loc, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0)),
                                    arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, column, k.i64(columns)));
   }
 
-  /// Over elements first, first + step, ... of what is reduced, several at once: a thread waits for all of their loads together.
+  /// Sums the reduced elements first, first + step, ... It loads several at a time, so that a
+  /// thread waits once for several loads.
   SmallVector<Value> sums(Value first, Value step) {
     auto include = [&](Value element, ArrayRef<Value> before) {
       SmallVector<Value> next;
@@ -137,7 +143,8 @@ private:
     return k.loop(carried[0], end, ArrayRef<Value>(carried).drop_front(), include, step);
   }
 
-  /// Of what the threads of a block have: the first line (without columns every thread) gets it.
+  /// Combines the partial sums of a block's threads. The first line (without columns, every thread)
+  /// gets the result.
   SmallVector<Value> together(ArrayRef<Value> parts) {
     SmallVector<Value> all;
     Value thread = k.threadIndex(), first = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0));
@@ -175,7 +182,7 @@ private:
     });
   }
 
-  /// \param active  parts of this launch
+  /// \param active  number of parts in this launch
   void emitPart(Value site, Value part, Value active, int64_t sites, int64_t parts) {
     const int64_t width = hasColumns ? kColumns : 1;
     Value counters = k.common(k.b.getI32Type(), sites), place = k.mul(site, width);
@@ -191,7 +198,7 @@ private:
     });
     Value isLast = k.comesLast(counters, site, active);
     for (auto &[type, shared] : places)
-      shared.busy = false; // there was a barrier
+      shared.busy = false; // a barrier was executed
     k.ifTrue(isLast, [&] {
       auto include = [&](Value part, ArrayRef<Value> before) {
         SmallVector<Value> next;

@@ -61,7 +61,7 @@ Value CudaKernelBuilder::common(Type type, int64_t count) {
 }
 
 Value CudaKernelBuilder::loadCommon(Value base, Value offset, Type element) {
-  // Volatile: neither a register nor the cache of one multiprocessor knows what others have stored.
+  // Volatile: neither registers nor the L1 cache see stores of other multiprocessors.
   Value address = elementPointer(base, offset, element);
   return fromMemory(LLVM::LoadOp::create(b, loc, memoryType(element), address, elementBytes(element), /*isVolatile=*/true), element);
 }
@@ -69,7 +69,7 @@ Value CudaKernelBuilder::loadCommon(Value base, Value offset, Type element) {
 Value CudaKernelBuilder::comesLast(Value counters, Value index, Value blocks) {
   Type word = b.getI32Type();
   Value answer = shared(word, 1), before = arith::TruncIOp::create(b, loc, word, sub(blocks, i64(1)));
-  barrier(); // all of this block's threads have stored
+  barrier(); // all threads of this block have stored
   ifTrue(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, threadIndex(), i64(0)), [&] {
     LLVM::FenceOp::create(b, loc, LLVM::AtomicOrdering::acq_rel, "device");
     Value came = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::uinc_wrap, elementPointer(counters, index, word), before,
@@ -95,7 +95,7 @@ Value CudaKernelBuilder::combineBlock(ReduceKind kind, Value x, int threads) {
   Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, i64(0));
   ifTrue(first, [&] { store(x, places, warp, x.getType()); });
   barrier();
-  // Every thread adds all of them up, in the same order.
+  // Every thread adds all of them in the same order.
   Value all = load(places, i64(0), x.getType());
   for (int w = 1; w < warps; ++w)
     all = combine(kind, all, load(places, i64(w), x.getType()));

@@ -1,4 +1,4 @@
-// Kernels for GPUs of one architecture: one PTX file.
+// Kernels for GPUs of one architecture, in one PTX file.
 #include "CudaEmitters.h"
 #include "FuseBiases.h"
 #include "KernelSet.h"
@@ -68,7 +68,7 @@ private:
         all += text;
       return all;
     }
-    // Modules one after the other, each behind its length, and a length of 0.
+    // Modules in sequence, each preceded by its length. A length of 0 ends the list.
     for (const auto &[symbol, bytes] : objects) {
       uint64_t length = bytes.size();
       all.append(reinterpret_cast<const char *>(&length), sizeof length);

@@ -1,6 +1,8 @@
-// Attention as products of matrices with a softmax between them: what any GPU can do, without tensor cores. Probabilities are in memory while the
-// function runs; nothing of S x S' is kept for the backward, which makes them again from the log-sum-exp. With H' heads of keys for H = g H' of
-// queries, the g heads of queries that share a key lie behind each other and act as one with g S positions.
+// Expands attention to matrix products with a softmax between them. This works on every GPU,
+// without tensor cores. Probabilities are in memory while the function runs. Nothing of size S x S'
+// is saved for the backward, which recomputes the probabilities from the log-sum-exp. With H' key
+// heads for H = g H' query heads, the g query heads that share a key head are contiguous and are
+// treated as one head with g S positions.
 #include "CudaEmitters.h"
 
 #include "TensorBuilder.h"
@@ -37,7 +39,7 @@ public:
   Value square(Value x) { return t.reshape(x, {rows, heads, queries, keys}); }
   Value tall(Value x) { return t.reshape(x, {rows, keyHeads, group * queries, keys}); }
 
-  /// A product of operands in `element`, summed and left in f32 (f64 of f64).
+  /// A product of operands in `element` that is accumulated and returned in f32 (f64 for f64).
   Value product(Value a, Value b, bool transposeA, bool transposeB) {
     auto type = MatmulOp::inferType(TensorBuilder::typeOf(a), TensorBuilder::typeOf(b), transposeA, transposeB);
     return MatmulOp::create(t.b, t.loc, RankedTensorType::get(type.getShape(), wide), a, b, transposeA, transposeB);
@@ -63,7 +65,7 @@ public:
     }
     if (!mask)
       return;
-    // Dimensions of 1 repeat.
+    // Dimensions of size 1 are broadcast.
     auto type = TensorBuilder::typeOf(mask);
     SmallVector<int64_t> shape, dims;
     for (int64_t dim = 0; dim < 4; ++dim)
@@ -81,7 +83,7 @@ public:
     return DropoutOp::create(t.b, t.loc, x.getType(), x, t.b.getF64FloatAttr(options.dropout), t.b.getI64IntegerAttr(options.instance));
   }
 
-  /// Probabilities again, from what the forward kept.
+  /// Recomputes the probabilities from the statistics that the forward saved.
   Value probabilities(Value statistics) {
     const bool pairs = isAddedMask(mask);
     Value reference = pairs ? t.element(statistics, 0) : statistics;
@@ -101,13 +103,13 @@ public:
   Type element, wide;
   int64_t rows, queries, heads, size, keys, keyHeads, valueSize, group;
   Value qs, ks, vs;
-  Value s, bent; ///< scores, and before the mask what softcap's tanh gave
+  Value s, bent; ///< scores; and result of softcap's tanh, before the mask
 };
 
 void expand(TensorBuilder &t, AttentionOp op) {
   Attention a(t, op);
   Value greatest = t.reduceLast(a.s, ReduceKind::Max);
-  // A query that sees no key has zeros.
+  // A query that attends to no key has zeros.
   greatest = t.select(a.isHidden(greatest), t.splat(greatest, 0), greatest);
   Value e = t.exp(t.sub(a.s, t.alongLast(greatest, a.s)));
   Value sum = t.sumLast(e);

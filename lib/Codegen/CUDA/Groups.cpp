@@ -11,8 +11,8 @@ void cuda::takeGroups(CudaKernelBuilder &k, Value count, int groups, function_re
   const int64_t perBlock = int64_t(kGroupThreads) * groups;
   auto low = [&](Value value) -> Value { return arith::TruncIOp::create(b, k.loc, b.getI32Type(), value); };
   auto atMost = [&](Value x, Value y) -> Value { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ule, x, y); };
-  // Whole blocks count in 32 bits where all groups, and those of a last block that is not whole, can be counted so: GPUs compute with 64 by two
-  // instructions or more.
+  // The index of a full block is computed in 32 bits if all groups, including those of a partial
+  // last block, fit into 32 bits: GPUs need two or more instructions for 64-bit arithmetic.
   Value first = arith::MulIOp::create(b, k.loc, low(k.blockIndex()), k.i32(perBlock));
   Value isWhole = atMost(arith::AddIOp::create(b, k.loc, first, k.i32(perBlock)), low(count));
   isWhole = arith::AndIOp::create(b, k.loc, atMost(count, k.i64(int64_t(UINT32_MAX) - 2 * perBlock)), isWhole);

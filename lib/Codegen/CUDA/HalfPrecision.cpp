@@ -1,8 +1,10 @@
-// Rounding to half precision and its storage by the GPU's instructions.
+// Rounds to half precision and stores it with the GPU's instructions.
 //
-// GPUs that have bf16 round two numbers by one instruction (cvt.rn.bf16x2), so neighbours are rounded, loaded and stored as words of two. The halves
-// of a word are widened by one operation on integers each; LLVM's own widening takes two for the upper half. Since LLVM sees no conversion there, it
-// does not turn a product that is rounded into a product of bf16 either, which would round subnormal results once where others round them twice.
+// GPUs with bf16 round two numbers with one instruction (cvt.rn.bf16x2), so neighboring numbers are
+// rounded, loaded and stored as words of two. Each half of a word is widened by one integer
+// operation; LLVM's own widening needs two for the upper half. Because LLVM sees no conversion
+// there, it also does not turn a rounded product into a bf16 product, which would round subnormal
+// results once where other targets round them twice.
 #include "CudaKernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -77,7 +79,8 @@ Value CudaKernelBuilder::narrowWord(Value low, Value high) {
   markHalf();
   Operation *first = low.getDefiningOp(), *second = high.getDefiningOp();
   if (first && second && first->getName() == second->getName() && isa<arith::AddFOp, arith::SubFOp>(first)) {
-    // The sum of two bf16, rounded once: f32 has more than twice as many bits, so rounding to f32 on the way changes nothing.
+    // The sum of two bf16, rounded once. f32 has more than twice as many bits, so the intermediate
+    // rounding to f32 changes nothing.
     Value x = wordOf(first->getOperand(0), second->getOperand(0)), y = wordOf(first->getOperand(1), second->getOperand(1));
     if (x && y) {
       auto pair = VectorType::get({2}, b.getBF16Type());

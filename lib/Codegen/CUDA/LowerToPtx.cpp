@@ -36,11 +36,12 @@ void cuda::initializePtx() {
 
 namespace {
 
-/// e^x in f64, to 2 units in the last place: x = n ln 2 + r, a Taylor series for e^r, and the exponent by bits.
+/// Computes e^x in f64 with an error of at most 2 units in the last place: x = n ln 2 + r, a Taylor
+/// series for e^r, and n added to the exponent bits.
 Value expF64(OpBuilder &b, Location loc, Value x) {
   auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value)); };
   auto fma = [&](Value p, Value q, Value r) -> Value { return math::FmaOp::create(b, loc, p, q, r); };
-  // Beyond, the result is 0 or infinite; NaN stays.
+  // Outside of this range the result is 0 or infinite. NaN is kept.
   Value low = number(-708.0), high = number(709.7);
   Value held = arith::MaximumFOp::create(b, loc, arith::MinimumFOp::create(b, loc, x, high), low);
   Value n = math::FloorOp::create(b, loc, fma(held, number(1.4426950408889634), number(0.5)));
@@ -64,7 +65,7 @@ Value expF64(OpBuilder &b, Location loc, Value x) {
   return arith::SelectOp::create(b, loc, large, number(INFINITY), result);
 }
 
-/// There is no libm on a GPU: what updates need in f64.
+/// Expands the f64 functions that updates need: GPUs have no libm.
 void expandF64(ModuleOp module) {
   module.walk([](Operation *op) {
     if (!isa<math::ExpOp, math::PowFOp>(op) || !op->getResult(0).getType().isF64())
@@ -86,9 +87,11 @@ void expandF64(ModuleOp module) {
   });
 }
 
-/// Exponentials and quotients that may be off by a few units of f32 (TensorBuilder::expNearly) are one or two instructions in kernels whose numbers
-/// are rounded to 16 bits: a polynomial and a quotient to the last bit took longer than the memory. PTX ISA: ex2.approx.ftz is within 2^-22,
-/// rcp.approx.ftz within one unit in the last place; both take numbers below 2^-126 for 0.
+/// Replaces exponentials and quotients that may be approximate (TensorBuilder::expNearly) by one or
+/// two instructions, in kernels that round their results to 16 bits. Exact polynomials and
+/// quotients took longer than the memory accesses. PTX ISA: ex2.approx.ftz has a maximum relative
+/// error of 2^-22, rcp.approx.ftz of one unit in the last place. Both flush numbers below 2^-126 to
+/// 0.
 void useSpecialFunctions(ModuleOp module) {
   if (!module->hasAttr(kHalfAttr))
     return;
@@ -116,7 +119,7 @@ void prepareMath(ModuleOp module) {
   useSpecialFunctions(module);
 }
 
-/// Past LLVM's own header.
+/// Returns the text without LLVM's header.
 llvm::StringRef withoutHeader(llvm::StringRef text) {
   constexpr llvm::StringLiteral last = ".address_size 64\n";
   size_t at = text.find(last);
@@ -130,7 +133,7 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const cuda::Ptx
   const llvm::Target *llvmTarget = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!llvmTarget)
     return llvm::createStringError(error);
-  // LLVM writes the oldest version of PTX that knows a chip; exchanges between the lanes of a warp are of 6.0.
+  // LLVM writes the oldest PTX version that supports a chip. Warp shuffles need version 6.0.
   const char *features = chip == "sm_60" ? "+ptx60" : "";
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
@@ -149,14 +152,16 @@ llvm::Expected<std::string> emitPtx(llvm::Module &module, llvm::TargetMachine &m
   return std::string(bytes.begin(), bytes.end());
 }
 
-/// Keeps LLVM from giving a loop one running address for each of its accesses. Kernels that use up a thread's registers have none left for them: the
-/// causal forward of attention with heads of 128 spilled 24 bytes on sm_80 by it.
+/// Stops LLVM from keeping a separate running address for each access of a loop. Kernels that use
+/// all registers of a thread cannot afford them: with running addresses, the causal forward of
+/// attention with heads of 128 spilled 24 bytes on sm_80.
 class NoRunningAddresses : public llvm::OptPassGate {
   bool isEnabled() const override { return true; }
   bool shouldRunPass(StringRef pass, StringRef) const override { return pass != "Loop Strength Reduction"; }
 };
 
-/// Joins neighbouring accesses at the end of the optimisation: the code generator would do it later, unseen.
+/// Vectorizes neighboring loads and stores at the end of the optimization. Otherwise the code
+/// generator would do it later, where it is not visible.
 void joinAccesses(llvm::PassBuilder &builder) {
   builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager &passes, llvm::OptimizationLevel, llvm::ThinOrFullLTOPhase) {
     llvm::FunctionPassManager functions;
@@ -204,7 +209,7 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   for (llvm::GlobalVariable &global : module.globals())
-    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory) // kernels of one file have one name space
+    if (global.hasLocalLinkage() || global.getAddressSpace() == kSharedMemory) // kernels of one file share one name space
       global.setName(symbol + "_" + global.getName());
   for (llvm::Function &function : module) {
     if (function.isDeclaration() && !function.isIntrinsic())

@@ -1,4 +1,5 @@
-// Routines of the runtime's library (runtime/abi/Library.md) as kernels: norms, sums of the loss, the decision, the scaling of seeds, casts.
+// Kernels for routines of the runtime's library (runtime/abi/Library.md): norms, sums of the loss,
+// the clip/skip decision, loss scaling, casts.
 #include "CudaEmitters.h"
 #include "Groups.h"
 
@@ -73,8 +74,9 @@ private:
   Value quotient(Value x, int64_t by) { return arith::DivUIOp::create(b, k.loc, x, k.i64(by)); }
   Value isFirstThread() { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, k.threadIndex(), k.i64(0)); }
 
-  /// Sums in f64 by many blocks, at most kParts of them, each of which takes groups of neighbouring elements in turn; the one that comes last adds
-  /// what they have found, in the order of the parts.
+  /// Sums squares in f64 with at most kParts blocks. Each block sums every n-th group of
+  /// neighboring elements. The last block to finish adds the blocks' sums in the order of the
+  /// parts.
   Kernel squaredNorm() {
     constexpr int threads = 512, perThread = 16;
     constexpr int64_t kParts = 4096;
@@ -97,7 +99,7 @@ private:
         return next;
       };
       SmallVector<Value> totals = k.loop(first, groups, {real(0), none}, includeMany, step);
-      // The last few elements.
+      // The remaining elements after the last complete group.
       Value tail = k.add(k.mul(groups, width), first);
       totals = k.ifElse(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, tail, k.rows), totals,
                         [&] { return include(totals, k.load(x, tail, element)); });
@@ -128,7 +130,8 @@ private:
     return k.finish("squared_norm", Size{1, true}, threads, perThread);
   }
 
-  /// One block: there are no more rows than samples. Sums in f64, by its threads in turn.
+  /// One block, because there are at most as many rows as samples. Its threads sum in f64, each
+  /// every n-th row.
   Kernel sumLoss() {
     constexpr int threads = 256;
     const int terms = call.operands_size() - 1;
@@ -168,7 +171,8 @@ private:
     return k.finish("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
   }
 
-  /// Terms are added in their order, element by element. A thread has as many neighbouring elements as fit into 16 bytes.
+  /// Adds terms in their order, element by element. A thread has as many neighboring elements as
+  /// fit into 16 bytes.
   Kernel rankedSum() {
     Type element = number();
     const int64_t width = element.isF64() ? 2 : 4;
@@ -215,7 +219,7 @@ private:
     return finite;
   }
 
-  /// As device/cpu/LibraryRoutine.cpp decides.
+  /// The same decision as in device/cpu/LibraryRoutine.cpp.
   Kernel decide() {
     using abi::OptimizerStep, abi::StepScalars;
     constexpr size_t decided = offsetof(StepScalars, decided);

@@ -1,13 +1,15 @@
-// A row cluster on a GPU. Without sums over columns every thread computes a few neighbouring elements. With them, a warp or a block has a row:
+// A row cluster on a GPU. Without sums over columns, every thread computes a few neighboring
+// elements. With sums, a warp or a block computes a row:
 //
 //     numbers of phase 0
 //     for a thread's columns: vectors of phase 0, its part of the sums that end phase 0, stores
 //     the sums of the row: through the warp, then through shared memory
 //     numbers of phase 1, ...
 //
-// Where a thread has few columns all of them are in registers from phase to phase, so that a row is read once; and where some vectors are the same
-// for every row (biases, gains of norms), a thread takes a few rows in turn and reads these once. Where it has many, a vector that later phases need
-// again is loaded again from where this thread stored it, or computed again.
+// If a thread has few columns, it keeps all of them in registers across phases, so that a row is
+// read once. If some vectors are the same for every row (biases, gains of norms), a thread also
+// processes several rows and reads these vectors once. If a thread has many columns, a vector that
+// later phases need is reloaded from the memory where this thread stored it, or recomputed.
 #include "CudaEmitters.h"
 #include "Groups.h"
 
@@ -22,23 +24,27 @@ using namespace zorse::codegen::cuda;
 namespace {
 
 constexpr int kBlockThreads = 256;
-/// Rows of at most so many columns get a warp, several of which share a block.
+/// Rows of at most this number of columns are computed by a warp; several warps share a block.
 constexpr int64_t kWarpColumns = 1024;
 constexpr int kWarpsPerBlock = 4;
-/// Elements that a thread takes at once where they are expensive to compute.
+/// Number of elements that a thread computes together if they are expensive.
 constexpr int kExpensiveWidth = 4;
-/// Loads that a thread with several groups of neighbouring elements may wait for together; operations of an element up to which it has several.
+/// Maximum number of outstanding loads of a thread with several groups of neighboring elements, and
+/// maximum number of operations per element for which a thread has several groups.
 constexpr int kGroupLoads = 8, kGroupOperations = 8;
-/// Columns of a row that a thread keeps in registers, at most.
+/// Maximum number of columns of a row that a thread keeps in registers.
 constexpr int64_t kKeptColumns = 32;
-/// Rows that a thread takes one after the other, so that vectors that are the same for all rows are read once for them; and how many elements of all
-/// vectors it may have in registers then.
+/// Number of rows that a thread processes sequentially, so that vectors that are the same for all
+/// rows are read once for them; and maximum number of elements of all vectors in registers in this
+/// case.
 constexpr int64_t kRowsInTurn = 4, kHeldElements = 128;
-/// Columns of a thread from which on that pays: shorter rows are made of their sums.
+/// Minimum number of columns per thread for which this pays: the time of shorter rows is dominated
+/// by their sums.
 constexpr int64_t kLongRow = 8;
-/// Columns from which on a row without sums has a warp or a block, too, if it has numbers of its own.
+/// Minimum number of columns for which a row without sums also gets a warp or a block, if it has
+/// per-row numbers.
 constexpr int64_t kRowWithNumbers = 256;
-/// Steps of such a row without a loop, at most: they share what it takes to find them.
+/// Maximum number of unrolled steps of such a row. Unrolled steps share their index computations.
 constexpr int64_t kStepsInLine = 8;
 
 class RowEmitter : RowProgram {
@@ -51,7 +57,7 @@ public:
       sums |= nodes()[i].kind == Node::Reduce && needed[i];
       rowValues |= nodes()[i].kind == Node::Load && nodes()[i].form == Form::Number && needed[i];
     }
-    // What rows have for themselves is read once for each, and no element has to find its row.
+    // Per-row values are read once for each row, and no element has to compute its row.
     const bool byRows = sums || (rowValues && columns >= kRowWithNumbers && roundsAny());
     return byRows ? emitRows(sums) : emitElements();
   }
@@ -61,8 +67,10 @@ private:
 
   CudaKernelBuilder &k;
 
-  /// Elements that neighbour each other in every access: how many of them a thread takes, so that it moves 16 bytes at a time.
-  /// \param last  size of the innermost dimension; 0: it is the only one, and its end is looked after
+  /// Number of neighboring elements per thread that are contiguous in every access, so that a
+  /// thread moves 16 bytes at a time.
+  /// \param last  size of the innermost dimension; 0: it is the only one, and its end is handled
+  /// separately
   int vectorWidth(int64_t last) const {
     int64_t widest = 1;
     auto fits = [&](ArrayRef<int64_t> strides, unsigned operand, int64_t bytes, int width) {
@@ -102,15 +110,16 @@ private:
     return 1;
   }
 
-  /// Neighbouring elements of a thread and what is known of each.
+  /// Neighboring elements of a thread, with the position and cached values of each.
   struct Group {
     SmallVector<SmallVector<Value>> places;
     std::vector<Cache> caches;
-    const Group *repeated = nullptr; ///< has what is the same at these columns of every row
+    const Group *repeated = nullptr; ///< contains the values that are the same at these columns of every row
     explicit Group(SmallVector<SmallVector<Value>> at) : places(std::move(at)), caches(places.size()) {}
   };
 
-  /// Columns of a thread that stay in registers. Those beyond the row repeat its last ones, and count for nothing.
+  /// Columns that a thread keeps in registers. Columns beyond the end of the row repeat its last
+  /// ones and do not contribute to sums.
   struct Kept {
     Group group;
     Value inside; ///< null: all of these columns exist
@@ -145,7 +154,7 @@ private:
     SmallVector<Value> inputs;
     for (int input : node.inputs)
       inputs.push_back(valueOf(input, phase, group, e));
-    if (const Type half = Expression::roundsTo(node); half && group.places.size() > 1 && inputs[0].getType() == node.type) { // two at a time
+    if (const Type half = Expression::roundsTo(node); half && group.places.size() > 1 && inputs[0].getType() == node.type) { // round two at a time
       SmallVector<Value> wide;
       for (size_t other = 0; other < group.places.size(); ++other)
         wide.push_back(valueOf(node.inputs[0], phase, group, other));
@@ -159,7 +168,7 @@ private:
     return group.caches[e][index] = result;
   }
 
-  /// Vectors in memory that are the same for every row.
+  /// Returns the vectors in memory that are the same for every row.
   SmallVector<int> repeatedLoads() const {
     SmallVector<int> found;
     for (auto [i, node] : llvm::enumerate(nodes())) {
@@ -172,8 +181,8 @@ private:
     return found;
   }
 
-  /// How many rows a thread takes in turn.
-  /// \param held  columns of a row that it has in registers
+  /// Number of rows that a thread processes sequentially.
+  /// \param held  number of columns of a row in registers
   int64_t rowsInTurn(int64_t held) const {
     if (sizes.empty() || !columns || repeatedLoads().empty())
       return 1;
@@ -190,7 +199,7 @@ private:
         valueOf(node, 0, group, e);
   }
 
-  /// What is stored: an element of a group for each of its places, of each store.
+  /// Values to store, indexed by store, then by element of the group.
   using Stored = std::vector<SmallVector<Value>>;
 
   Stored valuesOf(Group &group, ArrayRef<const StoreNode *> which, int phase) {
@@ -201,9 +210,9 @@ private:
     return values;
   }
 
-  /// \param inside  whether the group exists; null: it does
+  /// \param inside  whether the group exists; null: it exists
   void storeAll(Group &group, ArrayRef<const StoreNode *> which, int phase, Value inside = {}) {
-    if (!which.empty()) // all loads come before all stores: a result may lie on top of an operand
+    if (!which.empty()) // all loads precede all stores: a result may alias an operand
       storeValues(group, which, valuesOf(group, which, phase), inside);
   }
 
@@ -226,7 +235,8 @@ private:
     return llvm::any_of(stores, [](const StoreNode &store) { return isHalf(store.element); });
   }
 
-  /// Transcendental functions have calls for their rare cases, which leave few registers; but see useSpecialFunctions in LowerToPtx.cpp.
+  /// Transcendental functions have calls for rare cases, which leave few registers; but see
+  /// useSpecialFunctions in LowerToPtx.cpp.
   bool isCheap() const {
     const bool special = k.convertsHalf() && roundsAny();
     for (size_t i = 0; i < nodes().size(); ++i) {
@@ -239,7 +249,7 @@ private:
     return true;
   }
 
-  /// Whether every access walks all dimensions as if they were one.
+  /// Whether every access treats all dimensions as one.
   bool isOneWalk(ArrayRef<Size> all) const {
     auto isOne = [&](ArrayRef<int64_t> strides) {
       for (size_t dim = 0; dim + 1 < strides.size(); ++dim)
@@ -254,7 +264,7 @@ private:
            llvm::none_of(all.drop_front(), [](const Size &size) { return size.sampled; });
   }
 
-  /// How many groups a thread takes, a block's length apart.
+  /// Number of groups of a thread. They are a block's length apart.
   int groupsOfThread(int width) const {
     int loads = 0, operations = 0;
     for (size_t i = 0; i < nodes().size(); ++i) {
@@ -266,9 +276,9 @@ private:
     return std::min(cuda::kGroups, kGroupLoads / std::max(loads, 1));
   }
 
-  /// The points of an elementwise kernel and how its threads take them.
+  /// The points of an elementwise kernel and their distribution over threads.
   struct Elements {
-    SmallVector<Size> all; ///< dimensions; of the last but one what is left of `rows` in turn
+    SmallVector<Size> all; ///< dimensions; the last but one is divided by `rows`, which a thread processes sequentially
     Size points;
     int width = 1, groups = 1;
     int64_t rows = 1;
@@ -331,25 +341,25 @@ private:
       });
     }
     storeAll(group, x.vectors, phases - 1);
-    if (!x.numbers.empty()) // those of the first column's thread
+    if (!x.numbers.empty()) // numbers are stored by the thread of the first column
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, group.places.front().back(), k.i64(0)), [&] {
         Group one({group.places.front()});
         storeAll(one, x.numbers, phases - 1);
       });
   }
 
-  /// The group from `begin` on, or the elements that are left there.
+  /// Emits the group from `begin` on, or the elements that remain there.
   void emitGroupOrTail(const Elements &x, Value begin, Value total) {
     Value end = k.add(begin, k.i64(x.width));
     k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sle, end, total), [&] { emitGroup(x, begin, x.width); });
-    if (x.width > 1 && x.isFlat) { // the last few elements
+    if (x.width > 1 && x.isFlat) { // the remaining elements
       Value tail = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sgt, end, total);
       k.ifTrue(tail, [&] { k.loop(begin, total, [&](Value index) { emitGroup(x, index, 1); }); });
     }
   }
 
   void emitGroups(const Elements &x, Value total) {
-    // A last group that is not whole counts for none.
+    // A partial last group is not counted.
     Value count = x.points.count % x.width == 0 ? k.size(Size{x.points.count / x.width, x.points.sampled})
                                                 : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
     auto whole = [&](Value first) {
@@ -374,12 +384,12 @@ private:
       emitGroups(x, total);
     else
       emitGroupOrTail(x, k.begin, total);
-    // As on processors: what an update makes of state must not depend on who does it.
+    // As on CPUs: the result of an optimizer update must not depend on the device that computes it.
     return k.finish(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
                     /*contract=*/false);
   }
 
-  /// Several numbers of phase `phase` that are needed later are made once per row.
+  /// Computes the numbers of phase `phase` that are needed later, once per row.
   void makeNumbers(int phase, ArrayRef<Value> indices) {
     for (size_t i = 0; i < nodes().size(); ++i)
       if (nodes()[i].form == Form::Number && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
@@ -390,7 +400,7 @@ private:
     Size rowCount = product(sizes);
     const bool warp = columns <= kWarpColumns;
     int width = vectorWidth(columns);
-    while (width > 1 && 32 * width > columns) // every lane has something
+    while (width > 1 && 32 * width > columns) // every lane has at least one element
       width /= 2;
     int lanes = 32;
     while (!warp && lanes < 1024 && int64_t(lanes) * width * 2 < columns)
@@ -432,7 +442,7 @@ private:
         loadRepeated(part.group);
       k.loop(k.i64(0), k.i64(inTurn), [&](Value turn) { body(k.add(first, turn), repeated); });
     };
-    if (warp) // whole warps have no row
+    if (warp) // some warps have no row
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), bodies);
     else
       bodies();
@@ -441,7 +451,7 @@ private:
 
   SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
 
-  /// Of columns `first` to first + width - 1.
+  /// Positions of columns `first` to first + width - 1.
   SmallVector<SmallVector<Value>> placesInRow(ArrayRef<Value> lead, Value first, int width) {
     SmallVector<SmallVector<Value>> places(width, SmallVector<Value>(lead));
     for (auto [i, place] : llvm::enumerate(places))
@@ -475,7 +485,7 @@ private:
       }
       return combineRow(reduces, carried, lanes);
     }
-    // Steps of all lanes, the last of them not for all.
+    // Steps of all lanes. In the last step, some lanes may have no columns.
     const int64_t stride = int64_t(lanes) * width, steps = columns / stride;
     auto step = [&](Value first, ArrayRef<Value> before) {
       Group group(placesInRow(lead, first, width));
@@ -502,7 +512,7 @@ private:
     combineRow(reduces, results, lanes);
   }
 
-  /// From the parts of a row's threads.
+  /// Combines the partial sums of a row's threads.
   void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes) {
     for (auto [reduce, part] : llvm::zip(reduces, parts)) {
       const ReduceKind kind = nodes()[size_t(reduce)].reduce;

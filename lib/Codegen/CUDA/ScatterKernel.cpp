@@ -1,9 +1,11 @@
-// scatter_add on a GPU. A block owns neighbouring rows of the table and up to kThreads columns, one for each thread. It reads all ids in order,
-// kChunk at a time, and lists in shared memory the ids that name its rows, in their order. Then every thread adds the listed updates to its column.
-// So every element of the table receives its updates in the order of the ids, and ids are read once per block instead of once per row.
+// scatter_add on a GPU. A block owns neighboring rows of the table and up to kThreads columns, one
+// for each thread. It reads all ids in order, kChunk at a time, and lists in shared memory the ids
+// that refer to its rows, in order. Then every thread adds the listed updates to its column. Every
+// element of the table therefore receives its updates in the order of the ids, and ids are read
+// once per block instead of once per row.
 //
-// A row that many ids name is the longest chain of additions. Its sum stays in a register from one update to the next, and kUpdatesAtOnce of these
-// are loaded before the first is added.
+// A row with many updates is the longest chain of additions. Its sum stays in a register between
+// updates, and kUpdatesAtOnce updates are loaded before the first is added.
 #include "CudaEmitters.h"
 
 #include "ScatterProgram.h"
@@ -19,10 +21,10 @@ using namespace zorse::codegen::cuda;
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kIds = 4; ///< of a chunk that a thread looks at
+constexpr int kIds = 4; ///< number of ids of a chunk that each thread reads
 constexpr int kChunk = kThreads * kIds, kBallots = kWarps * kIds;
-constexpr int64_t kBlocks = 1024; ///< about as many, where the table has the rows
-constexpr int64_t kLeastRows = 2; ///< of a block: each block reads all ids
+constexpr int64_t kBlocks = 1024; ///< approximate number of blocks, if the table has enough rows
+constexpr int64_t kLeastRows = 2; ///< minimum number of rows per block, because each block reads all ids
 constexpr int64_t kUpdatesAtOnce = 8;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -55,15 +57,16 @@ private:
   ScatterProgram p;
   OpBuilder &b;
   const int64_t columnBlocks, rowsOfBlock;
-  Value counts, places, rows; ///< in shared memory: hits of each ballot, twice; of each hit its place in the chunk and its row in the block
+  Value counts, places,
+      rows; ///< in shared memory: double-buffered hit count of each ballot; position of each hit in the chunk, and its row in the block
   Value thread, lane, warp, firstRow, endRow;
   Value column, hasColumn; ///< of this thread
 
   struct Hits {
-    Value place, row, mine, ballot; ///< the former two in the chunk and in the block
+    Value place, row, mine, ballot; ///< place in the chunk, row in the block
   };
 
-  /// Unless the run asks to add to what is there.
+  /// Clears the rows, unless the run requests accumulation.
   void clearRows() {
     Value clears = hasColumn;
     if (p.accumulates) {
@@ -73,12 +76,12 @@ private:
     k.ifTrue(clears, [&] { k.loop(firstRow, endRow, [&](Value row) { p.clear(target(row)); }); });
   }
 
-  /// The element of this thread's column in a row of the table.
+  /// Index of the element in this thread's column of a table row.
   Value target(Value row) { return k.add(k.mul(row, p.width), column); }
 
   SmallVector<Value> indicesOf(Value token) { return p.leadSizes.empty() ? SmallVector<Value>() : k.delinearize(token, p.leadSizes); }
 
-  /// What a warp finds among 32 ids.
+  /// Finds the hits of a warp among 32 ids.
   Hits look(Value begin, Value place, Value count) {
     Hits hits;
     hits.place = place;
@@ -98,7 +101,8 @@ private:
   void addChunk(Value chunk, Value count) {
     Value begin = k.mul(chunk, kChunk);
     Value isFirstLane = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
-    // Counts of two chunks: a thread may read those of this chunk while another writes those of the next.
+    // Counts are double-buffered: a thread may read those of this chunk while another writes those
+    // of the next.
     Value half = k.mul(arith::AndIOp::create(b, k.loc, chunk, k.i64(1)), kBallots);
     SmallVector<Hits> all;
     for (int i = 0; i < kIds; ++i) {
@@ -108,7 +112,7 @@ private:
     }
     k.barrier();
     Value total = k.i64(0);
-    SmallVector<Value> before; // of this warp's hits in each ballot
+    SmallVector<Value> before; // number of this warp's hits before each ballot
     for (int i = 0; i < kIds; ++i) {
       before.push_back(total);
       for (int w = 0; w < kWarps; ++w) {
@@ -138,21 +142,22 @@ private:
     });
   }
 
-  /// The next chunk's barrier keeps the list until all threads are done with it.
+  /// Adds the listed updates. The barrier of the next chunk keeps the list until all threads have
+  /// read it.
   void addListed(Value begin, Value total) {
     k.ifTrue(hasColumn, [&] {
       Value many = arith::DivUIOp::create(b, k.loc, total, k.i64(kUpdatesAtOnce));
-      SmallVector<Value> sum = {k.i32(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row in the block, or -1; what it has so far
+      SmallVector<Value> sum = {k.i32(-1), k.number(KernelBuilder::computeType(p.element), 0)}; // row in the block, or -1; its sum so far
       sum = k.loop(k.i64(0), many, sum,
                    [&](Value turn, ArrayRef<Value> before) { return add(begin, k.mul(turn, kUpdatesAtOnce), kUpdatesAtOnce, before); });
       sum = k.loop(k.mul(many, kUpdatesAtOnce), total, sum, [&](Value at, ArrayRef<Value> before) { return add(begin, at, 1, before); });
-      p.put(sum[1], targetIn(sum[0])); // something is listed, so there is a row
+      p.put(sum[1], targetIn(sum[0])); // at least one update is listed, so there is a row
     });
   }
 
   Value targetIn(Value rowOfBlock) { return target(k.add(firstRow, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), rowOfBlock))); }
 
-  /// The listed updates from `at` on. \returns row and sum of the last
+  /// Adds `count` listed updates from `at` on. \returns row and sum of the last
   SmallVector<Value> add(Value begin, Value at, int64_t count, ArrayRef<Value> before) {
     SmallVector<Value> updates, ownRows;
     for (int64_t i = 0; i < count; ++i) {
@@ -174,7 +179,8 @@ private:
     return {row, sum};
   }
 
-  /// What row `next` has so far. Leaves the sum of another row before it in the table.
+  /// Returns the sum so far of row `next`. Stores the sum of the previous row in the table if it is
+  /// another one.
   Value sumOf(Value next, Value row, Value sum) {
     Value changes = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, next, row);
     return k.ifElse(changes, {sum}, [&] {

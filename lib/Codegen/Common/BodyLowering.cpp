@@ -26,7 +26,7 @@ using namespace zorse::codegen;
 
 namespace {
 
-/// Reports every op that kernels cannot be built from.
+/// Reports every op that kernels cannot contain.
 LogicalResult checkOps(func::FuncOp function, StringRef device) {
   bool ok = true;
   for (Operation &op : function.getBody().front().without_terminator()) {
@@ -37,7 +37,7 @@ LogicalResult checkOps(func::FuncOp function, StringRef device) {
                                 << " code: kernels are built from zorse, arith and math ops on tensors of f32, f64, bf16, f16, i64, i32 and i1";
       ok = false;
     } else if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && !isa<DenseElementsAttr>(constant.getValue())) {
-      // Constants in resources become plain ones.
+      // Converts constants in resources to plain constants.
       auto resource = dyn_cast<DenseResourceElementsAttr>(constant.getValue());
       AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
       bool splat;
@@ -110,7 +110,7 @@ struct Lowering {
     return pointer;
   }
 
-  /// Bytes from element `offset` of the buffer that holds root to root's end in it.
+  /// Bytes from element `offset` of the buffer that holds `root` to the end of `root` in it.
   bundle::Extent reach(Value root, int64_t offset) {
     bundle::Extent bytes;
     if (!root) {
@@ -168,7 +168,7 @@ struct Lowering {
             [this](int cluster) { return scratchOf(cluster); }};
   }
 
-  /// What the launches of a cluster leave for each other.
+  /// The scratch buffer that the launches of a cluster share.
   KernelBuilder::Place scratchOf(int cluster) {
     const Place place = workspace.scratch.lookup(cluster);
     KernelBuilder::Place scratch;
@@ -185,7 +185,7 @@ struct Lowering {
     return launch;
   }
 
-  /// Kernels, where the device has such, or a call of its routine.
+  /// Adds the kernels of an attention, or a call of the device's routine if it has no kernels.
   LogicalResult lowerAttention(int index) {
     const Cluster &cluster = clustering.clusters[size_t(index)];
     FailureOr<std::vector<Kernel>> kernels = emitter.attention(kernelContext(), index);
@@ -227,7 +227,8 @@ struct Lowering {
     facts.flopsPerRow += plan.flopsPerRow;
   }
 
-  /// A slot that is both argument and result is overwritten by the launch that makes the result: nothing may read the argument after it.
+  /// A slot that is both argument and result is overwritten by the launch that computes the result.
+  /// No later op may read the argument.
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, claim] : claims)
@@ -298,7 +299,7 @@ struct Lowering {
         lowerProduct(cluster.ops.front(), launch);
         break;
       case Cluster::Attention:
-        break; // above
+        break; // lowered above
       }
     }
     facts.saved = slots.savedBytes();
@@ -319,7 +320,8 @@ LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emit
   builder.setInsertionPointToEnd(scratch->getBody());
   auto clone = cast<func::FuncOp>(builder.clone(*function));
   Lowering lowering(clone, emitter, body, facts);
-  // Slots are read from the original: its module knows the forward that lays out what is saved.
+  // Slots are assigned from the original function: its module contains the forward that lays out
+  // the saved tensors.
   if (failed(lowering.slots.assign(function)))
     return failure();
   return lowering.run();

@@ -1,4 +1,4 @@
-// One unit function → one body.
+// Lowers one unit function to one body.
 #pragma once
 
 #include "RowProgram.h"
@@ -9,28 +9,30 @@
 
 namespace zorse::codegen {
 
-/// What a kind of device makes of clusters.
+/// Emits the kernels of clusters for one kind of device.
 class Emitter {
 public:
   virtual ~Emitter() = default;
-  /// "CPU", "CUDA": for messages.
+  /// "CPU" or "CUDA", for messages.
   virtual llvm::StringRef name() const = 0;
-  /// Rewrites what this kind of device has neither kernels nor routines for. Before anything else.
+  /// Rewrites ops for which this kind of device has neither kernels nor routines. Runs before all
+  /// other steps.
   virtual mlir::LogicalResult prepare(mlir::func::FuncOp function) { return mlir::success(); }
-  /// Whether a launch costs so much that values may live longer for one launch less.
+  /// Whether a launch costs so much that saving one justifies longer live ranges of values.
   virtual bool wantsFewLaunches() const { return false; }
   virtual Kernel row(const KernelContext &context, int cluster) = 0;
   virtual Kernel column(const KernelContext &context, int cluster) = 0;
   virtual Kernel scatter(const KernelContext &context, int cluster) = 0;
-  /// The kernels of an attention or its gradient, launched one after the other; none where the device has a routine for it. Fails after a diagnostic.
+  /// Returns the kernels of an attention or its gradient, which are launched sequentially; empty if
+  /// the device has a routine for it. Fails after a diagnostic.
   virtual mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) { return std::vector<Kernel>(); }
-  /// Bytes of one sample that these leave for each other, at KernelContext::scratch.
+  /// Bytes per sample of the scratch buffer that these kernels share, at KernelContext::scratch.
   virtual int64_t attentionScratch(mlir::Operation *op) { return 0; }
-  /// Keeps a kernel; returns its symbol.
+  /// Stores a kernel and returns its symbol.
   virtual std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) = 0;
 };
 
-/// Fills `body` and `facts`; kernels go to the emitter. Fails after a diagnostic.
+/// Fills `body` and `facts`, and adds the kernels to the emitter. Fails after a diagnostic.
 mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts);
 
 } // namespace zorse::codegen

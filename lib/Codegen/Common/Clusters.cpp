@@ -13,14 +13,14 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Tensors that a kernel reads: more streams than this only thrash the cache.
+/// Maximum number of tensors that a kernel reads. More streams thrash the cache.
 static constexpr unsigned kMaxOperands = 32;
 
-/// Pointers that a kernel gets: the mask of those that it adds to has 64 bits.
+/// Maximum number of pointers that a kernel gets: the mask of accumulated operands has 64 bits.
 static constexpr size_t kMaxPointers = 64;
 
-/// Members of a kernel over rows: its time is far beyond that of its loads by then, and LLVM's scheduler takes time quadratic in the length of a
-/// block.
+/// Maximum number of ops of a row kernel. A kernel of this length is far from memory-bound, and the
+/// time of LLVM's scheduler is quadratic in the length of a block.
 static constexpr size_t kMaxMembers = 256;
 
 SmallVector<int64_t, 4> Cluster::shape() const {
@@ -39,7 +39,7 @@ SmallVector<bool, 4> zorse::codegen::reducedDims(ReduceOp op) {
   return reduced;
 }
 
-/// A reduction of the last squeezed dimension alone.
+/// Whether the op reduces only the last squeezed dimension.
 static bool isRowReduce(ReduceOp op) {
   SmallVector<bool, 4> reduced = reducedDims(op);
   return !reduced.empty() && reduced.back() && llvm::count(reduced, true) == 1 && !ShapedType::isDynamic(squeezedShape(op.getX().getType()).back());
@@ -84,11 +84,13 @@ struct Former {
   func::FuncOp function;
   const Claims &claims;
   Clustering result;
-  /// What each cluster reads from memory, kept while row clusters grow: looking through all members for every op is quadratic in long chains.
+  /// Values that each cluster reads from memory, updated while row clusters grow. Searching all
+  /// members for every op would be quadratic in long chains.
   std::vector<llvm::DenseSet<Value>> outside;
-  /// Updates of state run in place over millions of elements: one launch that reads each element once, and no workspace.
+  /// Updates of state run in place over millions of elements. They are one launch that reads each
+  /// element once, without workspace.
   bool isUpdate = false;
-  bool fewLaunches = false; ///< see formClusters
+  bool fewLaunches = false; ///< see formClusters()
 
   bool isMember(Value root, int index) const {
     auto found = result.clusterOf.find(root.getDefiningOp());
@@ -103,14 +105,16 @@ struct Former {
     return root;
   }
 
-  /// Whether something other than these ops reads a value, directly or through views, or a place claims it.
+  /// Whether an op that is not in `members` reads a value, directly or through views, or a place
+  /// claims it.
   bool isNeededBeyond(Value value, const llvm::DenseSet<Operation *> &members) const {
     return claims.count(value) || llvm::any_of(value.getUsers(), [&](Operation *user) {
              return isViewOp(user) ? isNeededBeyond(user->getResult(0), members) : !members.contains(user);
            });
   }
 
-  /// At least as many as a kernel of these ops gets: different views of one tensor may lie at different places of it.
+  /// An upper bound of the number of pointers of a kernel of these ops. Different views of one
+  /// tensor may start at different offsets.
   size_t pointers(std::initializer_list<ArrayRef<Operation *>> groups) const {
     llvm::DenseSet<Operation *> members;
     for (ArrayRef<Operation *> ops : groups)
@@ -126,7 +130,7 @@ struct Former {
     return read.size() + written;
   }
 
-  /// Shape conditions of `op` as a member of a row cluster.
+  /// Whether the shape of `op` allows it as a member of a row cluster.
   static bool fitsShape(Operation *op, const Cluster &c) {
     SmallVector<int64_t, 4> full = c.shape(), shape = squeezedShape(op->getResult(0).getType());
     if (auto reduce = dyn_cast<ReduceOp>(op))
@@ -218,7 +222,7 @@ struct Former {
     append(create(std::move(cluster)), op);
   }
 
-  /// True if nothing but `user` reads what `value` holds, directly or through views.
+  /// Whether only `user` reads the contents of `value`, directly or through views.
   static bool onlyUsedBy(Value value, Operation *user, ArrayRef<Operation *> members) {
     return llvm::all_of(value.getUsers(), [&](Operation *op) {
       if (isViewOp(op))
@@ -227,7 +231,8 @@ struct Former {
     });
   }
 
-  /// The producer's cluster if it is elementwise, has the reduction's domain and serves only it: then its ops move into the reduction.
+  /// Returns the producer's cluster if it is elementwise, has the reduction's domain and is used
+  /// only by it. Its ops are then moved into the reduction.
   int absorbable(ReduceOp reduce) const {
     Value root = rootOf(reduce.getX());
     if (!root.getDefiningOp())
@@ -288,7 +293,7 @@ struct Former {
     append(result.clusters.size() - 1, op);
   }
 
-  /// True if cluster `writer` makes the value or a part of it.
+  /// Whether cluster `writer` computes the value or a part of it.
   bool isWrittenBy(Value value, int writer) const {
     Operation *op = rootOf(value).getDefiningOp();
     if (!op)
@@ -299,17 +304,20 @@ struct Former {
     return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), [&](Value part) { return isWrittenBy(part, writer); });
   }
 
-  /// True if an op of cluster `reader` reads, through views or concats, what cluster `writer` makes.
+  /// Whether an op of cluster `reader` reads a result of cluster `writer`, through views or
+  /// concats.
   bool reads(int reader, int writer) const {
     return llvm::any_of(result.clusters[reader].ops,
                         [&](Operation *op) { return llvm::any_of(op->getOperands(), [&](Value operand) { return isWrittenBy(operand, writer); }); });
   }
 
-  /// True if the ops of `from` can be members of `into`, seen from its domain: what one reads of the other must lie at the same point.
+  /// Whether the ops of `from` can become members of `into` in the domain of `into`: an operand
+  /// that one computes for the other must be at the same point.
   bool fitsTogether(int from, int into) const {
     const Cluster &a = result.clusters[from], &b = result.clusters[into];
     if (a.lead != b.lead || a.columns != b.columns) {
-      // Numbers of the points of `into`: elementwise ops over its leading dimensions.
+      // `from` would compute numbers of the points of `into`: elementwise ops over its leading
+      // dimensions.
       if (!b.columns || a.shape() != b.lead)
         return false;
     }
@@ -323,7 +331,7 @@ struct Former {
           Value root = outsideRoot(operand);
           if (!root)
             continue;
-          // What the cluster writes into a concat can only be read once all of it is written.
+          // A part of a concat that the cluster writes can be read only after all of it is written.
           if (root.getDefiningOp<ConcatOp>() && (isWrittenBy(root, from) || isWrittenBy(root, into)))
             return false;
           auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
@@ -347,13 +355,13 @@ struct Former {
     llvm::sort(result.clusters[into].ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   }
 
-  /// True if `b` reads `a`, or both read a tensor of others.
+  /// Whether `b` reads `a`, or both read a tensor of a third cluster.
   bool related(int a, int b) const {
     return reads(b, a) ||
            llvm::any_of(outside[size_t(a)], [&](Value root) { return outside[size_t(b)].contains(root) && !squeezedShape(root.getType()).empty(); });
   }
 
-  /// Each takes the other's place in the order of launches.
+  /// Swaps two clusters in the order of launches.
   void exchange(int a, int b) {
     std::swap(result.clusters[a], result.clusters[b]);
     std::swap(outside[size_t(a)], outside[size_t(b)]);
@@ -362,7 +370,8 @@ struct Former {
         result.clusterOf[op] = index;
   }
 
-  /// Joins row clusters of one domain that read each other or the same tensors, by moving the earlier one back or the later one forward.
+  /// Merges row clusters of one domain that read each other or the same tensors. Moves the earlier
+  /// cluster back or the later one forward.
   void mergeClusters() {
     auto isRow = [&](int i) { return result.clusters[i].kind == Cluster::Row && !result.clusters[i].ops.empty(); };
     int count = result.clusters.size();
@@ -381,7 +390,7 @@ struct Former {
             if (back) {
               merge(early, late);
             } else {
-              // The result keeps the domain of the later one, at the place of the earlier one.
+              // The result has the domain of the later cluster and the position of the earlier one.
               exchange(early, late);
               merge(late, early);
             }
@@ -390,7 +399,7 @@ struct Former {
             merge(late, early);
             changed = true;
           } else if (back && fitsTogether(late, early)) {
-            // The domain of the earlier one, at the place of the later one.
+            // The result has the domain of the earlier cluster and the position of the later one.
             exchange(early, late);
             merge(early, late);
             changed = true;
@@ -399,7 +408,8 @@ struct Former {
     }
   }
 
-  /// Joins sums over the same dimensions of one domain, whatever they read, by moving the earlier ones back.
+  /// Merges sums over the same dimensions of one domain, even if they read different values. Moves
+  /// the earlier sums back.
   void mergeColumns() {
     const int count = int(result.clusters.size());
     for (int late = 1; late < count; ++late)

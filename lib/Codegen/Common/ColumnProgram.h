@@ -1,5 +1,6 @@
-// What a column cluster computes, before anybody says who sums what: its reductions over the sample axis and other leading dimensions, the graph of
-// what they reduce, and which dimensions of the domain are kept.
+// The computation of a column cluster, independent of the assignment of sums to threads: its
+// reductions over the batch dimension and other leading dimensions, the expression graph of their
+// inputs, and the kept dimensions of the domain.
 #pragma once
 
 #include "RowProgram.h"
@@ -8,7 +9,7 @@ namespace zorse::codegen {
 
 class ColumnProgram {
 public:
-  /// \param k  new; outlives this
+  /// \param k  newly created builder; must outlive this object
   ColumnProgram(KernelBuilder &k, const KernelContext &context, int index);
 
 protected:
@@ -16,16 +17,16 @@ protected:
 
   struct Result {
     ReduceOp op;
-    int node; ///< of the reduced expression
+    int node; ///< node of the reduced expression
     unsigned operand;
     llvm::SmallVector<int64_t, 4> strides; ///< over the kept dimensions
-    mlir::Type type, element;              ///< of sums, and of what is stored
+    mlir::Type type, element;              ///< type of sums, and type of stored elements
   };
 
   Size sizeOf(size_t dim) const;
-  /// The node at a point of the domain; nodes in the cache are computed once.
+  /// Returns the value of a node at a point of the domain. Nodes in the cache are computed once.
   Value evaluate(int node, llvm::ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache);
-  /// What sums begin with, one per result.
+  /// Returns the initial values of the sums, one per result.
   llvm::SmallVector<Value> identities();
   void store(Result &result, Value value, llvm::ArrayRef<Value> keptIndices);
 
@@ -34,8 +35,8 @@ protected:
   KernelBuilder &k;
   Expression expression;
   std::vector<Result> results;
-  llvm::SmallVector<size_t> keptDims, reducedDims; ///< of the domain; without the column dimension
-  bool hasColumns;                                 ///< the last dimension is kept
+  llvm::SmallVector<size_t> keptDims, reducedDims; ///< dimensions of the domain, without the column dimension
+  bool hasColumns;                                 ///< whether the last dimension is kept
 };
 
 } // namespace zorse::codegen

@@ -11,7 +11,7 @@ using namespace zorse::codegen;
 
 namespace {
 
-/// Statistics and losses of half-precision inputs are computed in f32.
+/// Type for statistics and losses: f32 for half-precision inputs.
 Type wide(Value x) { return statisticElementType(TensorBuilder::elementOf(x)); }
 
 Value expandSoftmax(TensorBuilder &t, Value x, bool logarithm) {
@@ -90,7 +90,8 @@ constexpr double kRsqrt2 = 0.7071067811865476;
 
 Value sigmoid(TensorBuilder &t, Value x) { return t.divNearly(t.splat(x, 1.0), t.plus(t.expNearly(t.neg(x)), 1.0)); }
 
-/// (1 + tanh(u)) / 2 with GELU's u: the sigmoid of 2 u, which loses nothing where tanh is near -1.
+/// (1 + tanh(u)) / 2 with GELU's u, computed as the sigmoid of 2 u, which keeps full precision if
+/// tanh is near -1.
 Value geluShare(TensorBuilder &t, Value x) { return sigmoid(t, t.mul(t.scale(x, 2 * kGeluTanh), t.plus(t.scale(t.mul(x, x), kGeluCube), 1.0))); }
 
 Value expandGelu(TensorBuilder &t, Value x, bool approximate) {
@@ -133,7 +134,7 @@ void expandCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value max = t.reduceLast(x, ReduceKind::Max);
   Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
-  // The difference first: a large logit would swallow the logarithm.
+  // Subtract first: adding a large logit would absorb the logarithm.
   Value loss = t.add(t.sub(max, t.cast(t.make<TakeOp>(op.getLogits(), label), wide(x))), t.log(sum));
   if (Value weights = op.getWeights())
     loss = t.mul(loss, t.cast(t.make<GatherOp>(weights, label), wide(x)));
@@ -158,7 +159,8 @@ Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
   return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));
 }
 
-/// Rotates pairs of halves that are slices of x, and joins them: the slices and the join are strides, not copies.
+/// Rotates pairs of halves that are slices of x, and joins them. The slices and the join are
+/// strides, not copies.
 Value expandRope(TensorBuilder &t, RopeOp op) {
   Value x = op.getX();
   SmallVector<int64_t> shape(TensorBuilder::typeOf(x).getShape());
@@ -190,14 +192,16 @@ Value expandRope(TensorBuilder &t, RopeOp op) {
   return t.reshape(joined, shape);
 }
 
-/// Scalars of an update: computed once in f64, used in the element type.
+/// Scalars of an update, computed once in f64 and used in the element type.
 struct UpdateScalars {
   TensorBuilder &t;
   Value like;
   Value number(double value) { return t.splat(RankedTensorType::get({}, t.b.getF64Type()), value); }
   Value use(Value scalar) { return t.everywhere(t.cast(scalar, TensorBuilder::elementOf(like)), like); }
-  /// base to the power of a whole number of at least 0, base in [0, 1): the product of base^(2^i) over its bits. Products alone, which every
-  /// processor rounds in the same way; the powers of libraries differ in the last bit, so that the place of an update would show.
+  /// Returns base^exponent for a whole exponent >= 0 and base in [0, 1): the product of base^(2^i)
+  /// over the bits of the exponent. It uses only products, which every processor rounds equally.
+  /// The power functions of libraries differ in the last bit, so results would depend on the device
+  /// that computes the update.
   Value power(double base, Value exponent) {
     Value bits = t.make<arith::FPToSIOp>(RankedTensorType::get({}, t.b.getI64Type()), exponent), result = number(1);
     int64_t bit = 1;
@@ -205,7 +209,8 @@ struct UpdateScalars {
       Value isSet = t.make<arith::CmpIOp>(arith::CmpIPredicate::ne, t.make<arith::AndIOp>(bits, t.splat(bits, double(bit))), t.splat(bits, 0));
       result = t.select(isSet, t.mul(result, number(factor)), result);
     }
-    return t.select(t.make<arith::CmpIOp>(arith::CmpIPredicate::sge, bits, t.splat(bits, double(bit))), number(0), result); // it has become 0
+    return t.select(t.make<arith::CmpIOp>(arith::CmpIPredicate::sge, bits, t.splat(bits, double(bit))), number(0),
+                    result); // the power has underflowed to 0
   }
   Value keep(Value skip, Value old, Value updated) {
     Value zero = t.splat(skip, 0);
@@ -223,7 +228,7 @@ void expandSgd(TensorBuilder &t, SgdUpdateOp op) {
     g = t.add(g, t.scale(p, decay));
   if (Value velocity = op.getVelocity()) {
     Value next = t.add(t.scale(velocity, momentum), g);
-    // The first update starts the velocity with the gradient itself.
+    // The first update sets the velocity to the gradient.
     Value first = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, op.getOptimizerStep(), s.number(1.0));
     next = t.select(t.everywhere(first, p), g, next);
     g = op.getNesterov() ? t.add(g, t.scale(next, momentum)) : next;
@@ -256,14 +261,15 @@ void expandAdam(TensorBuilder &t, AdamUpdateOp op) {
   op.getNewSecondMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getSecondMoment(), v));
 }
 
-/// A reduction over the last several dimensions → over one. Reductions of unit dimensions only → reshape.
+/// Turns a reduction over several trailing dimensions into a reduction over one. A reduction of
+/// unit dimensions only becomes a reshape.
 Value regroupReduce(TensorBuilder &t, ReduceOp op) {
   RankedTensorType type = TensorBuilder::typeOf(op.getX());
   int64_t rank = type.getRank();
   SmallVector<bool> reduced(rank, false);
   for (int64_t dim : op.getDims())
     reduced[dim] = true;
-  int64_t first = rank; // of the trailing group, unit dimensions included
+  int64_t first = rank; // first dimension of the trailing group, including unit dimensions
   while (first > 0 && !type.isDynamicDim(first - 1) && (reduced[first - 1] || type.getDimSize(first - 1) == 1))
     --first;
   int64_t inside = 1, others = 0, members = 0;
@@ -286,7 +292,8 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
   return t.reshape(x, TensorBuilder::typeOf(op.getY()).getShape());
 }
 
-/// Whether the step evaluates is what dropout does: of evaluation alone it leaves a 1 what it is; otherwise that becomes 0 or 2.
+/// Uses dropout to detect evaluation: only in evaluation does it leave a 1 unchanged; otherwise the
+/// 1 becomes 0 or 2.
 Value expandTrack(TensorBuilder &t, TrackOp op) {
   Value one = t.splat(op.getObserved(), 1.0);
   Value kept = t.make<DropoutOp>(one, t.b.getF64FloatAttr(0.5), t.b.getI64IntegerAttr(0));
@@ -297,7 +304,8 @@ Value expandTrack(TensorBuilder &t, TrackOp op) {
   return t.select(evaluating, t.make<BroadcastOp>(TensorBuilder::typeOf(op.getObserved()), op.getRunning(), dims), op.getObserved());
 }
 
-/// Half-precision elementwise composites are computed in their own type; kernels compute those types in f32 anyway.
+/// Half-precision elementwise composites are expanded in their own type, because kernels compute
+/// these types in f32.
 Value expandOne(TensorBuilder &t, Operation *operation) {
   if (auto op = dyn_cast<SoftmaxOp>(operation))
     return expandSoftmax(t, op.getX(), false);

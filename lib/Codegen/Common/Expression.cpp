@@ -64,7 +64,7 @@ int Expression::constantNode(Value root, const Layout &layout, Type type) {
   node.strides = overDomain(squeezedStrides(type, layout));
   node.form = formOf(node.strides);
   node.base = k.global(data);
-  // The window's first element, as a constant index input.
+  // Index of the view's first element, as a constant input.
   if (layout.offset != 0) {
     Node first;
     first.kind = Node::Constant;
@@ -101,7 +101,7 @@ int Expression::load(Value value) {
   } else {
     Node node;
     node.kind = Node::Load;
-    node.element = getElementTypeOrSelf(view->root.getType()); // narrower where a view widens
+    node.element = getElementTypeOrSelf(view->root.getType()); // narrower if a view widens
     node.type = KernelBuilder::computeType(node.element);
     node.strides = overDomain(squeezedStrides(value.getType(), view->layout));
     node.form = formOf(node.strides);
@@ -169,7 +169,8 @@ int Expression::isColumn(Value ids, int64_t size) {
   Node equal;
   equal.kind = Node::IsEqual;
   equal.type = IntegerType::get(ids.getContext(), 1);
-  // A dimension of 1 is not in the domain, whose last one is another.
+  // A dimension of size 1 is not in the domain; the last dimension of the domain is then another
+  // one.
   equal.inputs = {size == 1 ? zero(k.b.getI32Type()) : columnNode(), use(ids)};
   return add(equal);
 }
@@ -189,7 +190,7 @@ int Expression::define(GatherOp gather) {
   node.kind = Node::Load;
   node.element = getElementTypeOrSelf(table->root.getType());
   node.indexStride = table->layout.strides[0];
-  // Ids run over the first dimensions of the result, table rows over the others.
+  // Ids are indexed by the first dimensions of the result, elements of table rows by the others.
   auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
   node.indexEnd = tableShape[0];
   size_t lead = squeezedShape(gather.getIds().getType()).size();
@@ -217,7 +218,8 @@ int Expression::define(TakeOp take) {
   auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
   bool inside = found != clustering.clusterOf.end() && found->second == cluster;
   if (inside || size == 1 || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
-    // The element is picked while its vector goes by. A vector of one element is no dimension of the domain: no index leads into it.
+    // The element is selected while the kernel iterates over its vector. A vector of one element is
+    // not a dimension of the domain, so no index is compared.
     int vector = use(x);
     Node pick;
     pick.kind = Node::Select;
@@ -281,7 +283,7 @@ int Expression::define(SampleNumberOp number) {
 }
 
 int Expression::define(CausalMaskOp mask) {
-  // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
+  // The mask's own indices. A dimension of size 1 is not in the domain; its index is always 0.
   return maskNode(mask, squeezedStrides(mask.getType(), Layout{0, {1, 0}}), squeezedStrides(mask.getType(), Layout{0, {0, 1}}));
 }
 
@@ -297,13 +299,13 @@ int Expression::maskNode(CausalMaskOp mask, ArrayRef<int64_t> query, ArrayRef<in
   return add(node);
 }
 
-/// A mask that lies in the domain as a view of it does.
+/// Adds a mask whose position in the domain is that of a view of it.
 int Expression::useMask(CausalMaskOp mask, Value operand) {
   auto found = loaded.find(operand);
   if (found != loaded.end())
     return found->second;
   auto type = cast<RankedTensorType>(mask.getType());
-  SmallVector<int> dims; // of the mask that are not 1
+  SmallVector<int> dims; // dimensions of the mask that are not 1
   for (int dim : {0, 1})
     if (type.getDimSize(dim) != 1)
       dims.push_back(dim);
@@ -345,7 +347,7 @@ SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> i
     offset = k.add(offset, k.mul(index, node.indexStride));
   }
   SmallVector<Value> values = load(base, offset);
-  // An index that leads outside reads nothing, and is seen.
+  // An out-of-range index reads nothing and gives NaN, so that the error is visible.
   for (Value &value : values)
     if (inside && isa<FloatType>(value.getType()))
       value = k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN()));
@@ -357,7 +359,8 @@ Type Expression::roundsTo(const Node &node) {
     return {};
   if (auto round = dyn_cast<RoundOp>(node.op))
     return round.getTo();
-  // Half precision is computed in f32: widening changes nothing, narrowing rounds here, whether or not the result is ever stored.
+  // Half precision is computed in f32. Widening changes nothing; narrowing rounds here, even if the
+  // result is never stored.
   return isa<arith::TruncFOp>(node.op) && node.type != node.element ? node.element : Type();
 }
 
@@ -398,7 +401,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0), k.number(node.type, node.hidden));
   }
   case Node::IsEqual:
-    if (auto sum = inputs[0].getDefiningOp<arith::TruncIOp>()) // of a column that is one of several: each is compared with a constant
+    if (auto sum = inputs[0].getDefiningOp<arith::TruncIOp>()) // one of several columns: each is compared with a constant
       if (auto column = sum.getIn().getDefiningOp<arith::AddIOp>(); column && column.getRhs().getDefiningOp<arith::ConstantOp>())
         return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, arith::SubIOp::create(b, k.loc, toI32(inputs[1]), toI32(column.getLhs())),
                                      toI32(column.getRhs()));

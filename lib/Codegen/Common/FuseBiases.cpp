@@ -8,7 +8,8 @@
 using namespace mlir;
 using namespace zorse;
 
-/// The vector of `element`s that `value` repeats along all dimensions but the last; null: it is none, or is stored in another type.
+/// Returns the vector of `element`s that `value` repeats along all dimensions except the last. Null
+/// if there is none, or if it is stored in another type.
 static Value repeatedVector(Value value, Type element) {
   auto narrowOf = [](Value wide) {
     auto widened = wide.getDefiningOp<arith::ExtFOp>();
@@ -28,7 +29,7 @@ static void fuse(MatmulOp product) {
     return;
   Operation *last = sum;
   Type element = getElementTypeOrSelf(product.getA().getType());
-  if (!element.isF32()) { // the sum is rounded to the type of the operands, or not fused
+  if (!element.isF32()) { // fused only if the sum is rounded to the type of the operands
     auto rounding = sum->hasOneUse() ? dyn_cast<arith::TruncFOp>(*sum->user_begin()) : arith::TruncFOp();
     if (!rounding || !getElementTypeOrSelf(y.getType()).isF32() || getElementTypeOrSelf(rounding.getType()) != element)
       return;

@@ -1,5 +1,6 @@
-// Rounding to half precision and its storage by operations on integers, which every processor vectorises: LLVM's conversions would call a library
-// there, element by element. Targets with conversions of their own override these functions.
+// Rounds to half precision and stores it with integer operations, which LLVM vectorizes for every
+// CPU. LLVM's own conversions would call a library function for each element. Targets with
+// conversion instructions override these functions.
 #include "KernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,7 +13,7 @@ using namespace zorse::codegen;
 
 namespace {
 
-/// An IEEE format: bits of the fraction, exponents of the least and the greatest normal number.
+/// An IEEE format: fraction bits, and exponents of the smallest and the largest normal number.
 struct Format {
   int fraction, least, greatest;
 
@@ -23,10 +24,10 @@ struct Format {
   }
 };
 
-/// Arithmetic on the bits of one float.
+/// Arithmetic on the bits of a float.
 struct Bits {
   KernelBuilder &k;
-  Type type; ///< integer of the float's width
+  Type type; ///< integer with the float's width
 
   Value constant(uint64_t value) const { return arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(type, static_cast<int64_t>(value))); }
   Value of(Value x) const { return arith::BitcastOp::create(k.b, k.loc, type, x); }
@@ -48,7 +49,8 @@ Value KernelBuilder::round(Value x, Type to) {
   unsigned width = type.getIntOrFloatBitWidth();
   Bits bits{*this, IntegerType::get(b.getContext(), width)};
   const uint64_t sign = uint64_t(1) << (width - 1);
-  // Of the bits that go, add just under a half, and one more where the last bit that stays is odd.
+  // Add just under half of the dropped bits' range, plus one if the last kept bit is odd (ties to
+  // even).
   int dropped = from.fraction - target.fraction;
   Value all = bits.of(x), magnitude = bits.both(all, sign - 1);
   Value odd = bits.both(bits.right(magnitude, dropped), 1);
@@ -58,7 +60,8 @@ Value KernelBuilder::round(Value x, Type to) {
   const uint64_t infinite = power(from.greatest + 1);
   if (target.greatest < from.greatest) {
     nearest = select(bits.less(nearest, power(target.greatest + 1)), nearest, bits.constant(infinite));
-    // Below the least normal number all steps are equal: those of a sum with a number whose last bit is one step.
+    // Below the smallest normal number, the step size is constant. Adding a number whose last bit
+    // is one step rounds to it.
     Value step = number(type, std::ldexp(1.5, from.fraction + target.least - target.fraction));
     Value sum = arith::AddFOp::create(b, loc, bits.as(type, magnitude), step);
     Value subnormal = bits.of(arith::SubFOp::create(b, loc, sum, step));

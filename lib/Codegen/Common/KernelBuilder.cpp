@@ -140,7 +140,8 @@ Value KernelBuilder::load(Value base, Value offset, Type element) {
 
 void KernelBuilder::store(Value value, Value base, Value offset, Type element, Value accumulate) {
   if (accumulate) {
-    // The line is fetched for the store anyway, so reading it costs nothing, and a select keeps garbage (NaN too) out.
+    // The store fetches the cache line anyway, so reading it costs nothing. The select keeps
+    // garbage, including NaN, out of the result.
     Value old = load(base, offset, element);
     Value sum = combine(ReduceKind::Sum, old, value);
     value = arith::SelectOp::create(b, loc, accumulate, sum, value);
@@ -262,12 +263,13 @@ void KernelBuilder::close(const Size &points, StringRef inlining, bool contract)
   auto narrows = [](Operation *op) { return isa<arith::TruncFOp>(op) && isHalf(op->getResult(0).getType()); };
   inner.walk([&](Operation *op) {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
-    if (!fast || !fast.getFastMathFlagsAttr() || isa<arith::TruncFOp, arith::ExtFOp>(op)) // roundings stay: "contract" might let pairs of them go
+    if (!fast || !fast.getFastMathFlagsAttr() || isa<arith::TruncFOp, arith::ExtFOp>(op)) // keep roundings: "contract" may remove pairs of them
       return;
     arith::FastMathFlags flags = fast.getFastMathFlagsAttr().getValue();
     if (contract && flags == arith::FastMathFlags::none && !isHalf(getElementTypeOrSelf(op->getResult(0))))
       flags = arith::FastMathFlags::contract;
-    // LLVM computes in 16 bits what is rounded to them right away, and such operations must not become one with each other.
+    // LLVM computes in 16 bits if the result is rounded to 16 bits immediately. Such operations
+    // must not be contracted with each other.
     if (!op->use_empty() && llvm::all_of(op->getUsers(), narrows))
       flags = flags & ~(isa<arith::MulFOp>(op) ? arith::FastMathFlags::contract | arith::FastMathFlags::reassoc : arith::FastMathFlags::reassoc);
     op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, flags));

@@ -22,10 +22,10 @@ namespace {
 
 constexpr size_t kKeyBytes = 32, kSignatureBytes = 32;
 
-/// Nobody but the user and root can have written it.
+/// Whether only the user and root can have written the file.
 bool isOwn(const struct stat &info) { return (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0; }
 
-/// The bytes of a regular file of the user's own; none where it is not one.
+/// Returns the bytes of a regular file that belongs to the user; nullopt otherwise.
 std::optional<std::string> readOwn(const std::string &path) {
   int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0)
@@ -47,7 +47,7 @@ std::optional<std::string> readOwn(const std::string &path) {
   return bytes;
 }
 
-/// The user's key, which is made when it is not there; empty where it cannot be kept.
+/// Returns the user's key and creates it if it does not exist. Empty if it cannot be stored.
 std::string cacheKey() {
   SmallString<128> path;
   if (!sys::path::home_directory(path))
@@ -61,7 +61,7 @@ std::string cacheKey() {
     int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file >= 0) {
       if (::write(file, key.data(), key.size()) == ssize_t(key.size()))
-        (void)!::link(draft.c_str(), name.c_str()); // whole, and of several compilers that make one the first one's
+        (void)!::link(draft.c_str(), name.c_str()); // atomic; if several compilers create the key, the first one wins
       ::close(file);
       ::unlink(draft.c_str());
     }
@@ -70,7 +70,7 @@ std::string cacheKey() {
   return found && found->size() == kKeyBytes ? *found : std::string();
 }
 
-/// HMAC of RFC 2104.
+/// HMAC, RFC 2104.
 std::string hmac(StringRef key, ArrayRef<StringRef> parts) {
   auto pad = [&](uint8_t with) {
     std::string block(64, char(with));
@@ -114,9 +114,9 @@ std::unique_ptr<KernelCache> KernelCache::open(const CodegenOptions &options) {
     return nullptr;
   if (!isOwn(info)) {
     WithColor::warning() << folder << ": the cache of kernels is not used, because "
-                         << (info.st_uid == ::geteuid() || info.st_uid == 0 ? "others may write there" : "it belongs to another user")
-                         << ": what lies in it becomes machine code of bundles. Name a folder of your own (ZORSE_CACHE), or run: chmod go-w "
-                         << folder << '\n';
+                         << (info.st_uid == ::geteuid() || info.st_uid == 0 ? "other users can write to it" : "it belongs to another user")
+                         << ", and its files become machine code of bundles. Set ZORSE_CACHE to your own folder, or run: chmod go-w " << folder
+                         << '\n';
     return nullptr;
   }
   std::string key = cacheKey();
@@ -133,13 +133,14 @@ std::optional<std::string> KernelCache::find(const std::string &symbol) const {
     return std::nullopt;
   StringRef object = StringRef(*file).drop_back(kSignatureBytes);
   if (StringRef(*file).take_back(kSignatureBytes) != signature(symbol, object))
-    return std::nullopt; // damaged, or another user's: it is compiled again
+    return std::nullopt; // damaged, or written by another user: compile it again
   file->resize(object.size());
   return file;
 }
 
 void KernelCache::keep(const std::string &symbol, const std::string &object) const {
-  // Through a temporary name, so that concurrent compilations never see half a file.
+  // Write to a temporary name and rename, so that concurrent compilations never read a partial
+  // file.
   SmallString<128> temporary;
   int descriptor;
   std::string path = folder + "/" + symbol + ".o";

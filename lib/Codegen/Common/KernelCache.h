@@ -1,4 +1,5 @@
-// Compiled kernels on disk, between compilations. What comes out of it is linked and run, so nothing that somebody else can have written is taken.
+// On-disk cache of compiled kernels. Cached objects are linked and executed, so the cache uses only
+// files that no other user can have written.
 #pragma once
 
 #include "zorse/Codegen/Codegen.h"
@@ -11,13 +12,15 @@ namespace zorse::codegen {
 
 class KernelCache {
 public:
-  /// The folder that the options, ZORSE_CACHE or the user's cache folder name. None where there is no such folder, or, with a warning, where others
-  /// than the user and root may write: then all kernels are compiled anew.
+  /// Opens the folder that the options, ZORSE_CACHE or the user's cache folder name. Returns null
+  /// if there is no such folder, or, with a warning, if users other than the owner and root can
+  /// write to it. All kernels are then compiled.
   static std::unique_ptr<KernelCache> open(const CodegenOptions &options);
 
-  /// The object of a symbol, if it is there, of this user, whole, and signed with this user's key.
+  /// Returns the object of a symbol if it exists, belongs to this user, is complete and is signed
+  /// with this user's key.
   std::optional<std::string> find(const std::string &symbol) const;
-  /// Failures only cost the entry.
+  /// Stores an object. A failure only means that the entry is missing.
   void keep(const std::string &symbol, const std::string &object) const;
 
 private:
@@ -25,7 +28,7 @@ private:
   std::string signature(const std::string &symbol, llvm::StringRef object) const;
 
   std::string folder;
-  std::string key; ///< of this user, in ~/.config/zorse/cache-key: not where the entries are
+  std::string key; ///< this user's key, from ~/.config/zorse/cache-key, which is not in the cache folder
 };
 
 } // namespace zorse::codegen

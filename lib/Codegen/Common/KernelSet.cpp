@@ -18,7 +18,8 @@
 using namespace llvm;
 using namespace zorse::codegen;
 
-/// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
+/// Increase this whenever the lowering of an unchanged text changes. Objects of other versions are
+/// then not found in the cache.
 static constexpr const char *kLoweringVersion = "10";
 
 KernelSet::~KernelSet() = default;
@@ -26,7 +27,7 @@ KernelSet::~KernelSet() = default;
 KernelSet::KernelSet(const CodegenOptions &options, std::string target)
     : options(options), target(std::move(target)), cache(KernelCache::open(options)) {}
 
-/// A module that stands alone, whatever options of the command line say of printing.
+/// Prints a self-contained module, independent of the printing options of the command line.
 static std::string print(mlir::ModuleOp kernel) {
   mlir::OpPrintingFlags flags;
   flags.elideLargeElementsAttrs(std::numeric_limits<int64_t>::max()).printNameLocAsPrefix(false).enableDebugInfo(false);
@@ -37,7 +38,7 @@ static std::string print(mlir::ModuleOp kernel) {
 }
 
 std::string KernelSet::textOf(mlir::ModuleOp kernel) {
-  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // printed inside of another operation it would be numbered with that
+  mlir::OwningOpRef<mlir::ModuleOp> copy = kernel.clone(); // inside another operation, the values would be numbered with that operation
   copy->removeSymNameAttr();
   return print(*copy);
 }

@@ -1,4 +1,5 @@
-// The distinct kernels of one compilation for one target: modules, compiled in parallel, remembered on disk, joined to one file.
+// The distinct kernels of one compilation for one target. They are compiled in parallel, cached on
+// disk and joined to one file.
 #pragma once
 
 #include "BodyLowering.h"
@@ -21,35 +22,37 @@ class KernelSet : public Emitter {
 public:
   ~KernelSet() override;
 
-  /// The symbol of a kernel: `<hint>_<hash of text, target and compiler version>`. Equal texts give equal symbols.
+  /// Returns the symbol of a kernel: `<hint>_<hash of text, target and compiler version>`. Equal
+  /// texts give equal symbols.
   std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) final;
-  /// A launch that does what a routine of the runtime does elsewhere (runtime/abi/Library.md); none where the device has the routine.
-  /// \param slots  what the operands lie in, one each.
+  /// Returns a kernel that replaces a routine of the runtime (runtime/abi/Library.md); none if the
+  /// device has the routine.
+  /// \param slots  the slots of the operands, one each.
   virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) {
     return std::nullopt;
   }
 
-  /// BodyLibrary.arch, and the name of the file in kernels/<arch>/ that `link` makes.
+  /// BodyLibrary.arch, and the name of the file in kernels/<arch>/ that `link` creates.
   virtual std::string arch() const = 0;
   virtual const char *object() const = 0;
 
   size_t size() const { return sources.size(); }
   const std::string &dumpDir() const { return options.dumpDir; }
-  /// By symbol; in this set, or where `moveTo` has put them.
+  /// Kernels by symbol, in this set or in the block to which `moveTo` moved them.
   const std::map<std::string, mlir::ModuleOp> &kernels() const { return sources; }
-  /// A kernel without its name: what its symbol is a hash of.
+  /// Returns the text of a kernel without its name. The symbol is a hash of this text.
   static std::string textOf(mlir::ModuleOp kernel);
 
-  /// Hands the kernels over to a block, in the order of symbols.
+  /// Moves the kernels to a block, sorted by symbol.
   void moveTo(mlir::Block &block);
-  /// Takes the kernels that a block has, which stay there.
+  /// Adds the kernels of a block to this set without moving them.
   void refer(mlir::Block &block);
 
-  /// Compiles what the cache does not hold and joins everything, in the order of symbols.
+  /// Compiles the kernels that the cache does not contain and joins all of them, sorted by symbol.
   llvm::Expected<std::string> link(unsigned &compiled);
 
 protected:
-  /// \param target  on which code depends besides its text; part of every symbol.
+  /// \param target  everything except the text on which the code depends; part of every symbol.
   KernelSet(const CodegenOptions &options, std::string target);
 
   using Objects = std::vector<std::pair<std::string, std::string>>; ///< symbol, bytes
@@ -58,17 +61,17 @@ protected:
   virtual llvm::Expected<std::string> join(const Objects &objects) const = 0;
 
   CodegenOptions options;
-  /// Path prefix of a symbol's dumps; empty: none are wanted.
+  /// Path prefix of a symbol's dumps; empty if no dumps are requested.
   std::string dumpOf(const std::string &symbol) const;
 
 private:
   std::string target;
-  std::unique_ptr<KernelCache> cache;            ///< null: none.
+  std::unique_ptr<KernelCache> cache;            ///< null if there is no cache.
   std::map<std::string, mlir::ModuleOp> sources; ///< by symbol
-  mlir::OwningOpRef<mlir::ModuleOp> nursery;     ///< of those that nobody has taken
+  mlir::OwningOpRef<mlir::ModuleOp> nursery;     ///< owns the kernels that were not moved to a block
 };
 
-/// For options.arch.
+/// Creates the kernel set for options.arch.
 std::shared_ptr<KernelSet> makeKernels(const CodegenOptions &options);
 std::shared_ptr<KernelSet> makeProcessorKernels(const CodegenOptions &options);
 /// \pre isCudaArch(options.arch)

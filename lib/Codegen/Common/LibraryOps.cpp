@@ -33,7 +33,8 @@ bundle::ElementType zorse::codegen::bundleType(Type type) {
   return bundle::ELEMENT_TYPE_UNSPECIFIED;
 }
 
-/// `value` as a window on a buffer of elements of its own type: routines do not widen what they read.
+/// Returns `value` as a view of a buffer with its own element type. Routines do not widen their
+/// inputs.
 static std::optional<View> sameTypeView(Value value, const Claims &claims) {
   std::optional<View> view = viewOf(value, claims);
   if (view && getElementTypeOrSelf(view->root.getType()) != getElementTypeOrSelf(value.getType()))
@@ -43,7 +44,7 @@ static std::optional<View> sameTypeView(Value value, const Claims &claims) {
 
 namespace {
 
-/// Several dimensions that act as one: their common extent and one stride per tensor.
+/// Several dimensions merged into one: their common extent and one stride per tensor.
 struct Collapsed {
   bundle::Extent extent;
   SmallVector<int64_t, 3> strides;
@@ -78,11 +79,12 @@ std::optional<Collapsed> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef<int
 
 bool isOne(const bundle::Extent &extent) { return extent.fixed() == 1 && extent.per_row() == 0; }
 
-/// A matrix of `outer` × `inner` logical elements with these strides as (leading dimension, transposed); none if neither stride is 1.
+/// Describes a matrix of `outer` × `inner` logical elements with these strides as (leading
+/// dimension, transposed); none if neither stride is 1.
 std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::Extent &outer, int64_t outerStride, const bundle::Extent &inner,
                                                          int64_t innerStride) {
   auto atLeast = [](int64_t stride, const bundle::Extent &extent, const bundle::Extent &count) -> std::optional<int64_t> {
-    if (extent.per_row() != 0) // no number is at least as large for all row counts; the other way round it is the number of rows
+    if (extent.per_row() != 0) // no constant is large enough for all row counts; with the roles swapped, it is the number of rows
       return std::nullopt;
     if (isOne(count))
       return std::max(stride, extent.fixed());
@@ -162,7 +164,7 @@ std::optional<ProductPlan> planMatmul(Operation *op, bool transposeA, bool trans
   p.bK = bStrides[bK];
   p.bN = bStrides[bN];
   p.cN = cStrides[rank - 1];
-  // A product with a weight: all leading dimensions are one long M, if they lie behind each other.
+  // A product with a weight: if the leading dimensions are contiguous, they form one large M.
   if (bRank == 2 && !transposeA) {
     if (auto m = collapse(cShape.drop_back(), {aStrides.drop_back(), cStrides.drop_back()})) {
       p.m = m->extent;
@@ -220,13 +222,13 @@ std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
   return finish(p, *a, *b, op.getY().getType(), op.getA().getType());
 }
 
-/// \param multiple  of what rows must lie on multiples, in elements
+/// \param multiple  required alignment of rows, in elements
 bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout, int64_t multiple) {
   ArrayRef<int64_t> shape = typeOf(value).getShape();
   if (shape[3] != 1 && layout.strides[3] != 1)
     return false;
-  // A head's positions are the rows of a matrix: those of a value that is repeated, or of windows that overlap, are none. One position may have any
-  // stride.
+  // A head's positions are the rows of a matrix. Repeated values and overlapping windows are not
+  // matrices. A single position may have any stride.
   if (shape[1] != 1 && layout.strides[1] < shape[3])
     return false;
   if (layout.offset % multiple || llvm::any_of(llvm::seq(3), [&](int dim) { return shape[dim] != 1 && layout.strides[dim] % multiple; }))

@@ -1,4 +1,5 @@
-// Products and attention: ops that become library calls, and the strides these demand.
+// Ops that become library calls (matrix products and attention), and the strides that the library
+// requires.
 #pragma once
 
 #include "Views.h"
@@ -7,27 +8,29 @@
 
 namespace zorse::codegen {
 
-/// A matrix product as bundle::MatrixProduct says it, over views instead of pointers.
+/// A matrix product as in bundle::MatrixProduct, with views instead of pointers.
 struct ProductPlan {
-  bundle::MatrixProduct product; ///< everything but the pointers.
+  bundle::MatrixProduct product; ///< everything except the pointers.
   View a, b;
   std::optional<View> bias;
   double flopsFixed = 0, flopsPerRow = 0;
 };
 
-/// True for matmul, biased_matmul and contract.
+/// Whether the op is matmul, biased_matmul or contract.
 bool isProduct(mlir::Operation *op);
-/// True for products, attention and attention_grad.
+/// Whether the op is a product, attention or attention_grad.
 bool isLibraryOp(mlir::Operation *op);
 
-/// The strides of a product; none where an operand (or the result's place) has strides that a BLAS cannot express.
+/// Computes the strides of a product. Returns nullopt if an operand or the result's claimed layout
+/// has strides that BLAS cannot express.
 std::optional<ProductPlan> planProduct(mlir::Operation *op, const Claims &claims);
 
-/// The call of an attention or attention_grad without pointers; operands in the routine's order, null where absent. None as above.
+/// The call of an attention or attention_grad without pointers. Operands are in the routine's
+/// order, null if absent.
 struct AttentionPlan {
   bundle::LibraryCall call;
   llvm::SmallVector<mlir::Value, 12> operands; ///< operand values and results, in the routine's order.
-  unsigned firstResult = 0;                    ///< results are operands [firstResult, end) except as the routine documents.
+  unsigned firstResult = 0;                    ///< results are operands [firstResult, end), except if the routine documents otherwise.
   double flopsPerRow = 0;
 };
 std::optional<AttentionPlan> planAttention(mlir::Operation *op, const Claims &claims);

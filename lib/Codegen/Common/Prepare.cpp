@@ -25,7 +25,7 @@ bool zorse::codegen::isElementwise(Operation *op) {
 
 bool zorse::codegen::isUniform(Operation *op) {
   SmallVector<Operation *> open{op};
-  SmallPtrSet<Operation *, 16> seen; // scalars are used again and again: every path to one would be gone
+  SmallPtrSet<Operation *, 16> seen; // scalars have many uses; without it, every path to one would be visited
   while (!open.empty()) {
     Operation *next = open.pop_back_val();
     if (!next || !isElementwise(next) || next->hasAttr(kCopyAttr))
@@ -40,7 +40,7 @@ bool zorse::codegen::isUniform(Operation *op) {
   return true;
 }
 
-/// Whether elementwise ops alone read a value, by views that say which of its dimensions goes where.
+/// Whether only elementwise ops read a value, through views that map each of its dimensions.
 static bool isReadByElementAlone(Value value) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isViewOp(user) ? isReadByElementAlone(user->getResult(0)) : isElementwise(user) && !user->hasAttr(kCopyAttr) && traceOf(value).has_value();
@@ -68,7 +68,7 @@ struct Placer {
     return copy.getY();
   }
 
-  /// True if the op that makes `root` can write it with these strides.
+  /// Whether the op that computes `root` can write it with these strides.
   bool canWrite(Value root, const Claim &claim) {
     Operation *op = root.getDefiningOp();
     if (!op || isa<arith::ConstantOp>(op) || isMadeAgain(op) || claims.count(root))
@@ -85,12 +85,13 @@ struct Placer {
     return possible;
   }
 
-  /// Puts the root of `operand` where `claim` says, or makes a copy that goes there.
+  /// Makes the root of `operand` write directly to the location of `claim`, or inserts a copy that
+  /// does.
   void place(OpOperand &operand, Claim claim, bool accumulates) {
     Claim wanted = claim;
     Value value = operand.get();
     bool direct = true, alone = value.hasOneUse();
-    SmallVector<Operation *> views; // from the place to the value
+    SmallVector<Operation *> views; // views from the claimed location to the value
     while (direct && isViewOp(value.getDefiningOp())) {
       Operation *op = value.getDefiningOp();
       Value source = op->getOperand(0);
@@ -111,13 +112,14 @@ struct Placer {
       views.push_back(op);
       alone &= value.hasOneUse();
     }
-    // What is added to cannot be read back, so an accumulated value must have no other reader.
+    // An accumulated buffer cannot be read back, so an accumulated value must have no other user.
     if (direct && (alone || !accumulates) && canWrite(value, claim)) {
       claims[value] = claim;
       return;
     }
     if (Operation *maker = value.getDefiningOp(); fewLaunches && direct && !views.empty() && maker && isLibraryOp(maker)) {
-      // A copy of the outermost view might need another one before it. Who else reads that view finds it where the copy is, unless that is added to.
+      // A copy of the outermost view might need another copy before it. Other users of that view
+      // read the copy, unless the copy accumulates.
       const bool shared = !accumulates && !operand.get().hasOneUse();
       Value copy = copyBefore(shared ? maker->getNextNode() : operand.getOwner(), value), view = copy;
       for (Operation *op : llvm::reverse(views)) {
@@ -134,7 +136,8 @@ struct Placer {
     claims[copy] = wanted;
   }
 
-  /// Gradients in half precision are complete when they are written: they have been rounded (docs/precision.md).
+  /// Half-precision gradients are complete when they are written, because they have been rounded
+  /// (docs/precision.md).
   bool accumulates(unsigned result) {
     SlotAttr slot = slotOfResult(function, result);
     return isSlot(slot, SlotKind::ParameterGradient) ||
@@ -167,7 +170,7 @@ struct Placer {
     }
   }
 
-  /// Inserts copies where no strides express a view.
+  /// Inserts copies if strides cannot express a view.
   void resolveViews() {
     SmallVector<Operation *> ops;
     for (Operation &op : function.getBody().front().without_terminator())
@@ -190,7 +193,7 @@ struct Placer {
     for (Operation *op : ops) {
       bool product = isProduct(op);
       if (!product && !carriesSamples(op->getOperand(0).getType()))
-        return op->emitOpError("expects operands that carry samples: attention of constants has no CPU routine");
+        return op->emitOpError("expects operands with a sample axis: attention of constants has no CPU routine");
       // Constants have no buffer that a routine could read.
       for (OpOperand &operand : op->getOpOperands())
         if (Operation *root = rootOf(operand.get()).getDefiningOp(); root && (isa<arith::ConstantOp>(root) || isUniform(root)))
@@ -203,7 +206,7 @@ struct Placer {
           operand.set(copyBefore(op, operand.get()));
       }
       if (!fits())
-        return op->emitOpError("has strides that no library routine takes; this is a defect of the compiler");
+        return op->emitOpError("has strides that no library routine accepts; this is a compiler bug");
     }
     return success();
   }
@@ -213,8 +216,8 @@ struct Placer {
 
 void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
-  llvm::SetVector<Operation *> late;    // from the last one
-  llvm::DenseMap<int64_t, bool> isLate; // by group, whose ops stay together
+  llvm::SetVector<Operation *> late;    // ops to move, starting at the last one
+  llvm::DenseMap<int64_t, bool> isLate; // by group; the ops of a group stay together
   auto isParameterGradient = [&](OpOperand &use) { return isSlot(slotOfResult(function, use.getOperandNumber()), SlotKind::ParameterGradient); };
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     const bool found = !op.use_empty() && llvm::all_of(op.getUses(), [&](OpOperand &use) {

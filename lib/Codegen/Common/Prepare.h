@@ -1,4 +1,5 @@
-// Decides which values share the bytes of results and concats, and makes every copy that is really needed an op.
+// Decides which values share the memory of results and concats, and turns every necessary copy into
+// an op.
 #pragma once
 
 #include "Views.h"
@@ -7,22 +8,29 @@
 
 namespace zorse::codegen {
 
-/// Elementwise ops of arith and math, roundings and copies.
+/// Whether the op is an elementwise arith or math op, a rounding or a copy.
 bool isElementwise(mlir::Operation *op);
 
-/// Scalar ops on constants and arguments: computed again by every kernel that uses them, never stored.
+/// Whether the op is a scalar op on constants and arguments. Every kernel that uses it recomputes
+/// it; it is never stored.
 bool isUniform(mlir::Operation *op);
 
-/// Never stored: uniform ops, and causal masks that elementwise ops alone read, whose elements follow from their indices.
+/// Whether the op is never stored: uniform ops, and causal masks with only elementwise users,
+/// because their elements follow from the indices.
 bool isMadeAgain(mlir::Operation *op);
 
-/// After it
-/// - the root of every result and of every concat operand has a claim: it is written directly to its place,
-/// - every operand of every op is a view of its root's buffer, and library ops find strides that they can express.
-/// \param fewLaunches  what cannot be written to its place at once is copied there once, from where it was made.
+/// Claims the memory of results and concats. Afterwards
+/// - the root of every result and of every concat operand has a claim: it is written directly to
+///   its final location;
+/// - every operand of every op is a view of its root's buffer, and library ops have strides that
+///   they can express.
+///
+/// \param fewLaunches  copy a value that cannot be written to its final location from its buffer
+/// once, at the end
 mlir::FailureOr<Claims> claimPlaces(mlir::func::FuncOp function, bool fewLaunches);
 
-/// Moves what gradients of parameters alone need behind everything else, so that it does not part launches that belong together.
+/// Moves ops that only parameter gradients need to the end, so that they do not separate launches
+/// that could be merged.
 void moveParameterGradientsLast(mlir::func::FuncOp function);
 
 } // namespace zorse::codegen

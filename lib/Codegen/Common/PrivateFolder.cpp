@@ -25,22 +25,22 @@ Expected<std::unique_ptr<PrivateFolder>> PrivateFolder::create(StringRef purpose
   for (int tried = 0; tried < kTries; ++tried) {
     std::unique_ptr<PrivateFolder> folder(new PrivateFolder());
     std::string name = pattern.str().str();
-    if (!::mkdtemp(name.data())) // mode 0700, and an error where the name exists
+    if (!::mkdtemp(name.data())) // mode 0700; fails if the name exists
       return problem(errno, "cannot make a temporary folder in " + parent + "; set TMPDIR to a folder in which you may write");
     folder->name_ = name;
     struct stat info = {};
-    // Without O_CLOEXEC: the linker finds its files through it.
+    // Opened without O_CLOEXEC: the linker finds its files through this descriptor.
     folder->descriptor_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    // Somebody may have moved it and put another one there, or nothing.
+    // Another user may have moved the folder and created another one with its name.
     if (folder->descriptor_ < 0 || ::fstat(folder->descriptor_, &info) != 0 || info.st_uid != ::geteuid() || (info.st_mode & 0077) != 0)
       continue;
     folder->path_ = "/proc/self/fd/" + std::to_string(folder->descriptor_);
-    if (::access(folder->path_.c_str(), W_OK) != 0) // no /proc
+    if (::access(folder->path_.c_str(), W_OK) != 0) // /proc is not mounted
       folder->path_ = name;
     return std::move(folder);
   }
   return problem(EPERM,
-                 "temporary folders in " + parent + " are exchanged while they are opened; set TMPDIR to a folder in which only you may write");
+                 "a temporary folder in " + parent + " was replaced while it was being opened; set TMPDIR to a folder in which only you may write");
 }
 
 PrivateFolder::~PrivateFolder() {

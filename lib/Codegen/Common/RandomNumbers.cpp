@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// The finaliser of Random.h in IR.
+/// The finalizer of Random.h as IR.
 static Value mix64(KernelBuilder &k, Value x) {
   OpBuilder &b = k.b;
   auto shift = [&](Value v, int64_t bits) -> Value {

@@ -1,19 +1,21 @@
-// The keyed random numbers of abi/Random.h in kernels: bits are those of processors, whatever makes the kernel.
+// The counter-based random numbers of abi/Random.h in kernels. All targets give the same bits.
 #pragma once
 
 #include "KernelBuilder.h"
 
 namespace zorse::codegen {
 
-/// The stream (i64) of one sample in this step. One for all its elements, so it belongs before loops.
-/// \param scalars  operand: the SCALARS block
-/// \param sample   i64, in the call; null: of what has no samples, one stream for all cells
+/// Returns the random stream (i64) of one sample in this step. It is the same for all elements of
+/// the sample; call this outside of loops.
+/// \param scalars  operand number of the SCALARS block
+/// \param sample   i64, index of the sample in the call; null for values without samples, which
+/// share one stream across all cells
 mlir::Value randomStream(KernelBuilder &k, unsigned scalars, int64_t instance, mlir::Value sample);
 
-/// What a kernel needs to know of a dropout, and what follows from whether the step trains: nothing is dropped or scaled in evaluation.
+/// Threshold and scale factor of a dropout in this step. Evaluation drops and scales nothing.
 struct DropoutRule {
   mlir::Value threshold; ///< i64
-  mlir::Value factor;    ///< of what is kept, of type `number`
+  mlir::Value factor;    ///< scale of kept elements, of type `number`
 };
 DropoutRule dropoutRule(KernelBuilder &k, unsigned scalars, double probability, mlir::Type number);
 

@@ -73,14 +73,15 @@ void RowProgram::eraseDim(size_t dim) {
   });
 }
 
-/// Leading dimensions that every access walks as one become one; short columns swallow leading dimensions in elementwise clusters.
+/// Merges leading dimensions that every access treats as one. In elementwise clusters, short
+/// columns are merged with leading dimensions.
 void RowProgram::mergeDims() {
   for (size_t dim = sizes.size(); dim-- > 1;) {
     if (sizes[dim].sampled || !allStrides([&](SmallVectorImpl<int64_t> &s) { return s[dim - 1] == s[dim] * sizes[dim].count; }))
       continue;
     sizes[dim - 1] = Size{sizes[dim - 1].count * sizes[dim].count, sizes[dim - 1].sampled};
     sizes.erase(sizes.begin() + dim);
-    // The inner stride stays: the merged index counts inner elements.
+    // Keep the inner stride: the merged index counts inner elements.
     eraseDim(dim - 1);
   }
   bool elementwise = columns != 0;

@@ -1,5 +1,6 @@
-// What a row cluster computes, before anybody says how its points and columns are walked: the graph of its expressions, its stores, and the sizes of
-// its leading dimensions, merged where every access walks them as one.
+// The computation of a row cluster, independent of the loops over its points and columns: the
+// expression graph, the stores, and the sizes of the leading dimensions. Dimensions are merged if
+// every access treats them as one.
 #pragma once
 
 #include "Clusters.h"
@@ -8,31 +9,32 @@
 
 namespace zorse::codegen {
 
-/// What kernel emission asks about results: which of them are stored, and which of their places are added to at run time.
+/// Information about results for kernel emission: which results are stored, and which are added to
+/// at run time.
 struct KernelContext {
   mlir::MLIRContext *context;
   const Clustering &clustering;
   const Claims &claims;
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
-  std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< what only the launches of this cluster use
+  std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< scratch buffer of this cluster's launches
 };
 
 class RowProgram {
 public:
-  /// Builds graph and stores, merges dimensions, evaluates what is uniform.
-  /// \param k  new; outlives this
+  /// Builds the graph and the stores, merges dimensions and evaluates uniform nodes.
+  /// \param k  newly created builder; must outlive this object
   RowProgram(KernelBuilder &k, const KernelContext &context, int index);
 
 protected:
   using Value = mlir::Value;
 
   const std::vector<Node> &nodes() const { return expression.nodes; }
-  /// A uniform node or a number of the current point, once.
+  /// Returns the value of a uniform node or a number of the current point; it is emitted once.
   Value scalarOf(int index, llvm::ArrayRef<Value> indices);
-  /// Worth keeping rather than computing again.
+  /// Whether keeping the value is cheaper than recomputing it.
   static bool isExpensive(const Node &node);
-  /// The store from which later phases may load a node's vector again; -1: none.
+  /// The store from which later phases may reload a node's vector; -1: none.
   int storeOf(int node) const;
   Value accumulateFlag(const StoreNode &store) { return store.accumulates ? flags[store.operand] : Value(); }
   std::string hint() const;
@@ -42,11 +44,11 @@ protected:
   KernelBuilder &k;
   Expression expression;
   std::vector<StoreNode> stores;
-  llvm::SmallVector<Size, 4> sizes; ///< of the leading dimensions, merged.
+  llvm::SmallVector<Size, 4> sizes; ///< sizes of the leading dimensions, merged.
   int64_t columns;
   int phases = 1;
   std::vector<char> needed;   ///< by node
-  std::vector<Value> scalars; ///< uniform nodes and numbers of the current point.
+  std::vector<Value> scalars; ///< values of uniform nodes, and numbers of the current point.
 
 private:
   void buildGraph();

@@ -1,4 +1,4 @@
-// What a scatter_add reads and writes, before anybody says who has which rows of the table.
+// The memory accesses of a scatter_add, independent of the assignment of table rows to threads.
 #pragma once
 
 #include "RowProgram.h"
@@ -6,19 +6,19 @@
 namespace zorse::codegen {
 
 struct ScatterProgram {
-  /// Adds the operands and the cost to `k`, which outlives this.
+  /// Adds the operands and the cost to `k`, which must outlive this object.
   ScatterProgram(KernelBuilder &k, const KernelContext &context, int index);
 
   ScatterAddOp op;
   KernelBuilder &k;
-  mlir::Type element, updateElement, idType; ///< of the table; of updates in memory, narrower where a view widens; of ids
+  mlir::Type element, updateElement, idType; ///< type of table elements; of updates in memory (narrower if a view widens); of ids
   unsigned idOperand = 0, updateOperand = 0, out = 0;
-  bool accumulates = false;                    ///< where the run asks for it
-  llvm::SmallVector<Size> leadSizes;           ///< of ids
-  llvm::SmallVector<Size> tailSizes;           ///< of a row of the table, which is contiguous
-  llvm::SmallVector<int64_t, 4> idStrides;     ///< over the sizes of ids
-  llvm::SmallVector<int64_t, 4> updateStrides; ///< over those, then over the row's
-  int64_t tableRows = 0, width = 0;            ///< rows of the table and elements of each
+  bool accumulates = false;                    ///< whether the run requests accumulation
+  llvm::SmallVector<Size> leadSizes;           ///< sizes of the ids' dimensions
+  llvm::SmallVector<Size> tailSizes;           ///< sizes of the dimensions of a table row, which is contiguous
+  llvm::SmallVector<int64_t, 4> idStrides;     ///< over the dimensions of ids
+  llvm::SmallVector<int64_t, 4> updateStrides; ///< over the dimensions of ids, then of the row
+  int64_t tableRows = 0, width = 0;            ///< rows of the table, and elements per row
   Size tokens;                                 ///< number of ids
 
   /// updates[from], in elements.
@@ -28,7 +28,7 @@ struct ScatterProgram {
   /// table[at] = value
   void put(mlir::Value value, mlir::Value at);
   void clear(mlir::Value at);
-  /// What the table would have after an update, rounded to its element type.
+  /// Returns the table element plus an update, rounded to the table's element type.
   mlir::Value sum(mlir::Value value, mlir::Value update);
 };
 

@@ -49,7 +49,7 @@ uint32_t Slots::slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode m
 
 Place Slots::scalars(int64_t offset) {
   bundle::Extent bytes;
-  bytes.set_fixed(offsetof(abi::StepScalars, sums)); // sums are a slot of their own
+  bytes.set_fixed(offsetof(abi::StepScalars, sums)); // sums have their own slot
   return {slot(bundle::SCALARS, 0, bundle::READ, bytes, bundle::F64, "scalars"), offset, 0};
 }
 
@@ -59,7 +59,8 @@ Place Slots::workspace(const bundle::Extent &bytes) {
 
 bool Slots::resultAccumulates(unsigned result) const { return body.slots(results[result].slot).mode() == bundle::ACCUMULATE; }
 
-/// The function that says where everything of a packed block lies, for readers of only some of it.
+/// Returns the function that writes a packed block and determines its layout, for functions that
+/// read only some of its tensors.
 static func::FuncOp writerOf(func::FuncOp function, SlotKind block) {
   auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
   func::FuncOp writer = unitClass ? unitClass.writerOf(block) : func::FuncOp();
@@ -84,7 +85,8 @@ LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, Packed &packed
                                             << tensors.size() - 1 << ", got " << index;
     packed.places.resize(tensors.size());
   }
-  // Tensors without samples come first, then rows * (bytes per row of the earlier ones).
+  // Tensors without samples are first. The offset of the others is rows * (bytes per row of the
+  // earlier ones).
   llvm::sort(tensors, [](auto &a, auto &b) { return a.first < b.first; });
   for (auto [index, type] : tensors)
     if (bundle::Extent bytes = tensorBytes(type); bytes.per_row() == 0) {

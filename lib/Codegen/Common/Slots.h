@@ -1,4 +1,4 @@
-// The slots of a body and where arguments and results of its function lie in them.
+// The slots of a body, and the positions of its function's arguments and results in them.
 #pragma once
 
 #include "Views.h"
@@ -19,7 +19,7 @@ class Slots {
 public:
   explicit Slots(bundle::Body &body) : body(body) {}
 
-  /// Reads zorse.slot of every argument and result; fails after a diagnostic.
+  /// Reads zorse.slot of every argument and result. Fails after a diagnostic.
   mlir::LogicalResult assign(mlir::func::FuncOp function);
 
   Place scalars(int64_t offset = 0);
@@ -33,22 +33,23 @@ private:
   uint32_t slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type,
                 llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
-  /// Tensors packed in one slot: offsets by index, and all their bytes.
+  /// Tensors packed in one slot: offsets by index, and the total size.
   struct Packed {
     std::vector<Place> places;
     bundle::Extent bytes;
   };
-  /// Lays out the tensors of a packed block as the function of the class that writes it says, or as `function` does outside of a class.
+  /// Computes the layout of a packed block from the class's function that writes it, or from
+  /// `function` if it is not in a class.
   mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, Packed &packed);
 
   bundle::Body &body;
   Packed saved, deferred;
 };
 
-/// Where a field of the step's scalars lies in abi::StepScalars.
+/// Offset of a field of the step's scalars in abi::StepScalars, in bytes.
 int64_t offsetOfScalar(SlotAttr scalar);
 
-/// Bytes of a tensor: per row where it carries samples.
+/// Size of a tensor in bytes: per row if it has a batch dimension, else fixed.
 bundle::Extent tensorBytes(mlir::Type type);
 inline int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 

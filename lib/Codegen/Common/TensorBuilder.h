@@ -1,4 +1,4 @@
-// Short names for building elementwise graphs on tensors.
+// Shorthands for building elementwise graphs on tensors.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -25,7 +25,8 @@ struct TensorBuilder {
   Value div(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y); }
   Value neg(Value x) { return make<mlir::arith::NegFOp>(x); }
   Value exp(Value x) { return make<mlir::math::ExpOp>(x); }
-  /// Where a few units in the last place of f32 do not matter in a model of 16 bits: GPUs have instructions for them (useSpecialFunctions).
+  /// Approximate operations, for values whose last bits in f32 do not matter in a 16-bit model.
+  /// GPUs have instructions for them (useSpecialFunctions).
   Value expNearly(Value x) { return make<mlir::math::ExpOp>(x, mlir::arith::FastMathFlags::afn); }
   Value divNearly(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y, mlir::arith::FastMathFlags::afn); }
   Value log(Value x) { return make<mlir::math::LogOp>(x); }
@@ -34,7 +35,7 @@ struct TensorBuilder {
   Value erf(Value x) { return make<mlir::math::ErfOp>(x); }
   Value select(Value c, Value x, Value y) { return make<mlir::arith::SelectOp>(c, x, y); }
 
-  /// A number in the type of `like`: a scalar constant, broadcast.
+  /// A number in the type of `like`: a scalar constant that is broadcast.
   Value splat(Value like, double value) { return splat(typeOf(like), value); }
   Value splat(mlir::RankedTensorType type, double value) {
     mlir::Type element = type.getElementType();
@@ -48,7 +49,7 @@ struct TensorBuilder {
   Value plus(Value x, double term) { return add(x, splat(x, term)); }
 
   mlir::RankedTensorType withElement(Value like, mlir::Type element) { return mlir::RankedTensorType::get(typeOf(like).getShape(), element); }
-  /// Between float types.
+  /// Converts between float types.
   Value cast(Value x, mlir::Type element) {
     unsigned from = elementOf(x).getIntOrFloatBitWidth(), to = element.getIntOrFloatBitWidth();
     if (elementOf(x) == element)
@@ -58,21 +59,22 @@ struct TensorBuilder {
     return make<mlir::arith::TruncFOp>(withElement(x, element), x);
   }
 
-  /// One number per vector, repeated along the last dimension of a tensor of the shape of `like`.
+  /// Repeats one number per vector along the last dimension, to the shape of `like`.
   Value alongLast(Value x, Value like) {
     llvm::SmallVector<int64_t> dims;
     for (int64_t dim = 0; dim < typeOf(x).getRank(); ++dim)
       dims.push_back(dim);
     return make<BroadcastOp>(withElement(like, elementOf(x)), x, dims);
   }
-  /// A vector over the last dimension, repeated over all others.
+  /// Repeats a vector over the last dimension over all other dimensions.
   Value alongLead(Value x, Value like) {
     return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{typeOf(like).getRank() - 1});
   }
-  /// A scalar tensor, repeated.
+  /// Broadcasts a scalar tensor.
   Value everywhere(Value x, Value like) { return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{}); }
 
-  /// One element is its own sum: emitters expect that there is something to reduce.
+  /// Reduces the last dimension. A dimension of size 1 is dropped without a reduction, because
+  /// emitters expect something to reduce.
   Value reduceLast(Value x, ReduceKind kind) {
     if (typeOf(x).getShape().back() == 1)
       return reshape(x, typeOf(x).getShape().drop_back());
@@ -86,13 +88,13 @@ struct TensorBuilder {
       dims.push_back(dim);
     return dims.empty() ? x : make<ReduceOp>(x, ReduceKind::Sum, dims);
   }
-  /// Two tensors side by side, along a new last dimension of 2.
+  /// Stacks two tensors along a new last dimension of size 2.
   Value join(Value x, Value y) {
     llvm::SmallVector<int64_t> shape(typeOf(x).getShape());
     shape.push_back(1);
     return make<ConcatOp>(mlir::ValueRange{reshape(x, shape), reshape(y, shape)}, int64_t(shape.size()) - 1);
   }
-  /// Element `index` along the last dimension.
+  /// Returns element `index` along the last dimension.
   Value element(Value x, int64_t index) {
     const int64_t last = typeOf(x).getRank() - 1;
     return reshape(make<SliceOp>(x, last, index, int64_t(1)), typeOf(x).getShape().drop_back());

@@ -40,16 +40,19 @@ void zorse::codegen::writeDump(const std::string &path, llvm::function_ref<void(
     write(out);
 }
 
-/// Transcendental functions in f32 become polynomials that LLVM can vectorise; in f64 they stay calls of libm.
+/// Expands transcendental functions in f32 to polynomials, which LLVM can vectorize. In f64 they
+/// remain calls of libm.
 static LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
-  // Not the whole expansion pass: it takes maximumf apart, which LLVM vectorises only as a whole.
+  // The complete expansion pass is not used: it decomposes maximumf, which LLVM vectorizes only as
+  // one operation.
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
-/// What may be computed nearly and was not is computed to the last bits: a target's own shortcuts would differ from one to the next.
+/// Removes permissions to approximate that were not used, so that operations are exact. Shortcuts
+/// of targets would differ between targets.
 static void dropApproximations(ModuleOp module) {
   module.walk([](arith::ArithFastMathInterface op) {
     if (arith::FastMathFlagsAttr flags = op.getFastMathFlagsAttr())
@@ -98,7 +101,7 @@ void zorse::codegen::optimize(llvm::Module &module, llvm::TargetMachine &machine
 llvm::Error zorse::codegen::emitFile(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeGenFileType type, llvm::raw_pwrite_stream &out) {
   llvm::legacy::PassManager emit;
   if (machine.addPassesToEmitFile(emit, out, nullptr, type))
-    return llvm::createStringError("the target cannot emit this kind of file");
+    return llvm::createStringError("the target cannot emit this file type");
   emit.run(module);
   return llvm::Error::success();
 }

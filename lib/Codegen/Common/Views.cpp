@@ -50,12 +50,12 @@ std::optional<Layout> zorse::codegen::reshapeLayout(const Layout &layout, ArrayR
   result.offset = layout.offset;
   result.strides.assign(to.size(), 0);
   size_t i = 0, j = 0;
-  if (!from.empty() && ShapedType::isDynamic(from[0])) { // the sample axis stays alone
+  if (!from.empty() && ShapedType::isDynamic(from[0])) { // the batch dimension is never merged
     result.strides[0] = layout.strides[0];
     i = j = 1;
   }
   while (i < from.size() || j < to.size()) {
-    // The smallest groups of dimensions of both sides with equal element counts.
+    // The smallest groups of dimensions of both shapes with equal element counts.
     int64_t left = 1, right = 1;
     size_t i0 = i, j0 = j;
     do {
@@ -64,7 +64,7 @@ std::optional<Layout> zorse::codegen::reshapeLayout(const Layout &layout, ArrayR
       else
         right *= to[j++];
     } while (left != right || (i == i0 && j == j0));
-    // Dimensions of `from` in the group must lie behind each other.
+    // The dimensions of `from` in the group must be contiguous.
     int64_t inner = 0;
     bool any = false;
     int64_t expected = 0;
@@ -165,7 +165,7 @@ std::optional<Trace> zorse::codegen::traceOf(Value value) {
       return std::nullopt;
     return trace;
   }
-  // Per dimension of `from`: its squeezed position, -1 for unit dimensions.
+  // Squeezed position of every dimension of `from`; -1 for unit dimensions.
   SmallVector<int> position;
   int next = 0;
   for (int64_t size : from.getShape())

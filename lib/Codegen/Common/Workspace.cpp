@@ -26,7 +26,7 @@ struct Block {
   int last;
 };
 
-/// First fit over blocks that are alive; positions in bytes (per row, or fixed).
+/// First-fit allocator over live blocks. Positions are bytes (per row, or fixed).
 class Allocator {
 public:
   int64_t allocate(int64_t bytes, const Lifetime &life) {

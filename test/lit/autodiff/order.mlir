@@ -10,7 +10,7 @@
 // SLICE:  error: zorse-slice-joint: expected classes with a function '@joint', found none: run --zorse-join-backward first
 // AGAIN:  error: zorse-differentiate: expected classes with a function '@forward', found none: run --zorse-find-units first
 // BODIES: error: zorse-compile-bodies: expected functions of units, found joint function 'c.joint': run --zorse-slice-joint first
-// UNITS:  error: zorse-find-units: expected a recognised @model, found class '@c': units have been found already
+// UNITS:  error: zorse-find-units: expected a recognized @model, found class '@c': units have been found already
 // MODEL:  error: (M1) expects a function @model of one block; found class '@c': passes over a model come before --zorse-find-units
 zorse.class @c {
   func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})

@@ -28,7 +28,7 @@
 // RUN: not zorse-opt %s --zorse-compile-bodies=arch=sm_80 2>&1 | FileCheck %s --check-prefix=MODEL
 // MODEL: error: zorse-compile-bodies: expected functions of units, found '@model': run --zorse-train-pipeline=from=recognized first
 // RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
-// TEXT: error: zorse-compile-bodies: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', whose machine code is no text
+// TEXT: error: zorse-compile-bodies: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', which does not produce PTX
 
 // A target of each architecture: bodies and kernels in the module.
 // RUN: zorse-opt %s --zorse-train-pipeline="to=bodies arch=x86-64-v3,sm_80" --mlir-elide-resource-strings-if-larger=16 | FileCheck %s --check-prefix=TARGETS

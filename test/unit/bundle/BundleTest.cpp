@@ -190,7 +190,7 @@ TEST_F(BundleTest, OtherFilesInADirectoryAreKept) {
   ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
   std::ofstream(folder / "one.zorse" / "notes.txt") << "precious";
   error = writeBundle(contents(), path("one.zorse")).message();
-  EXPECT_NE(error.find("holds 'notes.txt'"), std::string::npos) << error;
+  EXPECT_NE(error.find("contains 'notes.txt'"), std::string::npos) << error;
   EXPECT_EQ(read(folder / "one.zorse" / "notes.txt"), "precious");
   fs::create_directory(folder / "site");
   std::ofstream(folder / "site" / "manifest.json") << "{}"; // that of a web page

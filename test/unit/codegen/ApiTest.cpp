@@ -108,7 +108,8 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   fs::permissions(directory, fs::perms::others_write, fs::perm_options::add);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(compile(options).compiled, 2u);
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("the cache of kernels is not used, because others may write there"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("the cache of kernels is not used, because other users can write to it"),
+            std::string::npos);
   fs::remove_all(directory);
 }
 

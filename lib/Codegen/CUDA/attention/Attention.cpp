@@ -1,4 +1,4 @@
-// Which attention has kernels of its own, and the list of its launches.
+// Decides which attention ops are lowered to kernels, and lists their launches.
 #include "CudaEmitters.h"
 
 #include "AttentionKernels.h"
@@ -7,14 +7,14 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Copies go by 16 bytes: 8 elements of two.
+/// Kernels copy 16 bytes at a time: 8 elements of two bytes.
 static constexpr int64_t kRowMultiple = 8;
 
 LogicalResult cuda::prepareAttention(func::FuncOp function, StringRef chip) {
   return expandAttention(function, [&](Operation *op) {
     if (!whyUnsupported(op, chip).empty())
       return false;
-    // Operands whose rows lie elsewhere are copied first (resolveLibraryOps).
+    // resolveLibraryOps copies operands with other row strides.
     op->setAttr(kRowMultipleAttr, IntegerAttr::get(IntegerType::get(op->getContext(), 64), kRowMultiple));
     return true;
   });
@@ -25,13 +25,14 @@ int64_t cuda::attentionScratch(Operation *op) { return isa<AttentionGradOp>(op) 
 FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster, StringRef chip) {
   Operation *op = context.clustering.clusters[size_t(cluster)].ops.front();
   const AttentionProblem problem = problemOf(op, context.claims, chip);
-  // Rows lie on multiples of 16 bytes if their tensors do, as slots and workspace make sure.
+  // Rows are aligned to 16 bytes if their tensors are. The layouts of slots and workspace guarantee
+  // this.
   for (const HeadTensor *tensor : {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout, &problem.dq, &problem.dk, &problem.dv}) {
     if (!tensor->root)
       continue;
     const bundle::Pointer &at = context.resolve(tensor->root, tensor->offset).pointer;
     if (at.fixed() % 16 || at.per_row() % 16)
-      return op->emitOpError("has rows that do not begin on multiples of 16 bytes; this is a defect of the compiler");
+      return op->emitOpError("has rows that are not aligned to 16 bytes; this is a compiler bug");
   }
   std::vector<Kernel> kernels;
   if (isa<AttentionOp>(op)) {

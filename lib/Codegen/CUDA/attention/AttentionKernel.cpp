@@ -73,7 +73,7 @@ void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried,
 QueryKernel::QueryKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant)
     : AttentionKernel(context, problem, variant, problem.queries, problem.heads),
       scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {
-  // The last queries see most keys where `causal` holds: their blocks begin first.
+  // With `causal`, the last queries attend to most keys. Their blocks start first.
   if (problem.options.causal)
     number = w.sub(w.i32(blocks - 1), number);
   firstRow = w.mul(number, variant.rows);

@@ -1,4 +1,4 @@
-// What the kernels of attention have in common: a block has some rows of one head of one sample.
+// Base classes of the attention kernels: a block processes some rows of one head of one sample.
 #pragma once
 
 #include "Problem.h"
@@ -12,7 +12,8 @@ class AttentionKernel {
 protected:
   using Value = mlir::Value;
 
-  /// \param positions  of the side that blocks divide, in `heads` heads
+  /// \param positions  number of positions that are divided into blocks (queries or keys), in each
+  /// of `heads` heads
   AttentionKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant, int64_t positions, int64_t heads);
 
   const KernelContext &context;
@@ -22,24 +23,25 @@ protected:
   WarpBuilder w;
   Tiles tiles;
   Value sample, head; ///< i32
-  Value number;       ///< i32: of the block in its head
-  int64_t blocks;     ///< of a head
+  Value number;       ///< i32: index of the block in its head
+  int64_t blocks;     ///< number of blocks of a head
 
   unsigned operand(const HeadTensor &tensor) { return k.operand(tensor.root, tensor.offset); }
-  /// The address of a head's position 0. \param number  i32
+  /// Returns the address of position 0 of a head. \param number  i32, index of the head
   Value headAddress(const HeadTensor &tensor, Value number);
-  /// Marks a result as one that is written. \returns i1: whether it is added to; null: never
+  /// Marks a result as written. \returns i1: whether the kernel adds to it; null: never
   Value noteResult(const HeadTensor &tensor);
-  /// Registers of the block's own rows of a tile, once.
+  /// Loads the registers of the block's own rows of a tile, once.
   llvm::SmallVector<WarpBuilder::Four> keep(Value tile);
   WarpBuilder::Four kept(const llvm::SmallVector<WarpBuilder::Four> &registers, int i, int m) const {
     return registers[size_t(i * variant.tiles() + m)];
   }
-  /// Adds what the kernel moves and multiplies. \param products  of queries and keys, for every visible pair
+  /// Adds the memory traffic and operations of the kernel. \param products  number of products of
+  /// queries and keys, per visible pair
   void count(llvm::ArrayRef<HeadTensor> touched, int products);
   Kernel finish(llvm::StringRef hint);
 
-  /// A loop whose body changes all of `carried`.
+  /// Emits a loop with a body that updates all of `carried`.
   void loop(Value from, Value to, llvm::MutableArrayRef<Value> carried, llvm::function_ref<void(Value)> body);
 
   int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
@@ -48,22 +50,23 @@ private:
   int64_t heads;
 };
 
-/// Of the kernels whose blocks have queries and go over the keys that these see.
+/// Base class of kernels with blocks of queries that iterate over the visible keys.
 class QueryKernel : protected AttentionKernel {
 protected:
   QueryKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant);
 
   Scores scores;
-  Value firstRow, warpRow;  ///< i32: queries of the block, of the warp
-  Value firstTile, endTile; ///< i32: of keys
-  Value keys, values;       ///< addresses of heads
+  Value firstRow, warpRow;  ///< i32: first query of the block, of the warp
+  Value firstTile, endTile; ///< i32: range of tiles of keys
+  Value keys, values;       ///< addresses of the head's keys and values
 
-  /// \param tile  i32; whole keys or values of a tile, to shared memory
+  /// Copies a tile of keys or values, with all columns, to shared memory. \param tile  i32, index
+  /// of the tile
   void fetchTile(Value matrix, const HeadTensor &tensor, Value tile, Value shared) {
     tiles.fetch(matrix, tensor.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, shared);
   }
   ScorePlace scorePlace(Value tile) { return {warpRow, w.mul(tile, variant.streamed), head}; }
-  /// Where the warp's own rows begin in the block's.
+  /// Address of the warp's own rows in the block's rows.
   Value ownRows(Value shared) { return w.at(shared, w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()))); }
   Tiles::Output output(const HeadTensor &tensor) {
     return {headAddress(tensor, head), tensor.position, tensor.element, warpRow, problem.queries, noteResult(tensor), {}};

@@ -1,5 +1,6 @@
-// The forward: a block has some queries of a head and goes over the keys that they see, with a greatest score and a sum of exponentials for each
-// query, by which what was summed before is scaled whenever a greater score comes.
+// Forward of attention: a block has some queries of a head and iterates over the keys that they
+// attend to. It keeps a running maximum score and a running sum of exponentials per query. When the
+// maximum increases, it rescales the previous sums (online softmax).
 #include "AttentionKernels.h"
 
 #include "AttentionKernel.h"
@@ -46,7 +47,8 @@ private:
 
   int rowsOfLane() const { return 2 * variant.tiles(); }
   bool isSingle() const { return variant.schedule == Schedule::OneStage; }
-  /// Stages of keys and of values; where they alternate, keys of stage s are followed by its values.
+  /// Address of a stage of keys or of values. If stages alternate, the values of stage s follow its
+  /// keys.
   Value keyStage(Value stage) { return w.at(sharedTiles, w.mul(stage, tileBytes())); }
   Value valueStage(Value stage) { return w.at(keyStage(stage), tileBytes() * (isSingle() ? 1 : 2)); }
   Value stageOf(Value tile) { return isSingle() ? w.i32(0) : w.bitsOf(tile, 1); }
@@ -80,7 +82,7 @@ private:
     sum.assign(size_t(rowsOfLane()), w.f32(0));
   }
 
-  /// Products of the block's queries and a tile of keys.
+  /// Multiplies the block's queries by a tile of keys.
   Sums multiplyKeys(Value stage) {
     Sums s = tiles.zeros(variant.tiles(), variant.streamed / 8);
     tiles.multiplyTransposed([&](int i, int m) { return variant.fromRegisters ? kept(queries, i, m) : tiles.left(ownQueries, i, 16 * m); },
@@ -108,7 +110,8 @@ private:
     return row;
   }
 
-  /// From scores, which are masked, to exponentials as left operands of values; scales what was summed before.
+  /// Turns masked scores into exponentials, as left operands of the product with values, and
+  /// rescales the previous sums.
   SmallVector<WarpBuilder::Four> exponentiate(Sums &s, Value tile) {
     const ScorePlace where = scorePlace(tile);
     auto larger = [&](Value x, Value y) { return w.maxF(x, y); };
@@ -118,7 +121,7 @@ private:
       Value most = larger(combine(rowOf(s, r / 2, r % 2), larger), greatest[size_t(r)]);
       for (int lanes : {1, 2})
         most = larger(most, w.exchange(most, lanes));
-      // Of a query that has seen nothing yet every exponential is 0.
+      // As long as a query has seen no visible key, all its exponentials are 0.
       Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(most), w.f32(0), most) : most;
       references.push_back(scores.reference(finite));
       factors.push_back(scores.decay(greatest[size_t(r)], finite));
@@ -130,7 +133,7 @@ private:
           out.at(m, n, q) = w.mulF(out.at(m, n, q), factors[size_t(2 * m + q / 2)]);
     for (int r = 0; r < rowsOfLane(); ++r)
       sum[size_t(r)] = w.mulF(sum[size_t(r)], factors[size_t(r)]);
-    // Two blocks at a time, which are packed as soon as they are there: half as many registers.
+    // Two blocks at a time, which are packed immediately: this halves the number of registers.
     SmallVector<WarpBuilder::Four> packed;
     for (int i = 0; i < s.blocks / 2; ++i) {
       for (int r = 0; r < rowsOfLane(); ++r) {
@@ -159,7 +162,7 @@ private:
       tiles.multiplyRows(probabilities.slice(size_t(i * variant.tiles()), size_t(variant.tiles())), i, valueStage(stage), out);
   }
 
-  /// What a loop carries; `more` after it.
+  /// Returns the values that a loop carries, followed by `more`.
   SmallVector<Value> state(ArrayRef<Value> more = {}) {
     SmallVector<Value> all(out.numbers);
     all.append(greatest);
@@ -178,13 +181,13 @@ private:
     SmallVector<Value> carried = state();
     loop(firstTile, endTile, carried, [&](Value tile) {
       setState(carried);
-      w.wait(0); // this tile's keys
+      w.wait(0); // for this tile's keys
       w.barrier();
       fetchValues(tile);
       w.commit();
       Value next = w.add(tile, 1);
       Sums s = multiplyKeys(stageOf(tile));
-      w.wait(0); // its values
+      w.wait(0); // for its values
       w.barrier();
       ifBefore(next, endTile, [&] { fetchKeys(next); });
       w.commit();
@@ -215,7 +218,7 @@ private:
     setState(carried);
   }
 
-  /// The last tile stands behind the loop: no scores come after it.
+  /// The last tile is peeled off the loop, because no scores follow it.
   void pipelined() {
     w.wait(0);
     w.barrier();
@@ -228,12 +231,13 @@ private:
     loop(firstTile, last, carried, [&](Value tile) {
       setState(carried, s.numbers);
       Value next = w.add(tile, 1), afterNext = w.add(tile, 2);
-      w.wait(0); // keys of the next tile and values of this one
+      w.wait(0); // for keys of the next tile and values of this one
       w.barrier();
       ifBefore(afterNext, endTile, [&] { fetchKeys(afterNext); });
       fetchValues(next);
       w.commit();
-      // Products of the next tile stand in one basic block with this one's exponentials, beside which they run: branches of masks lie before.
+      // The products of the next tile are in the same basic block as this tile's exponentials, so
+      // that they overlap. Branches of masks precede them.
       scores.apply(s, scorePlace(tile));
       Sums coming = multiplyKeys(stageOf(next));
       multiplyValues(exponentiate(s, tile), stageOf(tile));
@@ -277,7 +281,8 @@ private:
         w.store(kept, w.at(lse, bytesOfQuery * ahead), unsigned(bytesOfQuery));
       });
     }
-    // Queries in registers were read before the barriers of the tiles, and those of one stage before the second barrier of the last tile.
+    // Queries in registers were read before the barriers of the tiles. Queries of a one-stage
+    // schedule were read before the second barrier of the last tile.
     const bool areRead = variant.fromRegisters == 0 && variant.schedule == Schedule::TwoStages;
     tiles.store(out, output(problem.out), ownQueries, areRead, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
     count({problem.q, problem.k, problem.v, problem.out}, 2);

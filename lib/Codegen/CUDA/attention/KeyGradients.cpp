@@ -1,5 +1,7 @@
-// dk and dv: a block has some keys of a head and goes over the queries that see them, of all heads that share the keys. It computes scores the other
-// way round, keys by queries, so that probabilities and their gradients are left operands of the next products as they are in registers.
+// Gradients dk and dv: a block has some keys of a head and iterates over the queries that attend to
+// them, of all heads that share the keys. It computes transposed scores (keys by queries), so that
+// the registers of probabilities and of their gradients can be used directly as left operands of
+// the next products.
 #include "AttentionKernels.h"
 
 #include "AttentionKernel.h"
@@ -41,15 +43,15 @@ public:
 private:
   Scores scores;
   Value statistics;
-  Value part;                                   ///< of the results' columns
-  Value firstRow, warpRow;                      ///< keys
-  Value firstTile, endTile, turns, tile, group; ///< of queries; `tile` and `group` are those of the turn
-  Value queryHeads, outHeads;                   ///< addresses of the first head of queries that shares the keys
+  Value part;                                   ///< index of the part of the results' columns
+  Value firstRow, warpRow;                      ///< first key of the block, of the warp
+  Value firstTile, endTile, turns, tile, group; ///< of queries; `tile` and `group` are those of the current iteration
+  Value queryHeads, outHeads;                   ///< addresses of the first query head that shares the keys
   Value sharedKeys, sharedValues, stages, ownKeys, ownValues;
   llvm::SmallVector<WarpBuilder::Four> keys, values; ///< in registers
   Sums dk, dv;
 
-  /// A stage: queries, gradients of what comes out for them, statistics.
+  /// A stage contains queries, the gradients of their outputs, and statistics.
   int64_t stageBytes() const { return 2 * tileBytes() + bytesOfQuery() * variant.streamed; }
   int64_t bytesOfQuery() const { return 4 * problem.statisticsOfQuery(); }
   int columnsOfPart() const { return tiles.layout.columns / variant.parts; }
@@ -71,7 +73,7 @@ private:
     if (problem.options.causal)
       firstTile = w.divide(w.larger(w.add(firstRow, -shift), 0), variant.streamed);
     Value end = w.i32(problem.queries);
-    if (problem.options.window) // no query sees the first keys where there are many more keys than queries
+    if (problem.options.window) // if there are many more keys than queries, no query attends to the first keys
       end = w.larger(w.smaller(w.add(firstRow, variant.rows - 1 - shift + *problem.options.window), problem.queries), 0);
     endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
     Value ofHead = w.larger(w.sub(endTile, firstTile), 0);
@@ -101,7 +103,8 @@ private:
     Value stage = stageOf(turn), first = w.mul(tile, variant.streamed);
     tiles.fetch(ofGroup(queryHeads, problem.q, group), problem.q.position, first, variant.streamed, problem.queries, stage);
     tiles.fetch(ofGroup(outHeads, problem.dout, group), problem.dout.position, first, variant.streamed, problem.queries, w.at(stage, tileBytes()));
-    // Statistics of queries that do not exist are 0: their probabilities are finite and their gradients 0.
+    // Statistics of queries that do not exist are 0: their probabilities are finite and their
+    // gradients 0.
     k.ifTrue(w.isLess(tiles.thread, variant.streamed), [&] {
       Value row = w.add(first, tiles.thread);
       Value line = w.add(w.mul(sample, problem.heads), queryHead(group));
@@ -139,12 +142,12 @@ private:
     Scores::Reference reference;
     Value delta;
   };
-  /// Of a lane's two columns beside each other in block n.
+  /// Statistics of a lane's two adjacent columns in block n.
   std::array<QueryStatistics, 2> statisticsOf(Value numbers, int n) {
     Value first = w.at(w.at(numbers, w.mul(tiles.laneColumn, bytesOfQuery())), 8 * bytesOfQuery() * n);
     auto four = [&](Value address) { return w.load(address, w.vectorOf(w.real, 4), 16); };
     Value left = four(first);
-    if (!problem.addsMask()) // both in 16 bytes
+    if (!problem.addsMask()) // both columns in 16 bytes
       return {QueryStatistics{{w.extract(left, 0), {}}, w.extract(left, 1)}, {{w.extract(left, 2), {}}, w.extract(left, 3)}};
     Value right = four(w.at(first, 16));
     return {QueryStatistics{{w.extract(left, 0), w.extract(left, 2)}, w.extract(left, 1)},
@@ -204,13 +207,15 @@ private:
   }
 
   void end() {
-    // Where a window hides all keys of a block from every query there are no turns, and nobody has waited for the keys.
+    // If a window hides all keys of a block from every query, there are no iterations, and no
+    // thread has waited for the keys.
     if (problem.options.window) {
       w.wait(0);
       w.barrier();
     }
-    // Results go through the rows of keys and values, which are the warp's own. Those in registers were read before the barriers of the turns, and
-    // the second result follows the barriers of the first.
+    // Results are staged in the shared memory of the warp's own rows of keys and values. Keys and
+    // values in registers were read before the barriers of the iterations, and the second result
+    // follows the barriers of the first.
     store(dk, problem.dk, ownKeys, variant.fromRegisters == 0 && !problem.options.window, [](int, int) { return Value(); });
     store(dv, problem.dv, ownValues, false, [&](int, int) { return scores.drops() ? scores.keptFactor() : Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dk, problem.dv}, 4);

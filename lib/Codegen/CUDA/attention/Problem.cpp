@@ -72,16 +72,16 @@ AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims, Str
 template <typename Op> static std::string why(Op op) {
   RankedTensorType q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   if (!q.getElementType().isBF16() && !q.getElementType().isF16())
-    return "tensor cores take bf16 and f16";
+    return "tensor cores need bf16 or f16";
   if (!carriesSamples(q))
-    return "it is of constants";
+    return "the queries have no sample axis";
   if (v.getDimSize(3) != q.getDimSize(3))
-    return "values have another size than keys";
+    return "values and keys have different sizes";
   if (!tileColumns(q.getDimSize(3)))
-    return "heads of " + std::to_string(q.getDimSize(3)) + " elements are no multiple of 8 up to 256";
+    return "heads of " + std::to_string(q.getDimSize(3)) + " elements: expected a multiple of 8 up to 256";
   if (op.getCausal() && k.getDimSize(1) < q.getDimSize(1))
-    return "there are fewer keys than queries";
-  // Blocks count positions in 32 bits.
+    return "causal attention has fewer keys than queries";
+  // Blocks index positions in 32 bits.
   if (std::max(q.getDimSize(1), k.getDimSize(1)) > (int64_t(1) << 24))
     return "there are more than 2^24 positions";
   return "";
@@ -90,7 +90,7 @@ template <typename Op> static std::string why(Op op) {
 std::string cuda::whyUnsupported(Operation *op, StringRef chip) {
   const std::optional<int> capability = cuda::capabilityOf(chip);
   if (!capability || *capability < 80)
-    return "tensor cores of bf16, and copies that a warp does not wait for, begin with sm_80";
+    return "bf16 tensor cores and asynchronous copies need sm_80 or newer";
   if (auto forward = dyn_cast<AttentionOp>(op))
     return why(forward);
   return why(cast<AttentionGradOp>(op));

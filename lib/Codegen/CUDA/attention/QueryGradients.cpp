@@ -1,4 +1,4 @@
-// dq: a block has some queries of a head and goes over the keys that they see.
+// Gradient dq: a block has some queries of a head and iterates over the keys that they attend to.
 #include "AttentionKernels.h"
 
 #include "AttentionKernel.h"
@@ -60,7 +60,7 @@ private:
     Value line = w.add(w.mul(sample, problem.heads), head);
     Value first = k.mul(w.widen(line), problem.queries);
     for (int r = 0; r < 2 * variant.tiles(); ++r) {
-      // Queries that do not exist take the last one's; nobody stores what comes of it.
+      // Queries that do not exist use the values of the last query; their results are not stored.
       Value row = w.smaller(w.add(w.add(warpRow, tiles.laneRow), 16 * (r / 2) + 8 * (r % 2)), problem.queries - 1);
       const int64_t numbers = problem.statisticsOfQuery();
       Value all = w.load(w.at(statistics, k.mul(k.add(first, w.widen(row)), 4 * numbers)), w.vectorOf(w.real, numbers), unsigned(4 * numbers));

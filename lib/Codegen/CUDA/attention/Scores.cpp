@@ -25,7 +25,7 @@ Scores::Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orient
   }
 }
 
-/// Row and column of number (m, n, q) of Sums beside a lane's first.
+/// Row and column of element (m, n, q) of Sums, relative to a lane's first.
 static int rowOf(int m, int q) { return 16 * m + 8 * (q / 2); }
 static int columnOf(int n, int q) { return 8 * n + q % 2; }
 
@@ -58,7 +58,7 @@ void Scores::scaleAndMask(Sums &scores, const ScorePlace &place, Sums *slopes) {
       score = w.mulF(score, w.f32(scale));
       return;
     }
-    // tanh x = 1 - 2 / (e^2x + 1), to about 2^-22 beside 1.
+    // tanh x = 1 - 2 / (e^2x + 1), with an error of about 2^-22 relative to 1.
     Value power = w.exp2(w.mulF(score, w.f32(2 * kLog2E * scale / *cap)));
     Value bent = w.fma(w.f32(-2), w.reciprocal(w.addF(power, w.f32(1))), w.f32(1));
     score = w.mulF(bent, w.f32(*cap));
@@ -67,7 +67,7 @@ void Scores::scaleAndMask(Sums &scores, const ScorePlace &place, Sums *slopes) {
   });
   if (!problem.mask)
     return;
-  // Positions that do not exist read the last that does.
+  // Positions that do not exist read the last one that exists.
   const MaskTensor &mask = *problem.mask;
   Value base = w.k.add(maskBase, w.k.mul(w.widen(place.head), mask.head));
   Value row = laneRow(place), column = laneColumn(place);
@@ -94,8 +94,9 @@ Value Scores::hides(const ScorePlace &place, int tilesOfWarp) {
     when(w.isGreater(ahead, shift - (rowsAreQueries ? streamed - 1 : lastRow)));
   if (problem.options.window)
     when(w.isLess(ahead, shift - *problem.options.window + 1 + (rowsAreQueries ? lastRow : streamed - 1)));
-  // Keys that do not exist have to be hidden, but that no query which exists sees them where `causal` holds. Queries that do not exist have gradients
-  // of 0, so that it is enough that their probabilities are finite, which masks do not promise.
+  // Keys that do not exist must be hidden, except with `causal`, where no existing query sees them.
+  // Queries that do not exist have gradients of 0, so it suffices that their probabilities are
+  // finite. Masks do not guarantee this.
   const int64_t columns = rowsAreQueries ? problem.keys : problem.queries;
   if ((rowsAreQueries ? !problem.options.causal : problem.mask.has_value()) && columns % streamed != 0)
     when(w.isGreater(place.tileColumn, columns - streamed));
@@ -108,7 +109,7 @@ void Scores::hide(Sums &scores, const ScorePlace &place) {
   const int64_t shift = problem.shift(), columns = rowsAreQueries ? problem.keys : problem.queries;
   const bool ends = (rowsAreQueries ? !problem.options.causal : problem.mask.has_value()) && columns % streamed != 0;
   forEach(scores, [&](int m, int n, int q) {
-    // key - query of this number beside the lane's first.
+    // key - query of this element, relative to the lane's first.
     const int beside = (columnOf(n, q) - rowOf(m, q)) * (rowsAreQueries ? 1 : -1);
     Value hidden;
     auto when = [&](Value condition) { hidden = hidden ? w.either(hidden, condition) : condition; };
@@ -130,7 +131,8 @@ Scores::Reference Scores::reference(Value statistic) {
 Value Scores::probability(Value score, const Reference &reference) {
   if (problem.isPlain())
     return w.exp2(w.fma(score, w.f32(problem.options.scale * kLog2E), reference.shift));
-  // Greatest scores may be as large as numbers are where masks are added, and only their differences may be multiplied.
+  // With an additive mask, maximum scores can be as large as floats can be. Only their differences
+  // may be multiplied.
   Value difference = w.subF(score, reference.shift);
   return w.exp2(reference.logarithm ? w.fma(difference, w.f32(kLog2E), reference.logarithm) : w.mulF(difference, w.f32(kLog2E)));
 }

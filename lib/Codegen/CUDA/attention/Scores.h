@@ -1,4 +1,5 @@
-// What happens to scores one by one: they are scaled, capped, masked and hidden, become probabilities, and some of these are dropped.
+// Elementwise operations on scores: scale, softcap, mask, hide, exponentiate, and dropout of
+// probabilities.
 #pragma once
 
 #include "Problem.h"
@@ -10,45 +11,47 @@ namespace zorse::codegen::cuda {
 
 inline constexpr double kLog2E = 1.4426950408889634;
 
-/// Which way a tile of scores lies.
+/// Orientation of a tile of scores.
 enum class Orientation { RowsAreQueries, RowsAreKeys };
 
-/// Where a warp's scores of a tile are. Positions i32.
+/// Position of a warp's scores of a tile. Positions are i32.
 struct ScorePlace {
-  mlir::Value warpRow, tileColumn; ///< the first row of the warp, the first column of the tile; one for all lanes of a warp
-  mlir::Value head;                ///< of queries
+  mlir::Value warpRow, tileColumn; ///< first row of the warp, first column of the tile; uniform within a warp
+  mlir::Value head;                ///< query head
 };
 
 class Scores {
 public:
   using Value = mlir::Value;
 
-  /// \param sample    i32, in the call; the mask's numbers and random ones are this sample's
+  /// \param sample    i32, index in the call; selects the mask and the random numbers
   /// \param streamed  columns of a tile
   Scores(Tiles &tiles, const AttentionProblem &problem, Orientation orientation, Value sample, int streamed);
 
-  /// From products to scores: those that are hidden become -inf. Scores of a plain problem are products still, without the scale.
-  /// \param slopes  null, or gets the derivative of the cap; unchanged without one
+  /// Turns products into scores; hidden scores become -inf. Scores of a plain problem remain
+  /// products without the scale.
+  /// \param slopes  set to the derivative of the softcap; unchanged without softcap; may be null
   void apply(Sums &scores, const ScorePlace &place, Sums *slopes = nullptr);
 
-  /// What a row's scores become probabilities by.
+  /// Values by which a row's scores become probabilities.
   struct Reference {
-    Value shift;     ///< what is taken off scores, as their exponents take it
-    Value logarithm; ///< null, or minus the logarithm to base 2 of the sum of e^(score - shift)
+    Value shift;     ///< subtracted from scores, scaled like their exponents
+    Value logarithm; ///< null, or minus the base-2 logarithm of the sum of e^(score - shift)
   };
-  /// What `probability` wants of a row's greatest score or logarithm of sums, which is finite.
+  /// Computes the reference of `probability` from a row's maximum score or log-sum-exp, which must
+  /// be finite.
   Reference reference(Value statistic);
-  /// e^(score - shift), divided by the sum where there is one.
+  /// e^(score - shift), divided by the sum if there is one.
   Value probability(Value score, const Reference &reference);
-  /// e^(before - now) of greatest scores, 1 where nothing has changed; `now` is finite.
+  /// e^(before - now) for maximum scores; 1 if the maximum has not changed. `now` must be finite.
   Value decay(Value before, Value now);
-  /// A greatest score in natural units.
+  /// Converts a maximum score to natural units.
   Value natural(Value score);
 
   bool drops() const { return problem.options.dropout > 0; }
   /// i1: whether the probability at these indices of Sums is kept.
   Value isKept(const ScorePlace &place, int m, int n, int q);
-  /// Of what is kept; only where `drops`.
+  /// Scale factor of kept probabilities; only if `drops`.
   Value keptFactor() const { return rule.factor; }
 
 private:
@@ -62,7 +65,8 @@ private:
   DropoutRule rule;
 
   void scaleAndMask(Sums &scores, const ScorePlace &place, Sums *slopes);
-  /// i1: whether a score of the warp in this tile is hidden by its position; null: none ever is.
+  /// i1: whether a score of the warp in this tile is hidden by its position; null: none is ever
+  /// hidden.
   Value hides(const ScorePlace &place, int tilesOfWarp);
   void hide(Sums &scores, const ScorePlace &place);
   Value laneRow(const ScorePlace &place) { return w.add(place.warpRow, tiles.laneRow); }

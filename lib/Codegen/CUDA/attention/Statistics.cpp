@@ -1,4 +1,5 @@
-// What both gradients need of every query, which has as many lanes as its head has pieces of 16 bytes.
+// Statistics of every query that both gradients need. A query has one lane per 16 bytes of its
+// head.
 #include "AttentionKernels.h"
 
 #include "Scores.h"
@@ -26,7 +27,8 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   int lanes = 1;
   while (lanes < pieces)
     lanes *= 2;
-  // A warp has eight neighbouring queries at least, as many of them at a time as it has lanes for, so that their statistics are whole sectors.
+  // A warp processes at least eight neighboring queries, several at a time if it has enough lanes,
+  // so that their statistics are complete memory sectors.
   const int atATime = 32 / lanes, turns = std::max(1, 8 / atATime);
   const Size lines{problem.heads * problem.queries, true};
   Value number = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(turns));
@@ -37,7 +39,7 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   auto isBelow = [&](Value x, Value end) -> Value { return arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, x, end); };
   Value end = k.size(lines), isPiece = isBelow(lane, k.i64(pieces));
 
-  /// The sum of out * dout of a query, for each of its lanes.
+  /// The sum of out * dout of a query, in each of its lanes.
   auto sumOf = [&](Value line) {
     SmallVector<Value> at = k.delinearize(line, {Size{1, true}, Size{problem.heads, false}, Size{problem.queries, false}});
     auto load = [&](const HeadTensor &tensor) {
@@ -54,7 +56,7 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
       sum = w.addF(sum, w.exchange(sum, other));
     return sum;
   };
-  // Lane t of a query's lanes keeps the sum of turn t, and stores it.
+  // Lane t of a query's lanes keeps and stores the sum of iteration t.
   Value mine;
   for (int turn = 0; turn < turns; ++turn) {
     Value sum = sumOf(k.add(line, k.i64(int64_t(turn) * atATime)));
@@ -67,9 +69,9 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   k.markWritten(result);
   k.ifTrue(w.both(isBelow(line, end), isBelow(lane, k.i64(turns))), [&] {
     Value first = k.mul(line, problem.numbersOfQuery()), statistic = k.load(k.pointer(lse), first, k.b.getF32Type());
-    // A query that sees no key has scores of -inf alone, and e^(-inf - 0) = 0.
+    // A query without visible keys has only scores of -inf, and e^(-inf - 0) = 0.
     Value hidden = w.isMinusInfinite(statistic), finite = k.select(hidden, w.f32(0), statistic);
-    // What Scores::probability takes, of natural units.
+    // The values that Scores::probability needs, from natural units.
     Value shift = problem.isPlain() ? w.mulF(finite, w.f32(-kLog2E)) : finite, delta = w.mulF(mine, w.f32(-problem.options.scale));
     SmallVector<Value> all{shift, delta};
     if (problem.addsMask()) {

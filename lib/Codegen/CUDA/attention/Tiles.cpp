@@ -32,9 +32,10 @@ Tiles::Tiles(WarpBuilder &w, TileLayout layout, int64_t size, int threads)
   copyRow = w.divide(thread, lanesOfRow);
   copyPiece = w.bitsOf(thread, lanesOfRow - 1);
   copyOffset = w.add(w.mul(copyRow, layout.rowBytes), pieceOffset(copyPiece, copyRow));
-  // Lane l gives ldmatrix the address of row l & 7 of matrix l / 8. Matrices of a left operand, and of right ones that are transposed on the way, are
-  // rows 0-7 and 8-15 of columns 0-7, then of columns 8-15; of right ones that are not transposed, columns 0-7 and 8-15 of rows 0-7, then of rows
-  // 8-15.
+  // Lane l gives ldmatrix the address of row l & 7 of matrix l / 8. The matrices of a left operand,
+  // and of transposed right operands, are rows 0-7 and 8-15 of columns 0-7, then of columns 8-15.
+  // Those of right operands that are not transposed are columns 0-7 and 8-15 of rows 0-7, then of
+  // rows 8-15.
   Value low = w.bitsOf(lane, 7), high = w.divide(lane, 16);
   leftOffset = w.add(w.mul(w.bitsOf(lane, 15), layout.rowBytes), pieceOffset(high, low));
   Value row = w.add(low, w.shiftLeft(high, 3)), piece = w.bitsOf(w.divide(lane, 8), 1);
@@ -51,14 +52,15 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
   const int perPass = rowsOfPass();
   assert(rows % perPass == 0 && "a tile is whole passes of the block's threads");
   Value row = w.add(first, copyRow);
-  // The matrix is one for all threads: an offset of 32 bits beside it takes one register instead of two.
+  // All threads have the same matrix address: adding a 32-bit offset to it needs one register
+  // instead of two.
   Value pieceBytes = w.shiftLeft(copyPiece, 4), from;
   if ((limit + rows) * stride * 2 < INT32_MAX)
     from = w.at(matrix, w.widen(w.add(w.mul(row, stride * 2), pieceBytes)));
   else
     from = w.at(w.at(matrix, w.k.mul(w.widen(row), stride * 2)), w.widen(pieceBytes));
   Value inside = size < layout.columns ? w.isLess(copyPiece, size / 8) : Value();
-  const bool whole = limit % rows == 0; // tiles begin at multiples of their rows
+  const bool whole = limit % rows == 0; // tiles begin at multiples of their number of rows
   auto fetchRows = [&] {
     for (int pass = 0; pass < rows / perPass; ++pass) {
       const int ahead = pass * perPass;
@@ -66,7 +68,7 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
       if (!whole && inside)
         exists = w.both(exists, inside);
       Value bytes = exists ? w.k.select(exists, w.i32(16), w.i32(0)) : Value();
-      // Passes of fewer than eight rows change the row's number modulo 8.
+      // Passes of fewer than eight rows change the row index modulo 8.
       Value to = layout.swizzled() ? w.exclusiveOr(copyOffset, layout.exchange(ahead) << 4) : copyOffset;
       w.copy(w.at(w.at(shared, to), int64_t(ahead) * layout.rowBytes), w.at(from, stride * 2 * ahead), 16, bytes);
     }
@@ -78,7 +80,7 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
 
 Value Tiles::address(Value tile, Value laneOffset, int i, int row) {
   const int bytes = 32 * i;
-  // Of a swizzled row only the lowest three bits of a piece's number change.
+  // In a swizzled row, only the lowest three bits of a chunk's index change.
   Value offset = layout.swizzled() ? w.exclusiveOr(laneOffset, bytes & 127) : laneOffset;
   return w.at(w.at(tile, offset), layout.bytes(row) + (layout.swizzled() ? bytes & ~127 : bytes));
 }
@@ -139,7 +141,8 @@ void Tiles::store(const Sums &sums, const Output &output, Value rows, bool areRe
 
 void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool areRead, Factor factor) {
   assert(!output.accumulate && "nothing is added to half precision in place");
-  // Through the warp's own rows, so that a row goes out in whole pieces of 16 bytes.
+  // Stage results in the warp's own rows of shared memory, so that a row is written in complete
+  // chunks of 16 bytes.
   if (areRead)
     w.warpBarrier();
   Value corner = w.add(w.mul(laneRow, layout.rowBytes), w.shiftLeft(laneColumn, 1));
@@ -170,7 +173,7 @@ void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool
 }
 
 void Tiles::storeWide(const Sums &sums, const Output &output, Factor factor) {
-  // The four lanes of a row have 32 bytes in a row: a whole sector.
+  // The four lanes of a row write 32 contiguous bytes: one memory sector.
   Value first = w.add(output.first, laneRow);
   Value to = w.at(output.matrix, w.k.mul(w.widen(first), output.stride * 4));
   to = w.at(to, w.widen(w.shiftLeft(laneColumn, 2)));

@@ -13,7 +13,8 @@ std::optional<int> zorse::codegen::cuda::tileColumns(int64_t size) {
   return std::nullopt;
 }
 
-/// Masks, caps and random numbers take registers; so does what ptxas makes of heads of 128 elements for sm_120, where larger tiles spill.
+/// Masks, softcaps and random numbers need registers. Heads of 128 elements on sm_120 do as well:
+/// with larger tiles, ptxas spills.
 static bool sparesRegisters(const AttentionProblem &problem) {
   return !problem.isRegular() || (*tileColumns(problem.size) == 128 && problem.capability >= 120);
 }
@@ -30,7 +31,8 @@ Variant zorse::codegen::cuda::forwardVariant(const AttentionProblem &problem) {
   case 96:
     return {128, 32, 0, Schedule::TwoStages, 1};
   case 128:
-    // The larger tile is the faster one, and spills a few registers with anything but a plain causal mask, and on sm_90 with that, too.
+    // The larger tile is faster. It spills a few registers with anything except a plain causal
+    // mask, and on sm_90 with that as well.
     if (problem.options.causal && !problem.options.window && problem.capability < 90)
       return {128, 48, 0, Schedule::OneStage, 1};
     return {128, 32, 0, Schedule::TwoStages, 1};

@@ -29,7 +29,7 @@ Value WarpBuilder::vector(ArrayRef<Value> elements) {
 }
 
 void WarpBuilder::copy(Value shared, Value global, int bytes, Value size) {
-  // Sixteen bytes go past the first-level cache: nobody reads them there again.
+  // Copies of 16 bytes bypass the L1 cache, because the data is not read there again.
   const std::string name = bytes == 16 ? "llvm.nvvm.cp.async.cg.shared.global.16" : "llvm.nvvm.cp.async.ca.shared.global." + std::to_string(bytes);
   if (size)
     k.effect(name + ".s", {shared, global, size});

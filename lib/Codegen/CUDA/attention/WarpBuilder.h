@@ -1,5 +1,5 @@
-// What kernels for tensor cores are made of: numbers of 32 bits, shared memory, and the operations of a warp that sm_80 has (PTX ISA 7.0: mma.sync,
-// ldmatrix, cp.async).
+// Building blocks for tensor-core kernels: 32-bit numbers, shared memory, and the warp operations
+// of sm_80 (PTX ISA 7.0: mma.sync, ldmatrix, cp.async).
 #pragma once
 
 #include "CudaKernelBuilder.h"
@@ -14,10 +14,11 @@ namespace zorse::codegen::cuda {
 class WarpBuilder {
 public:
   using Value = mlir::Value;
-  /// Registers of a lane: of a 16 x 16 left operand, of two 16 x 8 right ones, or of a 16 x 8 sum in f32.
+  /// Registers of a lane: a 16 x 16 left operand, two 16 x 8 right operands, or a 16 x 8 sum in
+  /// f32.
   using Four = std::array<Value, 4>;
 
-  /// \param element  of operands of products: bf16 or f16
+  /// \param element  type of product operands: bf16 or f16
   WarpBuilder(CudaKernelBuilder &k, mlir::Type element);
 
   CudaKernelBuilder &k;
@@ -25,14 +26,14 @@ public:
   const mlir::Location loc;
   const mlir::Type element, word, real;
 
-  // ---- Integers of 32 bits.
+  // ---- 32-bit integers.
   Value i32(int64_t value) { return k.i32(value); }
   Value add(Value x, Value y) { return mlir::arith::AddIOp::create(b, loc, x, y); }
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, i32(y)); }
   Value sub(Value x, Value y) { return mlir::arith::SubIOp::create(b, loc, x, y); }
   Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, i32(y)); }
   Value mul(Value x, Value y) { return mlir::arith::MulIOp::create(b, loc, x, y); }
-  /// Of numbers that are not negative.
+  /// For non-negative numbers.
   Value divide(Value x, int64_t y) { return y == 1 ? x : Value(mlir::arith::DivUIOp::create(b, loc, x, i32(y))); }
   Value remainder(Value x, int64_t y) { return y == 1 ? i32(0) : Value(mlir::arith::RemUIOp::create(b, loc, x, i32(y))); }
   Value bitsOf(Value x, int64_t mask) { return mlir::arith::AndIOp::create(b, loc, x, i32(mask)); }
@@ -57,20 +58,21 @@ public:
   Value mulF(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
   Value fma(Value x, Value y, Value z) { return mlir::math::FmaOp::create(b, loc, x, y, z); }
   Value maxF(Value x, Value y) { return mlir::arith::MaxNumFOp::create(b, loc, x, y); }
-  /// One operation of the special-function unit, to 2 units in the last place; 0 of -inf.
+  /// One operation of the special-function unit; error of at most 2 units in the last place; 0 for
+  /// -inf.
   Value exp2(Value x) { return k.intrinsic("llvm.nvvm.ex2.approx.ftz", real, {x}); }
-  /// One operation of the special-function unit, to 1 unit in the last place.
+  /// One operation of the special-function unit; error of at most 1 unit in the last place.
   Value reciprocal(Value x) { return k.intrinsic("llvm.nvvm.rcp.approx.ftz.f", real, {x}); }
   Value isMinusInfinite(Value x);
-  /// What lane ^ `lanes` has.
+  /// Returns the value of lane ^ `lanes`.
   Value exchange(Value x, int lanes) { return k.exchange(x, lanes); }
-  /// Two numbers rounded to the element type; x in the lower half.
+  /// Rounds two numbers to the element type and packs them; x is the lower half.
   Value pack(Value x, Value y) { return k.pack(x, y, element); }
 
   // ---- Memory.
-  /// An operand of the kernel as an address of global memory.
+  /// Address in global memory of a kernel operand.
   Value global(unsigned operand);
-  /// `bytes` (i64 or i32) behind an address.
+  /// Address plus `bytes` (i64 or i32).
   Value at(Value address, Value bytes);
   Value at(Value address, int64_t bytes) { return bytes == 0 ? address : at(address, k.i64(bytes)); }
   Value load(Value address, mlir::Type type, unsigned alignment) { return mlir::LLVM::LoadOp::create(b, loc, type, address, alignment); }
@@ -79,18 +81,20 @@ public:
   Value extract(Value vector, int64_t index) { return mlir::LLVM::ExtractElementOp::create(b, loc, vector, k.i64(index)); }
   Value vector(llvm::ArrayRef<Value> elements);
 
-  /// 16 or 8 bytes from global to shared memory that arrive by a later `wait`. \param size  i32: bytes that are read, the rest is zero; null: all
+  /// Starts an asynchronous copy of 16 or 8 bytes from global to shared memory; a later `wait`
+  /// completes it. \param size  i32: number of bytes to read, the rest is zero; null: all
   void copy(Value shared, Value global, int bytes, Value size = {});
   void commit() { k.effect("llvm.nvvm.cp.async.commit.group", {}); }
-  /// Until at most `groups` of this thread's latest commits are under way.
+  /// Waits until at most `groups` of this thread's latest commit groups are pending.
   void wait(int groups) { k.effect("llvm.nvvm.cp.async.wait.group", {i32(groups)}); }
   void barrier() { k.barrier(); }
   void warpBarrier() { k.effect("llvm.nvvm.bar.warp.sync", {i32(-1)}); }
 
   // ---- Tensor cores.
-  /// Four matrices of 8 x 8 elements; lane l has the address of row l & 7 of matrix l / 8.
+  /// Loads four matrices of 8 x 8 elements; lane l provides the address of row l & 7 of matrix l /
+  /// 8.
   Four loadMatrices(Value shared, bool transposed);
-  /// sum + a * b, of 16 x 16 times 16 x 8.
+  /// sum + a * b: 16 x 16 times 16 x 8.
   Four multiply(const Four &a, Value b0, Value b1, const Four &sum);
 };
 
