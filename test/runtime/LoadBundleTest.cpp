@@ -315,7 +315,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   });
   says("at least 36 are needed", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
   says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
-  says("does not match its counterpart", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
+  says("does not match its counterpart", 1,
+       [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
   auto add = [](bundle::Extents *runs, uint32_t device, int64_t begin, int64_t end) {
     runs->add_members(device);
     runs->add_begin(begin);

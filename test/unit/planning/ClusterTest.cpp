@@ -389,6 +389,14 @@ TEST(Cluster, KeysOfTheSameMeaningAreNamed) {
   EXPECT_MISTAKE("nodes: {n: {devices: [{name: a, type: T4}]}}", "cluster: expected 'nodes', a list such as");
 }
 
+TEST(Cluster, OldKeysNameTheNewOnes) {
+  EXPECT_MISTAKE(device("speed: 1e9"), "key 'speed' is now 'flops_per_second'");
+  EXPECT_MISTAKE(device("type: T4, direct: false"), "key 'direct' is now 'device_to_device'");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, type: T4}]}]\nlinks: {direct: node}", "links: key 'direct' is now 'device_to_device_scope'");
+  EXPECT_MISTAKE("nodes: [{name: n, port: {bandwidth: 1e9}, devices: [{name: a, type: T4}]}]", "key 'port' is now 'device_link'");
+  EXPECT_MISTAKE("nodes: [{name: n, nic: {bandwidth: 1e9, flow: 1e8}, devices: [{name: a, type: T4}]}]", "key 'flow' is now 'per_flow_bandwidth'");
+}
+
 TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("nodes: [", "line 1: not valid YAML");
   EXPECT_MISTAKE("", "expected a mapping, got nothing");

@@ -3,6 +3,7 @@
 
 #include "zorse/Planning/Profile.h"
 
+#include <cstring>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -61,6 +62,21 @@ TEST(Profile, ReadAndWritten) {
   EXPECT_EQ(writeProfile(*again), text);
   EXPECT_EQ(again->devices[0].unit_classes.at("head")[1].points[0].forward, 0.3);
   EXPECT_EQ(again->comment, "on a Tuesday");
+}
+
+TEST(Profile, Format1IsRead) {
+  std::string old = kEverything;
+  for (auto [now, before] : {std::pair{"\"unit_classes\"", "\"classes\""},
+                             {"\"batch_size\"", "\"rows\""},
+                             {"\"measurements\"", "\"points\""},
+                             {"\"tensor_parallel_size\"", "\"degree\""},
+                             {"\"per_flow_bandwidth\"", "\"flow\""},
+                             {"\"half_bandwidth_bytes\"", "\"half_size\""}})
+    for (size_t at; (at = old.find(now)) != std::string::npos;)
+      old.replace(at, std::strlen(now), before);
+  Result<Profile> profile = readProfile(old);
+  ASSERT_FALSE(profile.failed()) << profile.message();
+  EXPECT_EQ(writeProfile(*profile), writeProfile(*readProfile(kEverything)));
 }
 
 TEST(Profile, Mistakes) {

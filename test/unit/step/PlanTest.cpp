@@ -50,8 +50,47 @@ TEST(PlanText, WrongTypesAndKeys) {
   EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"), "number too large");
 }
 
+TEST(PlanText, Format1IsConverted) {
+  auto summary = syntheticModel();
+  auto old = readPlan(R"({"format": 1, "batch": 8, "devices": [{"name": "a", "speed": 2e9}, "b"], "communication": "blocking",
+      "stages": [{"units": [0, 3], "microbatch": 2, "devices": ["a"]}, {"units": [3, 6], "devices": [{"device": "b", "samples": 8, "microbatch": 4}]}],
+      "state": {"default": "equal", "groups": [{"group": 0, "owners": [{"device": "a", "share": 25}, {"device": "b", "share": 75}]}]},
+      "residency": [{"moments": "host", "update": "device"}, {"groups": [0], "gather": "phase"}, {"devices": ["a"], "images": 3}],
+      "schedule": {"name": "timed", "in_flight": 1.5, "weight_delay": 2, "interleave": 4}})",
+                      summary);
+  ASSERT_FALSE(old.failed()) << old.message();
+  auto now =
+      readPlan(R"({"format": 2, "global_batch_size": 8, "devices": [{"name": "a", "flops_per_second": 2e9}, "b"], "overlap_communication": false,
+      "stages": [{"units": [0, 3], "micro_batch_size": 2, "devices": ["a"]}, {"units": [3, 6], "devices": [{"device": "b", "samples": 8, "micro_batch_size": 4}]}],
+      "state": {"default_sharding": "equal", "groups": [{"group": 0, "owners": [{"device": "a", "fraction": 0.25}, {"device": "b", "fraction": 0.75}]}]},
+      "offload": [{"optimizer_states": "host", "optimizer": "device"}, {"groups": [0], "reshard_after_forward": true}, {"devices": ["a"], "buffer_count": 3}],
+      "schedule": {"name": "steady_state", "in_flight_factor": 1.5, "max_weight_grad_delay": 2, "microbatch_group_size": 4}})",
+               summary);
+  ASSERT_FALSE(now.failed()) << now.message();
+  EXPECT_EQ(writePlan(*old, summary), writePlan(*now, summary));
+  EXPECT_EQ(writePlan(*now, summary).find("\"format\": 2"), 4u);
+  for (auto [name, renamed] : {std::pair{"folded", "wave"}, {"ministages", "breadth_first"}}) {
+    auto plan = readPlan(
+        std::string(R"({"format": 1, "batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": ")") + name + "\"}",
+        summary);
+    ASSERT_FALSE(plan.failed()) << plan.message();
+    EXPECT_NE(writePlan(*plan, summary).find(renamed), std::string::npos);
+  }
+}
+
+TEST(PlanText, OldKeysNameTheNewOnes) {
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "cells": []})", "the plan: key \"batch\" is now \"global_batch_size\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [])"), "key \"residency\" is now \"offload\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"moments": "host"}])"), "offload[0]: key \"moments\" is now \"optimizer_states\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"groups": [{"group": 0, "owners": [{"device": "a", "share": 100}]}]})"),
+                 "state.groups[0].owners[0]: key \"share\" is now \"fraction\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "timed")"), "schedule: \"timed\" is now \"steady_state\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "format": 3)"), "format: expected 2, or 1, which is converted; got 3");
+}
+
 TEST(PlanText, Commit) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"commit": "unit"})"), "state.optimizer_in_backward: expected \"step\" or \"group\", got \"unit\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"optimizer_in_backward": "unit"})"),
+                 "state.optimizer_in_backward: expected true or false, got \"unit\"");
   auto refused = [](auto change) {
     auto summary = syntheticModel();
     auto &training = *summary.mutable_training();
