@@ -135,8 +135,8 @@ TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"devices": ["z"], "optimizer_states": "host"}])"), "offload[0].devices[0]: unknown device 'z'");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"groups": [999], "optimizer_states": "host"}])"),
                  "offload[0].groups[0]: state group 999 does not exist");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"gather": "unit"}])"),
-                 "offload[0].reshard_after_forward: expected \"step\" or \"phase\", got \"unit\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": "unit"}])"),
+                 "offload[0].reshard_after_forward: expected true or false, got \"unit\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"reshard_after_forward": true, "devices": ["a"]}])"),
                  "offload[0]: has \"reshard_after_forward\" and \"devices\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"buffer_count": 0}])"), "offload[0].buffer_count: expected 1 to 65536, got 0");
