@@ -28,10 +28,10 @@ def main():
     gpt, sequence = os.path.join(z.SMALL, "gpt.onnx"), ["--seq", "64"]
     with tempfile.TemporaryDirectory() as folder:
         a100, _ = plan(folder, gpt, ["name: a, type: A100-80"], *sequence)
-        check(f"an A100 is modelled: {a100['time_sources']}", a100["time_sources"][0].startswith("A100-80: modelled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
+        check(f"an A100 is modeled: {a100['time_sources']}", a100["time_sources"][0].startswith("A100-80: modeled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
         t4, text = plan(folder, gpt, ["name: t, type: T4"], *sequence)
         check("a T4 is slower", t4["step_seconds"] > a100["step_seconds"])
-        check("the report says so, and what to do", "times           T4: modelled" in text and "zorse-profile measures it" in text)
+        check("the report says so, and what to do", "times           T4: modeled" in text and "measure them with zorse-profile" in text)
         eager, _ = plan(folder, gpt, ["name: a, type: A100-80, execution_mode: eager"], *sequence)
         check("eager takes 1.5 times as long", 1.4 < eager["step_seconds"] / a100["step_seconds"] <= 1.51)
         roof, _ = plan(folder, gpt, ["name: a, type: A100-80, half_peak_rows: 100"], *sequence)
@@ -39,7 +39,7 @@ def main():
         mixed, _ = plan(folder, gpt, ["name: a, type: A100-80", "name: v, type: V100-32", "name: c, kind: cpu, flops_per_second: 40 GFLOP/s"], *sequence)
         check(f"each type in use has its line: {[t.split(':')[0] for t in mixed['time_sources']]}", all(t.split(":")[0] in ("A100-80", "V100-32", "cpu") for t in mixed["time_sources"]))
         unknown, _ = plan(folder, gpt, ["name: g, kind: cuda, arch: sm_80, flops_per_second: 20 TFLOP/s, memory_bandwidth: 1 TB/s, sm_count: 60"], *sequence)
-        check("sm_count makes a model of a GPU that is in no table", "modelled: products at most 20 TFLOP/s in waves of tiles on 60" in unknown["time_sources"][0])
+        check("sm_count makes a model of a GPU that is in no table", "modeled: products at most 20 TFLOP/s in waves of tiles on 60" in unknown["time_sources"][0])
 
         # A bundle's summary has what its bodies launch, also where it is for simulations alone.
         for words in ([], ["--simulate-only"]):

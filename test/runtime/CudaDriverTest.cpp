@@ -158,7 +158,7 @@ TEST_F(CudaDriver, MemoryThatIsTakenIsTold) {
   ASSERT_TRUE(arena.failed());
   EXPECT_NE(arena.message().find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << arena.message();
   EXPECT_NE(arena.message().find(" of its 8192 MiB are free, 51"), std::string::npos) << arena.message();
-  EXPECT_NE(arena.message().find("'reserve: 5"), std::string::npos) << arena.message();
+  EXPECT_NE(arena.message().find("'reserved_memory: 5"), std::string::npos) << arena.message();
   ASSERT_EQ(cuda->cuMemFree_v2(others), kSuccess);
   EXPECT_FALSE((*device)->allocate(bundle::DEVICE, size_t(4) << 30, {}).failed());
 }

@@ -54,7 +54,7 @@ struct PlanView {
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };
 
-/// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state` and `residency` of a
+/// Reads the canonical `global_batch_size`, `devices`, `cells`, `split_backward`, `state` and `offload` of a
 /// plan. Checks only their form; verifyPrograms checks the tiling. The error is the first problem.
 Result<PlanView> readPlanView(std::string_view json);
 

@@ -280,8 +280,8 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   expectSame(c, read(writeCluster(c)));
   auto device = [](const std::string &keys) { return "nodes: [{name: a, devices: [{name: x, " + keys + "}]}]"; };
   EXPECT_MISTAKE(device("type: A100-80, half_peak_rows: 1, sm_count: 108"),
-                 "expected 'half_rows', for times that follow a roofline, or 'multiprocessors'");
-  EXPECT_MISTAKE(device("type: A100-80, sm_count: 0"), "sm_count: expected a figure from 1 to 4096");
+                 "expected 'half_peak_rows', for times that follow a roofline, or 'sm_count'");
+  EXPECT_MISTAKE(device("type: A100-80, sm_count: 0"), "sm_count: expected a value from 1 to 4096");
   EXPECT_MISTAKE(device("type: cpu-thread, sm_count: 4"), "expected a device that is a GPU, found one of kind cpu; leave it out");
   EXPECT_MISTAKE(device("type: A100-80, execution_mode: fast"), "execution_mode: expected compiled (kernels as Zorse makes them) or eager");
 }
@@ -430,23 +430,23 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(device("flops_per_second: 4 GFLOPs"), "got '4 GFLOPs'; did you mean 'GFLOP/s'?");
   for (const char *speed : {"0", "-1", "1e31", "12", "1e-300", "4e9 PFLOP/s"})
     EXPECT_MISTAKE(device(std::string("flops_per_second: ") + speed),
-                   std::string("device 'a': flops_per_second: expected a figure from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
+                   std::string("device 'a': flops_per_second: expected a value from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
   for (const char *speed : {"nan", "inf", ".inf", "0x10000000", "1e", "", "[1]", "~"})
     EXPECT_MISTAKE(device(std::string("flops_per_second: ") + speed), "flops_per_second: expected");
   EXPECT_MISTAKE(device("flops_per_second: {f32: 0}"), "its speed is not known");
   EXPECT_MISTAKE(device("flops_per_second: {f64: 1e9}"), "unknown key 'f64'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16"),
-                 "memory: expected 0 or a figure from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"), "memory: expected 0 or a figure from");
+                 "memory: expected 0 or a value from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"), "memory: expected 0 or a value from");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
   EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserve'");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"), "threads: expected a figure from 1 to 4096, got '0'");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"), "threads: expected a value from 1 to 4096, got '0'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"), "launch_overhead: expected 0 or a figure from 0 to 100");
-  EXPECT_MISTAKE(device("flops_per_second: 1e9, price: -1"), "price: expected 0 or a figure");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"), "launch_overhead: expected 0 or a value from 0 to 100");
+  EXPECT_MISTAKE(device("flops_per_second: 1e9, price: -1"), "price: expected 0 or a value");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, half_peak_rows: nan"), "half_peak_rows: expected a number, got 'nan'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory_bandwidth: 0"),
-                 "memory_bandwidth: expected a figure from 1000 to 1e+15, got '0'; what has no limit is 'unlimited'");
+                 "memory_bandwidth: expected a value from 1000 to 1e+15, got '0'; write 'unlimited' for no limit");
   std::string two = device("flops_per_second: 1e9");
   EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
                  "line 5: links.inter_node.bandwidth: expected a value from 1000 to 1e+15, got '0'; devices without a link");
@@ -480,7 +480,7 @@ TEST(Cluster, Sites) {
   EXPECT_MISTAKE(sites + nodes,
                  "line 1: sites 'east' and 'west' are not connected: expected a bandwidth between them, found none; give links.inter_site");
   EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], latency: 1 ms}]}", "expected 'bandwidth' between 'east' and 'west'");
-  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 0}]}", "devices that nothing connects cannot train together");
+  EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, west], bandwidth: 0}]}", "devices without a link cannot train together");
   EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, wset], bandwidth: 1e9}]}",
                  "there is no site 'wset'; did you mean 'west'?; the file has east, west");
   EXPECT_MISTAKE(sites + nodes + "links: {site_pairs: [{sites: [east, east], bandwidth: 1e9}]}", "two different sites");
@@ -538,8 +538,8 @@ TEST(Cluster, Limits) {
   EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, flops_per_second: 1e9, count: 60000}]}]", "more than 65536 devices");
   EXPECT_MISTAKE("nodes: [{name: n, count: 65536, devices: []}, {name: m, devices: []}]", "more than 65536 nodes");
   EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, flops_per_second: 1e9, count: 5000000000}]}]",
-                 "count: expected a figure from 1 to 65536, got '5000000000'");
-  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, flops_per_second: 1e9}]}]", "count: expected a figure from 1 to 65536");
+                 "count: expected a value from 1 to 65536, got '5000000000'");
+  EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, flops_per_second: 1e9}]}]", "count: expected a value from 1 to 65536");
   EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
   EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
   Cluster most = read("nodes: [{name: n, count: 256, devices: [{name: a, flops_per_second: 1e9, count: 256}]}]");

@@ -131,9 +131,9 @@ TEST(GpuTimes, KnownTypesAreModelled) {
   const bundle::ModelSummary summary = llama();
   const Cluster cluster = one("type: A100-80");
   const CostModel modelled = costs(summary, cluster), roofline = costs(summary, one("type: A100-80, half_peak_rows: 120"));
-  EXPECT_NE(modelled.source(0).find(
-                "modelled: products at most 271 TFLOP/s (0.87 of the vendor's 312) in waves of tiles on 108 multiprocessors, attention"),
-            std::string::npos)
+  EXPECT_NE(
+      modelled.source(0).find("modeled: products at most 271 TFLOP/s (0.87 of the vendor's 312) in waves of tiles on 108 multiprocessors, attention"),
+      std::string::npos)
       << modelled.source(0);
   EXPECT_EQ(roofline.source(0), "a roofline of 271 TFLOP/s (half of it at 120 rows) and 2000 GB/s");
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients}) {

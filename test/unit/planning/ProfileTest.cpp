@@ -92,7 +92,7 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})", "devices[0].device: expected a text that is not empty, got \"\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})", "devices[1].device: \"a\" is given twice");
   auto point = [](const std::string &fields) { return R"({"devices": [{"device": "a", "unit_classes": {"head": [{)" + fields + "}]}}]}"; };
-  EXPECT_MISTAKE(point(R"("forward": 1)"), "devices[0].unit_classes[\"head\"][0]: lacks \"batch_size\"");
+  EXPECT_MISTAKE(point(R"("forward": 1)"), "devices[0].unit_classes[\"head\"][0]: missing key \"batch_size\"");
   EXPECT_MISTAKE(point(R"("batch_size": 0, "forward": 1)"),
                  "devices[0].unit_classes[\"head\"][0].batch_size: expected a whole number from 1 to 2147483648, got 0");
   EXPECT_MISTAKE(point(R"("batch_size": 1.5, "forward": 1)"), "got 1.5");
@@ -105,7 +105,7 @@ TEST(Profile, Mistakes) {
                  "[1].batch_size: expected more than the 2 of the point before, got 2; points are in ascending order");
   EXPECT_MISTAKE(point(R"("measurements": [], "tensor_parallel_size": 0)"), "tensor_parallel_size: expected a whole number from 1 to 1024, got 0");
   EXPECT_MISTAKE(point(R"("measurements": []}, {"measurements": [])"), "size 1 is given twice");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: lacks \"per_element\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: missing key \"per_element\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})",
                  "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: missing key \"bandwidth\"");
