@@ -60,7 +60,7 @@ TEST(Profile, ReadAndWritten) {
   Result<Profile> again = readProfile(text);
   ASSERT_FALSE(again.failed()) << again.message() << text;
   EXPECT_EQ(writeProfile(*again), text);
-  EXPECT_EQ(again->devices[0].unit_classes.at("head")[1].points[0].forward, 0.3);
+  EXPECT_EQ(again->devices[0].classes.at("head")[1].points[0].forward, 0.3);
   EXPECT_EQ(again->comment, "on a Tuesday");
 }
 
@@ -134,8 +134,8 @@ TEST(Profile, SeveralFiles) {
   Result<Profile> both = readProfileFiles({a, b});
   ASSERT_FALSE(both.failed()) << both.message();
   ASSERT_EQ(both->devices.size(), 3u);
-  EXPECT_EQ(both->devices[0].unit_classes.at("head")[0].points[0].forward, 9); // the later one
-  EXPECT_EQ(both->devices[0].unit_classes.at("block mlp")[0].points.size(), 2u);
+  EXPECT_EQ(both->devices[0].classes.at("head")[0].points[0].forward, 9); // the later one
+  EXPECT_EQ(both->devices[0].classes.at("block mlp")[0].points.size(), 2u);
   EXPECT_EQ(both->devices[0].updatePerElement, 1e-9);
   EXPECT_EQ(both->links.size(), 2u);
   EXPECT_EQ(both->links[1].bandwidth, 7e8);
