@@ -97,12 +97,12 @@ struct Drawer {
       devices.resize(size_t(between(1, std::min<int64_t>(int64_t(devices.size()), 4) + 1)));
       step::GroupOwners entry;
       entry.group = uint32_t(g);
-      if (kind == 1 || blocks < int64_t(devices.size())) { // shares, 0 % included
+      if (kind == 1 || blocks < int64_t(devices.size())) { // fractions, 0 included
         int64_t left = 100;
         for (size_t i = 0; i < devices.size(); ++i) {
           const int64_t share = i + 1 == devices.size() ? left : chance(25) ? 0 : between(0, left + 1);
           left -= share;
-          entry.owners.push_back({devices[i], double(share), -1, -1});
+          entry.owners.push_back({devices[i], double(share) / 100, -1, -1});
         }
       } else { // elements
         auto ends = cut(blocks, int64_t(devices.size()));
