@@ -97,7 +97,7 @@ std::string notABundle(const std::string &directory) {
   for (fs::directory_iterator each(directory, failure), end; !failure && each != end; each.increment(failure)) {
     const std::string name = each->path().filename().string();
     if (!known.count(name) && !(name.rfind("functions.", 0) == 0 && each->path().extension() == ".pb"))
-      return "is not a bundle alone: it holds '" + name + "'";
+      return "contains '" + name + "', which is not part of a bundle";
   }
   return {};
 }

@@ -273,7 +273,7 @@ private:
       std::sort(contributors.begin(), contributors.end());
       for (uint32_t one : expected)
         if (!std::binary_search(contributors.begin(), contributors.end(), one))
-          return failHalf(Code::Contributions, half, "lacks contributor " + device(one) + to + ", which has tasks that add to it");
+          return failHalf(Code::Contributions, half, "misses contributor " + device(one) + to + ", which has tasks that add to it");
       if (contributors.size() != expected.size())
         failHalf(Code::Contributions, half, "names a contributor" + to + " without tasks that add to it");
     };

@@ -115,7 +115,7 @@ TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   // Programs name bodies and slots once, for all targets.
   two.bundle.otherTargets[0].mutable_bodies(1)->mutable_slots(0)->mutable_bytes()->set_fixed(12345);
   writeFiles();
-  expectSays(problem(), {"functions.1.pb: body 1 (", "has not the name and the slots", "compile the model again"});
+  expectSays(problem(), {"functions.1.pb: body 1 (", "differs in name or slots", "compile the model again"});
   two.bundle.otherTargets[0].mutable_bodies()->RemoveLast();
   writeFiles();
   expectSays(problem(), {"functions.1.pb: ", "bodies, expected"});
@@ -334,7 +334,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   ofTerms("has a part of the shard [2, 4)", 3);
   ofTerms("nobody contributes to elements [2, 4)", 2);
   ofTerms("does not match its counterpart", 4);
-  says("takes no part", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
+  says("not a participant", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
   says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::SUMS); });
   says("state group 3 of 1", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_id(3); });
@@ -350,7 +350,7 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   for (bundle::Program &program : two.bundle.programs)
     entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
   writeFiles();
-  expectSays(problem(), {"no body adds what arrives directly"});
+  expectSays(problem(), {"no body adds the terms of direct transfers"});
   bundle::Body &body = *two.bundle.bodies.add_bodies();
   body.set_name("sum");
   for (int s = 0; s < 3; ++s)

@@ -93,7 +93,7 @@ TEST_F(MatchTensors, FactsSayNamesTransposesAndTies) {
 TEST_F(MatchTensors, BeginningsOfNames) {
   Outcome base = match({{"wte", {8, 4}}, {"w", {6, 4}}, {"norm", {4}}}, facts);
   EXPECT_EQ(base.text(), "wte w^T norm -");
-  expectSays(base.matching.note, {"lack 't.'"});
+  expectSays(base.matching.note, {"do not begin with 't.'"});
   Outcome wrapped = match({{"module.t.wte", {8, 4}}, {"module.t.w", {6, 4}}, {"module.t.norm", {4}}}, facts);
   EXPECT_EQ(wrapped.text(), "module.t.wte module.t.w^T module.t.norm -");
   expectSays(wrapped.matching.note, {"begin with 'module.'"});

@@ -343,7 +343,7 @@ TEST_F(SnapshotTest, AnotherMatrixLibraryIsSaidAndNotRefused) {
   resumed = resume(bundle, 5, identity);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0);
-  expectSays(resumed.note, {"not in every bit", "matrices were multiplied by openblas 1, Zen, here by onednn 3, isa 7", "ZORSE_GEMM"});
+  expectSays(resumed.note, {"except for rounding", "matrices were multiplied by openblas 1, Zen, here by onednn 3, isa 7", "ZORSE_GEMM"});
 }
 
 TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {

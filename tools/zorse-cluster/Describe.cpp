@@ -104,7 +104,7 @@ private:
     for (const char *limit : {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"})
       if (double bytes = numberIn(root / limit); bytes > 0 && (memory == 0 || bytes < memory)) {
         memory = bytes;
-        note("a control group limits memory to " + format("%.3g GB", bytes / 1e9) + " of " + format("%.3g GB", total / 1e9));
+        note("a control group leaves " + format("%.3g GB", bytes / 1e9) + " of " + format("%.3g GB", total / 1e9) + " of memory");
       }
     if (memory >= 65536)
       node.hostMemory = static_cast<uint64_t>(memory);
@@ -125,10 +125,8 @@ private:
     for (const Gpu &gpu : gpus) {
       if (gpu.sliced) {
         note(gpu.name + (gpu.uuid.empty() ? "" : " (" + gpu.uuid + ")") +
-             " is divided into slices (MIG), which programs see one at a time: it is left out; describe each slice by hand, with a "
-             "'flops_per_second' and its "
-             "'gpu', and "
-             "start each rank with its CUDA_VISIBLE_DEVICES");
+             " is divided into MIG slices, and a process sees only one slice: it is omitted. Describe each slice by hand, with its "
+             "'flops_per_second' and 'gpu', and start each rank with its CUDA_VISIBLE_DEVICES");
         continue;
       }
       planning::ClusterDevice device;
@@ -145,7 +143,7 @@ private:
         std::fill(std::begin(device.speed), std::end(device.speed), 10e12);
         device.memoryBandwidth = planning::kDeviceBandwidth;
         device.launch = planning::kDeviceLaunch;
-        note(gpu.name + " is not in the table of types: 10 TFLOP/s are assumed; set its 'flops_per_second', or measure it with zorse-profile");
+        note(gpu.name + " is not in the table of GPU types: assuming 10 TFLOP/s. Set its 'flops_per_second', or measure it with zorse-profile");
       }
       device.arch = archOfGpu(gpu);
       if (device.arch.empty() && known)

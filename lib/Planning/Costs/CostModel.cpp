@@ -71,7 +71,8 @@ std::string cannotCompute(bundle::ElementType type, std::string unable) {
   if (unable.size() > 300)
     unable = unable.substr(0, unable.find(',', 250)) + ", ...";
   return "the model computes in " + std::string(elementTypeName(type)) + ", which these devices do not support: " + unable +
-         "; remove them from the cluster, compile the model in another type, or give their speed with values that are only stored in it (flops_per_second: "
+         "; remove them from the cluster, compile the model in another type, or give their speed with values that are only stored in it "
+         "(flops_per_second: "
          "{" +
          elementTypeName(type) + ": ...}, about that of f32): the results are the same";
 }

@@ -186,7 +186,7 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
       step::GroupOwners owners;
       owners.group = g;
       for (size_t i = 0; i < set.size(); ++i)
-        owners.owners.push_back({set[i], 100 * weights[i] / sum});
+        owners.owners.push_back({set[i], weights[i] / sum});
       plan.owners.push_back(std::move(owners));
     }
   }

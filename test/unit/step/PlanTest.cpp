@@ -124,7 +124,7 @@ TEST(PlanText, Activations) {
 }
 
 TEST(PlanText, Residency) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "communication": "async")"), "communication: expected \"overlapped\" or \"blocking\", got \"async\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "overlap_communication": "async")"), "overlap_communication: expected true or false, got \"async\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": {})"), "offload: expected an array");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "disk"}])"),
                  "offload[0].optimizer_states: expected \"device\" or \"host\", got \"disk\"");

@@ -72,8 +72,8 @@ TEST(Plans, HostileTextIsRefused) {
   };
   const std::string plan = R"({"global_batch_size": 4, "devices": ["a"], "cells": []})";
   EXPECT_FALSE(verify::readPlanView(plan + " // a comment\n").failed());
-  EXPECT_EQ(refuse(plan + " {}"), "line 1, column 45: not valid JSON");
-  EXPECT_EQ(refuse(plan.substr(0, plan.size() - 1)), "line 1, column 43: not valid JSON");
+  EXPECT_EQ(refuse(plan + " {}"), "line 1, column 57: not valid JSON");
+  EXPECT_EQ(refuse(plan.substr(0, plan.size() - 1)), "line 1, column 55: not valid JSON");
   const std::string deep(1000000, '['), ends(1000000, ']');
   EXPECT_NE(refuse(deep), "");
   EXPECT_EQ(refuse(deep + ends).substr(0, 36), "the plan: expected an object, got [[");

@@ -30,7 +30,8 @@ std::string zorse::runtime::cuda::whatIsLeft(const CudaApi &cuda, size_t more) {
            " MiB outside of it are wanted: compile with as much more of 'reserved_memory' of this device in the cluster file";
   const size_t taken = (all - left) >> 20;
   return known + ", " + std::to_string(taken) +
-         " MiB hold the driver's context, libraries and other programs (nvidia-smi shows them): end these, or compile with at least 'reserved_memory: " +
+         " MiB hold the driver's context, libraries and other programs (nvidia-smi shows them): end these, or compile with at least "
+         "'reserved_memory: " +
          std::to_string(taken + 64) + " MiB' of this device in the cluster file";
 }
 
