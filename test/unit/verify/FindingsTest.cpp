@@ -515,7 +515,7 @@ TEST(Findings, ContributorsOfAShard) {
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
-  expectFinding(lacks, Code::Contributions, {"lacks contributor d1 to elements"});
+  expectFinding(lacks, Code::Contributions, {"misses contributor d1 to elements"});
 
   Runs none;
   none.change([&](bundle::Entry &entry, uint32_t) {

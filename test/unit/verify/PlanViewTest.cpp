@@ -77,6 +77,6 @@ TEST(Plans, HostileTextIsRefused) {
   const std::string deep(1000000, '['), ends(1000000, ']');
   EXPECT_NE(refuse(deep), "");
   EXPECT_EQ(refuse(deep + ends).substr(0, 36), "the plan: expected an object, got [[");
-  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 38),
+  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 50),
             "global_batch_size: expected a whole number, got [[");
 }
