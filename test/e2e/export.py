@@ -118,7 +118,7 @@ def main():
         snapshot = os.path.join(s, next(n for n in os.listdir(s) if n.startswith("step-")))
         refused("no snapshots", [folder, "-o", out], "no complete snapshot")
         refused("no directory", [os.path.join(folder, "none"), "-o", out], "not a directory of snapshots")
-        refused("no output", [s], "expects -o")
+        refused("no output", [s], "expected -o")
         refused("another model", [s, "--onnx", os.path.join(z.SMALL, "llama.onnx"), "-o", out], "is not the model", "no initializer")
         refused("no ONNX file", [s, "--onnx", os.path.join(z.SMALL, "gpt.tokens.bin"), "-o", out], "gpt.tokens.bin")
         refused("cannot be written", [s, "-o", os.path.join(folder, "none", "out")], "cannot be written")

@@ -109,7 +109,7 @@ def wrong_inputs(folder):
     for words, expected in ((("--precision", "f16", "--loss-scale", 0), r"--loss-scale: expects a power of two, at least 1"),
                             (("--precision", "f16", "--loss-scale", 1000), r"--loss-scale: expects a power of two, at least 1.*got 1000"),
                             (("--precision", "bf16", "--loss-scale", 1024), r"--loss-scale: .*bf16 needs no loss scale"),
-                            (("--precision", "f32", "--loss-scale-interval", 10), r"--loss-scale-interval: .*f32 needs none")):
+                            (("--precision", "f32", "--loss-scale-interval", 10), r"--loss-scale-interval: .*f32 needs no loss scale")):
         code, out, err = z.call("zorse-compile", MODEL, "--cluster", z.cluster(folder, ["a"]), "--batch", 8, "--seq", 32, "-o", os.path.join(folder, "x.zorse"), *words, ok=False)
         if code != 1 or not re.search(expected, err):
             raise z.Failure(f"{words}: exit {code}, {err!r}; expects {expected}")

@@ -63,7 +63,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect("and evaluations are simulated too", "evaluations simulated" in simulate("--simulate-evaluation")[1])
 
     for words, said in ((("--speed-times=c=2",), "no device 'c'"), (("--speed-times=a",), "DEVICE=NUMBER"), (("--speed-times=a=-1",), "DEVICE=NUMBER"), (("--data", data), "executes nothing"),
-                        (("--steps", 1 << 30), "at most"), (("--links-times=0",), "--links-times")):
+                        (("--steps", 1 << 30), "limited to"), (("--links-times=0",), "--links-times")):
         code, _, err = simulate(*words, ok=False)
         expect(f"{' '.join(map(str, words))}: exit 1, '{said}'", code == 1 and said in err)
     code, _, err = z.call("zorse-run", bundle, "--json", figures, "--data", data, "--steps", 1, ok=False)
