@@ -241,7 +241,7 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
     return;
   const auto &training = summary.training();
   auto refuse = [&](const char *what, const char *remedy) {
-    messages.add(std::string("state.commit is \"group\", which updates a group as soon as its gradients are reduced, and ") + what +
+    messages.add(std::string("state.optimizer_in_backward is true, which updates a group as soon as its gradients are reduced, and ") + what +
                  ", which needs the gradients of all groups first: " + remedy + ", or say \"optimizer_in_backward\": false");
   };
   if (training.clip_norm() > 0)
