@@ -88,7 +88,7 @@ Result<Bundle> loadBundle(const std::string &directory, const std::function<Resu
 /// The two ends of every transfer must match.
 Status checkPrograms(const Bundle &bundle);
 
-/// Returns whether groups are updated before all gradients are known (state.commit of the plan).
+/// Returns whether groups are updated before all gradients are known (state.optimizer_in_backward of the plan).
 /// Options that depend on all gradients are then not possible.
 bool commitsByGroup(const Bundle &bundle);
 
