@@ -91,7 +91,8 @@ public:
       if (!sender || !sender->data || sender->bytes != bytes)
         return internalError("a receive of " + std::to_string(bytes) + " bytes from device " + std::to_string(peer) + " meets " +
                              (sender ? "a transfer of " + std::to_string(sender->bytes) + " bytes" : "another device"));
-      std::memcpy(data, sender->data, bytes);
+      if (bytes)
+        std::memcpy(data, sender->data, bytes);
       return Status::success();
     });
   }
@@ -151,7 +152,8 @@ public:
       return Status::success();
     };
     return meet(operation, a.members.size(), {device_, a.data, bytes}, /*isRead=*/false, add, [&](const Meeting &meeting) {
-      std::memcpy(a.data, meeting.sum.data(), bytes);
+      if (bytes) // of none there may be no memory
+        std::memcpy(a.data, meeting.sum.data(), bytes);
       return Status::success();
     });
   }
