@@ -385,7 +385,7 @@ TEST(Cluster, KeysOfTheSameMeaningAreNamed) {
   EXPECT_MISTAKE(links("{within-nodes: {bandwidth: 1 GB/s}}"), "did you mean 'intra_node'?");
   EXPECT_MISTAKE(links("[{bandwidth: 1 GB/s}]"), "links: expected a mapping, such as {intra_node: {bandwidth: 50 GB/s}, inter_node:");
   EXPECT_MISTAKE("nodes: [{name: n, gpus: [{name: a, type: T4}]}]", "did you mean 'devices'?");
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, tflops: 10}]}]", "did you mean 'speed'?");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, tflops: 10}]}]", "did you mean 'flops_per_second'?");
   EXPECT_MISTAKE("nodes: {n: {devices: [{name: a, type: T4}]}}", "cluster: expected 'nodes', a list such as");
 }
 
@@ -404,12 +404,12 @@ TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("name: x", "expected 'nodes', a list");
   EXPECT_MISTAKE("nodes: []", "the cluster has no devices");
   EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices: []\n", "the cluster has no devices");
-  EXPECT_MISTAKE(device("sped: 1"), "line 4: device: unknown key 'sped'; did you mean 'speed'? known are name");
-  EXPECT_MISTAKE(device("memory: 1 GB"), "its speed is not known; give 'speed' (FLOP/s) or a 'type'");
+  EXPECT_MISTAKE(device("memry: 1"), "line 4: device: unknown key 'memry'; did you mean 'memory'? known are name");
+  EXPECT_MISTAKE(device("memory: 1 GB"), "its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, kind: abacus"), "expected a kind out of cpu, null, cuda, sim, got 'abacus'");
   EXPECT_MISTAKE(device("type: A100-4"), "line 4: device 'a': type 'A100-4' is not known; did you mean 'A100-40'?; known are cpu-thread");
   EXPECT_MISTAKE(device("type: a100"), "did you mean 'A100-40' or 'A100-80'?");
-  EXPECT_MISTAKE(device("type: TPUv9"), "another type needs at least 'speed', 'memory' and 'kind'");
+  EXPECT_MISTAKE(device("type: TPUv9"), "another type needs at least 'flops_per_second', 'memory' and 'kind'");
   read(device("type: TPUv9, flops_per_second: 1e12, kind: sim"));
   EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, flops_per_second: 1e9}\n      - {name: a, flops_per_second: 1e9}\n",
                  "line 5: device 'a' is named twice");
@@ -439,7 +439,7 @@ TEST(Cluster, Figures) {
                  "memory: expected 0 or a value from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"), "memory: expected 0 or a value from");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
-  EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserve'");
+  EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserved_memory'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"), "threads: expected a value from 1 to 4096, got '0'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"), "launch_overhead: expected 0 or a value from 0 to 100");
@@ -451,8 +451,8 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
                  "line 5: links.inter_node.bandwidth: expected a value from 1000 to 1e+15, got '0'; devices without a link");
   EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}", "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
-  EXPECT_MISTAKE(two + "links: {inter_site: 3}", "links.inter_site: expected {bandwidth, latency, flow}, got '3'");
-  EXPECT_MISTAKE(two + "    host_memory: 0\n", "node 'n': host_memory: expected a figure");
+  EXPECT_MISTAKE(two + "links: {inter_site: 3}", "links.inter_site: expected {bandwidth, latency, per_flow_bandwidth}, got '3'");
+  EXPECT_MISTAKE(two + "    host_memory: 0\n", "node 'n': host_memory: expected a value from 65536");
   EXPECT_MISTAKE(two + "    nvme: {bandwidth: 1 GB/s}\n", "nvme: expected {size, bandwidth}");
 }
 
