@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zorse/Base/Status.h"
+#include "zorse/Support/ShallowJson.h"
 
 #include <nlohmann/json.hpp>
 
@@ -160,12 +161,16 @@ template <typename ReadItem> void forEach(const Json &value, const std::string &
   }
 }
 
+constexpr int kMaxNesting = 64; ///< levels of lists and objects in a file
+
 /// Parses the text and returns the result of `make`. Comments are allowed.
 /// \param name  what the file contains, for messages: "the plan"
 template <typename Make> auto read(std::string_view text, const char *name, size_t mostBytes, Make make) -> Result<decltype(make(Json()))> {
   if (text.size() > mostBytes)
     return userError(std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) +
                      " bytes");
+  if (nestsDeeper(text, kMaxNesting))
+    return userError(std::string(name) + ": expected at most " + std::to_string(kMaxNesting) + " nested lists and objects, got more");
   try {
     return make(Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true));
   } catch (const Json::parse_error &e) {

@@ -4,10 +4,34 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 namespace zorse {
+
+/// Whether lists and objects are nested deeper than `levels`, without parsing: parsers, copies and
+/// destructors of JSON values recurse. Skips strings and comments.
+inline bool nestsDeeper(std::string_view text, int levels) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted && text.substr(i, 2) == "//")
+      i = std::min(text.find('\n', i), text.size());
+    else if (!quoted && text.substr(i, 2) == "/*")
+      i = std::min(text.find("*/", i + 2), text.size());
+    else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > levels)
+      return true;
+    else if (!quoted && (text[i] == ']' || text[i] == '}'))
+      --depth;
+  }
+  return false;
+}
 
 /// Checks the shape of JSON without storing it.
 template <typename Json> class JsonShape final : public nlohmann::json_sax<Json> {

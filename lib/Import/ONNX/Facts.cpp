@@ -1,6 +1,8 @@
 #include "Facts.h"
 #include "TorchCall.h"
 
+#include "zorse/Support/ShallowJson.h"
+
 #include "llvm/Support/JSON.h"
 
 #include <algorithm>
@@ -236,30 +238,13 @@ static Status readModule(const json::Object &object, Facts &facts) {
   return Status::success();
 }
 
-/// Whether brackets nest deeper than facts do: the parser is recursive.
-static bool nestsDeeply(const std::string &text) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (quoted && text[i] == '\\')
-      ++i;
-    else if (text[i] == '"')
-      quoted = !quoted;
-    else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > 16)
-      return true;
-    else if (!quoted && (text[i] == ']' || text[i] == '}'))
-      --depth;
-  }
-  return false;
-}
-
 Result<Facts> zorse::onnx_import::readFacts(const onnx::Model &model) {
   Facts facts;
   readExporter(model, facts);
   for (const onnx::StringPair &entry : model.metadata_props()) {
     if (entry.key() != kKey && entry.key() != kOldKey)
       continue;
-    llvm::Expected<json::Value> parsed = nestsDeeply(entry.value()) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
+    llvm::Expected<json::Value> parsed = nestsDeeper(entry.value(), 16) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
     if (!parsed || !parsed->getAsObject())
       return userError("its facts (" + std::string(kKey) + ") are not a JSON object" +
                        (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with python/zorse/facts.py");

@@ -83,7 +83,7 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE("", "not valid JSON");
   EXPECT_MISTAKE("[]", "the profile: expected an object, got []");
   EXPECT_MISTAKE("{}", "expected \"devices\" or \"links\", found neither");
-  EXPECT_MISTAKE(R"({"format": 2})", "format: expected a whole number from 1 to 1, got 2");
+  EXPECT_MISTAKE(R"({"format": 3})", "format: expected a whole number from 1 to 2, got 3");
   EXPECT_MISTAKE(R"({"devises": []})", "unknown key \"devises\"; known are format, model");
   EXPECT_MISTAKE(R"({"devices": {}})", "devices: expected an array of at most 65536, got {}");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"delay": 1}}]})", "devices[0].communication: missing key \"per_byte\"");
@@ -102,7 +102,7 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": 1e300)"), "forward: expected seconds from 0 to 1e+06, got 1e+300");
   EXPECT_MISTAKE(point(R"("batch_size": 1, "forward": null)"), "got null");
   EXPECT_MISTAKE(point(R"("batch_size": 2, "forward": 1}, {"batch_size": 2, "forward": 1)"),
-                 "[1].batch_size: expected more than the 2 of the point before, got 2; points are in ascending order");
+                 "[1].batch_size: expected more than the 2 of the measurement before, got 2; measurements are in ascending order");
   EXPECT_MISTAKE(point(R"("measurements": [], "tensor_parallel_size": 0)"), "tensor_parallel_size: expected a whole number from 1 to 1024, got 0");
   EXPECT_MISTAKE(point(R"("measurements": []}, {"measurements": [])"), "size 1 is given twice");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: missing key \"per_element\"");
@@ -111,11 +111,11 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: missing key \"bandwidth\"");
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b", "bandwidth": 0}]})", "links[0].bandwidth: expected bytes/s from 1000 to 1e+15, got 0");
   EXPECT_MISTAKE(std::string(size_t(65) << 20, ' '), "at most 64 MiB");
-  EXPECT_MISTAKE(std::string(1000000, '['), "not valid JSON");
+  EXPECT_MISTAKE(std::string(1000000, '['), "nested lists and objects");
   std::string deep;
   for (int i = 0; i < 100000; ++i)
     deep += "[";
-  EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}", "devices[0]: expected an object, got [[[");
+  EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}", "the profile: expected at most 64 nested lists and objects, got more");
   const std::string error = readProfileFile("/nonexistent/profile.json").message();
   EXPECT_EQ(error, "/nonexistent/profile.json: cannot be read: No such file or directory");
 }

@@ -289,10 +289,12 @@ TEST(PlanText, Limits) {
 
 TEST(PlanText, DeepNestingIsRefused) {
   std::string open(500000, '['), close(500000, ']');
-  EXPECT_MISTAKE(open + close, "expected an object, got [[[[");
-  EXPECT_MISTAKE(R"({"global_batch_size": )" + open + close + "}", "global_batch_size: expected a whole number");
+  EXPECT_MISTAKE(open + close, "the plan: expected at most 64 nested lists and objects, got more");
+  EXPECT_MISTAKE("// \"\n/* \" */" + open + close, "nested lists and objects");
+  EXPECT_MISTAKE(R"({"global_batch_size": )" + open + close + "}", "nested lists and objects");
   EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}",
-                 "schedule: expected");
+                 "nested lists and objects");
+  EXPECT_MISTAKE(R"({"global_batch_size": [[[[[[1]]]]]], "comment": "[[[["})", "global_batch_size: expected a whole number, got [[[[[...]]]]]");
 }
 
 TEST(PlanText, OwnersAreAtMostTheDevices) {

@@ -76,7 +76,7 @@ TEST(Plans, HostileTextIsRefused) {
   EXPECT_EQ(refuse(plan.substr(0, plan.size() - 1)), "line 1, column 55: not valid JSON");
   const std::string deep(1000000, '['), ends(1000000, ']');
   EXPECT_NE(refuse(deep), "");
-  EXPECT_EQ(refuse(deep + ends).substr(0, 36), "the plan: expected an object, got [[");
-  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})").substr(0, 50),
-            "global_batch_size: expected a whole number, got [[");
+  EXPECT_EQ(refuse(deep + ends), "the plan: expected at most 64 nested lists and objects, got more");
+  EXPECT_EQ(refuse(R"({"global_batch_size": )" + deep + ends + R"(, "devices": [], "cells": []})"),
+            "the plan: expected at most 64 nested lists and objects, got more");
 }
