@@ -95,7 +95,7 @@ ReshapeResult zorse::onnx_import::reshapeView(const View &view, const std::vecto
       size_t ones = axis;
       while (ones < shape.size() && shape[ones] == 1)
         ++ones;
-      size_t chosen = ones == axis ? axis : axis;
+      size_t chosen = axis;
       if (oldAxisPure && static_cast<size_t>(oldAxis) >= axis && static_cast<size_t>(oldAxis) < ones)
         chosen = static_cast<size_t>(oldAxis);
       if (ones - axis > 1 || ones == axis)

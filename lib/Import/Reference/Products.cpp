@@ -66,14 +66,19 @@ bool onGemm(Call &call) {
   return call.out(std::move(y));
 }
 
-/// One letter per axis; `...` becomes capital letters, from the right.
+/// The label of the axis number `i` from the right among those of `...`; no letter is one of them.
+char hiddenLabel(int64_t i) { return static_cast<char>(i + 1); }
+
+bool isHidden(char label) { return label < 'A'; }
+
+/// One label per axis; `...` becomes hidden labels, counted from the right.
 std::string letters(const std::string &term, int64_t rank) {
   const size_t dots = term.find("...");
   if (dots == std::string::npos)
     return term;
   std::string hidden;
   for (int64_t i = rank - static_cast<int64_t>(term.size()) + 3; i > 0; --i)
-    hidden += static_cast<char>('A' + i - 1);
+    hidden += hiddenLabel(i - 1);
   return term.substr(0, dots) + hidden + term.substr(dots + 3);
 }
 
@@ -122,7 +127,7 @@ bool readTerms(Call &call, Equation &equation, int64_t &hidden) {
       if (size != 1 && call.in(k)->shape[i] != 1 && size != call.in(k)->shape[i])
         return call.fail("has a letter of two sizes");
       size = std::max(size, call.in(k)->shape[i]);
-      hidden = std::max<int64_t>(hidden, term[i] >= 'A' && term[i] <= 'Z' ? term[i] - 'A' + 1 : 0);
+      hidden = std::max<int64_t>(hidden, isHidden(term[i]) ? term[i] : 0);
     }
   }
   return true;
@@ -136,7 +141,7 @@ std::string implied(const Equation &equation) {
       ++uses[letter];
   std::string result;
   for (auto &[letter, count] : uses)
-    if (count == 1 && letter >= 'a')
+    if (count == 1 && !isHidden(letter))
       result += letter;
   return result;
 }

@@ -55,6 +55,8 @@ for reduction in ("mean", "sum", "none"):
     CASES += [("SoftmaxCrossEntropyLoss", {"reduction": reduction, "ignore_index": -100}, [f(3, 4), i(1, -100, 3)]),
               ("SoftmaxCrossEntropyLoss", {"reduction": reduction}, [f(2, 3, 2), numpy.array([[0, 2], [1, 1]]), p(3)]),
               ("NegativeLogLikelihoodLoss", {"reduction": reduction, "ignore_index": 1}, [f(3, 2), i(0, 1, 0), p(2)])]
+CASES += [("Einsum", {"equation": "Bij,Bjk->Bik"}, [f(2, 2, 3), f(2, 3, 1)]), ("Einsum", {"equation": "...A,A->..."}, [f(2, 2, 3), f(3)]), ("Einsum", {"equation": "bA,Ac"}, [f(2, 3), f(3, 2)]),
+          ("Einsum", {"equation": "B...,...->B..."}, [f(2, 3), f(3)])]
 
 
 def text(a):
