@@ -69,7 +69,7 @@ def names(b, kind, bundle, hub, other):
     same("names of the exported module", {"model." + n: t for n, t in tensors.items()}, "'model.'")
     prefix = BASE[kind] + "."
     base = {n[len(prefix):] if n.startswith(prefix) else n: t for n, t in tensors.items()}
-    same("names of the base model", base, f"lack '{prefix}'")
+    same("names of the base model", base, f"do not begin with '{prefix}'")
     buffer = {"llama": "model.layers.0.self_attn.rotary_emb.inv_freq", "gpt2": "transformer.h.0.attn.bias"}[kind]
     same("a buffer of older versions", {**tensors, buffer: torch.ones(4)}, "not used", buffer)
     same("a tensor that is left out", {**tensors, "score.weight": torch.ones(4, 4)}, "score.weight", "--init-skip", extra=("--init-skip", "score.*"))
@@ -89,7 +89,7 @@ def names(b, kind, bundle, hub, other):
     b.refused(f"{kind}, another shape", run({**tensors, some: torch.ones(32, 31)}), some, "expects shape 32x32, got 32x31")
     b.refused(f"{kind}, whole numbers", run({**tensors, some: torch.ones(32, 32, dtype=torch.int64)}), some, "expects floating-point numbers, got I64")
     b.refused(f"{kind}, a pattern of nothing", run(tensors, "--init-skip", "nothing.*"), "no tensor is called 'nothing.*'")
-    b.refused(f"{kind}, two beginnings fit", run({**{"a." + n: t for n, t in tensors.items()}, **{"b." + n: t.clone() for n, t in tensors.items()}}), "'a.", "'b.", "both ways", "--init-skip=PATTERN")
+    b.refused(f"{kind}, two beginnings fit", run({**{"a." + n: t for n, t in tensors.items()}, **{"b." + n: t.clone() for n, t in tensors.items()}}), "'a.", "'b.", "both choices", "--init-skip=PATTERN")
     if kind == "gpt2":
         b.refused("gpt2, tied and different", run({**tensors, "lm_head.weight": tensors["transformer.wte.weight"] + 1}), "hold different numbers", "ties them", "lm_head.weight")
         same("tied and different, one left out", {**tensors, "lm_head.weight": tensors["transformer.wte.weight"] + 1}, "lm_head.weight", extra=("--init-skip", "lm_head.weight"))

@@ -73,6 +73,6 @@ def check(results, folder, holds, said):
     holds(results, "a folded transpose is put back", np.array_equal(linear.weight.detach().numpy(), array.reshape(3, 2).T))
     zorse.load_into(linear, {"t": array}, {"t": {"parameter": "weight", "form": "reshape"}})
     holds(results, "another shape is put back", np.array_equal(linear.weight.detach().numpy(), array.reshape(2, 3)))
-    said(results, "rows alone are not", zorse.ZorseError, "some rows of 'weight' alone", lambda: zorse.load_into(linear, {"t": array}, {"t": {"parameter": "weight", "form": "rows"}}))
+    said(results, "only some rows", zorse.ZorseError, "contains only some rows of 'weight'", lambda: zorse.load_into(linear, {"t": array}, {"t": {"parameter": "weight", "form": "rows"}}))
     said(results, "no such parameter", zorse.ZorseError, "no parameter 'u'", lambda: zorse.load_into(linear, {"u": array}))
     said(results, "another shape", zorse.ZorseError, "is of shape [6]", lambda: zorse.load_into(linear, {"weight": array}))
