@@ -1,4 +1,5 @@
-// A summary read from a file may be anything: expansion indexes by its numbers, so they are checked once.
+// Checks a summary. A summary from a file may contain any numbers, and the expansion uses them as indices, so they are
+// checked once.
 
 #include "Expansion.h"
 
@@ -26,16 +27,16 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter) {
   return elements;
 }
 
-/// Sums and products of sizes stay far from what 64 bits hold: expansion and verification form them unchecked.
+/// Limits that keep sums and products of sizes far below 2^64: expansion and verification do not check for overflow.
 constexpr int64_t kMostBytes = int64_t(1) << 48, kMostBytesOfCell = int64_t(1) << 56;
 
 bool soundSize(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
 bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && soundSize(extent.per_row()); }
 
-/// Times are made of these: one that is not a number would stop the simulated clock.
+/// Costs determine times. A cost that is not a number would stop the simulated clock.
 bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
 
-/// Everything of a unit of the class that a cell may hold.
+/// Returns all sizes of a unit of the class that a cell may allocate.
 std::vector<const bundle::Extent *> sizesOf(const bundle::UnitClass &unitClass) {
   std::vector<const bundle::Extent *> sizes = {&unitClass.saved_bytes(), &unitClass.deferred_bytes()};
   for (const bundle::UnitFunction &function : unitClass.functions())

@@ -87,7 +87,7 @@ public:
   }
 
 private:
-  /// Samples of the file are rows of the plan, each of which may hold several.
+  /// Converts samples of the file to rows of the plan. A row may contain several samples.
   int64_t toRows(int64_t samples, const std::string &path) {
     if (samples % plan.samplesPerRow != 0)
       fail(path, "expected a multiple of " + std::to_string(plan.samplesPerRow) +
@@ -272,7 +272,7 @@ private:
     dealStage(u0, u1, begin, devices, plan.cells);
   }
 
-  /// \param otherwise  without the key
+  /// \param otherwise  value if the key is missing
   static Activations readActivations(const json &object, const std::string &path, Activations otherwise) {
     return static_cast<Activations>(toChoice(object, path, "activations", {"keep", "recompute", "offload"}, static_cast<size_t>(otherwise)));
   }
@@ -291,7 +291,7 @@ private:
       return;
     std::set<uint32_t> named;
     const json &list = toArray(state["groups"], "state.groups");
-    for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not named
+    for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not listed
       for (size_t i = 0; i < list.size(); ++i) {
         std::string path = at("state.groups", i);
         checkKeys(list[i], path, {"group", "owners"}, kRenamedPlanKeys);
@@ -302,7 +302,7 @@ private:
           continue;
         GroupOwners entry;
         entry.owners = readOwners(list[i]["owners"], path + ".owners");
-        if (all && entry.owners.size() > plan.devices.size()) // they are copied to many groups
+        if (all && entry.owners.size() > plan.devices.size()) // the list is copied to many groups
           fail(path + ".owners", "lists " + std::to_string(entry.owners.size()) + " owners, expected at most one extent for each of the " +
                                      std::to_string(plan.devices.size()) + " devices");
         if (!all) {
@@ -407,7 +407,7 @@ private:
     return name == "host" ? Tier::Host : Tier::Device;
   }
 
-  /// What a rule names, ascending; without the key, all.
+  /// Returns the indices that a rule lists, ascending; if the key is missing, all.
   template <typename Read> std::vector<uint32_t> readIndices(const json &rule, const std::string &path, const char *key, Read read) {
     std::vector<uint32_t> indices;
     if (!rule.contains(key))
@@ -515,7 +515,7 @@ private:
   const json &root;
   const zorse::bundle::ModelSummary &summary;
   Plan plan;
-  Activations activations = Activations::Keep; ///< of cells that do not say otherwise
+  Activations activations = Activations::Keep; ///< of cells that do not set it
   std::map<std::string, uint32_t> deviceIndex;
 };
 
