@@ -186,7 +186,7 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
       if (!ranges.empty() && ranges.back().second < group.elements() && expected == ranges.back().second)
         messages.add(name + ": " + range("elements", expected, group.elements()) + " have no owner");
       if (ranges.empty())
-        messages.add(name + ": nobody owns anything of it");
+        messages.add(name + ": no device owns any of its elements");
     }
   }
 }
@@ -230,7 +230,7 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
         return messages.add(
             "residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
             plan.devices[d].name + " is updated on the host, and its " + (at.parameters == Tier::Host ? "moments" : "parameters") +
-            " are kept on the device: a host's processor updates what is in the host's memory. Keep parameters and moments \"host\"," +
+            " are kept on the device: the host's CPU updates only state in host memory. Keep parameters and moments \"host\"," +
             " or say \"update\": \"device\"");
       }
   }
