@@ -1,4 +1,4 @@
-// plan.json -> Plan. Every message names the JSON path, what was expected and what was found.
+// Reads plan.json. Every message contains the JSON path, the expected and the found value.
 
 #include "PlanFormat.h"
 
@@ -161,7 +161,8 @@ private:
   void readTiling() {
     int forms = root.contains("cells") + root.contains("stages") + root.contains("pipelines");
     if (forms != 1)
-      fail("", forms ? "has more than one of \"cells\", \"stages\" and \"pipelines\": keep one" : "missing key \"cells\" (or \"stages\" or \"pipelines\")");
+      fail("", forms ? "has more than one of \"cells\", \"stages\" and \"pipelines\": keep one"
+                     : "missing key \"cells\" (or \"stages\" or \"pipelines\")");
     if (root.contains("cells"))
       return readCells(root["cells"]);
     if (root.contains("stages"))

@@ -57,7 +57,7 @@ std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSum
 }
 
 /// Sweeps over unit boundaries with the set of cells that cover the current unit, ordered by samples.
-/// \param again  cells that are duplicates of another one
+/// \param again  cells that are duplicates of another cell
 void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again, Messages &messages) {
   std::map<int32_t, std::vector<uint32_t>> begins, ends;
   std::set<int32_t> boundaries{0};
